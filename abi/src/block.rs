@@ -1,0 +1,418 @@
+//! The frame around everything in a trace file: a block is a header, then a payload.
+//!
+//! All numbers of the frame are little endian, whatever machine was traced. Byte by byte: `FORMAT.md`.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The bytes every block starts with: found again after damage, changed by a text-mode copy.
+pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
+
+/// Format version that this code writes. A reader refuses a greater major one.
+pub const MAJOR: u16 = 1;
+/// Additions that old readers may skip.
+pub const MINOR: u16 = 0;
+
+/// Bytes of a block header in this version.
+pub const HEADER_BYTES: usize = size_of::<Header>();
+/// No header, of any version, is longer.
+pub const MAX_HEADER_BYTES: usize = 512;
+/// No payload is longer, stored or expanded: a sub-buffer is at most 128 pages of 64 KiB.
+pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
+
+/// `Header::cpu` of a file that belongs to no CPU (`meta.out`).
+pub const NO_CPU: u32 = u32::MAX;
+
+/// Ties the files of one recording together: 16 random bytes.
+pub type RecordingId = [u8; 16];
+
+/// Block kinds. Numbers are never reused.
+pub mod kind {
+    /// Tells how to decode the rest; the first block of every file. Payload: items.
+    pub const FILE_HEADER: u8 = 1;
+    /// Payload: the kernel's bytes: trimmed sub-buffers, or whole relay records.
+    pub const DATA: u8 = 2;
+    /// Payload: [`GapRecord`](super::GapRecord): loss that no mark in the kernel's bytes tells of.
+    pub const GAP: u8 = 3;
+    /// Payload: [`Counters`](super::Counters): the kernel's counters at this moment.
+    pub const COUNTERS: u8 = 4;
+    /// Payload: items that name things (symbols, modules, comms, ...).
+    pub const META: u8 = 5;
+    /// Payload: [`End`](super::End). The last block of a finished file.
+    pub const END: u8 = 6;
+}
+
+/// `Header::flags`: a reader that does not know the kind may skip the block.
+pub const FLAG_OPTIONAL: u8 = 1;
+/// `Header::flags`: the payload is stored as one zstd frame of `raw_len` bytes.
+pub const FLAG_ZSTD: u8 = 2;
+
+/// A block header, 96 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// CRC-32C of the header from `header_len` (offset 12) to its end.
+    pub header_crc: U32,
+    /// Bytes of this header, the same in all blocks of a file; longer in later minor versions.
+    pub header_len: U16,
+    /// Format version: a reader refuses a greater one than its own.
+    pub major: U16,
+    /// Format version: a reader skips what it does not know.
+    pub minor: U16,
+    /// See [`kind`].
+    pub kind: u8,
+    /// `FLAG_*`; unknown bits are 0.
+    pub flags: u8,
+    /// CPU whose file this is, or [`NO_CPU`].
+    pub cpu: U32,
+    /// Ties the files of one recording together.
+    pub recording: RecordingId,
+    /// Number of this block in its file, from 0 without holes.
+    pub sequence: U64,
+    /// Event records in the file before this block.
+    pub events_before: U64,
+    /// Events known to be lost on this CPU before this block: counted marks and gap blocks.
+    pub lost_before: U64,
+    /// Time of the first and last event record in this block; both 0 where it has none.
+    pub first: U64,
+    /// See `first`.
+    pub last: U64,
+    /// Event records in this block.
+    pub events: U32,
+    /// Bytes stored after this header.
+    pub payload_len: U32,
+    /// Bytes of the payload when expanded; equals `payload_len` where it is not compressed.
+    pub raw_len: U32,
+    /// CRC-32C of the stored payload.
+    pub payload_crc: U32,
+}
+
+/// Offset from which `header_crc` counts.
+const CRC_FROM: usize = 12;
+
+/// What the writer of a block says about it; the rest of the header follows from the payload.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockInfo {
+    /// See [`kind`].
+    pub kind: u8,
+    /// `FLAG_*`.
+    pub flags: u8,
+    /// CPU or [`NO_CPU`].
+    pub cpu: u32,
+    /// The recording.
+    pub recording: RecordingId,
+    /// Number in the file.
+    pub sequence: u64,
+    /// Events before it in the file.
+    pub events_before: u64,
+    /// Known losses before it.
+    pub lost_before: u64,
+    /// Time of the first event.
+    pub first: u64,
+    /// Time of the last event.
+    pub last: u64,
+    /// Events in it.
+    pub events: u32,
+}
+
+/// Fills in the header at the start of `block`: [`HEADER_BYTES`] of room, then the payload as it is stored.
+///
+/// `raw_len` is the expanded length where the payload is compressed.
+///
+/// # Panics
+/// If `block` has no room for a header or its payload is over [`MAX_PAYLOAD_BYTES`]: the caller's bug.
+pub fn seal(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>) {
+    assert!(block.len() >= HEADER_BYTES, "no room for a block header");
+    let (room, payload) = block.split_at_mut(HEADER_BYTES);
+    let raw_len = raw_len.unwrap_or(payload.len());
+    assert!(payload.len() <= MAX_PAYLOAD_BYTES && raw_len <= MAX_PAYLOAD_BYTES, "payload too long");
+    let mut header = Header {
+        magic: MAGIC,
+        header_crc: U32::ZERO,
+        header_len: U16::new(HEADER_BYTES as u16),
+        major: U16::new(MAJOR),
+        minor: U16::new(MINOR),
+        kind: info.kind,
+        flags: info.flags,
+        cpu: U32::new(info.cpu),
+        recording: info.recording,
+        sequence: U64::new(info.sequence),
+        events_before: U64::new(info.events_before),
+        lost_before: U64::new(info.lost_before),
+        first: U64::new(info.first),
+        last: U64::new(info.last),
+        events: U32::new(info.events),
+        payload_len: U32::new(payload.len() as u32),
+        raw_len: U32::new(raw_len as u32),
+        payload_crc: U32::new(crc32c::crc32c(payload)),
+    };
+    header.header_crc = U32::new(crc32c::crc32c(&header.as_bytes()[CRC_FROM..]));
+    room.copy_from_slice(header.as_bytes());
+}
+
+/// A whole block around `payload`.
+pub fn block(info: &BlockInfo, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes.extend_from_slice(payload);
+    seal(&mut bytes, info, None);
+    bytes
+}
+
+/// What the first bytes of `bytes` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// A header that is whole, and its length.
+    Header(Header, usize),
+    /// What is there agrees with a header, and more bytes are needed: this many in all.
+    Short(usize),
+    /// A whole header of a major version that is not known here.
+    Newer(u16),
+    /// Not a header, or a damaged one.
+    Bad,
+}
+
+/// Parses a header. `header_len` is that of the file's first block, where that is known: no other
+/// is taken, so that a flipped length is told from a cut.
+pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
+    let magic = bytes.len().min(MAGIC.len());
+    if bytes[..magic] != MAGIC[..magic] {
+        return Parsed::Bad;
+    }
+    let Ok((header, _)) = Header::read_from_prefix(bytes) else {
+        return Parsed::Short(HEADER_BYTES);
+    };
+    let len = usize::from(header.header_len.get());
+    if !(HEADER_BYTES..=MAX_HEADER_BYTES).contains(&len) || header_len.is_some_and(|known| known != len) {
+        return Parsed::Bad;
+    }
+    let Some(covered) = bytes.get(CRC_FROM..len) else {
+        return Parsed::Short(len);
+    };
+    if crc32c::crc32c(covered) != header.header_crc.get() {
+        return Parsed::Bad;
+    }
+    if header.major.get() != MAJOR {
+        return Parsed::Newer(header.major.get());
+    }
+    if header.payload_len.get() as usize > MAX_PAYLOAD_BYTES || header.raw_len.get() as usize > MAX_PAYLOAD_BYTES {
+        return Parsed::Bad;
+    }
+    Parsed::Header(header, len)
+}
+
+/// Payload of [`kind::COUNTERS`]: `per_cpu/cpuN/stats` since the recording began, in events.
+///
+/// Relay: `overrun` of the lowest CPU's file holds the growth of `total_overruns`, which is one number for all CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Counters {
+    /// Overwritten before they were read.
+    pub overrun: U64,
+    /// Refused because nested writers wrapped the buffer.
+    pub commit_overrun: U64,
+    /// Refused because the buffer was full (no-overwrite mode).
+    pub dropped: U64,
+    /// Consumed by a reader.
+    pub read: U64,
+    /// In the buffer and not read.
+    pub unread: U64,
+    /// Read by the recorder and not written to the file.
+    pub recorder_lost: U64,
+}
+
+impl Counters {
+    /// Events that the kernel lost.
+    pub fn kernel_lost(&self) -> u64 {
+        self.overrun.get().saturating_add(self.commit_overrun.get()).saturating_add(self.dropped.get())
+    }
+
+    /// Events lost by kernel and recorder.
+    pub fn lost(&self) -> u64 {
+        self.kernel_lost().saturating_add(self.recorder_lost.get())
+    }
+}
+
+/// Payload of [`kind::END`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct End {
+    /// The final counters.
+    pub counters: Counters,
+    /// Event records in the file.
+    pub events: U64,
+    /// Blocks before this one.
+    pub blocks: U64,
+    /// Time of the first event record; 0 where there is none.
+    pub first: U64,
+    /// Time of the last event record.
+    pub last: U64,
+    /// Why it ended: see `END_*`.
+    pub reason: U32,
+    /// 0.
+    pub reserved: U32,
+}
+
+/// `End::reason`: a signal, or the command ended.
+pub const END_ASKED: u32 = 0;
+/// `End::reason`: `--duration` or `--max-size` was reached.
+pub const END_LIMIT: u32 = 1;
+/// `End::reason`: an error (disk full, instance gone).
+pub const END_ERROR: u32 = 2;
+
+/// Payload of [`kind::GAP`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct GapRecord {
+    /// Events lost, [`LOST_UNKNOWN`] where nobody knows.
+    pub lost: U64,
+    /// See `GAP_*`.
+    pub reason: U32,
+    /// 0.
+    pub reserved: U32,
+}
+
+/// `GapRecord::lost`: the number is not known.
+pub const LOST_UNKNOWN: u64 = u64::MAX;
+/// `GapRecord::reason`: the buffer was cleared or changed by someone else.
+pub const GAP_CLEARED: u32 = 1;
+/// `GapRecord::reason`: the recorder could not write what it had read.
+pub const GAP_NOT_WRITTEN: u32 = 2;
+
+/// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
+pub mod item {
+    /// Byte order u8 (1 little, 2 big), word bytes u8, u16 0, page bytes u32.
+    pub const TARGET: u16 = 1;
+    /// Text: `tracefs` or `relay`.
+    pub const SOURCE: u16 = 2;
+    /// Text: record layout of a relay stream: `r1`, `r3` or `r4`.
+    pub const RELAY_LAYOUT: u16 = 3;
+    /// u32 a CPU: those that the recording has a file for.
+    pub const CPUS: u16 = 4;
+    /// Text: name of the trace clock.
+    pub const CLOCK: u16 = 5;
+    /// Text: kernel release.
+    pub const KERNEL: u16 = 6;
+    /// Text: machine name as uname has it.
+    pub const ARCH: u16 = 7;
+    /// Text: `events/header_page` of the instance.
+    pub const HEADER_PAGE: u16 = 8;
+    /// Text: `events/header_event`.
+    pub const HEADER_EVENT: u16 = 9;
+    /// Text: `system/event`, newline, its `format` file (in cpuN.out without the `print fmt` line). Once an event.
+    pub const EVENT_FORMAT: u16 = 10;
+    /// Time of day and CLOCK_MONOTONIC at the start, ns, u64 each.
+    pub const STARTED: u16 = 11;
+    /// Text: name and version of the recorder.
+    pub const RECORDER: u16 = 12;
+    /// Text: bytes of each CPU's kernel buffer.
+    pub const BUFFER_BYTES: u16 = 13;
+
+    /// Text: `/proc/kallsyms` at the start.
+    pub const KALLSYMS: u16 = 100;
+    /// Text: `/proc/modules` at the start.
+    pub const MODULES: u16 = 101;
+    /// Text: `PID COMM` a line.
+    pub const COMMS: u16 = 102;
+    /// Text: `CPU NODE` a line.
+    pub const CPU_NODES: u16 = 103;
+    /// Text: `/proc/slabinfo` at the start.
+    pub const SLABINFO_START: u16 = 104;
+    /// Text: `/proc/slabinfo` at the end.
+    pub const SLABINFO_END: u16 = 105;
+    /// Text: system name, node name, release, version, machine.
+    pub const UNAME: u16 = 106;
+    /// Text: the recorder's command line, arguments separated by NUL.
+    pub const COMMAND_LINE: u16 = 107;
+    /// Text: the events that were enabled, a line each.
+    pub const EVENTS: u16 = 108;
+    /// Text: lines of `/proc/kallsyms` at the end that were not there at the start.
+    pub const KALLSYMS_LATER: u16 = 109;
+    /// Text: lines of `/proc/modules` at the end that were not there at the start.
+    pub const MODULES_LATER: u16 = 110;
+    /// Time of day and CLOCK_MONOTONIC at the end, ns, u64 each.
+    pub const STOPPED: u16 = 111;
+
+    /// Flag: the next item of this tag continues this one.
+    pub const MORE: u16 = 1;
+
+    /// Appends an item. Longer than a block, it must be cut by the caller ([`MORE`]).
+    pub fn put(out: &mut Vec<u8>, tag: u16, flags: u16, bytes: &[u8]) {
+        out.extend_from_slice(&tag.to_le_bytes());
+        out.extend_from_slice(&flags.to_le_bytes());
+        out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(bytes);
+    }
+
+    /// The items of a payload: (tag, flags, bytes); an `Err` ends it where the bytes make no sense.
+    pub fn walk(mut payload: &[u8]) -> impl Iterator<Item = Result<(u16, u16, &[u8]), ()>> {
+        std::iter::from_fn(move || {
+            if payload.is_empty() {
+                return None;
+            }
+            let parsed = (|| {
+                let (head, rest) = payload.split_first_chunk::<8>()?;
+                let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+                let (bytes, rest) = rest.split_at_checked(len)?;
+                payload = rest;
+                Some((u16::from_le_bytes([head[0], head[1]]), u16::from_le_bytes([head[2], head[3]]), bytes))
+            })();
+            if parsed.is_none() {
+                payload = &[];
+            }
+            Some(parsed.ok_or(()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let info =
+            BlockInfo { kind: kind::DATA, cpu: 3, recording: [7; 16], sequence: 9, events: 2, ..BlockInfo::default() };
+        block(&info, b"some bytes")
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_seen() {
+        let good = sample();
+        assert!(matches!(parse(&good, Some(HEADER_BYTES)), Parsed::Header(h, HEADER_BYTES) if h.sequence.get() == 9));
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&bad, Some(HEADER_BYTES)), Parsed::Bad, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_cut_header_is_short_not_bad() {
+        let good = sample();
+        for len in 0..HEADER_BYTES {
+            assert_eq!(parse(&good[..len], None), Parsed::Short(HEADER_BYTES));
+        }
+    }
+
+    #[test]
+    fn a_newer_major_version_is_told_from_damage() {
+        let mut block = sample();
+        block[14] = 2;
+        assert_eq!(parse(&block, None), Parsed::Bad);
+        let crc = crc32c::crc32c(&block[CRC_FROM..HEADER_BYTES]).to_le_bytes();
+        block[8..12].copy_from_slice(&crc);
+        assert_eq!(parse(&block, None), Parsed::Newer(2));
+    }
+
+    #[test]
+    fn items_come_back_and_nonsense_ends_them() {
+        let mut payload = Vec::new();
+        item::put(&mut payload, item::CLOCK, 0, b"mono");
+        item::put(&mut payload, item::KALLSYMS, item::MORE, b"");
+        let items: Vec<_> = item::walk(&payload).collect();
+        assert_eq!(items, [Ok((item::CLOCK, 0, &b"mono"[..])), Ok((item::KALLSYMS, item::MORE, &b""[..]))]);
+        payload.extend_from_slice(&[1, 0, 0, 0, 255, 255, 255, 255]);
+        assert_eq!(item::walk(&payload).last(), Some(Err(())));
+    }
+}

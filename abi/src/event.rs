@@ -1,0 +1,219 @@
+//! What every source yields: events of one CPU in the order they were written, and the gaps between.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+/// Which allocator an object belongs to. `Kmalloc` and `Cache` share one address space; `Pages`,
+/// keyed by page frame number, have one of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// `kmalloc`, `kmalloc_node` / `kfree`; relay type 0.
+    Kmalloc,
+    /// `kmem_cache_alloc`, `kmem_cache_alloc_node` / `kmem_cache_free`; relay type 1.
+    Cache,
+    /// `mm_page_alloc` / `mm_page_free`, `mm_page_free_direct`; relay type 2.
+    Pages,
+}
+
+impl Kind {
+    /// All kinds, in the order reports show them.
+    pub const ALL: [Kind; 3] = [Kind::Kmalloc, Kind::Cache, Kind::Pages];
+
+    /// `"kmalloc"`, `"cache"` or `"pages"`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Kmalloc => "kmalloc",
+            Kind::Cache => "cache",
+            Kind::Pages => "pages",
+        }
+    }
+}
+
+/// What an event does to the objects of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An allocation; `Event::failed` where nothing was allocated.
+    Alloc(Kind),
+    /// A free.
+    Free(Kind),
+    /// Any other event record of the stream: counted, not analysed.
+    Other,
+}
+
+/// A name from the trace (a cache, an event), interned in [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(NonZeroU32);
+
+impl NameId {
+    /// Position of the name in its [`Names`], from 0, without holes.
+    pub fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// One event record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Order key: the time in units of the trace's clock (ns but for `counter`, `uptime`, `x86-tsc`);
+    /// relay R4: the sequence number, extended to 64 bits. Never decreases within a CPU.
+    pub at: u64,
+    /// Object key: the address (zero-extended), for pages the page frame number (page pointer in old
+    /// formats, address in relay streams).
+    pub address: u64,
+    /// Return address of the caller; 0 where the event has none.
+    pub call_site: u64,
+    /// Bytes asked for; pages: `page_bytes << order`. 0 for frees.
+    pub requested: u64,
+    /// Bytes taken; pages: `page_bytes << order`. 0 for frees.
+    pub allocated: u64,
+    /// Raw gfp flags, whose bits mean what that kernel says.
+    pub gfp: Option<u64>,
+    /// CPU the event was recorded on.
+    pub cpu: u32,
+    /// Thread id in the initial pid namespace; 0 is the idle task.
+    pub pid: Option<i32>,
+    /// NUMA node asked for, -1 for none.
+    pub node: Option<i32>,
+    /// Cache name, in kernels whose events carry it.
+    pub cache: Option<NameId>,
+    /// The event's own name, as the kernel has it (`kmalloc_node`, `mm_page_free`, ...).
+    pub name: NameId,
+    /// What it does.
+    pub action: Action,
+    /// An allocation that returned null (pages: frame number all ones).
+    pub failed: bool,
+}
+
+/// Why events may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GapCause {
+    /// The kernel overwrote or dropped events before the recorder took them.
+    Overrun,
+    /// Only the counters tell of the loss: its place is unknown.
+    Counters,
+    /// The recorder lost them (the buffer was cleared by someone else, a write failed).
+    Recorder,
+    /// Bytes of the file are damaged.
+    Damage,
+    /// The file ends early, or is not there.
+    Cut,
+    /// Relay sequence numbers are missing.
+    Sequence,
+}
+
+/// An interval of the order key on one CPU in which events may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The CPU's last event before it; `None`: the start of the trace.
+    pub from: Option<u64>,
+    /// Its end; `None`: the end of the trace.
+    pub to: Option<u64>,
+    /// The CPU that lost them.
+    pub cpu: u32,
+    /// How many, where known.
+    pub lost: Option<u64>,
+    /// Why.
+    pub cause: GapCause,
+}
+
+/// What a CPU's stream is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// An event.
+    Event(Event),
+    /// A gap; it stands before the first event after it.
+    Gap(Gap),
+}
+
+/// Interned names: the strings of a trace, each kept once.
+///
+/// Bytes are kept as the trace has them; whoever prints them escapes them.
+#[derive(Debug, Default)]
+pub struct Names {
+    by_id: Vec<Box<[u8]>>,
+    by_name: HashMap<Box<[u8]>, NameId>,
+    /// The last name seen per bucket of a cheap hash: a trace repeats a few names millions of times.
+    recent: Vec<Option<NameId>>,
+}
+
+const RECENT: usize = 1024;
+
+impl Names {
+    /// An empty table.
+    pub fn new() -> Names {
+        Names { by_id: Vec::new(), by_name: HashMap::new(), recent: vec![None; RECENT] }
+    }
+
+    /// The id of `name`, which is added if it is new.
+    #[inline]
+    pub fn intern(&mut self, name: &[u8]) -> NameId {
+        let bucket = cheap_hash(name) & (RECENT - 1);
+        if let Some(&Some(id)) = self.recent.get(bucket) {
+            if self.by_id.get(id.index()).is_some_and(|known| **known == *name) {
+                return id;
+            }
+        }
+        self.intern_slow(name, bucket)
+    }
+
+    #[cold]
+    fn intern_slow(&mut self, name: &[u8], bucket: usize) -> NameId {
+        let id = match self.by_name.get(name) {
+            Some(&id) => id,
+            None => {
+                // 2^32 names do not fit in memory, so this never saturates.
+                let id = NameId(NonZeroU32::MIN.saturating_add(u32::try_from(self.by_id.len()).unwrap_or(u32::MAX)));
+                self.by_id.push(name.into());
+                self.by_name.insert(name.into(), id);
+                id
+            }
+        };
+        if let Some(slot) = self.recent.get_mut(bucket) {
+            *slot = Some(id);
+        }
+        id
+    }
+
+    /// The name's bytes.
+    pub fn get(&self, id: NameId) -> &[u8] {
+        self.by_id.get(id.index()).map_or(b"", |n| n)
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+#[inline]
+fn cheap_hash(name: &[u8]) -> usize {
+    let mut head = [0u8; 8];
+    let mut tail = [0u8; 8];
+    let n = name.len().min(8);
+    head[..n].copy_from_slice(&name[..n]);
+    tail[..n].copy_from_slice(&name[name.len() - n..]);
+    let word = u64::from_le_bytes(head) ^ u64::from_le_bytes(tail).rotate_left(29) ^ name.len() as u64;
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once() {
+        let mut names = Names::new();
+        let ids: Vec<_> = (0..5000).map(|i| names.intern(format!("cache-{i}").as_bytes())).collect();
+        for (i, id) in ids.iter().enumerate() {
+            assert_eq!(names.intern(format!("cache-{i}").as_bytes()), *id);
+            assert_eq!(names.get(*id), format!("cache-{i}").as_bytes());
+        }
+        assert_eq!(names.len(), 5000);
+        assert_eq!(names.get(names.by_name[&b"cache-7"[..]]), b"cache-7");
+    }
+}

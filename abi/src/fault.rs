@@ -1,0 +1,177 @@
+//! What can be wrong with a trace: one code for one thing, in check and report alike.
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Info,
+    /// Figures may be affected.
+    Warning,
+    /// Bytes are missing or damaged.
+    Error,
+}
+
+impl Severity {
+    /// `"info"`, `"warning"` or `"error"`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// The state of a file or a trace, from best to worst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Whole, nothing lost. (`kmemtrace-check` prints it as `ok`, `kmemtrace-report` as `complete`.)
+    #[default]
+    Complete,
+    /// Whole, but events were lost.
+    Lossy,
+    /// A file ends early, has no end block, or is not there.
+    Truncated,
+    /// Bytes fail their checksum or make no sense.
+    Corrupt,
+}
+
+macro_rules! codes {
+    ($($variant:ident = $number:literal, $severity:ident, $verdict:ident, $title:literal, $why:literal;)*) => {
+        /// A stable code of a finding about a trace's files. Numbers are never reused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum Code {
+            $(#[doc = $title] $variant = $number,)*
+        }
+
+        impl Code {
+            /// Every code, ascending.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $(Code::$variant => Severity::$severity,)* }
+            }
+
+            /// The best verdict that a file with it can have.
+            pub fn verdict(self) -> Verdict {
+                match self { $(Code::$variant => Verdict::$verdict,)* }
+            }
+
+            /// A few words.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$variant => $title,)* }
+            }
+
+            /// What it means, where it comes from and what to do: the text of `--explain`.
+            pub fn explanation(self) -> &'static str {
+                match self { $(Code::$variant => $why,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    Overrun = 101, Warning, Lossy, "events lost in the kernel's buffer",
+        "The tracer overwrote or dropped events before the recorder could take them: the per-CPU buffer was full. \
+         The number is the kernel's own (overrun + dropped events + commit overrun), the places are the marks in the \
+         sub-buffers. Record again with a larger --buffer-size, a faster disk, or fewer events (-e).";
+    Unplaced = 102, Warning, Lossy, "events lost at an unknown place",
+        "The kernel's counters tell of more lost events than the marks in the sub-buffers do. The number is right, the \
+         place is not known. Record again with a larger --buffer-size.";
+    Cleared = 103, Warning, Lossy, "the buffer was cleared or changed by someone else",
+        "While the recorder ran, the instance's counters went back: somebody emptied the buffer (wrote to `trace` or \
+         `trace_clock`). How many events that cost is not known. Record again in an instance that nobody else touches (-B).";
+    RecorderLoss = 104, Warning, Lossy, "events lost by the recorder",
+        "The recorder had taken these events from the kernel and could not write them, mostly because the disk was full. \
+         Free some space, or put the trace elsewhere (-o).";
+    SequenceHole = 105, Warning, Lossy, "sequence numbers are missing",
+        "The relay channel numbers its records over all CPUs, and numbers are missing: bytes were lost by the reader, or a \
+         CPU's file is missing or cut.";
+    CutInBlock = 201, Error, Truncated, "ends inside a block",
+        "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
+         Every earlier block is whole and is reported.";
+    NoEnd = 202, Error, Truncated, "has no end block",
+        "Every block is whole, but the block that ends a finished recording is not there: the recorder is still running or \
+         was killed, or the copy is incomplete.";
+    ZeroTail = 203, Error, Truncated, "ends in zeros",
+        "After the last whole block there is nothing but zeros: what a power cut leaves where the file had grown before its \
+         data was on the disk. Every earlier block is whole and is reported.";
+    Empty = 204, Error, Truncated, "is empty",
+        "The file has no bytes: the recorder was killed before it wrote any, or the disk was full.";
+    Missing = 205, Error, Truncated, "a CPU's file is missing",
+        "The recording has a file for each CPU, and this CPU's is not there. Copy the whole directory.";
+    RelayCut = 206, Error, Truncated, "ends inside a record",
+        "The relay stream stops in the middle of a record. Every earlier record is whole and is reported.";
+    BadPayload = 301, Error, Corrupt, "block checksum differs",
+        "The bytes of this block are not those that the recorder wrote. The block is left out and counts as a gap; the \
+         blocks around it are good. Check the disk and the copy (compare with the original).";
+    BadHeader = 302, Error, Corrupt, "block header is damaged",
+        "There should be a block header here and its checksum differs, so the block's length is not known. Reading goes on \
+         at the next header that is whole; what is between counts as a gap.";
+    OutOfSequence = 303, Error, Corrupt, "blocks are missing, doubled or out of place",
+        "Blocks are numbered from 0 without holes, and this is not the next number: blocks were lost, doubled or moved \
+         within the file after it was written.";
+    Foreign = 304, Error, Corrupt, "block of another CPU or another recording",
+        "The block is whole but says that it belongs to another CPU's file or to another recording: files were mixed up. \
+         It is left out.";
+    BadSubBuffer = 305, Error, Corrupt, "sub-buffer makes no sense",
+        "The block is as the recorder wrote it, but the kernel's sub-buffer in it cannot be walked: a length or the commit \
+         size is out of bounds. The events before the fault are used, the rest counts as a gap.";
+    BadRecord = 306, Error, Corrupt, "record is shorter than its event format",
+        "A record of a traced event ends before the last field that its format describes. It is counted, not used.";
+    WrongTotals = 307, Error, Corrupt, "totals differ from what is in the file",
+        "A block header or the end block says how many events the file has, and another number is there.";
+    BadFileHeader = 308, Error, Corrupt, "file header is damaged",
+        "The first block tells how to decode the file, and it is damaged. If another file of the same recording is there, \
+         its header is used; otherwise nothing of this file can be decoded.";
+    BadRelayRecord = 309, Error, Corrupt, "relay record makes no sense",
+        "There should be a relay record here and its event id, type or size is impossible. Reading goes on at the next \
+         bytes that look like records.";
+    BadCompression = 310, Error, Corrupt, "compressed block does not expand",
+        "The block's checksum is right, but it does not expand to the size it claims.";
+    AfterEnd = 311, Error, Corrupt, "bytes after the end block",
+        "A finished file ends with its end block, and there is more after it.";
+    BadFormats = 312, Error, Corrupt, "event formats make no sense",
+        "The file's description of the kernel's sub-buffers and events cannot be read, so no event can be decoded.";
+    BackInTime = 401, Warning, Complete, "time goes backward",
+        "Within one CPU a time stamp is earlier than the one before it. The event takes its predecessor's time. Use the \
+         clock `mono` or `global`; `local` may jump on machines whose clock is unstable.";
+    NoMeta = 501, Warning, Complete, "meta.out is missing or damaged",
+        "Symbols, modules, command names and the CPU to node map are kept in meta.out. Figures are right without it, names \
+         are missing.";
+    UnknownBlock = 601, Info, Complete, "has blocks of a kind unknown here",
+        "A newer version of the recorder wrote them; they are marked as not needed to read the rest and are skipped.";
+}
+
+impl Code {
+    /// The code as people see it: `K301`.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The code with this number.
+    pub fn from_number(number: u16) -> Option<Code> {
+        Code::ALL.iter().copied().find(|c| c.number() == number)
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "K{}", self.number())
+    }
+}
+
+/// Something found while reading one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What it is.
+    pub code: Code,
+    /// Where, in bytes from the start of the file.
+    pub offset: u64,
+    /// Number of the block it is in, where known.
+    pub block: Option<u64>,
+    /// One line without the file's name: what was expected, what was there, where good data resumes.
+    pub message: String,
+}

@@ -1,0 +1,268 @@
+//! The kernel's descriptions of its own bytes: `events/*/format` and `events/header_page`.
+//!
+//! Layouts are taken from these texts by field name, never from structs of one kernel. The texts come from
+//! a trace file, so they are hostile: every number is bounded before use, and parsing is one pass.
+
+use crate::target::{Endian, Target};
+
+/// No event has more fields; one that claims to is refused.
+const MAX_FIELDS: usize = 1024;
+/// No field reaches further than the longest record, a sub-buffer.
+const MAX_EXTENT: usize = crate::block::MAX_PAYLOAD_BYTES;
+
+/// Why a text is not a format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// A line that every format has is not there.
+    #[error("no `{0}` line")]
+    Missing(&'static str),
+    /// A field line that cannot be read, with its number from 1.
+    #[error("line {0} is no field description")]
+    BadField(usize),
+    /// More fields than any event has.
+    #[error("more than {MAX_FIELDS} fields")]
+    TooManyFields,
+    /// Sizes that contradict each other.
+    #[error("{0}")]
+    Contradiction(&'static str),
+}
+
+/// How a field's bytes are found in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the offset.
+    Fixed,
+    /// At the offset stands a u32, (length << 16) | position from the start of the record (`__data_loc`).
+    DataLoc,
+    /// The same with the position counted from the end of this field (`__rel_loc`).
+    RelLoc,
+}
+
+/// One field of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Bytes from the start of the record.
+    pub offset: usize,
+    /// Bytes; 0 for a trailing `[]`.
+    pub size: usize,
+    /// Whether it is a signed number.
+    pub signed: bool,
+    /// Where its value is.
+    pub place: Place,
+}
+
+/// One event's record layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventFormat {
+    /// The event's name.
+    pub name: String,
+    /// Its `common_type`, valid for one boot.
+    pub id: u16,
+    /// Fields, as listed.
+    pub fields: Vec<Field>,
+}
+
+impl EventFormat {
+    /// Parses the text of a `format` file.
+    pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
+        let mut name = None;
+        let mut id = None;
+        let mut fields = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if let Some(rest) = line.strip_prefix("name:") {
+                name = Some(rest.trim().to_owned());
+            } else if let Some(rest) = line.strip_prefix("ID:") {
+                id = rest.trim().parse().ok();
+            } else if line.starts_with("field:") {
+                if fields.len() == MAX_FIELDS {
+                    return Err(FormatError::TooManyFields);
+                }
+                fields.push(parse_field(line).ok_or(FormatError::BadField(number + 1))?);
+            } else if line.starts_with("print fmt:") {
+                break;
+            }
+        }
+        Ok(EventFormat {
+            name: name.ok_or(FormatError::Missing("name:"))?,
+            id: id.ok_or(FormatError::Missing("ID:"))?,
+            fields,
+        })
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|f| f.name == name)
+    }
+}
+
+/// The text of a `format` file up to its `print fmt`, which no decoder needs.
+pub fn without_print_fmt(text: &str) -> &str {
+    text.find("\nprint fmt:").map_or(text, |end| &text[..=end])
+}
+
+/// `field:TYPE NAME[N];	offset:N;	size:N;	signed:N;`
+fn parse_field(line: &str) -> Option<Field> {
+    let mut parts = line.split(';');
+    let declaration = parts.next()?.strip_prefix("field:")?.trim();
+    let mut offset = None;
+    let mut size = None;
+    let mut signed = None;
+    for part in parts {
+        match part.trim().split_once(':') {
+            Some(("offset", n)) => offset = Some(n.trim().parse::<usize>().ok()?),
+            Some(("size", n)) => size = Some(n.trim().parse::<usize>().ok()?),
+            Some(("signed", n)) => signed = Some(n.trim() == "1"),
+            _ => {}
+        }
+    }
+    let (offset, size) = (offset?, size?);
+    if offset > MAX_EXTENT || size > MAX_EXTENT {
+        return None;
+    }
+    let place = match declaration.split_whitespace().next()? {
+        "__data_loc" => Place::DataLoc,
+        "__rel_loc" => Place::RelLoc,
+        _ => Place::Fixed,
+    };
+    if place != Place::Fixed && size != 4 {
+        return None;
+    }
+    // The name is the last word before an array bound; the bound of a `__data_loc T[] name` stands before it.
+    let named = if place == Place::Fixed { declaration.split('[').next()? } else { declaration };
+    let name = named.split(|c: char| c.is_whitespace() || c == '*').rfind(|w| !w.is_empty())?;
+    // Kernels up to 2.6.32 have no `signed:`.
+    let signed = signed.unwrap_or_else(|| {
+        let kind = declaration.strip_prefix("const ").unwrap_or(declaration);
+        ["int ", "short ", "long ", "char ", "s8 ", "s16 ", "s32 ", "s64 ", "pid_t "]
+            .iter()
+            .any(|t| kind.starts_with(t))
+    });
+    Some(Field { name: name.to_owned(), offset, size, signed, place })
+}
+
+/// The shape of a sub-buffer, from the instance's `events/header_page`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageShape {
+    /// Byte order and word size of the kernel.
+    pub target: Target,
+    /// Offset of the commit word.
+    pub commit_offset: usize,
+    /// Bytes of the commit word, which is a `long`.
+    pub commit_size: usize,
+    /// Where event data starts.
+    pub data_offset: usize,
+    /// Bytes of a whole sub-buffer, header included.
+    pub size: usize,
+}
+
+impl PageShape {
+    /// Parses `events/header_page`. Its word size is the authoritative one.
+    pub fn parse(text: &str, endian: Endian) -> Result<PageShape, FormatError> {
+        let mut commit = None;
+        let mut data = None;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if !line.starts_with("field:") {
+                continue;
+            }
+            let field = parse_field(line).ok_or(FormatError::BadField(number + 1))?;
+            match field.name.as_str() {
+                "commit" => commit = Some(field),
+                "data" => data = Some(field),
+                _ => {}
+            }
+        }
+        let commit = commit.ok_or(FormatError::Missing("commit"))?;
+        let data = data.ok_or(FormatError::Missing("data"))?;
+        let word_bytes = match commit.size {
+            4 => 4,
+            8 => 8,
+            _ => return Err(FormatError::Contradiction("the commit word has neither 4 nor 8 bytes")),
+        };
+        if commit.offset < 8 || commit.offset + commit.size > data.offset {
+            return Err(FormatError::Contradiction("timestamp, commit word and data overlap"));
+        }
+        if data.size == 0 || data.offset + data.size > MAX_EXTENT {
+            return Err(FormatError::Contradiction("the data has no room, or too much"));
+        }
+        Ok(PageShape {
+            target: Target { endian, word_bytes },
+            commit_offset: commit.offset,
+            commit_size: commit.size,
+            data_offset: data.offset,
+            size: data.offset + data.size,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_current_format_is_read_by_name() {
+        let text = "name: kmem_cache_alloc\nID: 659\nformat:\n\
+            \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+            \tfield:const void * ptr;\toffset:16;\tsize:8;\tsigned:0;\n\
+            \tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;\n\
+            \tfield:void __seg_gs * gs;\toffset:32;\tsize:8;\tsigned:0;\n\
+            \tfield:unsigned long caller[8];\toffset:40;\tsize:64;\tsigned:0;\n\n\
+            print fmt: \"field:x y; offset:9;\", REC->ptr\n";
+        let format = EventFormat::parse(text).unwrap();
+        assert_eq!((format.name.as_str(), format.id, format.fields.len()), ("kmem_cache_alloc", 659, 6));
+        assert_eq!(format.field("ptr").unwrap().offset, 16);
+        assert_eq!(format.field("name").unwrap().place, Place::DataLoc);
+        assert_eq!(format.field("gs").unwrap().size, 8);
+        assert_eq!(format.field("caller").unwrap().offset, 40);
+        assert!(format.field("common_pid").unwrap().signed);
+        assert_eq!(EventFormat::parse(without_print_fmt(text)).unwrap(), format);
+        assert!(!without_print_fmt(text).contains("print"));
+    }
+
+    #[test]
+    fn old_formats_tell_no_sign() {
+        let text = "name: kmalloc\nID: 31\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\n\
+            \tfield:size_t bytes_req;\toffset:24;\tsize:8;\n";
+        let format = EventFormat::parse(text).unwrap();
+        assert!(format.field("common_pid").unwrap().signed);
+        assert!(!format.field("bytes_req").unwrap().signed);
+    }
+
+    #[test]
+    fn hostile_formats_are_refused() {
+        for (text, want) in [
+            ("ID: 3\n", FormatError::Missing("name:")),
+            ("name: x\nID: 70000\n", FormatError::Missing("ID:")),
+            ("name: x\nID: 3\n\tfield:int a;\toffset:99999999999999999999;\tsize:4;\n", FormatError::BadField(3)),
+            ("name: x\nID: 3\n\tfield:int a;\toffset:4000000000;\tsize:4;\n", FormatError::BadField(3)),
+            ("name: x\nID: 3\n\tfield:__data_loc char[] n;\toffset:4;\tsize:8;\n", FormatError::BadField(3)),
+        ] {
+            assert_eq!(EventFormat::parse(text), Err(want), "{text}");
+        }
+        let many = format!("name: x\nID: 3\n{}", "field:int a; offset:0; size:4;\n".repeat(MAX_FIELDS + 1));
+        assert_eq!(EventFormat::parse(&many), Err(FormatError::TooManyFields));
+    }
+
+    #[test]
+    fn the_commit_word_tells_the_word_size() {
+        let page = |commit, data, size| {
+            format!(
+                "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+                 \tfield: local_t commit;\toffset:8;\tsize:{commit};\tsigned:1;\n\
+                 \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+                 \tfield: char data;\toffset:{data};\tsize:{size};\tsigned:1;\n"
+            )
+        };
+        let shape = PageShape::parse(&page(8, 16, 4080), Endian::Big).unwrap();
+        assert_eq!((shape.target.word_bytes, shape.data_offset, shape.size), (8, 16, 4096));
+        let shape = PageShape::parse(&page(4, 12, 4084), Endian::Little).unwrap();
+        assert_eq!((shape.target.word_bytes, shape.data_offset, shape.size), (4, 12, 4096));
+        assert!(PageShape::parse(&page(2, 16, 4080), Endian::Little).is_err());
+        assert!(PageShape::parse(&page(8, 12, 4084), Endian::Little).is_err());
+        assert!(PageShape::parse("", Endian::Little).is_err());
+    }
+}

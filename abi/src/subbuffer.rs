@@ -1,0 +1,377 @@
+//! The kernel's ring-buffer sub-buffers, as `trace_pipe_raw` hands them out (`kernel/trace/ring_buffer.c`,
+//! 2.6.31 to 6.18).
+//!
+//! A sub-buffer is a header (timestamp u64, commit word), then event entries. In a trace file it is stored
+//! trimmed: header, the bytes that the commit word counts, and the count of lost events where there is one.
+
+use crate::format::PageShape;
+use crate::target::{Big, Endian, Little, Order, u32_at, u64_at, uint_at};
+
+/// Commit word: events were lost before this sub-buffer.
+const MISSED_EVENTS: u32 = 1 << 31;
+/// Commit word: their number follows the counted bytes, as one `long`.
+const MISSED_STORED: u32 = 1 << 30;
+/// Commit word: bytes of event data.
+const COMMIT_MASK: u32 = 0x3fff_ffff;
+
+/// `type_len` of an entry that holds no event.
+const PADDING: u32 = 29;
+/// `type_len` of an entry that adds to the time.
+const TIME_EXTEND: u32 = 30;
+/// `type_len` of an entry that sets the time.
+const TIME_STAMP: u32 = 31;
+/// Bits of `time_delta`, and of the low part of an extended time.
+const DELTA_BITS: u32 = 27;
+/// Bits that an absolute time stamp holds.
+const ABSOLUTE_BITS: u32 = 59;
+
+/// A mark that events were lost before a sub-buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// This many.
+    Counted(u64),
+    /// The sub-buffer had no room for the number.
+    Uncounted,
+}
+
+/// A sub-buffer, its header taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubBuffer<'a> {
+    /// Time from which its entries count.
+    pub timestamp: u64,
+    /// Whether events were lost before it.
+    pub missed: Option<Missed>,
+    /// Its entries.
+    pub data: &'a [u8],
+    /// Bytes that it takes when trimmed.
+    pub stored: usize,
+}
+
+/// Bytes that are no sub-buffer, or an entry that cannot be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubBufferError {
+    /// Not even a header, or less than the commit word counts.
+    #[error("it is cut: {have} of {need} bytes are there")]
+    Cut {
+        /// Bytes there.
+        have: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// The commit word counts more than a sub-buffer holds.
+    #[error("its commit size {commit} is over the {room} bytes that it has room for")]
+    Commit {
+        /// Bytes counted.
+        commit: usize,
+        /// Bytes of room.
+        room: usize,
+    },
+    /// An entry's length is impossible.
+    #[error("the entry at byte {offset} of its data has the impossible length {length}")]
+    Entry {
+        /// Offset in `SubBuffer::data`.
+        offset: usize,
+        /// What the entry says.
+        length: u64,
+    },
+}
+
+impl<'a> SubBuffer<'a> {
+    /// Takes the sub-buffer at the start of `bytes` apart.
+    #[inline]
+    pub fn parse<O: Order>(shape: &PageShape, bytes: &'a [u8]) -> Result<SubBuffer<'a>, SubBufferError> {
+        let cut = |need| SubBufferError::Cut { have: bytes.len(), need };
+        let header = shape.data_offset;
+        // Only the low 32 bits count: the kernel sign-extends them into a 64-bit long.
+        let low = match (shape.commit_size, O::ENDIAN) {
+            (8, Endian::Big) => shape.commit_offset + 4,
+            _ => shape.commit_offset,
+        };
+        let (Some(timestamp), Some(commit), true) =
+            (u64_at::<O>(bytes, 0), u32_at::<O>(bytes, low), bytes.len() >= header)
+        else {
+            return Err(cut(header));
+        };
+        let length = (commit & COMMIT_MASK) as usize;
+        let room = shape.size - header;
+        if length > room {
+            return Err(SubBufferError::Commit { commit: length, room });
+        }
+        let end = header + length;
+        let data = bytes.get(header..end).ok_or(cut(end))?;
+        let mut stored = end;
+        let missed = if commit & MISSED_EVENTS == 0 {
+            None
+        } else if commit & MISSED_STORED == 0 {
+            Some(Missed::Uncounted)
+        } else {
+            let word = usize::from(shape.target.word_bytes);
+            stored += word;
+            if stored > shape.size {
+                return Err(SubBufferError::Commit { commit: length + word, room });
+            }
+            Some(Missed::Counted(uint_at::<O>(bytes, end, word).ok_or(cut(stored))?))
+        };
+        Ok(SubBuffer { timestamp, missed, data, stored })
+    }
+
+    /// The event records in it, in order.
+    #[inline]
+    pub fn records<O: Order>(&self) -> Records<'a, O> {
+        Records { data: self.data, offset: 0, time: self.timestamp, order: std::marker::PhantomData }
+    }
+}
+
+/// An event record: the payload of a data entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its time.
+    pub time: u64,
+    /// From `common_type` on; padded to 4 bytes, so it may be longer than the event's fields.
+    pub payload: &'a [u8],
+}
+
+/// Iterator over the records of a sub-buffer. An `Err` is the last item.
+#[derive(Debug)]
+pub struct Records<'a, O> {
+    data: &'a [u8],
+    offset: usize,
+    time: u64,
+    order: std::marker::PhantomData<O>,
+}
+
+impl<O> Records<'_, O> {
+    /// Time after the last entry taken.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+}
+
+impl<'a, O: Order> Iterator for Records<'a, O> {
+    type Item = Result<Record<'a>, SubBufferError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = self.data.get(self.offset..).filter(|e| !e.is_empty())?;
+            let Some(word) = u32_at::<O>(entry, 0) else {
+                return Some(Err(self.bad(entry.len() as u64)));
+            };
+            let (type_len, delta) = match O::ENDIAN {
+                Endian::Little => (word & 0x1f, word >> 5),
+                Endian::Big => (word >> DELTA_BITS, word & ((1 << DELTA_BITS) - 1)),
+            };
+            if let 1..PADDING = type_len {
+                let end = 4 + 4 * type_len as usize;
+                let Some(payload) = entry.get(4..end) else {
+                    return Some(Err(self.bad(end as u64)));
+                };
+                self.time = self.time.wrapping_add(u64::from(delta));
+                self.offset += end;
+                return Some(Ok(Record { time: self.time, payload }));
+            }
+            if type_len == PADDING && delta == 0 {
+                self.offset = self.data.len();
+                return None;
+            }
+            let Some(array) = u32_at::<O>(entry, 4) else {
+                return Some(Err(self.bad(8)));
+            };
+            match type_len {
+                0 => {
+                    let end = (array as usize).saturating_add(4);
+                    if array < 4 || end > entry.len() || !array.is_multiple_of(4) {
+                        return Some(Err(self.bad(u64::from(array) + 4)));
+                    }
+                    self.time = self.time.wrapping_add(u64::from(delta));
+                    self.offset += end;
+                    return Some(Ok(Record { time: self.time, payload: &entry[8..end] }));
+                }
+                PADDING => {
+                    let end = (array as usize).saturating_add(4);
+                    if end > entry.len() {
+                        return Some(Err(self.bad(u64::from(array) + 4)));
+                    }
+                    // A delta of 1 marks the filler at the end of a sub-buffer, not time.
+                    if delta > 1 {
+                        self.time = self.time.wrapping_add(u64::from(delta));
+                    }
+                    self.offset += end;
+                }
+                TIME_EXTEND => {
+                    self.time = self.time.wrapping_add((u64::from(array) << DELTA_BITS) + u64::from(delta));
+                    self.offset += 8;
+                }
+                TIME_STAMP => {
+                    let stamp = (u64::from(array) << DELTA_BITS) + u64::from(delta);
+                    self.time = fix_absolute(stamp, self.time);
+                    self.offset += 8;
+                }
+                _ => return Some(Err(self.bad(0))),
+            }
+        }
+    }
+}
+
+impl<O> Records<'_, O> {
+    #[cold]
+    fn bad(&mut self, length: u64) -> SubBufferError {
+        let offset = self.offset;
+        self.offset = self.data.len();
+        SubBufferError::Entry { offset, length }
+    }
+}
+
+/// Puts the top bits back that an absolute stamp has no room for (`rb_fix_abs_ts`).
+fn fix_absolute(stamp: u64, before: u64) -> u64 {
+    let top = before >> ABSOLUTE_BITS << ABSOLUTE_BITS;
+    if top == 0 {
+        return stamp;
+    }
+    let fixed = (stamp & ((1 << ABSOLUTE_BITS) - 1)) | top;
+    if fixed < before { fixed.wrapping_add(1 << ABSOLUTE_BITS) } else { fixed }
+}
+
+/// What a recorder needs to know of a sub-buffer without decoding it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Event records.
+    pub events: u64,
+    /// Time of the first one; 0 where there is none.
+    pub first: u64,
+    /// Time of the last one.
+    pub last: u64,
+    /// Bytes of event data: the commit size.
+    pub commit: u64,
+    /// The loss mark.
+    pub missed: Option<Missed>,
+}
+
+/// Counts the records of the sub-buffer at the start of `bytes`, up to the first that makes no sense.
+pub fn tally(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, usize), SubBufferError> {
+    match shape.target.endian {
+        Endian::Little => tally_in::<Little>(shape, bytes),
+        Endian::Big => tally_in::<Big>(shape, bytes),
+    }
+}
+
+fn tally_in<O: Order>(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, usize), SubBufferError> {
+    let sub_buffer = SubBuffer::parse::<O>(shape, bytes)?;
+    let mut tally = Tally { missed: sub_buffer.missed, commit: sub_buffer.data.len() as u64, ..Tally::default() };
+    for record in sub_buffer.records::<O>() {
+        let Ok(record) = record else { break };
+        if tally.events == 0 {
+            tally.first = record.time;
+        }
+        tally.last = record.time;
+        tally.events += 1;
+    }
+    Ok((tally, sub_buffer.stored))
+}
+
+/// Bytes of the sub-buffer at the start of `bytes` when trimmed; 0 where it holds no event data.
+pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferError> {
+    let parsed = match shape.target.endian {
+        Endian::Little => SubBuffer::parse::<Little>(shape, bytes)?,
+        Endian::Big => SubBuffer::parse::<Big>(shape, bytes)?,
+    };
+    Ok(if parsed.data.is_empty() && parsed.missed.is_none() { 0 } else { parsed.stored })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Target;
+
+    fn shape(endian: Endian, word_bytes: u8) -> PageShape {
+        let data_offset = 8 + usize::from(word_bytes);
+        let commit_size = usize::from(word_bytes);
+        PageShape { target: Target { endian, word_bytes }, commit_offset: 8, commit_size, data_offset, size: 4096 }
+    }
+
+    fn page(commit: u64, entries: &[u32]) -> Vec<u8> {
+        let mut page = 1000u64.to_le_bytes().to_vec();
+        page.extend_from_slice(&commit.to_le_bytes());
+        entries.iter().for_each(|w| page.extend_from_slice(&w.to_le_bytes()));
+        page
+    }
+
+    fn times(page: &[u8]) -> Vec<Result<u64, SubBufferError>> {
+        let shape = shape(Endian::Little, 8);
+        let sub_buffer = SubBuffer::parse::<Little>(&shape, page).unwrap();
+        sub_buffer.records::<Little>().map(|r| r.map(|r| r.time)).collect()
+    }
+
+    #[test]
+    fn time_is_added_extended_and_set() {
+        let entries = [
+            [(5 << 5) | 1, 0xaaaa], // data, +5
+            [(3 << 5) | 30, 1],     // extend: + (1 << 27) + 3
+            [1, 0xbbbb],            // data, +0
+            [(7 << 5) | 31, 100],   // absolute: (100 << 27) + 7
+            [2 << 5, 4],            // long form without payload, +2
+            [(1 << 5) | 29, 4],     // filler: no time
+            [(9 << 5) | 29, 4],     // discarded event: +9
+            [(1 << 5) | 1, 0xdddd], // data, +1
+            [29, 77],               // the rest is padding
+        ]
+        .concat();
+        let page = page(entries.len() as u64 * 4, &entries);
+        let extended = 1008 + (1 << 27);
+        let absolute = (100 << 27) + 7;
+        assert_eq!(times(&page), [Ok(1005), Ok(extended), Ok(absolute + 2), Ok(absolute + 12)]);
+    }
+
+    #[test]
+    fn a_marked_commit_word_is_sign_extended() {
+        let shape = shape(Endian::Little, 8);
+        let mut marked = page(0xffff_ffff_c000_0008, &[1, 0xaaaa]);
+        marked.extend_from_slice(&42u64.to_le_bytes());
+        let sub_buffer = SubBuffer::parse::<Little>(&shape, &marked).unwrap();
+        assert_eq!((sub_buffer.missed, sub_buffer.data.len(), sub_buffer.stored), (Some(Missed::Counted(42)), 8, 32));
+        let uncounted = page(0xffff_ffff_8000_0008, &[1, 0xaaaa]);
+        let sub_buffer = SubBuffer::parse::<Little>(&shape, &uncounted).unwrap();
+        assert_eq!((sub_buffer.missed, sub_buffer.stored), (Some(Missed::Uncounted), 24));
+        assert_eq!(SubBuffer::parse::<Little>(&shape, &marked[..31]), Err(SubBufferError::Cut { have: 31, need: 32 }));
+        let long = page(4081, &[]);
+        assert_eq!(SubBuffer::parse::<Little>(&shape, &long), Err(SubBufferError::Commit { commit: 4081, room: 4080 }));
+    }
+
+    #[test]
+    fn big_endian_has_its_fields_at_the_other_end() {
+        let shape = shape(Endian::Big, 8);
+        let mut page = 1000u64.to_be_bytes().to_vec();
+        page.extend_from_slice(&0xffff_ffff_c000_0008u64.to_be_bytes());
+        page.extend_from_slice(&((1u32 << 27) | 6).to_be_bytes());
+        page.extend_from_slice(&0xaaaau32.to_be_bytes());
+        page.extend_from_slice(&3u64.to_be_bytes());
+        let (tally, stored) = tally(&shape, &page).unwrap();
+        assert_eq!(tally, Tally { events: 1, first: 1006, last: 1006, commit: 8, missed: Some(Missed::Counted(3)) });
+        assert_eq!(stored, page.len());
+    }
+
+    #[test]
+    fn impossible_entries_end_a_sub_buffer() {
+        for (entries, offset, length) in [
+            (&[(5 << 5) | 1, 0, 10][..], 8, 44), // short form over the end
+            (&[0, 3][..], 0, 7),                 // long form shorter than its own length word
+            (&[0, 6, 0][..], 0, 10),             // not a multiple of 4
+            (&[0, u32::MAX][..], 0, u64::from(u32::MAX) + 4),
+            (&[(2 << 5) | 29, 100][..], 0, 104), // discarded event over the end
+            (&[(2 << 5) | 30][..], 0, 8),        // extend without its word
+        ] {
+            let page = page(entries.len() as u64 * 4, entries);
+            assert_eq!(times(&page).last(), Some(&Err(SubBufferError::Entry { offset, length })), "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn absolute_stamps_get_their_top_bits_back() {
+        assert_eq!(fix_absolute(7, 5), 7);
+        let tai = 1_800_000_000_000_000_000u64;
+        let low = (tai + 10) & ((1 << 59) - 1);
+        assert_eq!(fix_absolute(low, tai), tai + 10);
+        let before = (2 << 59) - 1;
+        assert_eq!(fix_absolute(3, before), (2 << 59) + 3);
+    }
+}

@@ -1,0 +1,222 @@
+//! A trace as its readers see it: what it is, a stream of items for each CPU, and the names beside it.
+//!
+//! One way to open what `kmemtraced` writes and what the kernel leaves (raw relay bytes), for check and
+//! report alike. Reading is one pass in bounded memory; what is found wrong on the way is in each
+//! stream's [`FileFacts`], complete once the stream has ended.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::event::{Item, Names};
+use crate::fault::{Fault, Verdict};
+use crate::target::Endian;
+
+/// What was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// A trace directory of ours, or files out of one.
+    Kmemtrace,
+    /// Raw relay bytes: `cpu0`, `cpu1`, ... or header-less `cpuN.out`.
+    Relay,
+}
+
+/// Where a recording took its events from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// tracefs ring buffers.
+    Tracefs,
+    /// A kmemtrace relay channel.
+    Relay,
+}
+
+/// What `Event::at` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKey {
+    /// A time stamp.
+    Time,
+    /// A relay sequence number: consecutive over all CPUs, so a missing one is a lost record.
+    Sequence,
+}
+
+/// What is known of a trace before its events are read.
+#[derive(Clone, Debug)]
+pub struct TraceInfo {
+    /// What was opened.
+    pub input: InputKind,
+    /// Where it was recorded from.
+    pub source: Option<Source>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Machine name.
+    pub arch: Option<String>,
+    /// Byte order.
+    pub endian: Option<Endian>,
+    /// Bytes of a `long`: 4 or 8.
+    pub word_bytes: Option<u8>,
+    /// Bytes of a page.
+    pub page_bytes: Option<u64>,
+    /// Trace clock.
+    pub clock: Option<String>,
+    /// CPUs of the recording, ascending, those whose file is missing included.
+    pub cpus: Vec<u32>,
+    /// CPUs whose file is missing.
+    pub missing: Vec<u32>,
+    /// What orders the events.
+    pub order: OrderKey,
+    /// Growth of the relay channel's `total_overruns`, where it is known.
+    pub total_overruns: Option<u64>,
+}
+
+/// What names things: from `meta.out`.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    /// `/proc/kallsyms`, lines of start and end.
+    pub kallsyms: Vec<u8>,
+    /// `/proc/modules`, lines of start and end.
+    pub modules: Vec<u8>,
+    /// Command names by thread id.
+    pub comms: HashMap<i32, Box<[u8]>>,
+    /// NUMA node by CPU.
+    pub nodes: HashMap<u32, u32>,
+    /// `/proc/slabinfo` at the start.
+    pub slabinfo_start: Vec<u8>,
+    /// `/proc/slabinfo` at the end.
+    pub slabinfo_end: Vec<u8>,
+    /// Node name, release and so on.
+    pub uname: Vec<u8>,
+    /// Time of day and CLOCK_MONOTONIC when recording started, ns.
+    pub started: Option<(u64, u64)>,
+    /// What was found wrong with `meta.out`; `None`: there is none.
+    pub facts: Option<FileFacts>,
+}
+
+/// What is known of one file once it has been read.
+#[derive(Clone, Debug)]
+pub struct FileFacts {
+    /// The file.
+    pub path: PathBuf,
+    /// Its CPU; `None` for `meta.out`.
+    pub cpu: Option<u32>,
+    /// Format version (major, minor); `None` for raw bytes.
+    pub version: Option<(u16, u16)>,
+    /// Where it was recorded from.
+    pub source: Option<Source>,
+    /// Whole blocks.
+    pub blocks: u64,
+    /// Event records of any type.
+    pub events: u64,
+    /// Order key of the first event record.
+    pub first: Option<u64>,
+    /// Order key of the last event record.
+    pub last: Option<u64>,
+    /// Events lost (report-contract: `lost_events`); `None` where nobody knows the number.
+    pub lost: Option<u64>,
+    /// Gaps in this CPU's stream.
+    pub gaps: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// What was found, in the order of the file; at most [`MAX_FAULTS`].
+    pub faults: Vec<Fault>,
+    /// Findings beyond those.
+    pub faults_left_out: u64,
+    /// The worst of what was found.
+    pub verdict: Verdict,
+}
+
+/// Findings kept for one file.
+pub const MAX_FAULTS: usize = 1000;
+
+/// Why nothing could be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A path cannot be opened or read.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+    /// Neither our format nor anything else that is known.
+    #[error("{path}: {reason}", path = path.display())]
+    NoTrace {
+        /// The path.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A newer major version.
+    #[error("{path}: written in format version {found}, and this program reads up to version {known}: use a newer kmemtrace", path = path.display(), known = crate::block::MAJOR)]
+    Newer {
+        /// The path.
+        path: PathBuf,
+        /// The file's major version.
+        found: u16,
+    },
+    /// Files of different recordings.
+    #[error("{a} and {b} are of different recordings", a = a.display(), b = b.display())]
+    Mixed {
+        /// One file.
+        a: PathBuf,
+        /// The other.
+        b: PathBuf,
+    },
+}
+
+impl OpenError {
+    /// Exit status 3 (no trace at all) rather than 2 (unreadable).
+    pub fn is_no_trace(&self) -> bool {
+        !matches!(self, OpenError::Io { .. })
+    }
+}
+
+/// An opened trace.
+#[derive(Debug)]
+pub struct Trace {
+    /// What it is.
+    pub info: TraceInfo,
+    /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
+    pub streams: Vec<CpuStream>,
+    /// Names of caches and events.
+    pub names: Names,
+    /// Symbols, modules, comms, nodes.
+    pub side: Side,
+}
+
+impl Trace {
+    /// Opens a trace directory, a directory of raw relay files, or files out of one.
+    pub fn open(_paths: &[PathBuf]) -> Result<Trace, OpenError> {
+        unimplemented!()
+    }
+}
+
+/// One CPU's events and gaps.
+#[derive(Debug)]
+pub struct CpuStream {
+    facts: FileFacts,
+}
+
+impl CpuStream {
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.facts.cpu.unwrap_or(0)
+    }
+
+    /// Replaces `items` by the next piece of the stream (about a block's worth, never empty); false at its end.
+    ///
+    /// Items are in stream order: a gap stands before the first event after it, and the last gaps may be
+    /// open-ended. An unreadable rest is a gap and a fault, not an error.
+    pub fn fill(&mut self, _names: &mut Names, _items: &mut Vec<Item>) -> bool {
+        unimplemented!()
+    }
+
+    /// What is known of the file so far; complete once `fill` returned false.
+    pub fn facts(&self) -> &FileFacts {
+        &self.facts
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.facts.path
+    }
+}
