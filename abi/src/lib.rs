@@ -9,6 +9,7 @@ pub mod block;
 pub mod event;
 pub mod fault;
 pub mod format;
+pub mod relay;
 pub mod subbuffer;
 pub mod target;
 pub mod trace;
