@@ -9,6 +9,8 @@ pub mod block;
 pub mod event;
 pub mod fault;
 pub mod format;
+#[cfg(feature = "generator")]
+pub mod generate;
 pub mod subbuffer;
 pub mod target;
 pub mod trace;
