@@ -11,6 +11,7 @@ pub mod fault;
 pub mod format;
 #[cfg(feature = "generator")]
 pub mod generate;
+pub mod relay;
 pub mod subbuffer;
 pub mod target;
 pub mod trace;

@@ -7,6 +7,7 @@ use super::workload::{PerCpu, Workload};
 use super::{Random, Shape};
 use crate::block::{self, BlockInfo, Counters, END_ASKED, End, LOST_UNKNOWN, NO_CPU, RecordingId, item, kind};
 use crate::format::without_print_fmt;
+use crate::relay::Layout;
 use crate::subbuffer::Missed;
 use crate::target::Endian;
 use zerocopy::IntoBytes;
@@ -52,7 +53,7 @@ pub fn relay_dir(
         let mut at = 0;
         while at < stream.records.len() {
             let n = (1 + random.below(200) as usize).min(stream.records.len() - at);
-            file.records(&stream.records[at..at + n]);
+            file.records(&stream.records[at..at + n], options.layout == Layout::R4);
             at += n;
         }
         file.end(&PerCpu { cpu: stream.cpu, ..PerCpu::default() });
@@ -201,10 +202,12 @@ impl File {
         }
     }
 
-    fn records(&mut self, records: &[(u64, Vec<u8>)]) {
+    fn records(&mut self, records: &[(u64, Vec<u8>)], numbered: bool) {
         let payload: Vec<u8> = records.iter().flat_map(|(_, bytes)| bytes).copied().collect();
-        let first = records.first().map_or(0, |r| r.0);
-        let last = records.last().map_or(0, |r| r.0);
+        // A recorder sees the number as the record has it, 32 bits.
+        let stamp =
+            |record: Option<&(u64, Vec<u8>)>| record.map_or(0, |r| if numbered { r.0 & 0xffff_ffff } else { r.0 });
+        let (first, last) = (stamp(records.first()), stamp(records.last()));
         self.block(kind::DATA, &payload, Tally { events: records.len() as u32, first, last });
     }
 

@@ -3,35 +3,14 @@
 use super::{Random, put};
 use crate::event::{Action, Event, Item, Kind};
 use crate::generate::Workload;
+use crate::relay::Layout;
 use crate::target::Endian;
-
-/// Record layouts of the relay stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RelayLayout {
-    /// 56 bytes, u16 ids, times.
-    R1,
-    /// 56 bytes, u8 ids and a size, times.
-    R3,
-    /// 24 or 48 bytes and extensions, sequence numbers.
-    R4,
-}
-
-impl RelayLayout {
-    /// `"r1"`, `"r3"` or `"r4"`.
-    pub fn name(self) -> &'static str {
-        match self {
-            RelayLayout::R1 => "r1",
-            RelayLayout::R3 => "r3",
-            RelayLayout::R4 => "r4",
-        }
-    }
-}
 
 /// What a relay channel is like.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayOptions {
     /// Its records.
-    pub layout: RelayLayout,
+    pub layout: Layout,
     /// Byte order.
     pub endian: Endian,
     /// Number of the first record (R4).
@@ -88,7 +67,7 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
         cpus: workload.cpus.iter().map(|c| RelayStream { cpu: c.cpu, ..RelayStream::default() }).collect(),
         holes: Vec::new(),
     };
-    let numbered = options.layout == RelayLayout::R4;
+    let numbered = options.layout == Layout::R4;
     let mut number = u64::from(options.first_sequence);
     let mut previous = None;
     let mut losing = 0;
@@ -147,9 +126,9 @@ fn record(event: &Event, type_id: u8, options: &RelayOptions, random: &mut Rando
     let endian = options.endian;
     let alloc = matches!(event.action, Action::Alloc(_));
     let mut out = Vec::new();
-    if options.layout != RelayLayout::R4 {
+    if options.layout != Layout::R4 {
         let event_id = if alloc { 1 } else { 2 };
-        if options.layout == RelayLayout::R1 {
+        if options.layout == Layout::R1 {
             put(&mut out, endian, event_id, 2);
             put(&mut out, endian, u64::from(type_id), 2);
         } else {
