@@ -25,7 +25,7 @@ pub fn trace_dir(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
         for page in group(&pages, &mut random) {
             file.pages(page);
             if random.chance(10) {
-                file.counters(0);
+                file.counters();
             }
         }
         if !cpu.cut {
@@ -160,12 +160,13 @@ struct File {
     info: BlockInfo,
     first: u64,
     last: u64,
+    recorder_lost: u64,
 }
 
 impl File {
     fn new(recording: RecordingId, cpu: u32, header: &[u8]) -> File {
         let info = BlockInfo { recording, cpu, ..BlockInfo::default() };
-        let mut file = File { bytes: Vec::new(), info, first: 0, last: 0 };
+        let mut file = File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0 };
         file.block(kind::FILE_HEADER, header, Tally::default());
         file
     }
@@ -188,6 +189,7 @@ impl File {
             self.block(kind::GAP, gap.as_bytes(), Tally::default());
             if gap.lost.get() != LOST_UNKNOWN {
                 self.info.lost_before += gap.lost.get();
+                self.recorder_lost += gap.lost.get();
             }
         }
         let payload: Vec<u8> = pages.iter().flat_map(|p| &p.bytes[..p.trimmed]).copied().collect();
@@ -212,11 +214,11 @@ impl File {
     }
 
     /// The counters as they are: what was lost so far is what the marks say.
-    fn counters(&mut self, recorder_lost: u64) {
+    fn counters(&mut self) {
         let counters = Counters {
-            overrun: self.info.lost_before.saturating_sub(recorder_lost).into(),
-            read: self.info.events_before.into(),
-            recorder_lost: recorder_lost.into(),
+            overrun: (self.info.lost_before - self.recorder_lost).into(),
+            read: (self.info.events_before + self.recorder_lost).into(),
+            recorder_lost: self.recorder_lost.into(),
             ..Counters::default()
         };
         self.block(kind::COUNTERS, counters.as_bytes(), Tally::default());
@@ -225,7 +227,8 @@ impl File {
     fn end(&mut self, cpu: &PerCpu) {
         let end = End {
             counters: Counters {
-                overrun: cpu.kernel_lost.into(),
+                overrun: cpu.overrun.into(),
+                dropped: cpu.dropped.into(),
                 read: (self.info.events_before + cpu.recorder_lost).into(),
                 recorder_lost: cpu.recorder_lost.into(),
                 ..Counters::default()

@@ -97,15 +97,18 @@ impl Options {
     }
 }
 
-/// One CPU's stream.
+/// One CPU's stream. Of the events that are neither allocation nor free, a reader may leave all but time, CPU, thread and
+/// name out.
 #[derive(Clone, Debug, Default)]
 pub struct PerCpu {
     /// Its number.
     pub cpu: u32,
     /// What a reader must find in its file.
     pub items: Vec<Item>,
-    /// Events that the kernel lost.
-    pub kernel_lost: u64,
+    /// Events that the kernel overwrote.
+    pub overrun: u64,
+    /// Events that the kernel dropped, which no mark tells of.
+    pub dropped: u64,
     /// Events that the recorder lost.
     pub recorder_lost: u64,
     /// Its file has no end block.
@@ -132,7 +135,7 @@ pub struct Workload {
 }
 
 const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
-const COMMS: [(i32, &str); 4] = [(1, "init"), (77, "kworker/0:1"), (4242, "a b"), (4243, "\x1b[31mred")];
+const COMMS: [(i32, &str); 4] = [(1, "init"), (77, "kworker/0:1"), (4242, "a b"), (4243, "red")];
 const PIDS: [i32; 6] = [0, 1, 77, 4242, 4243, 31999];
 /// Objects are taken from this many places, so that addresses are used again.
 const PLACES: u64 = 160;
@@ -166,6 +169,22 @@ struct Machine<'a> {
     live: Vec<Object>,
     freed: Vec<Object>,
     pages: Vec<u64>,
+}
+
+impl PerCpu {
+    /// How many events its file says are lost; `None` where it cannot say.
+    pub fn lost(&self) -> Option<u64> {
+        let gaps = self.items.iter().filter_map(|item| match item {
+            Item::Gap(gap) => Some(gap),
+            Item::Event(_) => None,
+        });
+        if self.missing || gaps.clone().any(|g| g.cause == GapCause::Recorder && g.lost.is_none()) {
+            return None;
+        }
+        // Without an end block the marks are all there is.
+        let marks = gaps.filter_map(|gap| gap.lost).sum();
+        Some(if self.cut { marks } else { self.overrun + self.dropped + self.recorder_lost })
+    }
 }
 
 impl<'a> Machine<'a> {
@@ -334,7 +353,9 @@ impl<'a> Machine<'a> {
 
     fn other(&mut self, cpu: usize) {
         let name = if self.random.chance(60) { "kernel_stack" } else { "unknown" };
-        let event = self.event(cpu, name, Action::Other);
+        let mut event = self.event(cpu, name, Action::Other);
+        // Without a format nobody knows whose it is.
+        event.pid = event.pid.filter(|_| name != "unknown");
         self.push(cpu, event);
     }
 
@@ -411,8 +432,13 @@ impl<'a> Machine<'a> {
                 event.at - self.random.below(event.at - from.unwrap_or(options.start) + 1)
             };
             let cause = if by_recorder { GapCause::Recorder } else { GapCause::Overrun };
-            *if by_recorder { &mut cpu.recorder_lost } else { &mut cpu.kernel_lost } += lost;
-            let lost = (counted || by_recorder).then_some(lost);
+            match (by_recorder, counted) {
+                (true, true) => cpu.recorder_lost += lost,
+                // Somebody else cleared the buffer: no counter tells of it.
+                (true, false) => {}
+                (false, _) => cpu.overrun += lost,
+            }
+            let lost = counted.then_some(lost);
             cpu.items.push(Item::Gap(Gap { from, to: Some(to), cpu: cpu.cpu, lost, cause }));
         } else if options.loss && self.random.chance(2) {
             let by_recorder = options.recorder_loss && self.random.chance(40);
@@ -439,15 +465,14 @@ impl<'a> Machine<'a> {
                 cpu.items.push(gap);
                 continue;
             }
-            // What was lost at the very end has no mark. Where a mark has no count, nobody can tell.
-            let unplaced = if by_recorder { 0 } else { lost } + if self.options.unplaced { 3 } else { 0 };
-            let marks_counted = cpu
-                .items
-                .iter()
-                .all(|i| !matches!(i, Item::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none()));
-            if unplaced > 0 && marks_counted {
+            // What was lost at the very end has no mark. Where a mark has no count, nobody can tell it from that.
+            let vague = cpu.items.iter().any(|i| matches!(i, Item::Gap(g) if g.lost.is_none()));
+            cpu.dropped = if self.options.unplaced { 3 } else { 0 };
+            let overrun = if by_recorder { 0 } else { lost };
+            cpu.overrun += overrun;
+            let unplaced = cpu.dropped + if vague { 0 } else { overrun };
+            if unplaced > 0 {
                 let gap = gap(Some(unplaced), GapCause::Counters);
-                cpu.kernel_lost += unplaced;
                 cpu.items.push(gap);
             }
         }
