@@ -79,7 +79,8 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
         }
         let at = if numbered { number } else { event.at };
         number += 1;
-        if losing > 0 || (options.holes && random.chance(1)) {
+        // The first number of a recording is no loss, so nothing is lost before it.
+        if losing > 0 || (options.holes && previous.is_some() && random.chance(1)) {
             losing = if losing > 0 { losing - 1 } else { random.below(20) };
             continue;
         }
