@@ -5,3 +5,5 @@
 pub mod programs;
 pub mod recording;
 pub mod reference;
+pub mod scenario;
+pub mod views;

@@ -3,6 +3,8 @@
 //!
 //! `KMEMTRACE_ALL_BITS=1` flips every bit; otherwise every 37th.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::ops::Range;
 
 use kmemtrace_abi::event::Item;
@@ -107,9 +109,9 @@ fn seeds() -> Vec<Seed> {
         (Endian::Little, 8, 65536, Era::V6_12, true),
     ];
     for (i, &(endian, word_bytes, page_bytes, era, aligned)) in shapes.iter().enumerate() {
-        for (events, loss) in [(0, false), (1, false), (70, false), (90, true)] {
-            // An empty file is the same on all of them, nearly.
-            if events == 0 && i > 1 {
+        for (events, loss) in [(0, false), (1, false), (30, false), (60, true)] {
+            // Nearly empty files are nearly the same on all of them.
+            if events < 2 && i > 1 {
                 continue;
             }
             let shape = Shape {
@@ -126,7 +128,7 @@ fn seeds() -> Vec<Seed> {
         }
     }
     for seed in [3, 4, 6] {
-        let (workload, options, streams) = random_relay(seed, 60);
+        let (workload, options, streams) = random_relay(seed, 40);
         let files = relay_dir(&workload, &options, &streams, seed);
         seeds.push(Seed::new(format!("relay {options:?}"), files[0].1.clone()));
     }

@@ -1,5 +1,7 @@
 //! What the reader decodes is what the generator says happened, for any machine, kernel and loss.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use kmemtrace_abi::event::{Action, Event, Gap, Item, Names};
 use kmemtrace_abi::generate::{relay_dir, trace_dir};
 use kmemtrace_abi::trace::Trace;

@@ -15,7 +15,8 @@ use kmemtrace_abi::event::{Gap, Item, Names};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{RelayOptions, RelayStreams, Workload};
 use kmemtrace_abi::relay::Layout;
-use kmemtrace_abi::trace::{InputKind, OrderKey, Source, Trace};
+use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::trace::{CpuStream, InputKind, OrderKey, Source, Trace};
 
 /// What is known of a trace, however it is known.
 #[derive(Debug)]
@@ -153,7 +154,7 @@ impl Known {
             }
             cpus.push((stream.cpu(), all));
         }
-        let facts = trace.streams.iter().map(|s| s.facts());
+        let facts = trace.streams.iter().map(CpuStream::facts);
         let verdict = facts.clone().map(|f| f.verdict).max().unwrap_or_default();
         let cut = facts.clone().filter(|f| f.verdict == Verdict::Truncated);
         let cut = cut.filter(|f| !f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu)));
@@ -167,7 +168,7 @@ impl Known {
                 source: info.source,
                 kernel: info.kernel,
                 arch: info.arch,
-                endian: info.endian.map(|e| e.name()),
+                endian: info.endian.map(Endian::name),
                 word_bytes: info.word_bytes,
                 page_bytes: info.page_bytes,
                 clock: info.clock,
