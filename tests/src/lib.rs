@@ -2,8 +2,11 @@
 //!
 //! The tests themselves are in `tests/`; what they share is here.
 
+pub mod live;
+pub mod load;
 pub mod programs;
 pub mod recording;
 pub mod reference;
+pub mod runner;
 pub mod scenario;
 pub mod views;

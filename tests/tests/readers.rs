@@ -4,14 +4,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::HashMap;
 use std::ops::Range;
 
+use kmemtrace_abi::event::Item;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::{json, run};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::reference::pairs::{self, Class};
 use kmemtrace_tests::views::{DOCUMENTS, assert_invariants, assert_views, printed};
 use serde_json::Value;
 
@@ -23,6 +26,23 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
         Some(from.parse().ok()?..to.parse().ok()?)
     };
     asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
+}
+
+#[test]
+fn the_usual_traces_have_every_finding() {
+    use Class::*;
+    let mut seen: HashMap<(Class, bool), usize> = HashMap::new();
+    for seed in 0..25 {
+        let (_, workload) = random_workload(seed, 700);
+        for finding in pairs::pairs(&Known::of_workload(workload)).findings {
+            *seen.entry((finding.class, finding.suspect)).or_default() += 1;
+        }
+    }
+    let always = Class::SUSPECT.into_iter().flat_map(|class| [(class, false), (class, true)]);
+    let plain = [ShortAlloc, FreeWithoutAlloc, FailedAlloc, NullFree].map(|class| (class, false));
+    for wanted in always.chain(plain) {
+        assert!(seen.get(&wanted).is_some_and(|&n| n > 3), "too few of {wanted:?}: {seen:?}");
+    }
 }
 
 #[test]
@@ -127,7 +147,7 @@ fn check_tells_each_file_s_verdict_and_counts() {
                 .find(|(number, ..)| *number == Some(u64::from(cpu.cpu)))
                 .unwrap_or_else(|| panic!("seed {seed}: no CPU {}", cpu.cpu));
             assert_eq!(verdict, verdict_of(cpu), "seed {seed}: {file}");
-            let events = cpu.items.iter().filter(|i| matches!(i, kmemtrace_abi::event::Item::Event(_))).count();
+            let events = cpu.items.iter().filter(|i| matches!(i, Item::Event(_))).count();
             let gaps = cpu.items.len() - events;
             if !cpu.missing {
                 let found = ["events", "gaps", "lost_events"].map(|member| file[member].as_u64());
