@@ -80,3 +80,26 @@ fn compare(path: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
         _ => out.push(format!("{path}: {found}, expected {expected}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn added_members_are_no_difference_and_all_others_are() {
+        let expected = json!({ "a": 1, "rows": [{ "b": null }] });
+        assert_eq!(differences(&expected, &json!({ "a": 1, "rows": [{ "b": null, "c": 2 }], "d": 3 })), [""; 0]);
+        for found in [
+            json!({ "rows": [{ "b": null }] }),
+            json!({ "a": 2, "rows": [{ "b": null }] }),
+            json!({ "a": "1", "rows": [{ "b": null }] }),
+            json!({ "a": 1, "rows": [{}] }),
+            json!({ "a": 1, "rows": [{ "b": 0 }] }),
+            json!({ "a": 1, "rows": [] }),
+            json!({ "a": 1, "rows": [{ "b": null }, { "b": null }] }),
+        ] {
+            assert_eq!(differences(&expected, &found).len(), 1, "{found}");
+        }
+    }
+}

@@ -163,3 +163,41 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         .sum();
     assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::random_workload;
+    use serde_json::json;
+
+    #[test]
+    fn rows_of_equal_rank_may_change_places_and_no_others() {
+        let rows = |order: [u64; 3]| {
+            let rows = order.map(|site| json!({ "wasted": if site == 9 { 5 } else { 7 }, "call_site": site }));
+            comparable("sites", json!({ "rows": rows }))
+        };
+        assert_eq!(rows([1, 2, 9]), rows([2, 1, 9]));
+        assert_ne!(rows([1, 2, 9]), rows([9, 1, 2]));
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_missing_or_moved_is_seen() {
+        let (_, workload) = random_workload(1, 300);
+        let (_, lines) = expected(&Known::of_workload(workload));
+        assert_lines("same", &lines, &lines);
+        let event = lines.iter().position(|line| line["event"] == "kfree").unwrap();
+        let spoil = |change: &dyn Fn(&mut Vec<Value>)| {
+            let mut found = lines.clone();
+            change(&mut found);
+            let (lines, found) = (lines.clone(), found);
+            assert!(std::panic::catch_unwind(move || assert_lines("spoilt", &lines, &found)).is_err());
+        };
+        spoil(&|found| drop(found.remove(event)));
+        spoil(&|found| found[event]["address"] = json!("0x1"));
+        spoil(&|found| found[event]["requested"] = json!(0));
+        spoil(&|found| {
+            let line = found.remove(event);
+            found.push(line);
+        });
+    }
+}

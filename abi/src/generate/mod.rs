@@ -1,8 +1,8 @@
 //! Byte-exact kernel bytes from a seed, for any word size, byte order, sub-buffer size and loss pattern,
 //! and the items that a reader must find in them: for tests and benchmarks, on any machine, without root.
 //!
-//! A [`workload`] is what happened on each CPU, gaps included: the truth. [`trace_dir`] turns it into the
-//! files of a recording, [`relay`] into a relay channel's bytes. The record layouts ([`layout`]) come from one list of fields that
+//! A [`workload()`] is what happened on each CPU, gaps included: the truth. [`trace_dir`] turns it into the
+//! files of a recording, [`relay()`] into a relay channel's bytes. The record layouts ([`layout`]) come from one list of fields that
 //! both the `format` text and the bytes are made from, so the two agree.
 
 pub mod directory;
