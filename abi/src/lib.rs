@@ -11,12 +11,6 @@ pub mod escape;
 pub mod event;
 pub mod fault;
 pub mod format;
-pub mod block;
-mod blocks;
-pub mod escape;
-pub mod event;
-pub mod fault;
-pub mod format;
 #[cfg(feature = "generator")]
 pub mod generate;
 mod header;
