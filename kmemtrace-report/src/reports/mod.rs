@@ -35,19 +35,12 @@ impl Completeness {
     pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
         let facts = || trace.streams.iter().map(|s| s.facts()).chain(trace.side.facts.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
-        let mut gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
+        let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
         let files = facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost?)));
-        let lost_events = if trace.info.source == Some(Source::Relay) {
-            let overruns = trace.total_overruns();
-            if overruns.is_some_and(|n| n > order.missing) {
-                gaps += 1;
-            }
-            match (trace.info.order, overruns) {
-                (OrderKey::Time, None) => None,
-                (_, overruns) => Some(order.missing.max(overruns.unwrap_or(0)).max(files.unwrap_or(0))),
-            }
-        } else {
-            files
+        // A relay channel counts its overruns over all CPUs and does not number what it drops: they have no place.
+        let lost_events = match trace.info.source {
+            Some(Source::Relay) => Some(order.missing.max(trace.total_overruns().unwrap_or(0)).max(files.unwrap_or(0))),
+            _ => files,
         };
         if lost_events.is_some_and(|n| n > 0) {
             verdict = verdict.max(Verdict::Lossy);
