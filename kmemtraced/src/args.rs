@@ -1,0 +1,109 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+/// Records kernel memory allocations and frees until Ctrl-C, COMMAND ends, or a limit.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
+                  its own, where the recording came to 0 or 1"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+    /// Where to put the trace [default: ./kmemtrace.data; an earlier one is renamed to kmemtrace.data.old]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Kernel buffer of each CPU [default: 16M, at most a quarter of memory in all]
+    #[arg(short, long, value_name = "SIZE", value_parser = size)]
+    pub(crate) buffer_size: Option<u64>,
+    /// What to record: slab, page, all, or names of kernel events
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "slab")]
+    pub(crate) events: Vec<String>,
+    /// Stop after this time
+    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Option<Duration>,
+    /// Stop when the trace has this size
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_size: Option<u64>,
+    /// Longest time that an event may stay in the kernel's buffer
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) flush: Duration,
+    /// Trace clock
+    #[arg(long, value_name = "NAME", default_value = "mono")]
+    pub(crate) clock: String,
+    /// Name of the tracefs instance to work in
+    #[arg(short = 'B', long, value_name = "NAME", default_value = "kmemtrace", global = true)]
+    pub(crate) instance: String,
+    /// Overwrite the output directory
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Say nothing where all is well
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Say more
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Record while this runs
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Remove what a killed recorder left in tracefs
+    Recover,
+    /// Say what this kernel offers
+    Probe,
+}
+
+/// `4096`, `64K`, `16M`, `1G`.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().filter(|&n| n > 0);
+    number.and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| "a size is 4096, 64K, 16M or 1G".to_owned())
+}
+
+/// `10s`, `5m`, `250ms`; a bare number is seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (digits, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1.0));
+    let seconds = digits.parse::<f64>().ok().map(|n| n * unit);
+    seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .filter(|t| !t.is_zero())
+        .ok_or_else(|| "a time is 10s, 5m or 250ms".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_read() {
+        assert_eq!(size("64K"), Ok(65536));
+        assert_eq!(size("16M"), Ok(16 << 20));
+        assert_eq!(size("4096"), Ok(4096));
+        for bad in ["", "K", "-1", "0", "99999999999G", "1T", "é"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
+        for bad in ["", "s", "-1s", "0", "1e400", "inf", "nan"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The trace directory: making it, and what stands in its files besides events.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use kmemtrace_abi::block::{RecordingId, item};
+use kmemtrace_abi::format::without_print_fmt;
+use kmemtrace_abi::target::Endian;
+use rustix::fs::{FlockOperation, OFlags};
+
+/// Where a trace goes if nobody says.
+const DEFAULT: &str = "kmemtrace.data";
+/// No item piece is longer.
+const PIECE: usize = 1 << 20;
+
+/// The directory, locked while it is written.
+pub(crate) struct Output {
+    pub(crate) dir: PathBuf,
+    _lock: File,
+}
+
+fn is_locked(dir: &Path) -> bool {
+    File::open(dir).is_ok_and(|d| rustix::fs::flock(&d, FlockOperation::NonBlockingLockExclusive).is_err())
+}
+
+/// Removes a trace directory that holds nothing but a trace.
+fn remove_trace(dir: &Path) -> anyhow::Result<()> {
+    let names: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
+    };
+    if let Some(other) = names.iter().find(|path| !ours(path)) {
+        bail!("{}: is not ours: move it away first", other.display());
+    }
+    names.iter().try_for_each(fs::remove_file)?;
+    Ok(fs::remove_dir(dir)?)
+}
+
+impl Output {
+    /// Makes the directory. An earlier default one is renamed, another one must be overwritten with `force`.
+    pub(crate) fn create(given: Option<&Path>, force: bool) -> anyhow::Result<Output> {
+        let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
+        if fs::symlink_metadata(&dir).is_ok() {
+            if is_locked(&dir) {
+                bail!("{}: another recorder writes to it", dir.display());
+            }
+            if given.is_none() {
+                let old = PathBuf::from(format!("{DEFAULT}.old"));
+                if old.exists() {
+                    remove_trace(&old).with_context(|| format!("{}: cannot be replaced", old.display()))?;
+                }
+                fs::rename(&dir, &old)
+                    .with_context(|| format!("{}: cannot be renamed to {}", dir.display(), old.display()))?;
+            } else if force {
+                remove_trace(&dir).with_context(|| format!("{}: cannot be overwritten", dir.display()))?;
+            } else {
+                bail!("{}: exists already: use -f to overwrite it, or another name", dir.display());
+            }
+        }
+        DirBuilder::new().mode(0o700).create(&dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
+        let lock = File::open(&dir)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .with_context(|| format!("{}: cannot be locked", dir.display()))?;
+        Ok(Output { dir, _lock: lock })
+    }
+
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
+        let path = self.dir.join(name);
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(&path)
+            .with_context(|| format!("{}: cannot be made", path.display()))
+    }
+
+    /// Takes the directory away again: nothing was recorded.
+    pub(crate) fn discard(self) {
+        let _ = remove_trace(&self.dir);
+    }
+}
+
+/// What every file of the recording says of itself.
+pub(crate) struct Description {
+    pub(crate) recording: RecordingId,
+    pub(crate) word_bytes: u8,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) clock: String,
+    pub(crate) header_page: String,
+    pub(crate) header_event: String,
+    /// `system/event` and its format file.
+    pub(crate) formats: Vec<(String, String)>,
+    pub(crate) buffer_bytes: u64,
+    pub(crate) started: [u8; 16],
+}
+
+/// 16 random bytes.
+pub(crate) fn new_recording() -> anyhow::Result<RecordingId> {
+    let mut id = [0; 16];
+    File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut id)).context("/dev/urandom: cannot be read")?;
+    Ok(id)
+}
+
+/// Time of day and CLOCK_MONOTONIC, ns, as the items have them.
+pub(crate) fn now() -> [u8; 16] {
+    let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let mono = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let mono = mono.tv_sec.cast_unsigned() * 1_000_000_000 + mono.tv_nsec.cast_unsigned();
+    let mut both = [0; 16];
+    both[..8].copy_from_slice(&day.to_le_bytes());
+    both[8..].copy_from_slice(&mono.to_le_bytes());
+    both
+}
+
+impl Description {
+    /// Payload of a file-header block; `full` for `meta.out`, which keeps the formats with their `print fmt`.
+    pub(crate) fn payload(&self, full: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |tag, bytes: &[u8]| item::put(&mut out, tag, 0, bytes);
+        let page = u32::try_from(rustix::param::page_size()).unwrap_or(0).to_le_bytes();
+        let endian = if Endian::NATIVE == Endian::Little { 1 } else { 2 };
+        put(item::TARGET, &[endian, self.word_bytes, 0, 0, page[0], page[1], page[2], page[3]]);
+        put(item::SOURCE, b"tracefs");
+        put(item::CPUS, &self.cpus.iter().flat_map(|cpu| cpu.to_le_bytes()).collect::<Vec<u8>>());
+        put(item::CLOCK, self.clock.as_bytes());
+        let system = rustix::system::uname();
+        put(item::KERNEL, system.release().to_bytes());
+        put(item::ARCH, system.machine().to_bytes());
+        put(item::HEADER_PAGE, self.header_page.as_bytes());
+        put(item::HEADER_EVENT, self.header_event.as_bytes());
+        for (name, format) in &self.formats {
+            let format = if full { format } else { without_print_fmt(format) };
+            put(item::EVENT_FORMAT, format!("{name}\n{format}").as_bytes());
+        }
+        put(item::STARTED, &self.started);
+        put(item::RECORDER, concat!("kmemtraced ", env!("CARGO_PKG_VERSION")).as_bytes());
+        put(item::BUFFER_BYTES, self.buffer_bytes.to_string().as_bytes());
+        out
+    }
+}
+
+/// Payloads of the blocks of `meta.out` that hold these texts, long ones in pieces.
+pub(crate) fn meta_payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let mut payloads = Vec::new();
+    for (tag, text) in texts.iter().filter(|(_, text)| !text.is_empty()) {
+        let pieces = text.len().div_ceil(PIECE);
+        for (index, piece) in text.chunks(PIECE).enumerate() {
+            let mut payload = Vec::new();
+            item::put(&mut payload, *tag, if index + 1 < pieces { item::MORE } else { 0 }, piece);
+            payloads.push(payload);
+        }
+    }
+    payloads
+}
+
+fn proc_file(name: &str) -> Vec<u8> {
+    fs::read(Path::new("/proc").join(name)).unwrap_or_default()
+}
+
+/// What is kept before the first event.
+pub(crate) fn texts_at_start(events: &[String]) -> Vec<(u16, Vec<u8>)> {
+    let system = rustix::system::uname();
+    let names = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
+    let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
+    let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    vec![
+        (item::KALLSYMS, proc_file("kallsyms")),
+        (item::MODULES, proc_file("modules")),
+        (item::SLABINFO_START, proc_file("slabinfo")),
+        (item::UNAME, uname.into_bytes()),
+        (item::COMMAND_LINE, command.join("\0").into_bytes()),
+        (item::EVENTS, events.join("\n").into_bytes()),
+        (item::CPU_NODES, cpu_nodes()),
+        (item::COMMS, b"0 <idle>\n".to_vec()),
+    ]
+}
+
+/// What is kept after the last one: names that came up since, and the final counts.
+pub(crate) fn texts_at_end(start: &[(u16, Vec<u8>)], saved_cmdlines: &str) -> Vec<(u16, Vec<u8>)> {
+    let before = |tag| start.iter().find(|(t, _)| *t == tag).map_or(&[][..], |(_, text)| text);
+    let modules = later(before(item::MODULES), &proc_file("modules"));
+    let symbols = if modules.is_empty() { Vec::new() } else { later(before(item::KALLSYMS), &proc_file("kallsyms")) };
+    vec![
+        (item::MODULES_LATER, modules),
+        (item::KALLSYMS_LATER, symbols),
+        (item::SLABINFO_END, proc_file("slabinfo")),
+        (item::COMMS, [saved_cmdlines.as_bytes(), &live_comms()].concat()),
+        (item::STOPPED, now().to_vec()),
+    ]
+}
+
+/// Lines of `now` that are not in `before`.
+fn later(before: &[u8], now: &[u8]) -> Vec<u8> {
+    let known: HashSet<&[u8]> = before.split(|&b| b == b'\n').collect();
+    let new = now.split(|&b| b == b'\n').filter(|line| !known.contains(line));
+    new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
+}
+
+/// `PID COMM` of every thread that lives.
+fn live_comms() -> Vec<u8> {
+    let mut out = Vec::new();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.path().join("task"));
+    for thread in pids.flat_map(|task| fs::read_dir(task).into_iter().flatten().flatten()) {
+        if let Ok(comm) = fs::read(thread.path().join("comm")) {
+            out.extend_from_slice(thread.file_name().as_encoded_bytes());
+            out.push(b' ');
+            out.extend_from_slice(comm.trim_ascii_end());
+            out.push(b'\n');
+        }
+    }
+    out
+}
+
+/// `CPU NODE` a line, from sysfs; nothing where that does not tell.
+fn cpu_nodes() -> Vec<u8> {
+    let mut out = String::new();
+    for entry in fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(node) = name.to_str().and_then(|n| n.strip_prefix("node")?.parse::<u32>().ok()) else { continue };
+        let list = fs::read_to_string(entry.path().join("cpulist")).unwrap_or_default();
+        for range in list.trim().split(',') {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            if let (Ok(from), Ok(to)) = (from.parse::<u32>(), to.parse::<u32>()) {
+                (from..=to).for_each(|cpu| out += &format!("{cpu} {node}\n"));
+            }
+        }
+    }
+    out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_new_lines_are_kept_at_the_end() {
+        assert_eq!(later(b"a\nb\n", b"a\nc\nb\n"), b"c\n");
+        assert!(later(b"a\n", b"a\n").is_empty());
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_marked() {
+        let payloads = meta_payloads(&[(item::KALLSYMS, vec![b'x'; PIECE + 5]), (item::MODULES, Vec::new())]);
+        let flags: Vec<_> =
+            payloads.iter().map(|p| item::walk(p).next().map(|i| i.map(|(_, flags, b)| (flags, b.len())))).collect();
+        assert_eq!(flags, [Some(Ok((item::MORE, PIECE))), Some(Ok((0, 5)))]);
+    }
+}
