@@ -6,6 +6,7 @@
 //! [`fault`] says what can be wrong.
 
 pub mod block;
+pub mod escape;
 pub mod event;
 pub mod fault;
 pub mod format;
