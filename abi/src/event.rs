@@ -84,6 +84,28 @@ pub struct Event {
     pub failed: bool,
 }
 
+impl Event {
+    /// A record that is there and cannot be decoded.
+    #[cold]
+    pub(crate) fn unreadable(at: u64, cpu: u32, names: &mut Names) -> Event {
+        Event {
+            at,
+            address: 0,
+            call_site: 0,
+            requested: 0,
+            allocated: 0,
+            gfp: None,
+            cpu,
+            pid: None,
+            node: None,
+            cache: None,
+            name: names.intern(b"unreadable"),
+            action: Action::Other,
+            failed: false,
+        }
+    }
+}
+
 /// Why events may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GapCause {
@@ -148,10 +170,10 @@ impl Names {
     #[inline]
     pub fn intern(&mut self, name: &[u8]) -> NameId {
         let bucket = cheap_hash(name) & (RECENT - 1);
-        if let Some(&Some(id)) = self.recent.get(bucket) {
-            if self.by_id.get(id.index()).is_some_and(|known| **known == *name) {
-                return id;
-            }
+        if let Some(&Some(id)) = self.recent.get(bucket)
+            && self.by_id.get(id.index()).is_some_and(|known| **known == *name)
+        {
+            return id;
         }
         self.intern_slow(name, bucket)
     }

@@ -103,7 +103,7 @@ pub fn without_print_fmt(text: &str) -> &str {
     text.find("\nprint fmt:").map_or(text, |end| &text[..=end])
 }
 
-/// `field:TYPE NAME[N];	offset:N;	size:N;	signed:N;`
+/// `field:TYPE NAME[N]; offset:N; size:N; signed:N;`, tabs between them.
 fn parse_field(line: &str) -> Option<Field> {
     let mut parts = line.split(';');
     let declaration = parts.next()?.strip_prefix("field:")?.trim();

@@ -6,10 +6,18 @@
 //! [`fault`] says what can be wrong.
 
 pub mod block;
+mod blocks;
 pub mod escape;
 pub mod event;
 pub mod fault;
 pub mod format;
+#[cfg(feature = "generator")]
+pub mod generate;
+mod header;
+mod kmem;
+mod open;
+pub mod relay;
+mod stream;
 pub mod subbuffer;
 pub mod target;
 pub mod trace;

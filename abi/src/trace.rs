@@ -5,10 +5,12 @@
 //! stream's [`FileFacts`], complete once the stream has ended.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::event::{Item, Names};
+use crate::block::Counters;
+use crate::event::Names;
 use crate::fault::{Fault, Verdict};
+pub use crate::stream::CpuStream;
 use crate::target::Endian;
 
 /// What was opened.
@@ -63,8 +65,6 @@ pub struct TraceInfo {
     pub missing: Vec<u32>,
     /// What orders the events.
     pub order: OrderKey,
-    /// Growth of the relay channel's `total_overruns`, where it is known.
-    pub total_overruns: Option<u64>,
 }
 
 /// What names things: from `meta.out`.
@@ -113,6 +113,8 @@ pub struct FileFacts {
     pub lost: Option<u64>,
     /// Gaps in this CPU's stream.
     pub gaps: u64,
+    /// The last counters in the file; only our own recordings have them.
+    pub counters: Option<Counters>,
     /// Bytes read.
     pub bytes: u64,
     /// What was found, in the order of the file; at most [`MAX_FAULTS`].
@@ -125,6 +127,37 @@ pub struct FileFacts {
 
 /// Findings kept for one file.
 pub const MAX_FAULTS: usize = 1000;
+
+impl FileFacts {
+    pub(crate) fn new(path: PathBuf, cpu: Option<u32>) -> FileFacts {
+        FileFacts {
+            path,
+            cpu,
+            version: None,
+            source: None,
+            blocks: 0,
+            events: 0,
+            first: None,
+            last: None,
+            lost: Some(0),
+            gaps: 0,
+            counters: None,
+            bytes: 0,
+            faults: Vec::new(),
+            faults_left_out: 0,
+            verdict: Verdict::Complete,
+        }
+    }
+
+    pub(crate) fn add(&mut self, fault: Fault) {
+        self.verdict = self.verdict.max(fault.code.verdict());
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        } else {
+            self.faults_left_out += 1;
+        }
+    }
+}
 
 /// Why nothing could be opened.
 #[derive(Debug, thiserror::Error)]
@@ -181,42 +214,23 @@ pub struct Trace {
     pub names: Names,
     /// Symbols, modules, comms, nodes.
     pub side: Side,
+    /// From a directory of raw relay files.
+    pub(crate) total_overruns: Option<u64>,
 }
 
 impl Trace {
     /// Opens a trace directory, a directory of raw relay files, or files out of one.
-    pub fn open(_paths: &[PathBuf]) -> Result<Trace, OpenError> {
-        unimplemented!()
-    }
-}
-
-/// One CPU's events and gaps.
-#[derive(Debug)]
-pub struct CpuStream {
-    facts: FileFacts,
-}
-
-impl CpuStream {
-    /// The CPU.
-    pub fn cpu(&self) -> u32 {
-        self.facts.cpu.unwrap_or(0)
+    pub fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
+        crate::open::open(paths)
     }
 
-    /// Replaces `items` by the next piece of the stream (about a block's worth, never empty); false at its end.
-    ///
-    /// Items are in stream order: a gap stands before the first event after it, and the last gaps may be
-    /// open-ended. An unreadable rest is a gap and a fault, not an error.
-    pub fn fill(&mut self, _names: &mut Names, _items: &mut Vec<Item>) -> bool {
-        unimplemented!()
-    }
-
-    /// What is known of the file so far; complete once `fill` returned false.
-    pub fn facts(&self) -> &FileFacts {
-        &self.facts
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.facts.path
+    /// Records that a relay channel dropped because it was full: `total_overruns`, which counts all CPUs together.
+    /// `None` where nothing tells. In our own recordings it is complete once the streams have ended.
+    pub fn total_overruns(&self) -> Option<u64> {
+        if self.total_overruns.is_some() || self.info.source != Some(Source::Relay) {
+            return self.total_overruns;
+        }
+        let counted = self.streams.iter().filter_map(|s| s.facts().counters).map(|c| c.kernel_lost());
+        counted.reduce(u64::saturating_add)
     }
 }

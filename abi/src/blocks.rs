@@ -1,0 +1,422 @@
+//! Reading a trace file block by block: finds damage and goes on behind it, tells a cut from a corruption.
+//!
+//! One pass over a file or pipe, in a buffer no larger than its largest block. No number in the file makes
+//! it reserve memory: the buffer grows only as bytes are really there.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use crate::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
+use crate::fault::{Code, Fault};
+
+/// Bytes asked of the system at once.
+const CHUNK: usize = 256 << 10;
+/// Zeros at the end of a file that a power cut leaves: at least a disk sector.
+const SECTOR: usize = 512;
+
+/// The unread part of a file.
+#[derive(Debug)]
+pub(crate) struct Window {
+    file: File,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Offset of `start` in the file.
+    offset: u64,
+    eof: bool,
+    /// Why reading stopped, where it was not the end.
+    error: Option<io::Error>,
+}
+
+impl Window {
+    pub(crate) fn new(file: File) -> Window {
+        Window { file, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None }
+    }
+
+    /// The bytes at hand, at least `want` of them unless the file ends before.
+    pub(crate) fn fill(&mut self, want: usize) -> &[u8] {
+        while self.end - self.start < want && !self.eof {
+            if self.buffer.len() - self.end < CHUNK {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+                self.buffer.resize(self.end + CHUNK, 0);
+            }
+            match self.file.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.eof = true,
+                Ok(n) => self.end += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.error = Some(e);
+                    self.eof = true;
+                }
+            }
+        }
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The bytes at hand.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    pub(crate) fn advance(&mut self, by: usize) {
+        let by = by.min(self.end - self.start);
+        self.start += by;
+        self.offset += by as u64;
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether every byte from here to the end is 0 (and at least one is there). Moves to the first that is not.
+    fn only_zeros_left(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            let bytes = self.fill(1);
+            if bytes.is_empty() {
+                return any;
+            }
+            let zeros = bytes.iter().take_while(|&&b| b == 0).count();
+            let all = zeros == bytes.len();
+            any |= zeros > 0;
+            self.advance(zeros);
+            if !all {
+                return false;
+            }
+        }
+    }
+}
+
+/// A block that was read; its payload is [`BlockReader::payload`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) header: Header,
+    /// Of its header in the file.
+    pub(crate) offset: u64,
+    /// Bytes or blocks before it are damaged or missing.
+    pub(crate) damage_before: bool,
+}
+
+/// How a file's blocks came to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With an end block.
+    Whole,
+    /// Early.
+    Cut,
+    /// The last bytes are damaged.
+    Damaged,
+}
+
+/// Reads the blocks of one file.
+#[derive(Debug)]
+pub(crate) struct BlockReader {
+    window: Window,
+    /// Header length, recording and CPU of the file, once a whole header was seen.
+    known: Option<(usize, RecordingId, u32)>,
+    /// Major version of the first block, where it is not ours.
+    newer: Option<u16>,
+    next_sequence: u64,
+    blocks: u64,
+    version: (u16, u16),
+    /// Bytes of the current block, dropped when the next one is asked for.
+    current: usize,
+    /// Where its payload starts in the window, and its end.
+    payload: (usize, usize),
+    expanded: Vec<u8>,
+    is_expanded: bool,
+    ended: bool,
+}
+
+impl BlockReader {
+    pub(crate) fn new(file: File) -> BlockReader {
+        BlockReader {
+            window: Window::new(file),
+            known: None,
+            newer: None,
+            next_sequence: 0,
+            blocks: 0,
+            version: (0, 0),
+            current: 0,
+            payload: (0, 0),
+            expanded: Vec::new(),
+            is_expanded: false,
+            ended: false,
+        }
+    }
+
+    /// The recording that the blocks belong to.
+    pub(crate) fn recording(&self) -> Option<RecordingId> {
+        self.known.map(|(_, recording, _)| recording)
+    }
+
+    /// CPU that the blocks belong to.
+    pub(crate) fn cpu(&self) -> Option<u32> {
+        self.known.map(|(_, _, cpu)| cpu)
+    }
+
+    /// Format version of the last block.
+    pub(crate) fn version(&self) -> (u16, u16) {
+        self.version
+    }
+
+    /// The newer major version that the file is in.
+    pub(crate) fn newer(&self) -> Option<u16> {
+        self.newer
+    }
+
+    /// Whole blocks so far.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.window.offset()
+    }
+
+    /// Payload of the current block, expanded.
+    pub(crate) fn payload(&self) -> &[u8] {
+        if self.is_expanded {
+            &self.expanded
+        } else {
+            self.window.bytes().get(self.payload.0..self.payload.1).unwrap_or_default()
+        }
+    }
+
+    /// Reads on to the next whole block of this file, telling `faults` of what is wrong on the way.
+    pub(crate) fn next(&mut self, faults: &mut dyn FnMut(Fault)) -> Result<Block, Ending> {
+        self.window.advance(std::mem::take(&mut self.current));
+        self.is_expanded = false;
+        let mut damage_before = false;
+        loop {
+            let offset = self.window.offset();
+            let header_len = self.known.map(|(len, ..)| len);
+            let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
+            if bytes.is_empty() {
+                return Err(self.end_of_file(damage_before, faults));
+            }
+            if self.ended {
+                faults(fault(Code::AfterEnd, offset, None, "the end block is followed by more bytes".into()));
+                return Err(Ending::Damaged);
+            }
+            let (header, len) = match block::parse(bytes, header_len) {
+                Parsed::Header(header, len) => (header, len),
+                Parsed::Newer(major) if self.known.is_none() => {
+                    self.newer = Some(major);
+                    return Err(Ending::Damaged);
+                }
+                Parsed::Short(_) => {
+                    let there = bytes_there(bytes.len() as u64, header_len);
+                    faults(self.cut(offset, self.next_sequence, there));
+                    return Err(Ending::Cut);
+                }
+                Parsed::Newer(_) | Parsed::Bad => {
+                    if let Some(ending) = self.skip_damage(offset, faults) {
+                        return Err(ending);
+                    }
+                    damage_before = true;
+                    continue;
+                }
+            };
+            let payload_len = header.payload_len.get() as usize;
+            let whole = len + payload_len;
+            let sequence = header.sequence.get();
+            if let Some((_, recording, cpu)) = self.known
+                && (header.recording != recording || header.cpu.get() != cpu)
+            {
+                let whose = if header.recording == recording {
+                    format!("block {sequence} belongs to CPU {}", header.cpu.get())
+                } else {
+                    format!("block {sequence} belongs to another recording")
+                };
+                faults(fault(Code::Foreign, offset, Some(sequence), whose));
+                self.window.fill(whole);
+                self.window.advance(whole);
+                damage_before = true;
+                continue;
+            }
+            let there = self.window.fill(whole).len();
+            if there < whole {
+                faults(self.cut(offset, sequence, bytes_there(there as u64, Some(whole))));
+                return Err(Ending::Cut);
+            }
+            self.known.get_or_insert((len, header.recording, header.cpu.get()));
+            self.version = (header.major.get(), header.minor.get());
+            let stored = &self.window.bytes()[len..whole];
+            if crc32c::crc32c(stored) != header.payload_crc.get() {
+                let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
+                self.window.advance(whole);
+                if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
+                    let message =
+                        format!("block {sequence} at byte {offset} ends in zeros; every earlier block is whole");
+                    faults(fault(Code::ZeroTail, offset, Some(sequence), message));
+                    return Err(Ending::Cut);
+                }
+                let resumes = self.window.offset();
+                let message =
+                    format!("block {sequence} at byte {offset}: checksum differs; good data resumes at {resumes}");
+                faults(fault(Code::BadPayload, offset, Some(sequence), message));
+                self.next_sequence = sequence.wrapping_add(1);
+                damage_before = true;
+                continue;
+            }
+            if sequence != self.next_sequence {
+                let message =
+                    format!("block {sequence} at byte {offset} stands where block {} should", self.next_sequence);
+                // The number of a damaged first block is not known to be missing twice.
+                if !damage_before || sequence < self.next_sequence {
+                    faults(fault(Code::OutOfSequence, offset, Some(sequence), message));
+                }
+                damage_before = true;
+                if sequence < self.next_sequence {
+                    self.window.advance(whole);
+                    continue;
+                }
+            }
+            self.next_sequence = sequence.wrapping_add(1);
+            let known_kind = (kind::FILE_HEADER..=kind::END).contains(&header.kind);
+            if !known_kind {
+                let code = if header.flags & FLAG_OPTIONAL == 0 { Code::BadHeader } else { Code::UnknownBlock };
+                let message =
+                    format!("block {sequence} at byte {offset} is of kind {}, which is not known here", header.kind);
+                faults(fault(code, offset, Some(sequence), message));
+                damage_before |= header.flags & FLAG_OPTIONAL == 0;
+                self.blocks += 1;
+                self.window.advance(whole);
+                continue;
+            }
+            self.payload = (len, whole);
+            if header.flags & FLAG_ZSTD != 0 {
+                if !expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded) {
+                    let message =
+                        format!("block {sequence} at byte {offset} does not expand to {} bytes", header.raw_len);
+                    faults(fault(Code::BadCompression, offset, Some(sequence), message));
+                    damage_before = true;
+                    self.window.advance(whole);
+                    continue;
+                }
+                self.is_expanded = true;
+            }
+            self.current = whole;
+            self.blocks += 1;
+            self.ended = header.kind == kind::END;
+            return Ok(Block { header, offset, damage_before });
+        }
+    }
+
+    fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {
+        let offset = self.window.offset();
+        if let Some(error) = self.window.error.take() {
+            let message = format!("cannot be read beyond byte {offset}: {error}");
+            faults(fault(Code::CutInBlock, offset, None, message));
+            return Ending::Cut;
+        }
+        if self.ended {
+            return Ending::Whole;
+        }
+        if damage_before {
+            return Ending::Damaged;
+        }
+        if offset == 0 {
+            faults(fault(Code::Empty, 0, None, "the file has no bytes".into()));
+        } else {
+            let blocks = self.blocks;
+            let message =
+                format!("ends after block {} without an end block; all {blocks} are whole", blocks.saturating_sub(1));
+            faults(fault(Code::NoEnd, offset, None, message));
+        }
+        Ending::Cut
+    }
+
+    fn cut(&self, offset: u64, sequence: u64, there: String) -> Fault {
+        let read_error = self.window.error.as_ref().map(|e| format!(" ({e})")).unwrap_or_default();
+        let message =
+            format!("ends inside block {sequence} at byte {offset}: {there}{read_error}; every earlier block is whole");
+        fault(Code::CutInBlock, offset, Some(sequence), message)
+    }
+
+    /// No header stands here. Moves to the next one, or says how the file ends.
+    fn skip_damage(&mut self, offset: u64, faults: &mut dyn FnMut(Fault)) -> Option<Ending> {
+        // What a power cut leaves: nothing but zeros, or the first bytes of a header and then zeros.
+        let bytes = self.window.fill(MAGIC.len());
+        let prefix = if bytes.starts_with(&MAGIC) {
+            let header = &bytes[..bytes.len().min(HEADER_BYTES)];
+            header.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1)
+        } else {
+            0
+        };
+        self.window.advance(prefix);
+        let zeros_from = self.window.offset();
+        if self.window.only_zeros_left() && (prefix == 0 || self.window.offset() - zeros_from >= SECTOR as u64) {
+            let message = format!("nothing but zeros from byte {zeros_from} on; every earlier block is whole");
+            faults(fault(Code::ZeroTail, offset, None, message));
+            return Some(Ending::Cut);
+        }
+        if self.window.offset() == offset {
+            self.window.advance(1);
+        }
+        let found = self.resume();
+        let code = if self.known.is_none() && self.next_sequence == 0 { Code::BadFileHeader } else { Code::BadHeader };
+        let message = match found {
+            true => format!("no whole block header at byte {offset}; good data resumes at {}", self.window.offset()),
+            false => format!("no whole block header at byte {offset}, and none after it"),
+        };
+        faults(fault(code, offset, None, message));
+        (!found).then_some(Ending::Damaged)
+    }
+
+    /// Moves to the next whole header.
+    fn resume(&mut self) -> bool {
+        loop {
+            let bytes = self.window.fill(block::MAX_HEADER_BYTES);
+            let there = bytes.len();
+            if there < HEADER_BYTES {
+                self.window.advance(there);
+                return false;
+            }
+            let Some(at) = bytes.iter().position(|&b| b == MAGIC[0]) else {
+                self.window.advance(there);
+                continue;
+            };
+            let found = bytes[at..].starts_with(&MAGIC);
+            self.window.advance(at);
+            if found {
+                let header_len = self.known.map(|(len, ..)| len);
+                let parsed = block::parse(self.window.fill(block::MAX_HEADER_BYTES), header_len);
+                if let Parsed::Header(header, _) = parsed
+                    && self.known.is_none_or(|(_, recording, _)| recording == header.recording)
+                {
+                    return true;
+                }
+            }
+            self.window.advance(1);
+        }
+    }
+}
+
+fn bytes_there(there: u64, of: Option<usize>) -> String {
+    match of {
+        Some(of) => format!("{there} of its {of} bytes are there"),
+        None => format!("{there} of its bytes are there"),
+    }
+}
+
+fn fault(code: Code, offset: u64, block: Option<u64>, message: String) -> Fault {
+    Fault { code, offset, block, message }
+}
+
+/// Expands a zstd frame to exactly `raw_len` bytes; false if it is no such frame.
+#[cfg(feature = "zstd")]
+fn expand(stored: &[u8], raw_len: usize, out: &mut Vec<u8>) -> bool {
+    out.resize(raw_len, 0);
+    zstd::bulk::decompress_to_buffer(stored, out.as_mut_slice()).is_ok_and(|n| n == raw_len)
+}
+
+/// A build without zstd reads no compressed block.
+#[cfg(not(feature = "zstd"))]
+fn expand(_stored: &[u8], _raw_len: usize, _out: &mut Vec<u8>) -> bool {
+    false
+}

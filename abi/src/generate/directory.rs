@@ -1,0 +1,245 @@
+//! A workload as the files of a recording.
+
+use super::layout::{header_event, header_page, layouts};
+use super::pages::{Encoder, Page};
+use super::relay::{RelayOptions, RelayStreams};
+use super::workload::{PerCpu, Workload};
+use super::{Random, Shape};
+use crate::block::{self, BlockInfo, Counters, END_ASKED, End, LOST_UNKNOWN, NO_CPU, RecordingId, item, kind};
+use crate::format::without_print_fmt;
+use crate::relay::Layout;
+use crate::subbuffer::Missed;
+use crate::target::Endian;
+use zerocopy::IntoBytes;
+
+/// The files of the recording of `workload`, by name: `cpuN.out` and `meta.out`.
+pub fn trace_dir(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
+    let mut random = Random::new(seed);
+    let recording = recording_id(&mut random);
+    let header = file_header(workload, "tracefs", None);
+    let encoder = Encoder::new(&workload.shape, &workload.names);
+    let mut files = Vec::new();
+    for cpu in workload.cpus.iter().filter(|c| !c.missing) {
+        let pages = encoder.pages(cpu, &mut random);
+        let mut file = File::new(recording, cpu.cpu, &header);
+        for page in group(&pages, &mut random) {
+            file.pages(page);
+            if random.chance(10) {
+                file.counters();
+            }
+        }
+        if !cpu.cut {
+            file.end(cpu);
+        }
+        files.push((format!("cpu{}.out", cpu.cpu), file.bytes));
+    }
+    files.push(("meta.out".to_owned(), meta(workload, recording, "tracefs", None)));
+    files
+}
+
+/// The files of the recording of a relay channel.
+pub fn relay_dir(
+    workload: &Workload,
+    options: &RelayOptions,
+    streams: &RelayStreams,
+    seed: u64,
+) -> Vec<(String, Vec<u8>)> {
+    let mut random = Random::new(seed);
+    let recording = recording_id(&mut random);
+    let header = file_header(workload, "relay", Some(options));
+    let mut files = Vec::new();
+    for stream in &streams.cpus {
+        let mut file = File::new(recording, stream.cpu, &header);
+        let mut at = 0;
+        while at < stream.records.len() {
+            let n = (1 + random.below(200) as usize).min(stream.records.len() - at);
+            file.records(&stream.records[at..at + n], options.layout == Layout::R4);
+            at += n;
+        }
+        file.end(&PerCpu { cpu: stream.cpu, ..PerCpu::default() });
+        files.push((format!("cpu{}.out", stream.cpu), file.bytes));
+    }
+    files.push(("meta.out".to_owned(), meta(workload, recording, "relay", Some(options))));
+    files
+}
+
+fn recording_id(random: &mut Random) -> RecordingId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&random.bits().to_le_bytes());
+    id[8..].copy_from_slice(&random.bits().to_le_bytes());
+    id
+}
+
+fn target_item(shape: &Shape, endian: Endian) -> Vec<u8> {
+    let mut target = vec![if endian == Endian::Little { 1 } else { 2 }, shape.target.word_bytes, 0, 0];
+    target.extend_from_slice(&shape.page_bytes.to_le_bytes());
+    target
+}
+
+/// Items of the first block: those of all files.
+fn common_items(workload: &Workload, source: &str, relay: Option<&RelayOptions>) -> Vec<u8> {
+    let shape = &workload.shape;
+    let mut out = Vec::new();
+    let endian = relay.map_or(shape.target.endian, |r| r.endian);
+    item::put(&mut out, item::TARGET, 0, &target_item(shape, endian));
+    item::put(&mut out, item::SOURCE, 0, source.as_bytes());
+    if let Some(relay) = relay {
+        item::put(&mut out, item::RELAY_LAYOUT, 0, relay.layout.name().as_bytes());
+    } else {
+        item::put(&mut out, item::CLOCK, 0, b"mono");
+    }
+    let cpus: Vec<u8> = workload.cpus.iter().flat_map(|c| c.cpu.to_le_bytes()).collect();
+    item::put(&mut out, item::CPUS, 0, &cpus);
+    if let Some(kernel) = workload.kernel {
+        item::put(&mut out, item::KERNEL, 0, kernel.as_bytes());
+    }
+    item::put(&mut out, item::ARCH, 0, shape.arch().as_bytes());
+    item::put(&mut out, item::RECORDER, 0, b"generator");
+    out
+}
+
+fn file_header(workload: &Workload, source: &str, relay: Option<&RelayOptions>) -> Vec<u8> {
+    let mut out = common_items(workload, source, relay);
+    if relay.is_none() {
+        item::put(&mut out, item::HEADER_PAGE, 0, header_page(&workload.shape).as_bytes());
+        item::put(&mut out, item::HEADER_EVENT, 0, header_event().as_bytes());
+        for layout in layouts(&workload.shape) {
+            let text = layout.text();
+            let text = format!("{}/{}\n{}", layout.system, layout.name, without_print_fmt(&text));
+            item::put(&mut out, item::EVENT_FORMAT, 0, text.as_bytes());
+        }
+    }
+    out
+}
+
+fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option<&RelayOptions>) -> Vec<u8> {
+    let mut file = File::new(recording, NO_CPU, &common_items(workload, source, relay));
+    let mut out = Vec::new();
+    if !workload.nodes.is_empty() {
+        let text: String = workload.nodes.iter().map(|(cpu, node)| format!("{cpu} {node}\n")).collect();
+        item::put(&mut out, item::CPU_NODES, 0, text.as_bytes());
+    }
+    item::put(&mut out, item::UNAME, 0, b"Linux box 0 0 machine");
+    file.block(kind::META, &out, Tally::default());
+    if !workload.comms.is_empty() {
+        let mut out = Vec::new();
+        let text: String = workload.comms.iter().map(|(pid, comm)| format!("{pid} {comm}\n")).collect();
+        // Cut anywhere, as a long text is.
+        let (head, tail) = text.as_bytes().split_at(text.len() / 2);
+        item::put(&mut out, item::COMMS, 0, head);
+        item::put(&mut out, item::COMMS, item::MORE, tail);
+        file.block(kind::META, &out, Tally::default());
+    }
+    file.end(&PerCpu { cpu: NO_CPU, ..PerCpu::default() });
+    file.bytes
+}
+
+/// Sub-buffers that go into one block: never across loss that only the recorder knows of.
+fn group<'a>(pages: &'a [Page], random: &mut Random) -> Vec<&'a [Page]> {
+    let mut groups = Vec::new();
+    let mut start = 0;
+    for i in 1..=pages.len() {
+        if pages.get(i).is_none_or(|p| p.gap.is_some() || random.chance(30)) {
+            groups.push(&pages[start..i]);
+            start = i;
+        }
+    }
+    groups
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    events: u32,
+    first: u64,
+    last: u64,
+}
+
+/// A file in the making.
+struct File {
+    bytes: Vec<u8>,
+    info: BlockInfo,
+    first: u64,
+    last: u64,
+    recorder_lost: u64,
+}
+
+impl File {
+    fn new(recording: RecordingId, cpu: u32, header: &[u8]) -> File {
+        let info = BlockInfo { recording, cpu, ..BlockInfo::default() };
+        let mut file = File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0 };
+        file.block(kind::FILE_HEADER, header, Tally::default());
+        file
+    }
+
+    fn block(&mut self, kind: u8, payload: &[u8], tally: Tally) {
+        let info = BlockInfo { kind, events: tally.events, first: tally.first, last: tally.last, ..self.info };
+        self.bytes.extend_from_slice(&block::block(&info, payload));
+        if tally.events > 0 {
+            if self.info.events_before == 0 {
+                self.first = tally.first;
+            }
+            self.last = tally.last;
+        }
+        self.info.sequence += 1;
+        self.info.events_before += u64::from(tally.events);
+    }
+
+    fn pages(&mut self, pages: &[Page]) {
+        if let Some(gap) = pages.first().and_then(|p| p.gap) {
+            self.block(kind::GAP, gap.as_bytes(), Tally::default());
+            if gap.lost.get() != LOST_UNKNOWN {
+                self.info.lost_before += gap.lost.get();
+                self.recorder_lost += gap.lost.get();
+            }
+        }
+        let payload: Vec<u8> = pages.iter().flat_map(|p| &p.bytes[..p.trimmed]).copied().collect();
+        let events = pages.iter().map(|p| p.events).sum();
+        let first = pages.first().map_or(0, |p| p.first);
+        let last = pages.last().map_or(0, |p| p.last);
+        self.block(kind::DATA, &payload, Tally { events, first, last });
+        for page in pages {
+            if let Some(Missed::Counted(lost)) = page.missed {
+                self.info.lost_before += lost;
+            }
+        }
+    }
+
+    fn records(&mut self, records: &[(u64, Vec<u8>)], numbered: bool) {
+        let payload: Vec<u8> = records.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+        // A recorder sees the number as the record has it, 32 bits.
+        let stamp =
+            |record: Option<&(u64, Vec<u8>)>| record.map_or(0, |r| if numbered { r.0 & 0xffff_ffff } else { r.0 });
+        let (first, last) = (stamp(records.first()), stamp(records.last()));
+        self.block(kind::DATA, &payload, Tally { events: records.len() as u32, first, last });
+    }
+
+    /// The counters as they are: what was lost so far is what the marks say.
+    fn counters(&mut self) {
+        let counters = Counters {
+            overrun: (self.info.lost_before - self.recorder_lost).into(),
+            read: (self.info.events_before + self.recorder_lost).into(),
+            recorder_lost: self.recorder_lost.into(),
+            ..Counters::default()
+        };
+        self.block(kind::COUNTERS, counters.as_bytes(), Tally::default());
+    }
+
+    fn end(&mut self, cpu: &PerCpu) {
+        let end = End {
+            counters: Counters {
+                overrun: cpu.overrun.into(),
+                dropped: cpu.dropped.into(),
+                read: (self.info.events_before + cpu.recorder_lost).into(),
+                recorder_lost: cpu.recorder_lost.into(),
+                ..Counters::default()
+            },
+            events: self.info.events_before.into(),
+            blocks: self.info.sequence.into(),
+            first: self.first.into(),
+            last: self.last.into(),
+            reason: END_ASKED.into(),
+            ..End::default()
+        };
+        self.block(kind::END, end.as_bytes(), Tally::default());
+    }
+}

@@ -1,0 +1,290 @@
+//! Event records and their `format` texts, both from one list of fields for each event and kernel.
+
+use super::{Era, Random, Shape, put, set};
+use crate::event::Event;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    CommonType,
+    CommonFlags,
+    CommonPreempt,
+    CommonPid,
+    CallSite,
+    Address,
+    Requested,
+    Allocated,
+    Gfp,
+    Node,
+    CacheName,
+    Order,
+    StackSize,
+    Callers,
+    /// No reader looks at it: arbitrary bytes.
+    Any,
+}
+
+/// A field before it has its place: `bytes` 0 stands for a word.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    declaration: &'static str,
+    bytes: usize,
+    signed: bool,
+    slot: Slot,
+}
+
+const fn line(declaration: &'static str, bytes: usize, signed: bool, slot: Slot) -> Line {
+    Line { declaration, bytes, signed, slot }
+}
+
+const WORD: usize = 0;
+/// Callers that the format of a stack claims; the record holds as many as it likes.
+const CLAIMED_CALLERS: usize = 8;
+
+/// The layout of one event.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// `kmem` or `ftrace`.
+    pub system: &'static str,
+    /// The event's name.
+    pub name: &'static str,
+    /// Its `common_type`.
+    pub id: u16,
+    /// Field lists: (line, offset, size).
+    fields: Vec<(Line, usize, usize)>,
+    /// How many of them are common to all events.
+    common: usize,
+    shape: Shape,
+}
+
+/// The id of a record whose format no trace tells.
+pub const FOREIGN_ID: u16 = 1999;
+
+/// Events that this kernel has, in the order their ids are given.
+pub fn layouts(shape: &Shape) -> Vec<Layout> {
+    let names: &[&str] = match shape.era {
+        Era::V2_6_32 => &[
+            "kmalloc",
+            "kmem_cache_alloc",
+            "kmalloc_node",
+            "kmem_cache_alloc_node",
+            "kfree",
+            "kmem_cache_free",
+            "mm_page_free_direct",
+            "mm_pagevec_free",
+            "mm_page_alloc",
+        ],
+        Era::V5_15 => &[
+            "kmalloc",
+            "kmem_cache_alloc",
+            "kmalloc_node",
+            "kmem_cache_alloc_node",
+            "kfree",
+            "kmem_cache_free",
+            "mm_page_free",
+            "mm_page_free_batched",
+            "mm_page_alloc",
+        ],
+        Era::V6_1 | Era::V6_12 | Era::V6_18 => &[
+            "kmem_cache_alloc",
+            "kmalloc",
+            "kfree",
+            "kmem_cache_free",
+            "mm_page_free",
+            "mm_page_free_batched",
+            "mm_page_alloc",
+        ],
+    };
+    // Ids differ from kernel to kernel.
+    let first = 300 + 90 * (shape.era as u16);
+    let kmem = names.iter().enumerate().map(|(i, name)| layout(shape, "kmem", name, first + 3 * i as u16));
+    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).collect()
+}
+
+/// Name of the event that goes with a page's free and is not one of its own.
+pub fn batched_name(era: Era) -> &'static str {
+    if era == Era::V2_6_32 { "mm_pagevec_free" } else { "mm_page_free_batched" }
+}
+
+fn event_lines(name: &str, era: Era) -> Vec<Line> {
+    let call_site = line("unsigned long call_site", WORD, false, Slot::CallSite);
+    let ptr = line("const void * ptr", WORD, false, Slot::Address);
+    let requested = line("size_t bytes_req", WORD, false, Slot::Requested);
+    let allocated = line("size_t bytes_alloc", WORD, false, Slot::Allocated);
+    let gfp = if era < Era::V6_1 {
+        line("gfp_t gfp_flags", 4, false, Slot::Gfp)
+    } else {
+        line("unsigned long gfp_flags", WORD, false, Slot::Gfp)
+    };
+    let node = line("int node", 4, true, Slot::Node);
+    let accounted = line("bool accounted", 1, false, Slot::Any);
+    let cache = line("__data_loc char[] name", 4, false, Slot::CacheName);
+    let frame = if era == Era::V2_6_32 {
+        line("struct page * page", WORD, false, Slot::Address)
+    } else {
+        line("unsigned long pfn", WORD, false, Slot::Address)
+    };
+    let order = line("unsigned int order", 4, false, Slot::Order);
+    match name {
+        "kmalloc" if era >= Era::V6_1 => vec![call_site, ptr, requested, allocated, gfp, node],
+        "kmem_cache_alloc" if era >= Era::V6_18 => {
+            vec![call_site, ptr, cache, requested, allocated, gfp, node, accounted]
+        }
+        "kmem_cache_alloc" if era >= Era::V6_1 => vec![call_site, ptr, requested, allocated, gfp, node, accounted],
+        "kmalloc" | "kmem_cache_alloc" => vec![call_site, ptr, requested, allocated, gfp],
+        "kmalloc_node" | "kmem_cache_alloc_node" => vec![call_site, ptr, requested, allocated, gfp, node],
+        "kmem_cache_free" if era >= Era::V5_15 => vec![call_site, ptr, cache],
+        "kfree" | "kmem_cache_free" => vec![call_site, ptr],
+        "mm_page_alloc" => vec![frame, order, gfp, line("int migratetype", 4, true, Slot::Any)],
+        "mm_page_free" | "mm_page_free_direct" => vec![frame, order],
+        "mm_pagevec_free" => vec![frame, line("int cold", 4, true, Slot::Any)],
+        "mm_page_free_batched" => vec![frame],
+        _ => {
+            vec![
+                line("int size", 4, true, Slot::StackSize),
+                line("unsigned long caller[8]", WORD, false, Slot::Callers),
+            ]
+        }
+    }
+}
+
+fn layout(shape: &Shape, system: &'static str, name: &'static str, id: u16) -> Layout {
+    let mut lines = vec![
+        line("unsigned short common_type", 2, false, Slot::CommonType),
+        line("unsigned char common_flags", 1, false, Slot::CommonFlags),
+        line("unsigned char common_preempt_count", 1, false, Slot::CommonPreempt),
+        line("int common_pid", 4, true, Slot::CommonPid),
+    ];
+    if shape.era == Era::V2_6_32 {
+        lines.push(line("int common_tgid", 4, true, Slot::Any));
+    }
+    let common = lines.len();
+    lines.extend(event_lines(name, shape.era));
+    let word = usize::from(shape.target.word_bytes);
+    let mut offset = 0usize;
+    let fields = lines
+        .into_iter()
+        .map(|line| {
+            let bytes = if line.bytes == WORD { word } else { line.bytes };
+            offset = offset.next_multiple_of(bytes);
+            let size = if line.slot == Slot::Callers { CLAIMED_CALLERS * bytes } else { bytes };
+            let placed = (line, offset, size);
+            offset += size;
+            placed
+        })
+        .collect();
+    Layout { system, name, id, fields, common, shape: *shape }
+}
+
+impl Layout {
+    /// The text of its `format` file.
+    pub fn text(&self) -> String {
+        let mut text = format!("name: {}\nID: {}\nformat:\n", self.name, self.id);
+        for (i, (line, offset, size)) in self.fields.iter().enumerate() {
+            if i == self.common {
+                text.push('\n');
+            }
+            text.push_str(&format!("\tfield:{};\toffset:{offset};\tsize:{size};", line.declaration));
+            if self.shape.era != Era::V2_6_32 {
+                text.push_str(&format!("\tsigned:{};", u8::from(line.signed)));
+            }
+            text.push('\n');
+        }
+        text.push_str("\nprint fmt: \"field:%lx;\", REC->call_site\n");
+        text
+    }
+
+    fn has(&self, slot: Slot) -> bool {
+        self.fields.iter().any(|(line, ..)| line.slot == slot)
+    }
+
+    /// Whether its records name a cache.
+    pub fn has_cache(&self) -> bool {
+        self.has(Slot::CacheName)
+    }
+
+    /// Whether its records carry a NUMA node.
+    pub fn has_node(&self) -> bool {
+        self.has(Slot::Node)
+    }
+
+    /// Whether its records carry gfp flags.
+    pub fn has_gfp(&self) -> bool {
+        self.has(Slot::Gfp)
+    }
+
+    /// The record of `event`, whose cache has the name `cache`. What no reader looks at is random.
+    pub fn record(&self, event: &Event, cache: &[u8], random: &mut Random) -> Vec<u8> {
+        let endian = self.shape.target.endian;
+        let word = usize::from(self.shape.target.word_bytes);
+        let is_stack = self.has(Slot::Callers);
+        let fixed = self.fields.iter().filter(|f| f.0.slot != Slot::Callers).map(|(_, at, size)| at + size).max();
+        let mut record: Vec<u8> = (0..fixed.unwrap_or(0)).map(|_| random.bits() as u8).collect();
+        // Long enough for the long form on every word size, mostly.
+        let callers = 5 + random.below(40);
+        let order = match event.requested {
+            0 => random.below(4),
+            bytes => u64::from((bytes / u64::from(self.shape.page_bytes)).trailing_zeros()),
+        };
+        for (line, offset, size) in &self.fields {
+            let value = match line.slot {
+                Slot::CommonType => u64::from(self.id),
+                Slot::CommonFlags | Slot::CommonPreempt | Slot::Any | Slot::Callers => continue,
+                Slot::CommonPid => event.pid.unwrap_or(0) as u64,
+                Slot::CallSite => event.call_site,
+                Slot::Address => event.address,
+                Slot::Requested => event.requested,
+                Slot::Allocated => event.allocated,
+                Slot::Gfp => event.gfp.unwrap_or(0),
+                Slot::Node => event.node.unwrap_or(-1) as u64,
+                Slot::CacheName => ((cache.len() as u64 + 1) << 16) | record.len() as u64,
+                Slot::Order => order,
+                Slot::StackSize => callers,
+            };
+            set(&mut record, endian, *offset, value, *size);
+        }
+        if self.has_cache() {
+            record.extend_from_slice(cache);
+            record.push(0);
+        }
+        // The kernel's records are as long as a C struct, plus what they carry behind it.
+        let end = record.len().next_multiple_of(word);
+        record.resize_with(end, || random.bits() as u8);
+        if is_stack {
+            (0..callers).for_each(|_| put(&mut record, endian, random.bits(), word));
+        }
+        record
+    }
+}
+
+/// A record of a type that the trace has no format of.
+pub fn foreign_record(shape: &Shape, pid: i32, random: &mut Random) -> Vec<u8> {
+    let mut record = Vec::new();
+    put(&mut record, shape.target.endian, u64::from(FOREIGN_ID), 2);
+    put(&mut record, shape.target.endian, 0, 2);
+    put(&mut record, shape.target.endian, pid as u64, 4);
+    let more = random.below(60);
+    record.extend((0..more).map(|_| random.bits() as u8));
+    record
+}
+
+/// The text of `events/header_page`.
+pub fn header_page(shape: &Shape) -> String {
+    let page = shape.page();
+    let (commit, data, size) = (page.commit_size, page.data_offset, page.size - page.data_offset);
+    let sign = |signed: u8| if shape.era == Era::V2_6_32 { String::new() } else { format!("\tsigned:{signed};") };
+    format!(
+        "\tfield: u64 timestamp;\toffset:0;\tsize:8;{}\n\tfield: local_t commit;\toffset:8;\tsize:{commit};{}\n\
+         \tfield: int overwrite;\toffset:8;\tsize:1;{}\n\tfield: char data;\toffset:{data};\tsize:{size};{}\n",
+        sign(0),
+        sign(1),
+        sign(1),
+        sign(0)
+    )
+}
+
+/// The text of `events/header_event`.
+pub fn header_event() -> &'static str {
+    "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\tarray       :   32 bits\n\n\
+     \tpadding     : type == 29\n\ttime_extend : type == 30\n\ttime_stamp : type == 31\n\tdata max type_len  == 28\n"
+}

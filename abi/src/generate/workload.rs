@@ -1,0 +1,496 @@
+//! What happened on a made-up machine: each CPU's events and gaps, everything that reports must tell apart included.
+
+use super::layout::{Layout, batched_name, layouts};
+use super::{Era, Random, Shape};
+use crate::event::{Action, Event, Gap, GapCause, Item, Kind, NameId, Names};
+
+/// What a workload is like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The machine and its kernel.
+    pub shape: Shape,
+    /// Its CPUs' numbers, ascending.
+    pub cpus: Vec<u32>,
+    /// Events that happen, those that get lost included.
+    pub events: usize,
+    /// The clock at the start.
+    pub start: u64,
+    /// Greatest usual time between two events.
+    pub step: u64,
+    /// Page events too.
+    pub pages: bool,
+    /// Stacks, batched frees and records of unknown types too.
+    pub others: bool,
+    /// Runs of events get lost, in places.
+    pub loss: bool,
+    /// Some of the losses have no count.
+    pub uncounted: bool,
+    /// Some of the losses are the recorder's.
+    pub recorder_loss: bool,
+    /// At the end the kernel's counters tell of losses that no mark tells of.
+    pub unplaced: bool,
+    /// CPUs whose files have no end block.
+    pub cut: Vec<u32>,
+    /// CPUs whose files are not there.
+    pub missing: Vec<u32>,
+    /// The NUMA nodes of CPUs are known.
+    pub nodes: bool,
+    /// Command names are known.
+    pub comms: bool,
+    /// The kernel's release is known.
+    pub kernel: bool,
+}
+
+impl Options {
+    /// A whole trace of `events` events on `cpus` CPUs, nothing lost.
+    pub fn plain(shape: Shape, cpus: u32, events: usize) -> Options {
+        Options {
+            shape,
+            cpus: (0..cpus).collect(),
+            events,
+            start: 1_000_000_000,
+            step: 2000,
+            pages: true,
+            others: true,
+            loss: false,
+            uncounted: false,
+            recorder_loss: false,
+            unplaced: false,
+            cut: Vec::new(),
+            missing: Vec::new(),
+            nodes: true,
+            comms: true,
+            kernel: true,
+        }
+    }
+
+    /// Any, of up to `events` events.
+    pub fn random(random: &mut Random, events: usize) -> Options {
+        let shape = Shape::random(random);
+        let cpus: Vec<u32> = (0..1 + random.below(5) as u32).filter(|_| random.chance(85)).collect();
+        let cpus = if cpus.is_empty() { vec![random.below(3) as u32] } else { cpus };
+        let some = |random: &mut Random, percent| -> Vec<u32> {
+            cpus.iter().copied().filter(|_| random.chance(percent)).collect()
+        };
+        let (cut, missing) = if random.chance(25) { (some(random, 30), some(random, 15)) } else { Default::default() };
+        // A trace without any file is none.
+        let missing = if missing.len() == cpus.len() { Vec::new() } else { missing };
+        Options {
+            shape,
+            events: random.below(events as u64 + 1) as usize,
+            // The last one is where `tai` is: beyond what an absolute stamp holds.
+            start: *random.pick(&[0, 1, 1_000_000_000, 86_400_000_000_000, 1_800_000_000_000_000_000]),
+            step: *random.pick(&[1, 3, 2000, 50_000_000]),
+            pages: random.chance(70),
+            others: random.chance(70),
+            loss: random.chance(60),
+            uncounted: random.chance(50),
+            recorder_loss: random.chance(30),
+            unplaced: random.chance(20),
+            cut,
+            missing,
+            nodes: random.chance(60),
+            comms: random.chance(60),
+            kernel: random.chance(85),
+            cpus,
+        }
+    }
+}
+
+/// One CPU's stream. Of the events that are neither allocation nor free, a reader may leave all but time, CPU, thread and
+/// name out.
+#[derive(Clone, Debug, Default)]
+pub struct PerCpu {
+    /// Its number.
+    pub cpu: u32,
+    /// What a reader must find in its file.
+    pub items: Vec<Item>,
+    /// Events that the kernel overwrote.
+    pub overrun: u64,
+    /// Events that the kernel dropped, which no mark tells of.
+    pub dropped: u64,
+    /// Events that the recorder lost.
+    pub recorder_lost: u64,
+    /// Its file has no end block.
+    pub cut: bool,
+    /// It has no file.
+    pub missing: bool,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub struct Workload {
+    /// The machine.
+    pub shape: Shape,
+    /// Names of the events and caches.
+    pub names: Names,
+    /// Each CPU, ascending.
+    pub cpus: Vec<PerCpu>,
+    /// Kernel release, where the trace tells it.
+    pub kernel: Option<&'static str>,
+    /// Command names by thread id.
+    pub comms: Vec<(i32, &'static str)>,
+    /// CPU and its node.
+    pub nodes: Vec<(u32, u32)>,
+}
+
+const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
+const COMMS: [(i32, &str); 4] = [(1, "init"), (77, "kworker/0:1"), (4242, "a b"), (4243, "red")];
+const PIDS: [i32; 6] = [0, 1, 77, 4242, 4243, 31999];
+/// Objects are taken from this many places, so that addresses are used again.
+const PLACES: u64 = 160;
+
+/// Makes a workload from `seed`. Times never decrease within a CPU, and often are equal on several.
+pub fn workload(seed: u64, options: &Options) -> Workload {
+    let mut machine = Machine::new(seed, options);
+    for _ in 0..options.events {
+        machine.step();
+    }
+    machine.finish()
+}
+
+#[derive(Clone, Copy)]
+struct Object {
+    address: u64,
+    kind: Kind,
+    cache: NameId,
+}
+
+struct Machine<'a> {
+    options: &'a Options,
+    shape: Shape,
+    random: Random,
+    names: Names,
+    layouts: Vec<Layout>,
+    now: u64,
+    cpus: Vec<PerCpu>,
+    /// Events still to be lost, those lost so far, and whether the recorder loses them, for each CPU.
+    losing: Vec<(u64, u64, bool)>,
+    live: Vec<Object>,
+    freed: Vec<Object>,
+    pages: Vec<u64>,
+}
+
+impl PerCpu {
+    /// How many events its file says are lost; `None` where it cannot say.
+    pub fn lost(&self) -> Option<u64> {
+        let gaps = self.items.iter().filter_map(|item| match item {
+            Item::Gap(gap) => Some(gap),
+            Item::Event(_) => None,
+        });
+        if self.missing || gaps.clone().any(|g| g.cause == GapCause::Recorder && g.lost.is_none()) {
+            return None;
+        }
+        // Without an end block the marks are all there is.
+        let marks = gaps.filter_map(|gap| gap.lost).sum();
+        Some(if self.cut { marks } else { self.overrun + self.dropped + self.recorder_lost })
+    }
+}
+
+impl<'a> Machine<'a> {
+    fn new(seed: u64, options: &'a Options) -> Machine<'a> {
+        let per_cpu = |&cpu: &u32| PerCpu {
+            cpu,
+            cut: options.cut.contains(&cpu),
+            missing: options.missing.contains(&cpu),
+            ..PerCpu::default()
+        };
+        Machine {
+            options,
+            shape: options.shape,
+            random: Random::new(seed),
+            names: Names::new(),
+            layouts: layouts(&options.shape),
+            now: options.start,
+            cpus: options.cpus.iter().map(per_cpu).collect(),
+            losing: vec![(0, 0, false); options.cpus.len()],
+            live: Vec::new(),
+            freed: Vec::new(),
+            pages: Vec::new(),
+        }
+    }
+
+    /// One thing happens.
+    fn step(&mut self) {
+        self.now += match self.random.below(100) {
+            0..35 => 0,
+            // More than a delta holds.
+            35 => self.random.below(40) << 27,
+            36 if self.random.chance(5) => self.random.below(3) << 45,
+            _ => 1 + self.random.below(self.options.step),
+        };
+        let cpu = self.random.below(self.cpus.len() as u64) as usize;
+        match self.random.below(100) {
+            0..38 => self.allocate(cpu),
+            38..42 => self.fail(cpu),
+            42..78 => self.free(cpu),
+            78..82 => {
+                let address = *self.random.pick(&[0, 0, 16]);
+                let name = if self.random.chance(80) { "kfree" } else { "kmem_cache_free" };
+                let cache = *self.random.pick(&CACHES);
+                let cache = self.names.intern(cache.as_bytes());
+                self.free_event(cpu, name, address, cache);
+            }
+            82..94 if self.options.pages => self.page(cpu),
+            94.. if self.options.others => self.other(cpu),
+            _ => self.allocate(cpu),
+        }
+    }
+
+    fn place(&mut self) -> u64 {
+        let base = if self.shape.target.word_bytes == 8 { 0xffff_8881_0000_0000 } else { 0xc300_0000 };
+        base + 0x40 * self.random.below(PLACES)
+    }
+
+    fn call_site(&mut self) -> u64 {
+        let base = if self.shape.target.word_bytes == 8 { 0xffff_ffff_8110_0000 } else { 0xc010_0000 };
+        base + 0x1005 * self.random.below(12)
+    }
+
+    fn slab_name(&mut self, kind: Kind) -> &'static str {
+        let node = self.shape.era < Era::V6_1 && self.random.chance(25);
+        match (kind, node) {
+            (Kind::Cache, false) => "kmem_cache_alloc",
+            (Kind::Cache, true) => "kmem_cache_alloc_node",
+            (_, false) => "kmalloc",
+            (_, true) => "kmalloc_node",
+        }
+    }
+
+    fn allocate(&mut self, cpu: usize) {
+        // Often an address that was just freed; rarely one that is live: its free had no event.
+        let address = match self.random.below(10) {
+            0..4 => self.random.take(&mut self.freed).map(|o| o.address),
+            4 if self.random.chance(40) => self.random.take(&mut self.live).map(|o| o.address),
+            _ => None,
+        };
+        let address = address.unwrap_or_else(|| self.place());
+        self.live.retain(|o| o.address != address);
+        let kind = if self.random.chance(50) { Kind::Kmalloc } else { Kind::Cache };
+        let cache = *self.random.pick(&CACHES);
+        let cache = self.names.intern(cache.as_bytes());
+        let name = self.slab_name(kind);
+        let requested = *self.random.pick(&[1, 8, 17, 64, 100, 192, 600, 4096, 9000]);
+        let allocated = match self.random.below(60) {
+            0 => requested / 2,
+            1 => 0,
+            _ => u64::next_power_of_two(requested).max(8),
+        };
+        self.alloc_event(cpu, name, kind, address, cache, (requested, allocated));
+        self.live.push(Object { address, kind, cache });
+    }
+
+    fn fail(&mut self, cpu: usize) {
+        let kind = if self.random.chance(50) { Kind::Kmalloc } else { Kind::Cache };
+        let cache = *self.random.pick(&CACHES);
+        let cache = self.names.intern(cache.as_bytes());
+        let name = self.slab_name(kind);
+        let allocated = *self.random.pick(&[0, 64]);
+        self.alloc_event(cpu, name, kind, 0, cache, (64, allocated));
+    }
+
+    fn free(&mut self, cpu: usize) {
+        let object = match self.random.below(100) {
+            0..86 => self.random.take(&mut self.live),
+            // Twice, or after an allocation without an event.
+            86..92 => self.random.take(&mut self.freed),
+            // Older than the trace, mostly.
+            _ => None,
+        };
+        let address = self.place();
+        let cache = *self.random.pick(&CACHES);
+        let other = self.names.intern(cache.as_bytes());
+        let object = object.unwrap_or(Object { address, kind: Kind::Kmalloc, cache: other });
+        self.live.retain(|o| o.address != object.address);
+        let right = if object.kind == Kind::Cache { "kmem_cache_free" } else { "kfree" };
+        let wrong = if object.kind == Kind::Cache { "kfree" } else { "kmem_cache_free" };
+        let name = if self.random.chance(93) { right } else { wrong };
+        let cache = if self.random.chance(94) { object.cache } else { other };
+        self.free_event(cpu, name, object.address, cache);
+        self.freed.push(object);
+    }
+
+    fn page(&mut self, cpu: usize) {
+        let old = self.shape.era == Era::V2_6_32;
+        let free = if old { "mm_page_free_direct" } else { "mm_page_free" };
+        let place = match (old, self.shape.target.word_bytes) {
+            (false, _) => 0x1000 + self.random.below(50),
+            (true, 8) => 0xffff_ea00_0000_0000 + 56 * self.random.below(50),
+            (true, _) => 0xc700_0000 + 32 * self.random.below(50),
+        };
+        match self.random.below(20) {
+            0 => {
+                let none = if old { 0 } else { self.shape.word_max() };
+                self.page_alloc(cpu, none);
+            }
+            1..11 => {
+                self.page_alloc(cpu, place);
+                self.pages.push(place);
+            }
+            kind => {
+                let address = self.random.take(&mut self.pages).unwrap_or(place);
+                let mut event = self.event(cpu, free, Action::Free(Kind::Pages));
+                event.address = address;
+                self.push(cpu, event);
+                if kind == 19 && self.options.others {
+                    let name = batched_name(self.shape.era);
+                    let mut event = self.event(cpu, name, Action::Other);
+                    event.address = address;
+                    self.push(cpu, event);
+                }
+            }
+        }
+    }
+
+    fn page_alloc(&mut self, cpu: usize, address: u64) {
+        let mut event = self.event(cpu, "mm_page_alloc", Action::Alloc(Kind::Pages));
+        event.address = address;
+        event.requested = u64::from(self.shape.page_bytes) << *self.random.pick(&[0, 0, 0, 1, 3, 10]);
+        event.allocated = event.requested;
+        event.failed = address == if self.shape.era == Era::V2_6_32 { 0 } else { self.shape.word_max() };
+        self.push(cpu, event);
+    }
+
+    fn other(&mut self, cpu: usize) {
+        let name = if self.random.chance(60) { "kernel_stack" } else { "unknown" };
+        let mut event = self.event(cpu, name, Action::Other);
+        // Without a format nobody knows whose it is.
+        event.pid = event.pid.filter(|_| name != "unknown");
+        self.push(cpu, event);
+    }
+
+    fn event(&mut self, cpu: usize, name: &'static str, action: Action) -> Event {
+        let layout = self.layouts.iter().find(|l| l.name == name);
+        let has = |what: fn(&Layout) -> bool| layout.is_some_and(what);
+        let (gfp, node) = (has(Layout::has_gfp), has(Layout::has_node));
+        Event {
+            at: self.now,
+            address: 0,
+            call_site: 0,
+            requested: 0,
+            allocated: 0,
+            gfp: gfp.then(|| *self.random.pick(&[0xcc0, 0xdc0, 0x40_0cc0, 0xd20])),
+            cpu: self.cpus[cpu].cpu,
+            pid: Some(*self.random.pick(&PIDS)),
+            node: node.then(|| *self.random.pick(&[-1, -1, 0, 1])),
+            cache: None,
+            name: self.names.intern(name.as_bytes()),
+            action,
+            failed: false,
+        }
+    }
+
+    fn names_cache(&self, name: &str) -> bool {
+        self.layouts.iter().any(|l| l.name == name && l.has_cache())
+    }
+
+    fn alloc_event(
+        &mut self,
+        cpu: usize,
+        name: &'static str,
+        kind: Kind,
+        address: u64,
+        cache: NameId,
+        (requested, allocated): (u64, u64),
+    ) {
+        let mut event = self.event(cpu, name, Action::Alloc(kind));
+        event.address = address;
+        event.call_site = self.call_site();
+        (event.requested, event.allocated) = (requested, allocated);
+        event.cache = self.names_cache(name).then_some(cache);
+        event.failed = address == 0;
+        self.push(cpu, event);
+    }
+
+    fn free_event(&mut self, cpu: usize, name: &'static str, address: u64, cache: NameId) {
+        let kind = if name == "kfree" { Kind::Kmalloc } else { Kind::Cache };
+        let mut event = self.event(cpu, name, Action::Free(kind));
+        event.address = address;
+        event.call_site = self.call_site();
+        event.cache = self.names_cache(name).then_some(cache);
+        self.push(cpu, event);
+    }
+
+    /// The event gets into the stream, or is lost.
+    fn push(&mut self, index: usize, event: Event) {
+        let (left, lost, by_recorder) = self.losing[index];
+        if left > 0 {
+            self.losing[index] = (left - 1, lost + 1, by_recorder);
+            return;
+        }
+        let options = self.options;
+        if lost > 0 {
+            self.losing[index] = (0, 0, false);
+            let counted = !options.uncounted || self.random.chance(60);
+            let cpu = &mut self.cpus[index];
+            let from = last_time(cpu);
+            // The sub-buffer may count from the loss or from its first event; what the recorder lost
+            // has no time of its own.
+            let to = if by_recorder || self.random.chance(70) {
+                event.at
+            } else {
+                event.at - self.random.below(event.at - from.unwrap_or(options.start) + 1)
+            };
+            let cause = if by_recorder { GapCause::Recorder } else { GapCause::Overrun };
+            match (by_recorder, counted) {
+                (true, true) => cpu.recorder_lost += lost,
+                // Somebody else cleared the buffer: no counter tells of it.
+                (true, false) => {}
+                (false, _) => cpu.overrun += lost,
+            }
+            let lost = counted.then_some(lost);
+            cpu.items.push(Item::Gap(Gap { from, to: Some(to), cpu: cpu.cpu, lost, cause }));
+        } else if options.loss && self.random.chance(2) {
+            let by_recorder = options.recorder_loss && self.random.chance(40);
+            self.losing[index] = (self.random.below(30), 1, by_recorder);
+            return;
+        }
+        self.cpus[index].items.push(Item::Event(event));
+    }
+
+    fn finish(mut self) -> Workload {
+        for (cpu, &(_, lost, by_recorder)) in self.cpus.iter_mut().zip(&self.losing) {
+            let from = last_time(cpu);
+            let gap = |lost, cause| Item::Gap(Gap { from, to: None, cpu: cpu.cpu, lost, cause });
+            if cpu.missing {
+                let gap = gap(None, GapCause::Cut);
+                *cpu = PerCpu { cpu: cpu.cpu, missing: true, items: vec![gap], ..PerCpu::default() };
+                if let Item::Gap(gap) = &mut cpu.items[0] {
+                    gap.from = None;
+                }
+                continue;
+            }
+            if cpu.cut {
+                let gap = gap(None, GapCause::Cut);
+                cpu.items.push(gap);
+                continue;
+            }
+            // What was lost at the very end has no mark. Where a mark has no count, nobody can tell it from that.
+            let vague = cpu.items.iter().any(|i| matches!(i, Item::Gap(g) if g.lost.is_none()));
+            cpu.dropped = if self.options.unplaced { 3 } else { 0 };
+            let overrun = if by_recorder { 0 } else { lost };
+            cpu.overrun += overrun;
+            let unplaced = cpu.dropped + if vague { 0 } else { overrun };
+            if unplaced > 0 {
+                let gap = gap(Some(unplaced), GapCause::Counters);
+                cpu.items.push(gap);
+            }
+        }
+        let nodes = self.options.cpus.iter().map(|&cpu| (cpu, cpu % 2)).collect();
+        Workload {
+            shape: self.shape,
+            names: self.names,
+            cpus: self.cpus,
+            kernel: self.options.kernel.then(|| self.shape.era.kernel()),
+            comms: if self.options.comms { COMMS.to_vec() } else { Vec::new() },
+            nodes: if self.options.nodes { nodes } else { Vec::new() },
+        }
+    }
+}
+
+fn last_time(cpu: &PerCpu) -> Option<u64> {
+    cpu.items.iter().rev().find_map(|item| match item {
+        Item::Event(event) => Some(event.at),
+        Item::Gap(_) => None,
+    })
+}

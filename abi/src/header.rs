@@ -1,0 +1,233 @@
+//! What a trace file says about itself (its first block), and the names in `meta.out`.
+
+use std::collections::HashMap;
+
+use crate::block::item;
+use crate::format::{EventFormat, FormatError, PageShape};
+use crate::relay::Layout;
+use crate::target::{Endian, Target};
+use crate::trace::{Side, Source};
+
+/// The payload of a file-header block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileHeader {
+    pub(crate) target: Option<Target>,
+    pub(crate) page_bytes: Option<u64>,
+    pub(crate) source: Option<Source>,
+    pub(crate) relay_layout: Option<Layout>,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) clock: Option<String>,
+    pub(crate) kernel: Option<String>,
+    pub(crate) arch: Option<String>,
+    pub(crate) header_page: String,
+    /// (system, format text) of each event.
+    pub(crate) formats: Vec<(String, String)>,
+    pub(crate) started: Option<(u64, u64)>,
+}
+
+/// The first block's payload cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeaderError {
+    #[error("the file header's items do not fit in it")]
+    Items,
+    #[error("the file header does not say what was traced ({0})")]
+    Missing(&'static str),
+    #[error("events/header_page: {0}")]
+    HeaderPage(FormatError),
+    #[error("format of {0}: {1}")]
+    Format(String, FormatError),
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\0']).to_owned()
+}
+
+fn two_u64(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (a, rest) = bytes.split_first_chunk::<8>()?;
+    let (b, _) = rest.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*a), u64::from_le_bytes(*b)))
+}
+
+impl FileHeader {
+    /// Parses the items; those it does not know are skipped.
+    pub(crate) fn parse(payload: &[u8]) -> Result<FileHeader, HeaderError> {
+        let mut header = FileHeader::default();
+        for found in item::walk(payload) {
+            let (tag, _, bytes) = found.map_err(|()| HeaderError::Items)?;
+            match tag {
+                item::TARGET => {
+                    let target: &[u8; 8] = bytes.first_chunk().ok_or(HeaderError::Items)?;
+                    let endian = match target[0] {
+                        1 => Endian::Little,
+                        2 => Endian::Big,
+                        _ => return Err(HeaderError::Missing("byte order")),
+                    };
+                    if !matches!(target[1], 4 | 8) {
+                        return Err(HeaderError::Missing("word size"));
+                    }
+                    header.target = Some(Target { endian, word_bytes: target[1] });
+                    let page = u32::from_le_bytes([target[4], target[5], target[6], target[7]]);
+                    header.page_bytes = Some(u64::from(page)).filter(|&n| n != 0);
+                }
+                item::SOURCE => {
+                    header.source = match bytes {
+                        b"tracefs" => Some(Source::Tracefs),
+                        b"relay" => Some(Source::Relay),
+                        _ => return Err(HeaderError::Missing("source")),
+                    }
+                }
+                item::RELAY_LAYOUT => header.relay_layout = Layout::from_name(&text(bytes)),
+                item::CPUS => {
+                    header.cpus = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+                    header.cpus.sort_unstable();
+                    header.cpus.dedup();
+                }
+                item::CLOCK => header.clock = Some(text(bytes)),
+                item::KERNEL => header.kernel = Some(text(bytes)),
+                item::ARCH => header.arch = Some(text(bytes)),
+                item::HEADER_PAGE => header.header_page = text(bytes),
+                item::EVENT_FORMAT => {
+                    let body = String::from_utf8_lossy(bytes);
+                    let (name, format) = body.split_once('\n').ok_or(HeaderError::Items)?;
+                    let system = name.split('/').next().unwrap_or_default();
+                    header.formats.push((system.to_owned(), format.to_owned()));
+                }
+                item::STARTED => header.started = two_u64(bytes),
+                _ => {}
+            }
+        }
+        header.source.ok_or(HeaderError::Missing("source"))?;
+        header.target.ok_or(HeaderError::Missing("byte order"))?;
+        Ok(header)
+    }
+
+    /// The shape of the sub-buffers. The word size of the commit word is the authoritative one.
+    pub(crate) fn page_shape(&self) -> Result<PageShape, HeaderError> {
+        let target = self.target.ok_or(HeaderError::Missing("byte order"))?;
+        PageShape::parse(&self.header_page, target.endian).map_err(HeaderError::HeaderPage)
+    }
+
+    /// The event formats, as (system, format), and what is wrong with those that cannot be read: their events are
+    /// counted as unknown ones.
+    pub(crate) fn event_formats(&self) -> (Vec<(String, EventFormat)>, Vec<HeaderError>) {
+        let mut formats = Vec::new();
+        let mut errors = Vec::new();
+        for (system, text) in &self.formats {
+            match EventFormat::parse(text) {
+                Ok(format) => formats.push((system.clone(), format)),
+                Err(error) => {
+                    let name = text.lines().next().unwrap_or_default().trim_start_matches("name:").trim();
+                    errors.push(HeaderError::Format(format!("{system}/{name}"), error));
+                }
+            }
+        }
+        (formats, errors)
+    }
+}
+
+/// Gathers the items of `meta.out`, whose long texts come in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct SideItems {
+    kallsyms: Vec<u8>,
+    kallsyms_later: Vec<u8>,
+    modules: Vec<u8>,
+    modules_later: Vec<u8>,
+    comms: Vec<u8>,
+    nodes: Vec<u8>,
+    side: Side,
+}
+
+impl SideItems {
+    /// Takes a META payload's items; false where they make no sense.
+    pub(crate) fn take(&mut self, payload: &[u8]) -> bool {
+        for found in item::walk(payload) {
+            let Ok((tag, _, bytes)) = found else { return false };
+            let text = match tag {
+                item::KALLSYMS => &mut self.kallsyms,
+                item::KALLSYMS_LATER => &mut self.kallsyms_later,
+                item::MODULES => &mut self.modules,
+                item::MODULES_LATER => &mut self.modules_later,
+                item::COMMS => &mut self.comms,
+                item::CPU_NODES => &mut self.nodes,
+                item::SLABINFO_START => &mut self.side.slabinfo_start,
+                item::SLABINFO_END => &mut self.side.slabinfo_end,
+                item::UNAME => &mut self.side.uname,
+                _ => continue,
+            };
+            text.extend_from_slice(bytes);
+        }
+        true
+    }
+
+    /// The names, all pieces put together.
+    pub(crate) fn finish(mut self) -> Side {
+        let join = |mut first: Vec<u8>, later: Vec<u8>| {
+            if !later.is_empty() && first.last().is_some_and(|&b| b != b'\n') {
+                first.push(b'\n');
+            }
+            first.extend_from_slice(&later);
+            first
+        };
+        self.side.kallsyms = join(self.kallsyms, self.kallsyms_later);
+        self.side.modules = join(self.modules, self.modules_later);
+        self.side.comms = comms(&self.comms);
+        self.side.nodes = String::from_utf8_lossy(&self.nodes)
+            .lines()
+            .filter_map(|line| {
+                let (cpu, node) = line.trim().split_once(' ')?;
+                Some((cpu.parse().ok()?, node.trim().parse().ok()?))
+            })
+            .collect();
+        self.side
+    }
+}
+
+/// `PID COMM` a line, as `saved_cmdlines` has it; a comm may hold blanks. A later line of a pid wins.
+pub(crate) fn comms(text: &[u8]) -> HashMap<i32, Box<[u8]>> {
+    text.split(|&b| b == b'\n')
+        .filter_map(|line| {
+            let line = line.trim_ascii_start();
+            let blank = line.iter().position(|&b| b == b' ')?;
+            let pid = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
+            Some((pid, line[blank + 1..].into()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comms_may_hold_blanks() {
+        let comms = comms(b"1 init\n 42 Web Content\n0 <idle>\ngarbage\nx y\n42 later\n7 \n");
+        assert_eq!(&*comms[&42], b"later");
+        assert_eq!(&*comms[&1], b"init");
+        assert_eq!(&*comms[&7], b"");
+        assert_eq!(comms.len(), 4);
+    }
+
+    #[test]
+    fn texts_in_pieces_are_put_together() {
+        let mut first = Vec::new();
+        item::put(&mut first, item::KALLSYMS, item::MORE, b"ffffffff81000000 T _te");
+        let mut second = Vec::new();
+        item::put(&mut second, item::KALLSYMS, 0, b"xt\n");
+        item::put(&mut second, item::KALLSYMS_LATER, 0, b"ffffffffc0000000 t init\t[m]\n");
+        item::put(&mut second, item::CPU_NODES, 0, b"0 0\n1 1\n");
+        let mut items = SideItems::default();
+        assert!(items.take(&first) && items.take(&second));
+        let side = items.finish();
+        assert_eq!(side.kallsyms, b"ffffffff81000000 T _text\nffffffffc0000000 t init\t[m]\n");
+        assert_eq!(side.nodes.get(&1), Some(&1));
+    }
+
+    #[test]
+    fn a_header_without_its_target_is_refused() {
+        let mut payload = Vec::new();
+        item::put(&mut payload, item::SOURCE, 0, b"tracefs");
+        assert_eq!(FileHeader::parse(&payload).err(), Some(HeaderError::Missing("byte order")));
+        item::put(&mut payload, item::TARGET, 0, &[3, 8, 0, 0, 0, 16, 0, 0]);
+        assert_eq!(FileHeader::parse(&payload).err(), Some(HeaderError::Missing("byte order")));
+    }
+}

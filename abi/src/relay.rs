@@ -1,0 +1,401 @@
+//! Records of the 2008 kmemtrace relay channel (`mm/kmemtrace.c` of its four postings).
+//!
+//! Addresses and sizes are 64 bit on every machine; only the byte order differs. Every revision announced
+//! ABI version 1, so the layout is found from the bytes.
+
+use zerocopy::byteorder::{I32, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::event::Kind;
+use crate::target::{Big, Endian, Little, Order};
+
+/// Which posting of kmemtrace wrote the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// 2008-07-10 and 07-17: fixed 56 bytes, ids of 16 bits, time stamps.
+    R1,
+    /// 2008-07-22: fixed 56 bytes, ids of 8 bits and a size, time stamps.
+    R3,
+    /// 2008-08-10 and later: 24 or 48 bytes and optional features, sequence numbers.
+    R4,
+}
+
+impl Layout {
+    /// `"r1"`, `"r3"` or `"r4"`, as a file header has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::R1 => "r1",
+            Layout::R3 => "r3",
+            Layout::R4 => "r4",
+        }
+    }
+
+    /// The layout of this name.
+    pub fn from_name(name: &str) -> Option<Layout> {
+        [Layout::R1, Layout::R3, Layout::R4].into_iter().find(|l| l.name() == name)
+    }
+}
+
+/// Bytes of an R1 or R3 record.
+const FIXED_BYTES: usize = 56;
+/// Bytes of an R4 free, and of what all R4 records have.
+const FREE_BYTES: usize = 24;
+/// Bytes of an R4 allocation.
+const ALLOC_BYTES: usize = 48;
+/// Bytes of a feature's own header: size u16, id u8.
+const FEATURE_HEAD: usize = 3;
+
+/// R4, what free and allocation share.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct R4Head<O: zerocopy::ByteOrder> {
+    event_id: u8,
+    type_id: u8,
+    event_size: U16<O>,
+    sequence: U32<O>,
+    call_site: U64<O>,
+    ptr: U64<O>,
+}
+
+/// R4, the rest of an allocation.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct R4Alloc<O: zerocopy::ByteOrder> {
+    bytes_req: U64<O>,
+    bytes_alloc: U64<O>,
+    gfp_flags: U32<O>,
+    numa_node: I32<O>,
+}
+
+/// R1 and R3 after their four bytes of ids. A free has garbage in node, sizes and flags.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedBody<O: zerocopy::ByteOrder> {
+    node: I32<O>,
+    call_site: U64<O>,
+    ptr: U64<O>,
+    bytes_req: U64<O>,
+    bytes_alloc: U64<O>,
+    gfp_flags: U64<O>,
+    timestamp: U64<O>,
+}
+
+/// What an allocation record has and a free has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) requested: u64,
+    pub(crate) allocated: u64,
+    pub(crate) gfp: u64,
+    pub(crate) node: i32,
+}
+
+/// A relay record of any layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RelayRecord {
+    /// R4: the sequence number; else the time stamp.
+    pub(crate) stamp: u64,
+    pub(crate) kind: Kind,
+    pub(crate) call_site: u64,
+    pub(crate) ptr: u64,
+    pub(crate) allocation: Option<Allocation>,
+}
+
+/// What stands at a place that should hold a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// A record and its length.
+    Record(RelayRecord, usize),
+    /// What is there could be the start of a record, which is cut.
+    Short,
+    /// No record.
+    Bad,
+}
+
+fn kind_of(type_id: u16) -> Option<Kind> {
+    Kind::ALL.get(usize::from(type_id)).copied()
+}
+
+/// Parses the record at the start of `bytes`.
+#[inline]
+pub(crate) fn parse<O: Order>(layout: Layout, bytes: &[u8]) -> Parsed {
+    match layout {
+        Layout::R4 => parse_r4::<O>(bytes),
+        Layout::R1 | Layout::R3 => parse_fixed::<O>(layout, bytes),
+    }
+}
+
+#[inline]
+fn parse_r4<O: Order>(bytes: &[u8]) -> Parsed {
+    let Some((&[event_id, type_id, ..], size)) =
+        bytes.first_chunk::<4>().map(|head| (head, U16::<O::View>::from_bytes([head[2], head[3]]).get()))
+    else {
+        return Parsed::Short;
+    };
+    let least = match event_id {
+        0 => ALLOC_BYTES,
+        1 => FREE_BYTES,
+        _ => return Parsed::Bad,
+    };
+    let size = usize::from(size);
+    let Some(kind) = kind_of(u16::from(type_id)).filter(|_| size >= least) else { return Parsed::Bad };
+    let Some(record) = bytes.get(..size) else { return Parsed::Short };
+    if size > least && !features_fit::<O>(&record[least..]) {
+        return Parsed::Bad;
+    }
+    let Ok((head, rest)) = R4Head::<O::View>::ref_from_prefix(record) else { return Parsed::Bad };
+    let allocation = match event_id {
+        0 => match R4Alloc::<O::View>::ref_from_prefix(rest) {
+            Ok((alloc, _)) => Some(Allocation {
+                requested: alloc.bytes_req.get(),
+                allocated: alloc.bytes_alloc.get(),
+                gfp: u64::from(alloc.gfp_flags.get()),
+                node: alloc.numa_node.get(),
+            }),
+            Err(_) => return Parsed::Bad,
+        },
+        _ => None,
+    };
+    let stamp = u64::from(head.sequence.get());
+    let record = RelayRecord { stamp, kind, call_site: head.call_site.get(), ptr: head.ptr.get(), allocation };
+    Parsed::Record(record, size)
+}
+
+/// Whether the bytes after the mandatory part are features that end where the record ends.
+fn features_fit<O: Order>(mut features: &[u8]) -> bool {
+    while !features.is_empty() {
+        let Some(head) = features.first_chunk::<FEATURE_HEAD>() else { return false };
+        let size = usize::from(U16::<O::View>::from_bytes([head[0], head[1]]).get());
+        match features.get(size..) {
+            Some(rest) if size >= FEATURE_HEAD => features = rest,
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn parse_fixed<O: Order>(layout: Layout, bytes: &[u8]) -> Parsed {
+    let Some((&ids, rest)) = bytes.split_first_chunk::<4>() else { return Parsed::Short };
+    let number = |low, high| U16::<O::View>::from_bytes([low, high]).get();
+    let (event_id, type_id) = match layout {
+        Layout::R1 => (number(ids[0], ids[1]), number(ids[2], ids[3])),
+        _ if usize::from(number(ids[2], ids[3])) == FIXED_BYTES => (u16::from(ids[0]), u16::from(ids[1])),
+        _ => return Parsed::Bad,
+    };
+    let (Some(kind), 1 | 2) = (kind_of(type_id), event_id) else { return Parsed::Bad };
+    let Ok((body, _)) = FixedBody::<O::View>::ref_from_prefix(rest) else { return Parsed::Short };
+    let allocation = (event_id == 1).then(|| Allocation {
+        requested: body.bytes_req.get(),
+        allocated: body.bytes_alloc.get(),
+        gfp: body.gfp_flags.get(),
+        node: body.node.get(),
+    });
+    let (call_site, ptr) = (body.call_site.get(), body.ptr.get());
+    let record = RelayRecord { stamp: body.timestamp.get(), kind, call_site, ptr, allocation };
+    Parsed::Record(record, FIXED_BYTES)
+}
+
+/// Whether `next` can be the stamp after `stamp`: sequence numbers wrap, time stamps do not.
+fn follows(layout: Layout, stamp: u64, next: u64) -> bool {
+    match layout {
+        Layout::R4 => (next as u32).wrapping_sub(stamp as u32).cast_signed() > 0,
+        Layout::R1 | Layout::R3 => next >= stamp,
+    }
+}
+
+/// Records in a row that convince.
+const CONVINCING: usize = 64;
+
+/// How many records in a row stand at the start of `bytes`, and whether the row ends for want of bytes.
+fn run_length<O: Order>(layout: Layout, bytes: &[u8]) -> (usize, bool) {
+    let mut offset = 0;
+    let mut last: Option<u64> = None;
+    for count in 0..CONVINCING {
+        match parse::<O>(layout, bytes.get(offset..).unwrap_or_default()) {
+            Parsed::Record(record, len) if last.is_none_or(|last| follows(layout, last, record.stamp)) => {
+                last = Some(record.stamp);
+                offset += len;
+            }
+            Parsed::Short => return (count, true),
+            _ => return (count, false),
+        }
+    }
+    (CONVINCING, true)
+}
+
+/// Finds layout and byte order from the first records of a stream: the combination under which most records
+/// follow one another. `None` where not even one record is there.
+pub fn detect(bytes: &[u8]) -> Option<(Layout, Endian)> {
+    [Layout::R4, Layout::R3, Layout::R1]
+        .into_iter()
+        .flat_map(|layout| {
+            [
+                (layout, Endian::Little, run_length::<Little>(layout, bytes)),
+                (layout, Endian::Big, run_length::<Big>(layout, bytes)),
+            ]
+        })
+        .filter(|&(_, _, (records, _))| records > 0)
+        // The first of equals: `max_by_key` would take the last.
+        .fold(None, |best: Option<(Layout, Endian, (usize, bool))>, found| match best {
+            Some(best) if (best.2.0, best.2.1) >= (found.2.0, found.2.1) => Some(best),
+            _ => Some(found),
+        })
+        .filter(|&(_, _, (records, to_the_end))| records > 1 || to_the_end)
+        .map(|(layout, endian, _)| (layout, endian))
+}
+
+/// Offset at which records stand again, searching `bytes` from its second byte; `None`: not in these bytes.
+///
+/// Three records in a row convince, fewer where the bytes end with them.
+pub(crate) fn resume<O: Order>(layout: Layout, bytes: &[u8], at_end: bool) -> Option<usize> {
+    (1..bytes.len()).find(|&offset| {
+        let (records, cut) = run_length::<O>(layout, &bytes[offset..]);
+        records >= 3 || (records > 0 && cut && at_end)
+    })
+}
+
+/// What a recorder needs to know of relay bytes without decoding them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayTally {
+    /// Whole records.
+    pub events: u64,
+    /// Stamp (R4: sequence number) of the first one; 0 where there is none.
+    pub first: u64,
+    /// Stamp of the last one.
+    pub last: u64,
+    /// Bytes of the whole records; the rest is the start of the next one, unless `bad`.
+    pub consumed: usize,
+    /// What follows the whole records is none.
+    pub bad: bool,
+}
+
+/// Counts the whole records at the start of `bytes`.
+pub fn tally(layout: Layout, endian: Endian, bytes: &[u8]) -> RelayTally {
+    match endian {
+        Endian::Little => tally_in::<Little>(layout, bytes),
+        Endian::Big => tally_in::<Big>(layout, bytes),
+    }
+}
+
+fn tally_in<O: Order>(layout: Layout, bytes: &[u8]) -> RelayTally {
+    let mut tally = RelayTally::default();
+    while let Some(rest) = bytes.get(tally.consumed..).filter(|rest| !rest.is_empty()) {
+        match parse::<O>(layout, rest) {
+            Parsed::Record(record, len) => {
+                if tally.events == 0 {
+                    tally.first = record.stamp;
+                }
+                tally.last = record.stamp;
+                tally.events += 1;
+                tally.consumed += len;
+            }
+            Parsed::Short => break,
+            Parsed::Bad => {
+                tally.bad = true;
+                break;
+            }
+        }
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn r4(endian: Endian, id: u8, sequence: u32, features: &[u8]) -> Vec<u8> {
+        let size = (if id == 0 { ALLOC_BYTES } else { FREE_BYTES } + features.len()) as u16;
+        let mut out = vec![id, 1];
+        let mut put = |little: &[u8]| match endian {
+            Endian::Little => out.extend_from_slice(little),
+            Endian::Big => out.extend(little.iter().rev()),
+        };
+        put(&size.to_le_bytes());
+        put(&sequence.to_le_bytes());
+        put(&0xffff_ffff_8100_0000u64.to_le_bytes());
+        put(&0xffff_8880_0000_1000u64.to_le_bytes());
+        if id == 0 {
+            put(&100u64.to_le_bytes());
+            put(&128u64.to_le_bytes());
+            put(&0xcc0u32.to_le_bytes());
+            put(&(-1i32).to_le_bytes());
+        }
+        out.extend_from_slice(features);
+        out
+    }
+
+    fn fixed(endian: Endian, layout: Layout, id: u16, time: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |little: &[u8]| match endian {
+            Endian::Little => out.extend_from_slice(little),
+            Endian::Big => out.extend(little.iter().rev()),
+        };
+        if layout == Layout::R1 {
+            put(&id.to_le_bytes());
+            put(&0u16.to_le_bytes());
+        } else {
+            put(&[id as u8]);
+            put(&[0]);
+            put(&56u16.to_le_bytes());
+        }
+        put(&(-1i32).to_le_bytes());
+        for word in [0xc010_0000u64, 0xc800_1000, 40, 64, 0xd0, time] {
+            put(&word.to_le_bytes());
+        }
+        out
+    }
+
+    #[test]
+    fn layout_and_byte_order_are_found_from_the_bytes() {
+        for endian in [Endian::Little, Endian::Big] {
+            // Across the wrap-around, and with a feature on the first record.
+            let feature: &[u8] =
+                if endian == Endian::Big { &[0, 8, 9, 1, 2, 3, 4, 5] } else { &[8, 0, 9, 1, 2, 3, 4, 5] };
+            let stream: Vec<u8> =
+                [r4(endian, 1, u32::MAX, feature), r4(endian, 0, 0, &[]), r4(endian, 1, 3, &[])].concat();
+            assert_eq!(detect(&stream), Some((Layout::R4, endian)));
+            assert_eq!(detect(&r4(endian, 0, 1, &[])), Some((Layout::R4, endian)));
+            let tally = tally(Layout::R4, endian, &stream[..stream.len() - 1]);
+            assert_eq!(tally, RelayTally { events: 2, first: u32::MAX.into(), last: 0, consumed: 80, bad: false });
+            for layout in [Layout::R1, Layout::R3] {
+                let stream = [fixed(endian, layout, 1, 10), fixed(endian, layout, 2, 20)].concat();
+                assert_eq!(detect(&stream), Some((layout, endian)), "{layout:?}");
+                assert_eq!(detect(&stream[..56]), Some((layout, endian)), "{layout:?}");
+            }
+        }
+        assert_eq!(detect(b""), None);
+        assert_eq!(detect(&[0; 4096]), None);
+        assert_eq!(detect(&b"hello world ".repeat(50)), None);
+    }
+
+    #[test]
+    fn a_record_has_its_fields_and_frees_have_no_sizes() {
+        let bytes = r4(Endian::Big, 0, 7, &[]);
+        let Parsed::Record(record, 48) = parse::<Big>(Layout::R4, &bytes) else { panic!("no record") };
+        assert_eq!((record.stamp, record.kind, record.call_site), (7, Kind::Cache, 0xffff_ffff_8100_0000));
+        assert_eq!(record.allocation, Some(Allocation { requested: 100, allocated: 128, gfp: 0xcc0, node: -1 }));
+        let bytes = fixed(Endian::Little, Layout::R3, 2, 99);
+        let Parsed::Record(record, 56) = parse::<Little>(Layout::R3, &bytes) else { panic!("no record") };
+        assert_eq!((record.stamp, record.allocation), (99, None));
+    }
+
+    #[test]
+    fn reading_resumes_after_damage() {
+        let mut stream: Vec<u8> = (1..20).flat_map(|n| r4(Endian::Little, (n % 2) as u8, n, &[])).collect();
+        stream[0] = 9;
+        assert_eq!(parse::<Little>(Layout::R4, &stream), Parsed::Bad);
+        assert_eq!(resume::<Little>(Layout::R4, &stream, true), Some(24));
+        assert_eq!(resume::<Little>(Layout::R4, &[0; 500], true), None);
+    }
+
+    #[test]
+    fn impossible_records_are_refused() {
+        let zeros = [0u8; 64];
+        assert_eq!(parse::<Little>(Layout::R4, &zeros), Parsed::Bad);
+        let mut bad_feature = r4(Endian::Little, 1, 1, &[2, 0, 0, 0]);
+        assert_eq!(parse::<Little>(Layout::R4, &bad_feature), Parsed::Bad);
+        bad_feature[24] = 4;
+        assert!(matches!(parse::<Little>(Layout::R4, &bad_feature), Parsed::Record(_, 28)));
+        bad_feature[1] = 3;
+        assert_eq!(parse::<Little>(Layout::R4, &bad_feature), Parsed::Bad);
+    }
+}

@@ -1,0 +1,47 @@
+//! A command that makes known kernel allocations, to be recorded: see `kmemtrace_tests::load`.
+//!
+//! `kmemload iov COUNT VECTORS`, `kmemload cross COUNT BYTES`, or `kmemload leak COUNT`, which holds its objects until
+//! its standard input ends. Prints its process id, then `ready` once it has done its work.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use kmemtrace_tests::load;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<usize> = arguments.iter().skip(1).filter_map(|a| a.parse().ok()).collect();
+    match run(arguments.first().map_or("", String::as_str), &numbers) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kmemload: {}: {error}", arguments.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
+}
+
+fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
+    say(&std::process::id().to_string())?;
+    match (mode, numbers) {
+        ("iov", &[count, vectors]) => load::iov(count, vectors)?,
+        ("cross", &[count, bytes]) => match load::cpus()?[..] {
+            [from, to, ..] => load::cross(count, bytes, (from, to))?,
+            _ => return Err(io::Error::other("needs two CPUs")),
+        },
+        ("leak", &[count]) => {
+            let held = load::leak(count)?;
+            say("ready")?;
+            io::stdin().read_to_end(&mut Vec::new())?;
+            drop(held);
+            return Ok(());
+        }
+        _ => return Err(io::Error::other("usage: kmemload iov COUNT VECTORS | cross COUNT BYTES | leak COUNT")),
+    }
+    say("ready")
+}

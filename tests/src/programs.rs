@@ -1,0 +1,105 @@
+//! The three commands as they are run, and their JSON held against what is expected.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The path of one of the project's programs, built in the profile of the running test.
+///
+/// # Panics
+/// If it is not built: `cargo build --workspace` does that.
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    // target/PROFILE/deps/TEST
+    let path = test.parent().and_then(Path::parent).map(|dir| dir.join(name)).unwrap_or_default();
+    assert!(path.is_file(), "{} is not built: run `cargo build --workspace` first", path.display());
+    path
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
+    let output = Command::new(program(name)).args(arguments).args(paths).output();
+    output.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Runs a program that must come to the exit status `status`; returns its standard output.
+///
+/// # Panics
+/// If it comes to another.
+pub fn run_to(status: i32, name: &str, arguments: &[&str], paths: &[&Path]) -> Vec<u8> {
+    let output = run(name, arguments, paths);
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{name} {arguments:?} {paths:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
+/// The JSON document in `bytes`.
+///
+/// # Panics
+/// If there is none.
+pub fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes)
+        .unwrap_or_else(|error| panic!("no JSON ({error}): {}", String::from_utf8_lossy(bytes)))
+}
+
+/// Where `found` is not what is expected: every member expected must be there and equal; others may be there too,
+/// since fields may be added. Each is a path and what differs.
+pub fn differences(expected: &Value, found: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    compare("$", expected, found, &mut out);
+    out
+}
+
+fn compare(path: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
+    match (expected, found) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (name, value) in a {
+                match b.get(name) {
+                    Some(other) => compare(&format!("{path}.{name}"), value, other, out),
+                    None => out.push(format!("{path}.{name}: missing, expected {value}")),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            if a.len() != b.len() {
+                out.push(format!("{path}: {} elements, expected {}", b.len(), a.len()));
+            }
+            for (i, (a, b)) in a.iter().zip(b).enumerate() {
+                compare(&format!("{path}[{i}]"), a, b, out);
+            }
+        }
+        _ if expected == found => {}
+        _ => out.push(format!("{path}: {found}, expected {expected}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn added_members_are_no_difference_and_all_others_are() {
+        let expected = json!({ "a": 1, "rows": [{ "b": null }] });
+        assert_eq!(differences(&expected, &json!({ "a": 1, "rows": [{ "b": null, "c": 2 }], "d": 3 })), [""; 0]);
+        for found in [
+            json!({ "rows": [{ "b": null }] }),
+            json!({ "a": 2, "rows": [{ "b": null }] }),
+            json!({ "a": "1", "rows": [{ "b": null }] }),
+            json!({ "a": 1, "rows": [{}] }),
+            json!({ "a": 1, "rows": [{ "b": 0 }] }),
+            json!({ "a": 1, "rows": [] }),
+            json!({ "a": 1, "rows": [{ "b": null }, { "b": null }] }),
+        ] {
+            assert_eq!(differences(&expected, &found).len(), 1, "{found}");
+        }
+    }
+}

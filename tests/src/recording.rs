@@ -1,0 +1,80 @@
+//! Generated recordings on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kmemtrace_abi::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
+use kmemtrace_abi::relay::Layout;
+use kmemtrace_abi::target::Endian;
+use tempfile::TempDir;
+
+/// Files in a directory that goes away with this.
+#[derive(Debug)]
+pub struct Directory {
+    dir: TempDir,
+}
+
+impl Directory {
+    /// A directory of these files: in memory where there is a tmpfs for all.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn new(files: &[(String, Vec<u8>)]) -> Directory {
+        let shared = Path::new("/dev/shm");
+        let dir = tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir());
+        let directory = Directory { dir: dir.unwrap_or_else(|error| panic!("no temporary directory: {error}")) };
+        for (name, bytes) in files {
+            directory.write(name, bytes);
+        }
+        directory
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Replaces a file.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.file(name);
+        fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+/// The workload of `seed`, of any shape and up to `events` events.
+pub fn random_workload(seed: u64, events: usize) -> (Options, Workload) {
+    let options = Options::random(&mut Random::new(seed), events);
+    let workload = workload(seed, &options);
+    (options, workload)
+}
+
+/// A relay channel of any layout for the workload of `seed`: raw files have no gaps of their own, so
+/// every CPU is there and nothing is lost but by holes in the numbers.
+pub fn random_relay(seed: u64, events: usize) -> (Workload, RelayOptions, RelayStreams) {
+    let mut random = Random::new(seed ^ 0x5eed);
+    let mut options = Options::random(&mut random, events);
+    options.cpus = (0..1 + random.below(4) as u32).collect();
+    (options.loss, options.unplaced) = (false, false);
+    (options.cut, options.missing) = (Vec::new(), Vec::new());
+    // Fewer records tell no layout.
+    options.events = options.events.max(40);
+    let mut workload = workload(seed, &options);
+    let layout = *random.pick(&[Layout::R4, Layout::R4, Layout::R4, Layout::R1, Layout::R3]);
+    let relay = RelayOptions {
+        layout,
+        endian: if random.chance(50) { Endian::Little } else { Endian::Big },
+        first_sequence: *random.pick(&[1, 1, 0x7fff_fff0, 0xffff_fff0, 0xffff_ffff, 0]),
+        features: random.chance(50),
+        holes: layout == Layout::R4 && random.chance(50),
+    };
+    let streams = kmemtrace_abi::generate::relay(&mut workload, &relay, seed);
+    (workload, relay, streams)
+}

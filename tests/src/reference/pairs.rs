@@ -1,0 +1,203 @@
+//! What each event does to the table of live objects.
+
+use std::collections::HashMap;
+
+use kmemtrace_abi::event::{Action, Event, Gap, Kind};
+
+use super::{Known, order};
+
+/// How an object's life in the trace ended.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// It did not.
+    Live,
+    /// By a free event: a pair.
+    Freed {
+        /// The free.
+        free: Event,
+        /// Its number in the total order.
+        number: usize,
+    },
+    /// Its address was handed out again.
+    Reissued {
+        /// Number of the new allocation in the total order.
+        number: usize,
+        /// Loss may be the cause.
+        suspect: bool,
+    },
+}
+
+/// A successful allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// The allocation.
+    pub alloc: Event,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its number in the total order.
+    pub number: usize,
+    /// How it ended.
+    pub end: End,
+}
+
+/// What the mismatch view tells apart, and what is only counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Freed by the other kind's function.
+    KindMismatch,
+    /// The same where it is allowed.
+    KindMismatchLegal,
+    /// Freed to another cache.
+    CacheMismatch,
+    /// Freed twice, as far as the trace tells.
+    FreeAfterFree,
+    /// Freed without an event.
+    InferredFree,
+    /// Smaller than asked for.
+    ShortAlloc,
+    /// Older than the trace.
+    FreeWithoutAlloc,
+    /// Returned null.
+    FailedAlloc,
+    /// Of `NULL` or `ZERO_SIZE_PTR`.
+    NullFree,
+}
+
+impl Class {
+    /// Its name in the documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::KindMismatch => "kind_mismatch",
+            Class::KindMismatchLegal => "kind_mismatch_legal",
+            Class::CacheMismatch => "cache_mismatch",
+            Class::FreeAfterFree => "free_after_free",
+            Class::InferredFree => "inferred_free",
+            Class::ShortAlloc => "short_alloc",
+            Class::FreeWithoutAlloc => "free_without_alloc",
+            Class::FailedAlloc => "failed_alloc",
+            Class::NullFree => "null_free",
+        }
+    }
+
+    /// Those that loss may explain.
+    pub const SUSPECT: [Class; 5] = [
+        Class::KindMismatch,
+        Class::KindMismatchLegal,
+        Class::CacheMismatch,
+        Class::FreeAfterFree,
+        Class::InferredFree,
+    ];
+}
+
+/// One finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding {
+    /// What.
+    pub class: Class,
+    /// Call-site of the allocation concerned, where there is one.
+    pub alloc_site: Option<u64>,
+    /// Call-site of the free, where there is one.
+    pub free_site: Option<u64>,
+    /// The allocation's, else the free's.
+    pub kind: Kind,
+    /// Loss may be the cause.
+    pub suspect: bool,
+    /// The event that shows it.
+    pub event: Event,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Pairs {
+    /// All events in the total order.
+    pub events: Vec<Event>,
+    /// Every successful allocation, in order.
+    pub objects: Vec<Object>,
+    /// Every finding, in order.
+    pub findings: Vec<Finding>,
+    /// All gaps.
+    pub gaps: Vec<Gap>,
+}
+
+/// The last that was heard of an address.
+#[derive(Clone, Copy)]
+struct Last {
+    /// Order key of that event.
+    at: u64,
+    /// Index of the live object; `None`: it was freed.
+    object: Option<usize>,
+}
+
+/// Goes through all events once.
+pub fn pairs(known: &Known) -> Pairs {
+    let events = order::events(known);
+    let gaps = known.gaps();
+    let mut objects: Vec<Object> = Vec::new();
+    let mut findings = Vec::new();
+    let mut table: HashMap<(bool, u64), Last> = HashMap::new();
+    // A gap on any CPU touches the time between the address's event before and this one.
+    let suspect = |before: u64, now: u64| {
+        gaps.iter().any(|gap| gap.from.is_none_or(|s| s <= now) && gap.to.is_none_or(|e| e >= before))
+    };
+    for (number, event) in events.iter().enumerate() {
+        let finding = |class, alloc_site, free_site, kind, suspect| Finding {
+            class,
+            alloc_site,
+            free_site,
+            kind,
+            suspect,
+            event: *event,
+        };
+        match event.action {
+            Action::Other => {}
+            Action::Alloc(kind) if event.failed => {
+                findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
+            }
+            Action::Alloc(kind) => {
+                let key = (kind == Kind::Pages, event.address);
+                let before = table.insert(key, Last { at: event.at, object: Some(objects.len()) });
+                if let Some(Last { at, object: Some(index) }) = before {
+                    let suspect = suspect(at, event.at);
+                    let old = &mut objects[index];
+                    old.end = End::Reissued { number, suspect };
+                    findings.push(finding(Class::InferredFree, Some(old.alloc.call_site), None, old.kind, suspect));
+                }
+                if event.allocated < event.requested {
+                    findings.push(finding(Class::ShortAlloc, Some(event.call_site), None, kind, false));
+                }
+                objects.push(Object { alloc: *event, kind, number, end: End::Live });
+            }
+            Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | 16) => {
+                findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
+            }
+            Action::Free(kind) => {
+                let key = (kind == Kind::Pages, event.address);
+                let site = Some(event.call_site);
+                match table.insert(key, Last { at: event.at, object: None }) {
+                    None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),
+                    Some(Last { at, object: None }) => {
+                        findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect(at, event.at)));
+                    }
+                    Some(Last { at, object: Some(index) }) => {
+                        let object = &mut objects[index];
+                        object.end = End::Freed { free: *event, number };
+                        let (alloc, of) = (object.alloc, object.kind);
+                        let mut pair = |class| {
+                            findings.push(finding(class, Some(alloc.call_site), site, of, suspect(at, event.at)));
+                        };
+                        if kind != of {
+                            let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
+                            pair(if legal { Class::KindMismatchLegal } else { Class::KindMismatch });
+                        }
+                        if let (Some(to), Some(from)) = (event.cache, alloc.cache)
+                            && known.names.get(to) != known.names.get(from)
+                        {
+                            pair(Class::CacheMismatch);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Pairs { events, objects, findings, gaps }
+}

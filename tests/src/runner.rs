@@ -1,0 +1,105 @@
+//! Runs tests that not every machine can run. One that cannot run is counted and listed as skipped with its
+//! reason at the end; it never passes quietly.
+//!
+//! Takes the arguments of `cargo test -- …` that make sense here: names to select by, `--exact`, `--skip NAME`, `--list`.
+//! With `KMEMTRACE_NO_SKIP=1` a skipped test is a failed one.
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+/// Why a test cannot run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skip(pub String);
+
+/// A test by its name: it panics to fail.
+pub type Test = (&'static str, fn() -> Result<(), Skip>);
+
+/// Runs the tests that the command line selects, one after the other.
+pub fn main(tests: &[Test]) -> ExitCode {
+    let selection = Selection::parse(std::env::args().skip(1));
+    let selected: Vec<&Test> = tests.iter().filter(|(name, _)| selection.takes(name)).collect();
+    if selection.list {
+        selected.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let strict = std::env::var_os("KMEMTRACE_NO_SKIP").is_some();
+    println!("\nrunning {} tests", selected.len());
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    for (name, test) in selected {
+        match catch_unwind(test) {
+            Ok(Ok(())) => {
+                println!("test {name} ... ok");
+                passed += 1;
+            }
+            Ok(Err(Skip(reason))) if !strict => {
+                println!("test {name} ... skipped");
+                skipped.push((name, reason));
+            }
+            Ok(Err(Skip(reason))) => {
+                println!("test {name} ... FAILED: must not be skipped ({reason})");
+                failed.push(name);
+            }
+            // The panic has told why.
+            Err(_) => {
+                println!("test {name} ... FAILED");
+                failed.push(name);
+            }
+        }
+    }
+    println!();
+    failed.iter().for_each(|name| println!("failed: {name}"));
+    skipped.iter().for_each(|(name, reason)| println!("skipped: {name}: {reason}"));
+    let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {passed} passed; {} failed; {} skipped\n", failed.len(), skipped.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[derive(Debug, Default)]
+struct Selection {
+    list: bool,
+    exact: bool,
+    /// `--ignored`: only tests that are marked so, and none is.
+    none: bool,
+    names: Vec<String>,
+    without: Vec<String>,
+}
+
+impl Selection {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Selection {
+        let mut selection = Selection::default();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--list" => selection.list = true,
+                "--exact" => selection.exact = true,
+                "--ignored" => selection.none = true,
+                "--skip" => selection.without.extend(arguments.next()),
+                "--test-threads" | "--format" | "--color" | "--logfile" => drop(arguments.next()),
+                option if option.starts_with('-') => {}
+                name => selection.names.push(name.to_owned()),
+            }
+        }
+        selection
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        let matches = |wanted: &String| if self.exact { name == wanted } else { name.contains(wanted.as_str()) };
+        let wanted = self.names.is_empty() || self.names.iter().any(matches);
+        !self.none && wanted && !self.without.iter().any(matches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_selected_as_cargo_selects_them() {
+        let takes = |arguments: &[&str], name| Selection::parse(arguments.iter().map(|a| (*a).to_owned())).takes(name);
+        assert!(takes(&[], "live_iov"));
+        assert!(takes(&["--nocapture", "--test-threads", "1", "iov"], "live_iov"));
+        assert!(!takes(&["leak"], "live_iov"));
+        assert!(!takes(&["--exact", "iov"], "live_iov"));
+        assert!(!takes(&["--skip", "iov"], "live_iov"));
+        assert!(!takes(&["--ignored"], "live_iov"));
+    }
+}

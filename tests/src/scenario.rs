@@ -1,0 +1,127 @@
+//! Workloads written down by hand, one event a line.
+
+use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Item, Kind, Names};
+use kmemtrace_abi::generate::{PerCpu, Shape, Workload};
+
+/// A workload in the making, on a current little-endian 64-bit kernel (or another [`Shape`]).
+#[derive(Debug)]
+pub struct Scenario {
+    workload: Workload,
+}
+
+impl Scenario {
+    /// Nothing yet, on CPUs 0 to `cpus` - 1.
+    pub fn new(shape: Shape, cpus: u32) -> Scenario {
+        let per_cpu = |cpu| PerCpu { cpu, ..PerCpu::default() };
+        Scenario {
+            workload: Workload {
+                shape,
+                names: Names::new(),
+                cpus: (0..cpus).map(per_cpu).collect(),
+                kernel: Some(shape.era.kernel()),
+                comms: vec![(7, "seven")],
+                nodes: Vec::new(),
+            },
+        }
+    }
+
+    /// Changes what the trace tells of itself.
+    pub fn with(mut self, change: impl FnOnce(&mut Workload)) -> Scenario {
+        change(&mut self.workload);
+        self
+    }
+
+    /// Done.
+    pub fn finish(self) -> Workload {
+        self.workload
+    }
+
+    fn push(mut self, cpu: u32, name: &str, cache: Option<&str>, event: Event) -> Scenario {
+        let name = self.workload.names.intern(name.as_bytes());
+        let cache = cache.map(|cache| self.workload.names.intern(cache.as_bytes()));
+        self.workload.cpus[cpu as usize].items.push(Item::Event(Event { cpu, name, cache, ..event }));
+        self
+    }
+
+    fn blank(&mut self, at: u64, action: Action, address: u64, call_site: u64) -> Event {
+        let allocates = matches!(action, Action::Alloc(_));
+        Event {
+            at,
+            address,
+            call_site,
+            requested: 0,
+            allocated: 0,
+            gfp: allocates.then_some(0xcc0),
+            cpu: 0,
+            pid: Some(7),
+            node: (allocates && action != Action::Alloc(Kind::Pages)).then_some(-1),
+            cache: None,
+            name: self.workload.names.intern(b"kmalloc"),
+            action,
+            failed: allocates && address == 0,
+        }
+    }
+
+    /// `kmalloc` of (requested, allocated) bytes.
+    pub fn kmalloc(mut self, at: u64, cpu: u32, site: u64, address: u64, bytes: (u64, u64)) -> Scenario {
+        let event = self.blank(at, Action::Alloc(Kind::Kmalloc), address, site);
+        self.push(cpu, "kmalloc", None, Event { requested: bytes.0, allocated: bytes.1, ..event })
+    }
+
+    /// `kmem_cache_alloc` from a cache.
+    pub fn cache_alloc(
+        mut self,
+        at: u64,
+        cpu: u32,
+        site: u64,
+        address: u64,
+        bytes: (u64, u64),
+        cache: &str,
+    ) -> Scenario {
+        let event = self.blank(at, Action::Alloc(Kind::Cache), address, site);
+        self.push(cpu, "kmem_cache_alloc", Some(cache), Event { requested: bytes.0, allocated: bytes.1, ..event })
+    }
+
+    /// `mm_page_alloc` of `bytes` at a frame.
+    pub fn page_alloc(mut self, at: u64, cpu: u32, frame: u64, bytes: u64) -> Scenario {
+        let event = self.blank(at, Action::Alloc(Kind::Pages), frame, 0);
+        let failed = frame == self.workload.shape.word_max();
+        self.push(cpu, "mm_page_alloc", None, Event { requested: bytes, allocated: bytes, failed, ..event })
+    }
+
+    /// `kfree`.
+    pub fn kfree(mut self, at: u64, cpu: u32, site: u64, address: u64) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Kmalloc), address, site);
+        self.push(cpu, "kfree", None, event)
+    }
+
+    /// `kmem_cache_free` to a cache.
+    pub fn cache_free(mut self, at: u64, cpu: u32, site: u64, address: u64, cache: &str) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Cache), address, site);
+        self.push(cpu, "kmem_cache_free", Some(cache), event)
+    }
+
+    /// `mm_page_free`.
+    pub fn page_free(mut self, at: u64, cpu: u32, frame: u64) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Pages), frame, 0);
+        self.push(cpu, "mm_page_free", None, event)
+    }
+
+    /// `mm_page_free_batched`, which is no free of its own.
+    pub fn page_free_batched(mut self, at: u64, cpu: u32, frame: u64) -> Scenario {
+        let event = self.blank(at, Action::Other, frame, 0);
+        self.push(cpu, "mm_page_free_batched", None, event)
+    }
+
+    /// A mark before the CPU's next event: `lost` events overwritten between its last event and `to`.
+    pub fn lost(mut self, cpu: u32, to: u64, lost: u64) -> Scenario {
+        let stream = &mut self.workload.cpus[cpu as usize];
+        let from = stream.items.iter().rev().find_map(|item| match item {
+            Item::Event(event) => Some(event.at),
+            Item::Gap(_) => None,
+        });
+        stream.items.push(Item::Gap(Gap { from, to: Some(to), cpu, lost: Some(lost), cause: GapCause::Overrun }));
+        stream.overrun += lost;
+        self
+    }
+}

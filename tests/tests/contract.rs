@@ -1,0 +1,266 @@
+//! Small traces whose figures were worked out by hand from the words that define them: the reference must give
+//! them, and so must the program.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use kmemtrace_abi::event::{Gap, GapCause, Item};
+use kmemtrace_abi::generate::{Era, Shape, Workload, trace_dir};
+use kmemtrace_tests::programs::{differences, json};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::scenario::Scenario;
+use kmemtrace_tests::views::{assert_views, expected, printed};
+use serde_json::{Value, json};
+
+const A: u64 = 0xffff_8880_0000_1000;
+const B: u64 = 0xffff_8880_0000_2000;
+const C: u64 = 0xffff_8880_0000_3000;
+const D: u64 = 0xffff_8880_0000_4000;
+const SITE: u64 = 0xffff_ffff_8100_0010;
+const OTHER_SITE: u64 = 0xffff_ffff_8100_0020;
+const FREE_SITE: u64 = 0xffff_ffff_8100_0f00;
+
+/// Holds what reference and program say of a view against what was worked out by hand.
+fn assert_all(what: &str, workload: Workload, by_hand: &[(&str, Value)]) {
+    let dir = Directory::new(&trace_dir(&workload, 1));
+    let known = Known::of_workload(workload);
+    let (documents, _) = expected(&known);
+    for (view, by_hand) in by_hand {
+        let reference = documents.iter().find(|(name, _)| name == view).map(|(_, d)| d.clone()).unwrap();
+        assert_document(&format!("{what}: the reference's {view}"), by_hand, &reference);
+    }
+    for (view, by_hand) in by_hand {
+        let program = json(&printed(view, dir.path()));
+        assert_document(&format!("{what}: the program's {view}"), by_hand, &program);
+    }
+    assert_views(what, dir.path(), &known);
+}
+
+/// The members given by hand must be there; rows in whatever order, each given one once.
+fn assert_document(what: &str, by_hand: &Value, found: &Value) {
+    if let (Some(by_hand), Some(rows)) = (by_hand["rows"].as_array(), found["rows"].as_array()) {
+        assert_eq!(by_hand.len(), rows.len(), "{what}: {found}");
+        for row in by_hand {
+            let matching = rows.iter().filter(|found| differences(row, found).is_empty());
+            assert_eq!(matching.count(), 1, "{what}: {row} in {found:#}");
+        }
+        return;
+    }
+    assert_eq!(differences(by_hand, found), [""; 0], "{what}");
+}
+
+fn shape(era: Era) -> Shape {
+    Shape { era, ..Shape::plain() }
+}
+
+#[test]
+fn pairs_waste_and_peaks() {
+    let work = Scenario::new(Shape::plain(), 2)
+        .kmalloc(10, 0, SITE, A, (100, 128))
+        .kmalloc(20, 0, SITE, B, (60, 64))
+        .kfree(30, 1, FREE_SITE, A)
+        .cache_alloc(40, 1, SITE, C, (200, 256), "dentry")
+        .cache_free(50, 1, FREE_SITE, C, "dentry")
+        .kmalloc(60, 1, OTHER_SITE, 0, (50, 64))
+        .kmalloc(70, 1, OTHER_SITE, D, (50, 40))
+        .kfree(80, 0, FREE_SITE, 0)
+        .kfree(80, 0, FREE_SITE, 16)
+        .page_alloc(90, 0, 0x1234, 8192)
+        .page_free(95, 0, 0x1234)
+        .page_free_batched(95, 0, 0x1234)
+        .page_alloc(96, 0, u64::MAX, 4096)
+        .finish();
+    let kmalloc = json!({
+        "allocs": 3, "failed_allocs": 1, "requested": 210, "allocated": 232, "wasted": 32, "frees": 1, "inferred_frees": 0,
+        "cross_cpu": 1, "live_objects": 2, "live_requested": 110, "live_allocated": 104, "live_wasted": 4,
+        "peak_live_allocated": 192, "live_is_upper_bound": false, "free_events": 1,
+    });
+    let pages = json!({
+        "allocs": 1, "failed_allocs": 1, "requested": 8192, "allocated": 8192, "frees": 1, "free_events": 1,
+        "peak_live_allocated": 8192,
+    });
+    let total = json!({ "allocs": 4, "wasted": 88, "peak_live_allocated": 320, "peak_at": 40, "live_objects": 2 });
+    let summary = json!({
+        "completeness": { "verdict": "complete", "lost_events": 0, "gaps": 0, "truncated_files": [], "missing_cpus": [] },
+        "trace": { "kernel": "6.18.1", "clock": "mono", "cpus": 2, "first": 10, "last": 96, "order": "time" },
+        "events": { "total": 13, "used": 12, "other": 1 },
+        "kinds": { "kmalloc": kmalloc, "pages": pages },
+        "total": total,
+        "pairs": { "paired": 3, "cross_cpu": 1, "cross_cpu_bytes": 128, "cross_node": null },
+        "findings": {
+            "short_alloc": { "count": 1 }, "failed_alloc": { "count": 2 }, "null_free": { "count": 2 },
+            "kind_mismatch": { "count": 0, "suspect": 0 }, "free_after_free": { "count": 0, "suspect": 0 },
+            "free_without_alloc": { "count": 0 },
+        },
+    });
+    let sites = json!({ "rows": [
+        { "call_site": "0xffffffff81000010", "kind": "cache", "wasted": 56, "allocs": 1, "symbol": null },
+        { "call_site": "0xffffffff81000010", "kind": "kmalloc", "wasted": 32, "allocs": 2, "frees": 1 },
+        { "call_site": "0x0", "kind": "pages", "wasted": 0, "allocs": 1, "failed_allocs": 1 },
+        { "call_site": "0xffffffff81000020", "kind": "kmalloc", "wasted": 0, "allocs": 1, "failed_allocs": 1 },
+    ]});
+    let live = json!({ "rows": [
+        { "address": "0xffff888000002000", "kind": "kmalloc", "cache": null, "requested": 60, "cpu": 0, "pid": 7,
+          "comm": "seven", "at": 20 },
+        { "address": "0xffff888000004000", "requested": 50, "allocated": 40, "cpu": 1, "at": 70 },
+    ]});
+    // Rows without a cross-CPU pair may or may not be listed.
+    let cross = json!({ "cpus": [0, 1], "matrix": [[1, 1], [0, 1]] });
+    let views = [("summary", summary), ("sites", sites), ("live", live), ("cross", cross)];
+    assert_all("pairs", work, &views);
+}
+
+#[test]
+fn what_an_address_was_last_seen_doing_decides() {
+    let work = Scenario::new(Shape::plain(), 1)
+        .kfree(1, 0, FREE_SITE, A) // older than the trace
+        .kfree(2, 0, FREE_SITE, A) // now its last event is a free
+        .kmalloc(3, 0, SITE, A, (8, 8))
+        .cache_alloc(4, 0, OTHER_SITE, A, (8, 16), "dentry") // its free had no event
+        .cache_free(5, 0, FREE_SITE, A, "dentry")
+        .cache_free(6, 0, FREE_SITE, A, "dentry")
+        .page_alloc(7, 0, A, 4096) // frames are of another space
+        .page_free(8, 0, A + 1)
+        .finish();
+    let summary = json!({
+        "completeness": { "verdict": "complete", "inferred_frees": 1, "frees_without_alloc": 2 },
+        "kinds": {
+            "kmalloc": { "allocs": 1, "frees": 0, "inferred_frees": 1, "live_objects": 0, "free_events": 2,
+                         "live_is_upper_bound": true, "peak_live_allocated": 8 },
+            "cache": { "allocs": 1, "frees": 1, "free_events": 2, "live_is_upper_bound": false },
+            "pages": { "live_objects": 1, "frees": 0, "free_events": 1 },
+        },
+        "total": { "peak_live_allocated": 16, "peak_at": 4 },
+        "findings": {
+            "free_after_free": { "count": 2, "suspect": 0 }, "inferred_free": { "count": 1, "suspect": 0 },
+            "free_without_alloc": { "count": 2 },
+        },
+    });
+    let mismatch = json!({ "rows": [
+        { "class": "free_after_free", "alloc_site": null, "free_site": "0xffffffff81000f00", "kind": "cache", "count": 1,
+          "first": { "at": 6, "cpu": 0, "address": "0xffff888000001000" } },
+        { "class": "free_after_free", "kind": "kmalloc", "count": 1, "first": { "at": 2 } },
+        { "class": "inferred_free", "alloc_site": "0xffffffff81000010", "free_site": null, "kind": "kmalloc", "count": 1,
+          "suspect": 0, "first": { "at": 4, "address": "0xffff888000001000" } },
+    ]});
+    assert_all("addresses", work, &[("summary", summary), ("mismatch", mismatch)]);
+}
+
+#[test]
+fn kinds_and_caches_that_do_not_match() {
+    let scenario = |era| {
+        Scenario::new(shape(era), 1)
+            .cache_alloc(1, 0, SITE, A, (8, 8), "dentry")
+            .kfree(2, 0, FREE_SITE, A) // legal from 6.4 on
+            .kmalloc(3, 0, SITE, A, (8, 8))
+            .cache_free(4, 0, FREE_SITE, A, "kmalloc-8") // never
+            .cache_alloc(5, 0, SITE, A, (8, 8), "dentry")
+            .cache_free(6, 0, FREE_SITE, A, "inode_cache")
+    };
+    let findings = |illegal: u64, legal: u64| {
+        json!({ "pairs": { "paired": 3 }, "findings": {
+            "kind_mismatch": { "count": illegal, "suspect": 0 },
+            "kind_mismatch_legal": { "count": legal, "suspect": 0 },
+            "cache_mismatch": { "count": 1, "suspect": 0 },
+        }})
+    };
+    assert_all("6.18", scenario(Era::V6_18).finish(), &[("summary", findings(1, 1))]);
+    let unknown = scenario(Era::V6_18).with(|w| w.kernel = None).finish();
+    assert_all("unknown kernel", unknown, &[("summary", findings(1, 1))]);
+    let old = scenario(Era::V6_18).with(|w| w.kernel = Some("6.3.13-custom")).finish();
+    assert_all("6.3", old, &[("summary", findings(2, 0))]);
+    let first = scenario(Era::V6_18).with(|w| w.kernel = Some("6.4")).finish();
+    assert_all("6.4", first, &[("summary", findings(1, 1))]);
+}
+
+#[test]
+fn loss_that_may_explain_a_finding_makes_it_suspect() {
+    // CPU 1 lost events between 20 and 40.
+    let work = Scenario::new(Shape::plain(), 2)
+        .kmalloc(20, 1, SITE, C, (8, 8))
+        .lost(1, 40, 5)
+        .kfree(45, 1, FREE_SITE, C)
+        // Over before the loss.
+        .kfree(1, 0, FREE_SITE, A)
+        .kfree(19, 0, FREE_SITE, A)
+        // It touches the end of the loss.
+        .kmalloc(40, 0, SITE, B, (8, 8))
+        .kmalloc(42, 0, SITE, B, (8, 8))
+        // After it.
+        .kmalloc(43, 0, OTHER_SITE, D, (8, 8))
+        .kmalloc(44, 0, OTHER_SITE, D, (8, 8))
+        // From before to after it.
+        .kfree(50, 0, FREE_SITE, A)
+        .finish();
+    let summary = json!({
+        "completeness": { "verdict": "lossy", "lost_events": 5, "gaps": 1 },
+        "findings": {
+            "free_after_free": { "count": 2, "suspect": 1 }, "inferred_free": { "count": 2, "suspect": 1 },
+            "free_without_alloc": { "count": 1 },
+        },
+    });
+    let mismatch = json!({ "rows": [
+        { "class": "free_after_free", "kind": "kmalloc", "count": 2, "suspect": 1, "first": { "at": 19 } },
+        { "class": "inferred_free", "alloc_site": "0xffffffff81000010", "count": 1, "suspect": 1, "first": { "at": 42 } },
+        { "class": "inferred_free", "alloc_site": "0xffffffff81000020", "count": 1, "suspect": 0, "first": { "at": 44 } },
+    ]});
+    // A row with one inferred free that loss does not explain is an upper bound, one without is not.
+    let sites = json!({ "rows": [
+        { "call_site": "0xffffffff81000010", "live_is_upper_bound": false, "inferred_frees": 1 },
+        { "call_site": "0xffffffff81000020", "live_is_upper_bound": true, "inferred_frees": 1 },
+    ]});
+    assert_all("suspect", work, &[("summary", summary), ("mismatch", mismatch), ("sites", sites)]);
+}
+
+#[test]
+fn equal_times_go_by_cpu_and_position() {
+    // CPU 0's free comes before CPU 1's allocation, so the object is older than the trace and stays live.
+    let work = Scenario::new(Shape::plain(), 2).kmalloc(5, 1, SITE, A, (8, 8)).kfree(5, 0, FREE_SITE, A).finish();
+    let summary = json!({ "findings": { "free_without_alloc": { "count": 1 } }, "pairs": { "paired": 0 },
+                          "kinds": { "kmalloc": { "live_objects": 1 } } });
+    assert_all("ties", work, &[("summary", summary)]);
+}
+
+#[test]
+fn nodes_count_where_they_are_known_of_every_cpu() {
+    let scenario = || {
+        Scenario::new(Shape::plain(), 3)
+            .kmalloc(1, 0, SITE, A, (8, 8))
+            .kfree(2, 1, FREE_SITE, A)
+            .kmalloc(3, 0, SITE, A, (8, 8))
+            .kfree(4, 2, FREE_SITE, A)
+    };
+    let with = |nodes: &[(u32, u32)]| scenario().with(|w| w.nodes = nodes.to_vec()).finish();
+    let summary = |nodes: Value| json!({ "pairs": { "cross_cpu": 2, "cross_node": nodes } });
+    assert_all("all", with(&[(0, 0), (1, 0), (2, 1)]), &[("summary", summary(json!(1)))]);
+    assert_all("some", with(&[(0, 0), (2, 1)]), &[("summary", summary(json!(null)))]);
+}
+
+#[test]
+fn a_missing_or_unfinished_file_is_a_gap() {
+    let scenario = || {
+        Scenario::new(Shape::plain(), 2).kmalloc(1, 0, SITE, A, (8, 8)).kmalloc(9, 0, SITE, A, (8, 8)).kmalloc(
+            5,
+            1,
+            SITE,
+            B,
+            (8, 8),
+        )
+    };
+    let mut cut = scenario().finish();
+    cut.cpus[1].cut = true;
+    let gap = |from| Item::Gap(Gap { from, to: None, cpu: 1, lost: None, cause: GapCause::Cut });
+    cut.cpus[1].items.push(gap(Some(5)));
+    let completeness =
+        json!({ "verdict": "truncated", "gaps": 1, "truncated_files": ["cpu1.out"], "missing_cpus": [] });
+    let summary =
+        json!({ "completeness": completeness, "findings": { "inferred_free": { "count": 1, "suspect": 1 } } });
+    assert_all("cut", cut, &[("summary", summary)]);
+    let mut missing = scenario().finish();
+    missing.cpus[1].missing = true;
+    missing.cpus[1].items = vec![gap(None)];
+    let completeness = json!({ "verdict": "truncated", "gaps": 1, "truncated_files": [], "missing_cpus": [1] });
+    let summary =
+        json!({ "completeness": completeness, "findings": { "inferred_free": { "count": 1, "suspect": 1 } } });
+    assert_all("missing", missing, &[("summary", summary)]);
+}

@@ -1,0 +1,241 @@
+//! On the running kernel, as root. What cannot run here is listed as skipped at the end.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use kmemtrace_abi::format::{EventFormat, PageShape};
+use kmemtrace_abi::subbuffer::{self, Missed};
+use kmemtrace_abi::target::Endian;
+use kmemtrace_tests::live::{Instance, Tracefs};
+use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::{load, views};
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    runner::main(&[
+        ("sub_buffers_hold_what_the_kernel_counted", sub_buffers_hold_what_the_kernel_counted),
+        ("formats_of_this_kernel_are_understood", formats_of_this_kernel_are_understood),
+        ("loads_allocate_what_they_say", loads_allocate_what_they_say),
+        ("known_allocations_are_all_recorded", known_allocations_are_all_recorded),
+        ("objects_held_are_live", objects_held_are_live),
+        ("objects_freed_elsewhere_cross", objects_freed_elsewhere_cross),
+    ])
+}
+
+/// Passes on what is wrong with a test's surroundings as a panic.
+fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn sub_buffers_hold_what_the_kernel_counted() -> Result<(), Skip> {
+    let tracefs = Tracefs::find()?;
+    tracefs.need_event("kmem/kmalloc")?;
+    let instance = Instance::new(&tracefs)?;
+    // Small enough to overrun, so that there are marks.
+    must("buffer size", instance.write("buffer_size_kb", "16"));
+    let header_page = must("header_page", instance.read("events/header_page"));
+    let shape = must("header_page", PageShape::parse(&header_page, Endian::NATIVE));
+    must("enable", instance.write("events/kmem/enable", "1"));
+    must("load", load::iov(20_000, 9));
+    must("stop", instance.write("tracing_on", "0"));
+    let mut seen = 0;
+    for cpu in must("per_cpu", instance.cpus()) {
+        let pages = must("trace_pipe_raw", instance.drain(cpu, shape.size));
+        let (mut events, mut lost, mut uncounted) = (0, 0, false);
+        for page in &pages {
+            let (tally, stored) = must("sub-buffer", subbuffer::tally(&shape, page));
+            assert!(stored <= page.len() && page[stored..].iter().all(|&b| b == 0), "bytes behind the stored part");
+            events += tally.events;
+            match tally.missed {
+                Some(Missed::Counted(n)) => lost += n,
+                Some(Missed::Uncounted) => uncounted = true,
+                None => {}
+            }
+        }
+        if pages.is_empty() {
+            continue;
+        }
+        let stat = |name| must(name, instance.stat(cpu, name));
+        assert_eq!(events, stat("read events"), "CPU {cpu}: events");
+        let overrun = stat("overrun");
+        assert!(lost == overrun || (uncounted && lost < overrun), "CPU {cpu}: {lost} of {overrun} lost events");
+        seen += events;
+    }
+    assert!(seen > 100, "only {seen} events");
+    Ok(())
+}
+
+fn formats_of_this_kernel_are_understood() -> Result<(), Skip> {
+    let tracefs = Tracefs::find()?;
+    tracefs.need_event("kmem/kmalloc")?;
+    for (event, fields) in [
+        ("kmalloc", &["common_type", "common_pid", "call_site", "ptr", "bytes_req", "bytes_alloc", "gfp_flags"][..]),
+        ("kmem_cache_alloc", &["call_site", "ptr", "bytes_req", "bytes_alloc"]),
+        ("kfree", &["call_site", "ptr"]),
+        ("kmem_cache_free", &["call_site", "ptr"]),
+    ] {
+        let path = tracefs.path().join("events/kmem").join(event).join("format");
+        let text = must("format", std::fs::read_to_string(path));
+        let format = must("format", EventFormat::parse(&text));
+        assert_eq!(format.name, event);
+        for field in fields {
+            assert!(format.field(field).is_some(), "{event} has no {field}: {text}");
+        }
+    }
+    Ok(())
+}
+
+fn loads_allocate_what_they_say() -> Result<(), Skip> {
+    let tracefs = Tracefs::find()?;
+    tracefs.need_event("kmem/kmalloc")?;
+    let instance = Instance::new(&tracefs)?;
+    let tid = rustix::thread::gettid().as_raw_nonzero();
+    let bytes = 37 * load::VECTOR_BYTES;
+    let filter = format!("common_pid == {tid} && bytes_req == {bytes}");
+    must("filter", instance.write("events/kmem/kmalloc/filter", &filter));
+    must("enable", instance.write("events/kmem/kmalloc/enable", "1"));
+    must("load", load::iov(1000, 37));
+    must("stop", instance.write("tracing_on", "0"));
+    let cpus = must("per_cpu", instance.cpus());
+    let counted: u64 = cpus.iter().map(|&cpu| instance.stat(cpu, "entries").unwrap_or(0)).sum();
+    assert_eq!(counted, 1000);
+    Ok(())
+}
+
+/// A recorder at work.
+struct Recorder {
+    child: Child,
+    directory: Directory,
+}
+
+impl Recorder {
+    fn start() -> Recorder {
+        let directory = Directory::new(&[]);
+        let output = directory.file("trace");
+        let mut command = Command::new(program("kmemtraced"));
+        command.arg("-q").args(["-e", "slab"]).arg("-o").arg(&output);
+        let child = must("kmemtraced", command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn());
+        let mut recorder = Recorder { child, directory };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        // The files are there when recording starts.
+        while !output.join("cpu0.out").is_file() {
+            if let Ok(Some(status)) = recorder.child.try_wait() {
+                panic!("kmemtraced ended early ({status}): {}", recorder.stderr());
+            }
+            assert!(Instant::now() < deadline, "kmemtraced does not begin to record");
+            sleep(Duration::from_millis(20));
+        }
+        sleep(Duration::from_millis(500));
+        recorder
+    }
+
+    fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            must("stderr", stderr.read_to_string(&mut text));
+        }
+        text
+    }
+
+    /// Stops it; the trace that it leaves, which must be whole.
+    fn stop(mut self) -> Directory {
+        let pid = must("pid", rustix::process::Pid::from_raw(self.child.id().cast_signed()).ok_or("none"));
+        must("kill", rustix::process::kill_process(pid, rustix::process::Signal::TERM));
+        let status = must("kmemtraced", self.child.wait());
+        let stderr = self.stderr();
+        assert!(matches!(status.code(), Some(0 | 1)), "kmemtraced: {status}: {stderr}");
+        let whole = run("kmemtrace-check", &[], &[&self.directory.file("trace")]);
+        assert_eq!(whole.status.code(), status.code(), "{}", String::from_utf8_lossy(&whole.stdout));
+        self.directory
+    }
+}
+
+/// Runs the load to its end; its process id.
+fn run_load(arguments: &[&str]) -> i64 {
+    let output = run_to(0, "kmemload", arguments, &[]);
+    pid_of(&output)
+}
+
+fn pid_of(stdout: &[u8]) -> i64 {
+    let text = String::from_utf8_lossy(stdout);
+    must("kmemload's pid", text.lines().next().unwrap_or_default().parse())
+}
+
+/// The events of a process (of all its threads only where it has one).
+fn events_of(trace: &Path, pid: i64) -> Vec<Value> {
+    let lines = views::printed("events", trace);
+    let events = lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json);
+    events.filter(|event| event["pid"] == pid).collect()
+}
+
+/// Skips where recording is not possible; the recorder finds its own way to tracefs.
+fn can_record() -> Result<(), Skip> {
+    Tracefs::find()?.need_event("kmem/kmalloc")
+}
+
+fn known_allocations_are_all_recorded() -> Result<(), Skip> {
+    can_record()?;
+    const COUNT: usize = 5000;
+    const VECTORS: usize = 37;
+    let recorder = Recorder::start();
+    let pid = run_load(&["iov", &COUNT.to_string(), &VECTORS.to_string()]);
+    let trace = recorder.stop();
+    let events = events_of(&trace.file("trace"), pid);
+    let bytes = VECTORS * load::VECTOR_BYTES;
+    let made: Vec<_> = events.iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).collect();
+    assert_eq!(made.len(), COUNT);
+    // Each of them is freed again before the next, so all have one call-site and none is left.
+    let site = &made[0]["call_site"];
+    assert!(made.iter().all(|e| e["call_site"] == *site));
+    let sites = json(&views::printed("sites", &trace.file("trace")));
+    let row =
+        sites["rows"].as_array().into_iter().flatten().find(|r| r["call_site"] == *site && r["kind"] == "kmalloc");
+    let row = row.unwrap_or_else(|| panic!("no row for {site}"));
+    assert!(row["allocs"].as_u64() >= Some(COUNT as u64), "{row}");
+    Ok(())
+}
+
+fn objects_held_are_live() -> Result<(), Skip> {
+    can_record()?;
+    const COUNT: usize = 300;
+    let recorder = Recorder::start();
+    let mut command = Command::new(program("kmemload"));
+    command.args(["leak", &COUNT.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut load = must("kmemload", command.spawn());
+    let mut lines = BufReader::new(must("stdout", load.stdout.take().ok_or("none"))).lines();
+    let pid = pid_of(must("pid", lines.next().unwrap_or(Ok(String::new()))).as_bytes());
+    assert_eq!(must("ready", lines.next().unwrap_or(Ok(String::new()))), "ready");
+    let trace = recorder.stop();
+    drop(load.stdin.take());
+    must("kmemload", load.wait());
+    // Of one call-site there are exactly so many.
+    let live = json(&views::printed("live", &trace.file("trace")));
+    let rows: Vec<_> = live["rows"].as_array().into_iter().flatten().filter(|row| row["pid"] == pid).collect();
+    let mut sites: Vec<&str> =
+        rows.iter().filter(|row| row["kind"] == "kmalloc").filter_map(|row| row["call_site"].as_str()).collect();
+    sites.sort_unstable();
+    let held = sites.chunk_by(|a, b| a == b).any(|same| same.len() == COUNT);
+    assert!(held, "no call-site has {COUNT} live objects of process {pid}: {} rows", rows.len());
+    Ok(())
+}
+
+fn objects_freed_elsewhere_cross() -> Result<(), Skip> {
+    can_record()?;
+    if must("affinity", load::cpus()).len() < 2 {
+        return Err(Skip("needs two CPUs".to_owned()));
+    }
+    const COUNT: u64 = 3000;
+    let recorder = Recorder::start();
+    run_load(&["cross", &COUNT.to_string(), "256"]);
+    let trace = recorder.stop();
+    let summary = json(&views::printed("summary", &trace.file("trace")));
+    let crossed = summary["pairs"]["cross_cpu"].as_u64();
+    assert!(crossed >= Some(2 * COUNT), "{crossed:?} of at least {} objects", 2 * COUNT);
+    views::assert_invariants("cross", &trace.file("trace"));
+    Ok(())
+}

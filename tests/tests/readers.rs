@@ -1,0 +1,196 @@
+//! Check and report as they are run, on random traces of any machine: every view says what the reference says.
+//!
+//! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use kmemtrace_abi::event::Item;
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
+use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::programs::{json, run};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
+use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::reference::pairs::{self, Class};
+use kmemtrace_tests::views::{DOCUMENTS, assert_invariants, assert_views, printed};
+use serde_json::Value;
+
+/// Which traces to try: `usual`, or those that the environment asks for.
+fn seeds(usual: Range<u64>) -> Range<u64> {
+    let asked = std::env::var("KMEMTRACE_SEEDS").ok();
+    let parse = |text: &str| {
+        let (from, to) = text.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    };
+    asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
+}
+
+#[test]
+fn the_usual_traces_have_every_finding() {
+    use Class::*;
+    let mut seen: HashMap<(Class, bool), usize> = HashMap::new();
+    for seed in 0..25 {
+        let (_, workload) = random_workload(seed, 700);
+        for finding in pairs::pairs(&Known::of_workload(workload)).findings {
+            *seen.entry((finding.class, finding.suspect)).or_default() += 1;
+        }
+    }
+    let always = Class::SUSPECT.into_iter().flat_map(|class| [(class, false), (class, true)]);
+    let plain = [ShortAlloc, FreeWithoutAlloc, FailedAlloc, NullFree].map(|class| (class, false));
+    for wanted in always.chain(plain) {
+        assert!(seen.get(&wanted).is_some_and(|&n| n > 3), "too few of {wanted:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn reports_say_what_the_reference_says() {
+    for seed in seeds(0..25) {
+        let (options, workload) = random_workload(seed, 700);
+        let dir = Directory::new(&trace_dir(&workload, seed));
+        let what = format!("seed {seed}, {:?}", options.shape);
+        assert_views(&what, dir.path(), &Known::of_workload(workload));
+        assert_invariants(&what, dir.path());
+    }
+}
+
+#[test]
+fn reports_of_relay_channels_say_what_the_reference_says() {
+    for seed in seeds(0..20) {
+        for raw in [true, false] {
+            let (workload, options, streams) = random_relay(seed, 500);
+            let dir = if raw {
+                let name = |cpu: u32| if seed % 2 == 0 { format!("cpu{cpu}") } else { format!("cpu{cpu}.out") };
+                Directory::new(&streams.cpus.iter().map(|s| (name(s.cpu), s.bytes())).collect::<Vec<_>>())
+            } else {
+                Directory::new(&relay_dir(&workload, &options, &streams, seed))
+            };
+            // Historic streams have no numbers: only the channel's counter can tell of loss.
+            let overruns = (raw && seed % 3 == 0).then_some(5);
+            if let Some(overruns) = overruns {
+                dir.write("total_overruns", format!("{overruns}\n").as_bytes());
+            }
+            let what = format!("seed {seed}, raw {raw}, {options:?}");
+            assert_views(&what, dir.path(), &Known::of_relay(workload, &options, &streams, raw, overruns));
+            assert_invariants(&what, dir.path());
+        }
+    }
+}
+
+#[test]
+fn a_damaged_trace_is_reported_as_its_readable_part() {
+    for seed in seeds(0..8) {
+        let mut options = Options::plain(Shape::plain(), 3, 1500);
+        (options.loss, options.uncounted) = (true, seed % 2 == 0);
+        let mut files = trace_dir(&workload(seed, &options), seed);
+        let bytes = &mut files[1].1;
+        let at = bytes.len() * 2 / 3;
+        match seed % 4 {
+            0 => bytes.truncate(at),
+            1 => bytes[at] ^= 0x10,
+            2 => drop(bytes.drain(at..at + 50)),
+            _ => bytes.clear(),
+        }
+        let dir = Directory::new(&files);
+        let known = Known::of_trace(Trace::open(&[dir.path().to_owned()]).unwrap());
+        assert!(known.verdict >= Verdict::Truncated, "seed {seed}");
+        assert_views(&format!("seed {seed}"), dir.path(), &known);
+    }
+}
+
+#[test]
+fn two_runs_print_the_same_bytes() {
+    let (_, workload) = random_workload(4, 3000);
+    let dir = Directory::new(&trace_dir(&workload, 4));
+    for view in DOCUMENTS.into_iter().chain(["events"]) {
+        let first = printed(view, dir.path());
+        assert!(!first.is_empty());
+        for _ in 0..3 {
+            assert!(printed(view, dir.path()) == first, "{view} differs from run to run");
+        }
+    }
+}
+
+/// The verdict that the checker gives each file, by CPU.
+fn checked(dir: &Directory, status: i32) -> Vec<(Option<u64>, String, Value)> {
+    let output = run("kmemtrace-check", &["--format", "json"], &[dir.path()]);
+    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+    let document = json(&output.stdout);
+    assert_eq!(document["schema"], "kmemtrace.check/1");
+    let files = document["files"].as_array().unwrap();
+    let verdict = |file: &Value| file["verdict"].as_str().unwrap_or_default().to_owned();
+    files.iter().map(|file| (file["cpu"].as_u64(), verdict(file), file.clone())).collect()
+}
+
+fn verdict_of(cpu: &PerCpu) -> &'static str {
+    if cpu.cut || cpu.missing {
+        "truncated"
+    } else if cpu.lost() == Some(0) {
+        "ok"
+    } else {
+        "lossy"
+    }
+}
+
+#[test]
+fn check_tells_each_file_s_verdict_and_counts() {
+    for seed in seeds(0..30) {
+        let (_, workload) = random_workload(seed, 400);
+        let dir = Directory::new(&trace_dir(&workload, seed));
+        let worst = workload.cpus.iter().map(verdict_of).any(|verdict| verdict != "ok");
+        let files = checked(&dir, i32::from(worst));
+        for cpu in &workload.cpus {
+            let (_, verdict, file) = files
+                .iter()
+                .find(|(number, ..)| *number == Some(u64::from(cpu.cpu)))
+                .unwrap_or_else(|| panic!("seed {seed}: no CPU {}", cpu.cpu));
+            assert_eq!(verdict, verdict_of(cpu), "seed {seed}: {file}");
+            let events = cpu.items.iter().filter(|i| matches!(i, Item::Event(_))).count();
+            let gaps = cpu.items.len() - events;
+            if !cpu.missing {
+                let found = ["events", "gaps", "lost_events"].map(|member| file[member].as_u64());
+                let expected = [Some(events as u64), Some(gaps as u64), cpu.lost()];
+                assert_eq!(found, expected, "seed {seed}: {file}");
+            }
+        }
+    }
+}
+
+#[test]
+fn check_tells_cut_from_damaged() {
+    let options = Options::plain(Shape::plain(), 2, 600);
+    let files = trace_dir(&workload(1, &options), 1);
+    let dir = Directory::new(&files);
+    let verdicts =
+        |status| checked(&dir, status).into_iter().map(|(cpu, verdict, _)| (cpu, verdict)).collect::<Vec<_>>();
+    assert!(verdicts(0).iter().all(|(_, verdict)| verdict == "ok"));
+    let good = &files[1].1;
+    dir.write("cpu1.out", &good[..good.len() - 7]);
+    assert!(verdicts(1).contains(&(Some(1), "truncated".into())));
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 1;
+    dir.write("cpu1.out", &flipped);
+    assert!(verdicts(3).contains(&(Some(1), "corrupt".into())));
+    assert!(verdicts(3).contains(&(Some(0), "ok".into())));
+    dir.write("cpu1.out", b"");
+    assert!(verdicts(1).contains(&(Some(1), "truncated".into())));
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_status_3_and_one_line() {
+    let dir = Directory::new(&[("notes.txt".into(), b"nothing".to_vec())]);
+    let garbage = Directory::new(&[("cpu0.out".into(), vec![0x55; 5000])]);
+    for program in ["kmemtrace-check", "kmemtrace-report"] {
+        for path in [dir.path(), garbage.path()] {
+            let output = run(program, &[], &[path]);
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(3), "{program} {}: {stderr}", path.display());
+            assert_eq!(stderr.trim_end().lines().count(), 1, "{program}: {stderr}");
+            assert!(output.stdout.is_empty(), "{program}");
+        }
+        let output = run(program, &[], &[&dir.file("absent")]);
+        assert_eq!(output.status.code(), Some(2), "{program} of a path that is not there");
+    }
+}
