@@ -201,6 +201,11 @@ impl Names {
         self.by_id.get(id.index()).map_or(b"", |n| n)
     }
 
+    /// The name at this [`NameId::index`].
+    pub fn at(&self, index: usize) -> Option<&[u8]> {
+        self.by_id.get(index).map(|n| &**n)
+    }
+
     /// How many names there are.
     pub fn len(&self) -> usize {
         self.by_id.len()

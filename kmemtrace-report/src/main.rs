@@ -1,1 +1,224 @@
-fn main() {}
+//! `kmemtrace-report`: what a trace says of the kernel's memory.
+//!
+//! Read in the order the data flows: `order` merges the CPUs' events, `pairs` keeps the live table, `figures` are
+//! its sums, `reports` makes a document of them, `render` prints it.
+
+mod args;
+mod figures;
+mod filter;
+mod order;
+mod pairs;
+mod render;
+mod reports;
+mod select;
+mod symbols;
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
+use serde_json::{Map, Value};
+
+use args::{Args, Format, View};
+use figures::Narrow;
+use filter::Selected;
+use order::{Order, Sink};
+use pairs::{Pairing, Rules};
+use reports::{Completeness, Naming};
+use symbols::Symbols;
+
+/// Usage, or something that cannot be read or written.
+const UNUSABLE: u8 = 2;
+/// No trace at all, or `--strict` and an incomplete one.
+const NO_TRACE: u8 = 3;
+
+/// Rows of a table on a terminal.
+const ROWS_ON_TERMINAL: usize = 20;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = kmemtrace_abi::escape::escape(format!("{error:#}").as_bytes()).into_owned();
+            let _ = writeln!(io::stderr(), "kmemtrace-report: {text}");
+            let no_trace = error.downcast_ref::<OpenError>().is_some_and(OpenError::is_no_trace);
+            ExitCode::from(if no_trace { NO_TRACE } else { UNUSABLE })
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn run(args: &Args) -> anyhow::Result<u8> {
+    let (view, inputs) = args.view_and_inputs();
+    let mut trace = Trace::open(&inputs)?;
+    let window = match &args.time {
+        Some(window) => {
+            let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
+            let last = if window.needs_last() { last_key(&inputs)? } else { u64::MAX };
+            Some((*window, units, last))
+        }
+        None => None,
+    };
+    let window = |first| window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units));
+    let kallsyms = std::mem::take(&mut trace.side.kallsyms);
+    let modules = std::mem::take(&mut trace.side.modules);
+    let comms = std::mem::take(&mut trace.side.comms);
+    let needs_symbols =
+        view != View::Summary && view != View::Events || !args.select.is_all() || args.format == Format::Table;
+    let symbols = if needs_symbols { Symbols::new(&kallsyms, &modules) } else { Symbols::default() };
+    let filter = Selected::new(&args.select, &symbols, &comms);
+    if view == View::Events {
+        return events(args, &mut trace, &comms, filter, window);
+    }
+    let rules = Rules {
+        kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
+        nodes: every_node(&trace),
+        matrix: view == View::Cross,
+    };
+    let mut pairing = Pairing::new(rules, filter);
+    let order = order::merge(&mut trace.streams, &mut trace.names, trace.info.order, window, &mut pairing);
+    let mut completeness = Completeness::of(&trace, &order);
+    completeness.inferred_frees = pairing.all_inferred;
+    completeness.frees_without_alloc = pairing.all_without_alloc;
+    let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
+    let narrow = Narrow::default();
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
+    let body = match view {
+        View::Summary => {
+            let mut body = reports::summary::summary(&pairing, &order, &narrow);
+            if args.format == Format::Table {
+                let mut sites = reports::sites::sites(&pairing, &naming, &args.sort, Some(5), &narrow);
+                body.extend(sites.remove("rows").map(|rows| ("top_sites".to_owned(), rows)));
+            }
+            body
+        }
+        View::Sites => reports::sites::sites(&pairing, &naming, &args.sort, top, &narrow),
+        View::Caches => reports::caches::caches(&pairing, &naming, &args.sort, top, &narrow),
+        View::Mismatch => reports::mismatch::mismatch(&pairing, &naming, top),
+        View::Live => reports::live::live(&pairing, &naming, top, &narrow),
+        View::Cross => reports::cross::cross(&pairing, &naming, &trace.info.cpus, top, &narrow),
+        View::Events => Map::new(),
+    };
+    let mut document = reports::head(view.name(), &completeness, &trace.info, &order, &narrow);
+    document.extend(body);
+    print(args, view, &inputs[0], Value::Object(document))?;
+    Ok(status(args, &completeness))
+}
+
+fn status(args: &Args, completeness: &Completeness) -> u8 {
+    if args.strict && completeness.verdict != Verdict::Complete {
+        let _ = writeln!(io::stderr(), "kmemtrace-report: the trace is {}", completeness.verdict_name());
+        return NO_TRACE;
+    }
+    0
+}
+
+fn events(
+    args: &Args,
+    trace: &mut Trace,
+    comms: &HashMap<i32, Box<[u8]>>,
+    filter: Option<Selected<'_>>,
+    window: impl FnOnce(u64) -> (u64, u64),
+) -> anyhow::Result<u8> {
+    let mut out = output(args)?;
+    let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, open: Vec::new(), last: 0 };
+    let order = order::merge(&mut trace.streams, &mut trace.names, trace.info.order, window, &mut lines);
+    lines.finish(order.last.unwrap_or(0));
+    if let Some(error) = lines.error.take() {
+        return Err(error.into());
+    }
+    out.flush()?;
+    let completeness = Completeness::of(trace, &order);
+    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+    let verdict = completeness.verdict_name();
+    let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {} gaps", order.events, completeness.gaps);
+    Ok(status(args, &completeness))
+}
+
+/// Key of the last event: a pass of its own over the trace.
+fn last_key(inputs: &[std::path::PathBuf]) -> anyhow::Result<u64> {
+    struct Nothing;
+    impl Sink for Nothing {
+        fn gap_known(&mut self, _: u64) {}
+        fn advance(&mut self) {}
+        fn event(&mut self, _: &kmemtrace_abi::event::Event, _: &kmemtrace_abi::event::Names) {}
+    }
+    let mut trace = Trace::open(inputs)?;
+    let all = |_| (0, u64::MAX);
+    let order: Order = order::merge(&mut trace.streams, &mut trace.names, trace.info.order, all, &mut Nothing);
+    Ok(order.last.unwrap_or(0))
+}
+
+/// Whether `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).
+fn kfree_takes_all(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) >= (6, 4),
+        _ => true,
+    }
+}
+
+/// The node of each CPU, if the trace has that of all.
+fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
+    let nodes = &trace.side.nodes;
+    (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
+}
+
+fn output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
+    let Some(path) = &args.output else { return Ok(Box::new(BufWriter::new(io::stdout().lock()))) };
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).create_new(!args.force);
+    let file = match options.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            bail!("{}: exists already: use -f to overwrite it, or another name", path.display())
+        }
+        opened => opened.with_context(|| format!("{}: cannot be written", path.display()))?,
+    };
+    Ok(Box::new(BufWriter::new(file)))
+}
+
+fn print(args: &Args, view: View, input: &Path, document: Value) -> anyhow::Result<()> {
+    let mut out = output(args)?;
+    match args.format {
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        Format::Jsonl => render::jsonl::jsonl(view.name(), &document, &mut out)?,
+        Format::Csv => render::csv::csv(view.name(), &document, &mut out)?,
+        Format::Table => {
+            let title = input.display().to_string();
+            let options = render::table::TableOptions {
+                width: 100,
+                bytes: args.bytes,
+                show_addresses: args.show_addresses,
+                title: render::escape::escape(title.as_bytes()).into_owned(),
+            };
+            write!(out, "{}", render::table::table(view.name(), &escaped(document), &options))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// The document with every string made harmless for a terminal.
+fn escaped(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(render::escape::escape(text.as_bytes()).into_owned()),
+        Value::Array(values) => values.into_iter().map(escaped).collect(),
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, escaped(value))).collect(),
+        other => other,
+    }
+}

@@ -1,0 +1,102 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use crate::reports::SortKey;
+use crate::select::Select;
+use crate::select::time::Window;
+
+/// Reports who allocates kernel memory, how much of it is wasted, what stays, and which frees do not match.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Exit status: 0 printed, 2 usage or unreadable, 3 no trace (or --strict and it is incomplete)"
+)]
+pub(crate) struct Args {
+    /// A view, then the trace directory or files [default: summary of ./kmemtrace.data]
+    #[arg(value_name = "VIEW] [DIR|FILE")]
+    pub(crate) words: Vec<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    pub(crate) format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Overwrite the output file
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Sort rows by these, greatest first
+    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', default_value = "wasted")]
+    pub(crate) sort: Vec<SortKey>,
+    /// Rows to show; the rest becomes one "others" row [default: 20 on a terminal, else all]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Only events from A to B: seconds of the trace's clock, +1.5s, -2s, 10%; either side may be empty
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
+    pub(crate) time: Option<Window>,
+    #[command(flatten)]
+    pub(crate) select: Select,
+    /// Exact bytes in tables
+    #[arg(long)]
+    pub(crate) bytes: bool,
+    /// Print object addresses in tables
+    #[arg(long)]
+    pub(crate) show_addresses: bool,
+    /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// One document
+    Json,
+    /// One object a line
+    Jsonl,
+    /// Comma-separated rows
+    Csv,
+}
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    Summary,
+    #[value(alias = "callsites")]
+    Sites,
+    Caches,
+    Mismatch,
+    Live,
+    Cross,
+    Events,
+}
+
+impl View {
+    /// Its name, as in the document's `schema`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            View::Summary => "summary",
+            View::Sites => "sites",
+            View::Caches => "caches",
+            View::Mismatch => "mismatch",
+            View::Live => "live",
+            View::Cross => "cross",
+            View::Events => "events",
+        }
+    }
+}
+
+impl Args {
+    /// The view, if the first word is one, and the inputs.
+    pub(crate) fn view_and_inputs(&self) -> (View, Vec<PathBuf>) {
+        let named = self.words.first().and_then(|word| View::from_str(word.to_str()?, false).ok());
+        // A directory of that name is a directory: `./live` says so.
+        let inputs = &self.words[usize::from(named.is_some())..];
+        let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
+        (named.unwrap_or(View::Summary), inputs)
+    }
+}

@@ -1,0 +1,228 @@
+//! One file a view: from what the events came to, to a document that serialises. No I/O, no terminal.
+
+pub(crate) mod caches;
+pub(crate) mod cross;
+pub(crate) mod events;
+pub(crate) mod live;
+pub(crate) mod mismatch;
+pub(crate) mod sites;
+pub(crate) mod summary;
+
+use std::collections::HashMap;
+
+use kmemtrace_abi::event::{Kind, Names};
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::trace::{FileFacts, InputKind, OrderKey, Source, Trace, TraceInfo};
+use serde_json::{Map, Value, json};
+
+use crate::figures::{Figures, Narrow};
+use crate::order::Order;
+use crate::symbols::Symbols;
+
+/// What the files come to, over all of them and whatever the filters.
+pub(crate) struct Completeness {
+    pub(crate) verdict: Verdict,
+    pub(crate) lost_events: Option<u64>,
+    pub(crate) gaps: u64,
+    truncated_files: Vec<String>,
+    missing_cpus: Vec<u32>,
+    pub(crate) inferred_frees: u64,
+    pub(crate) frees_without_alloc: u64,
+}
+
+impl Completeness {
+    /// From a trace that has been read to its end.
+    pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
+        let facts = || trace.streams.iter().map(|s| s.facts()).chain(trace.side.facts.as_ref());
+        let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
+        let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
+        let files = facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost?)));
+        // A relay channel counts its overruns over all CPUs and does not number what it drops: they have no place.
+        let lost_events = match trace.info.source {
+            Some(Source::Relay) => Some(order.missing.max(trace.total_overruns().unwrap_or(0)).max(files.unwrap_or(0))),
+            _ => files,
+        };
+        if lost_events.is_some_and(|n| n > 0) {
+            verdict = verdict.max(Verdict::Lossy);
+        }
+        let cut = |f: &&FileFacts| f.faults.iter().any(|fault| fault.code.verdict() == Verdict::Truncated);
+        let name = |f: &FileFacts| f.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let missing = |f: &&FileFacts| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
+        Completeness {
+            verdict,
+            lost_events,
+            gaps,
+            truncated_files: facts().filter(|f| !missing(f)).filter(cut).map(name).collect(),
+            missing_cpus: trace.info.missing.clone(),
+            inferred_frees: 0,
+            frees_without_alloc: 0,
+        }
+    }
+
+    /// One line for a terminal or standard error.
+    pub(crate) fn verdict_name(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Complete => "complete",
+            Verdict::Lossy => "lossy",
+            Verdict::Truncated => "truncated",
+            Verdict::Corrupt => "corrupt",
+        }
+    }
+}
+
+/// The three members that every document opens with.
+pub(crate) fn head(
+    view: &str,
+    completeness: &Completeness,
+    info: &TraceInfo,
+    order: &Order,
+    narrow: &Narrow,
+) -> Map<String, Value> {
+    let mut complete = json!({
+        "verdict": completeness.verdict_name(),
+        "lost_events": completeness.lost_events,
+        "gaps": completeness.gaps,
+        "truncated_files": completeness.truncated_files,
+        "missing_cpus": completeness.missing_cpus,
+        "inferred_frees": completeness.inferred_frees,
+        "frees_without_alloc": completeness.frees_without_alloc,
+    });
+    if narrow.saturated() {
+        complete["saturated"] = json!(true);
+    }
+    let trace = json!({
+        "input": match info.input { InputKind::Kmemtrace => "kmemtrace", InputKind::Relay => "relay" },
+        "source": info.source.map(|s| match s { Source::Tracefs => "tracefs", Source::Relay => "relay" }),
+        "kernel": info.kernel,
+        "arch": info.arch,
+        "endian": info.endian.map(|e| e.name()),
+        "word_bytes": info.word_bytes,
+        "page_bytes": info.page_bytes,
+        "addresses": "raw",
+        "clock": info.clock,
+        "cpus": info.cpus.len(),
+        "order": match info.order { OrderKey::Time => "time", OrderKey::Sequence => "sequence" },
+        "first": order.first.unwrap_or(0),
+        "last": order.last.unwrap_or(0),
+    });
+    let mut document = Map::new();
+    document.insert("schema".to_owned(), json!(format!("kmemtrace.{view}/1")));
+    document.insert("completeness".to_owned(), complete);
+    document.insert("trace".to_owned(), trace);
+    document
+}
+
+/// Appends a name; bytes that are no UTF-8 come escaped, with the bytes themselves in `<member>_hex`.
+pub(crate) fn put_name(row: &mut Map<String, Value>, member: &str, name: Option<&[u8]>) {
+    match name.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
+        None => row.insert(member.to_owned(), Value::Null),
+        Some((_, Ok(text))) => row.insert(member.to_owned(), json!(text)),
+        Some((bytes, Err(_))) => {
+            row.insert(member.to_owned(), json!(crate::render::escape::escape(bytes)));
+            let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            row.insert(format!("{member}_hex"), json!(hex))
+        }
+    };
+}
+
+/// An address as the contract writes it.
+pub(crate) fn address(address: u64) -> Value {
+    json!(format!("{address:#x}"))
+}
+
+/// What names things in a view.
+pub(crate) struct Naming<'a> {
+    pub(crate) symbols: &'a Symbols<'a>,
+    pub(crate) names: &'a Names,
+    pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
+}
+
+impl Naming<'_> {
+    /// `symbol+0xoffset` of a call-site.
+    pub(crate) fn symbol(&self, call_site: u64) -> Option<String> {
+        self.symbols.lookup(call_site).map(|s| s.text())
+    }
+
+    /// Appends `call_site`, `symbol` and `module`.
+    pub(crate) fn put_site(&self, row: &mut Map<String, Value>, call_site: u64) {
+        let symbol = self.symbols.lookup(call_site);
+        row.insert("call_site".to_owned(), address(call_site));
+        row.insert("symbol".to_owned(), json!(symbol.map(|s| s.text())));
+        put_name(row, "module", symbol.and_then(|s| s.module));
+    }
+}
+
+/// Number of a kind, for ties.
+pub(crate) fn rank(kind: Kind) -> usize {
+    Kind::ALL.iter().position(|&k| k == kind).unwrap_or(0)
+}
+
+/// What rows are sorted by, greatest first (names: smallest first).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortKey {
+    /// Bytes lost to internal fragmentation.
+    #[value(alias = "waste")]
+    Wasted,
+    /// Bytes live at the end.
+    #[value(alias = "current_dynamic")]
+    Live,
+    /// Greatest number of live bytes.
+    Peak,
+    /// Bytes taken, over all allocations.
+    #[value(aliases = ["total", "total_dynamic"])]
+    Allocated,
+    /// Bytes asked for, over all allocations.
+    Requested,
+    /// Allocations.
+    #[value(alias = "alloc_count")]
+    Allocs,
+    /// Frees that were seen.
+    #[value(alias = "free_count")]
+    Frees,
+    /// Frees on another CPU.
+    Cross,
+    /// The call-site or cache itself.
+    #[value(alias = "cache")]
+    Site,
+}
+
+impl SortKey {
+    fn of(self, figures: &Figures) -> u128 {
+        match self {
+            SortKey::Wasted => figures.wasted,
+            SortKey::Live => figures.live_allocated,
+            SortKey::Peak => figures.peak_live_allocated.unwrap_or(0),
+            SortKey::Allocated => figures.allocated,
+            SortKey::Requested => figures.requested,
+            SortKey::Allocs => figures.allocs.into(),
+            SortKey::Frees => figures.frees.into(),
+            SortKey::Cross => figures.cross_cpu.into(),
+            SortKey::Site => 0,
+        }
+    }
+}
+
+/// Sorts rows by the keys, greatest first; the order they come in decides ties.
+pub(crate) fn sort_rows<T>(rows: &mut [(T, &Figures)], keys: &[SortKey]) {
+    rows.sort_by(|(_, a), (_, b)| {
+        keys.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+    });
+}
+
+/// Cuts rows to the first `top`; returns the sum of the rest and how many they are.
+pub(crate) fn cut_rows<T>(rows: &mut Vec<(T, &Figures)>, top: Option<usize>) -> Option<(Figures, usize)> {
+    let rest = rows.split_off(top?.min(rows.len()));
+    let mut others = Figures::default();
+    rest.iter().for_each(|(_, figures)| others.add(figures));
+    (!rest.is_empty()).then_some((others, rest.len()))
+}
+
+/// Appends the member `others`.
+pub(crate) fn put_others(document: &mut Map<String, Value>, others: Option<(Figures, usize)>, narrow: &Narrow) {
+    if let Some((figures, count)) = others {
+        let mut row = Map::new();
+        figures.put(&mut row, narrow);
+        document.insert("others".to_owned(), Value::Object(row));
+        document.insert("others_count".to_owned(), json!(count));
+    }
+}
