@@ -66,7 +66,6 @@ fn dropped_records_are_accounted_for(trace: &mut CheckedTrace) {
     }
     if let Some(file) = trace.files.iter_mut().find(|f| f.facts.cpu.is_some() && f.is_there) {
         file.facts.lost = file.facts.lost.map(|lost| lost.saturating_add(rest));
-        file.facts.gaps += 1;
         let message =
             format!("the relay channel dropped {total} records on its CPUs; where {rest} of them belong is not known");
         file.add(finding(Code::Unplaced, message));
@@ -128,4 +127,122 @@ fn is_locked(dir: &Path) -> bool {
 
 fn plural(n: u64, what: &str) -> String {
     if n == 1 { format!("{n} {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading;
+    use crate::sample::Sample;
+    use kmemtrace_abi::fault::Verdict;
+    use kmemtrace_abi::generate::{Options, Shape};
+    use std::path::PathBuf;
+
+    fn checked(path: PathBuf) -> CheckedTrace {
+        let mut trace = reading::read(path).unwrap();
+        run(&mut trace);
+        trace
+    }
+
+    /// Codes found, file by file.
+    fn codes(trace: &CheckedTrace) -> Vec<Vec<Code>> {
+        trace.files.iter().map(|f| f.facts.faults.iter().map(|fault| fault.code).collect()).collect()
+    }
+
+    fn plain(cpus: u32) -> Options {
+        Options::plain(Shape::plain(), cpus, 200)
+    }
+
+    #[test]
+    fn holes_belong_to_the_file_with_the_record_after_them() {
+        for seed in 1..6 {
+            let (recorded, raw, streams) = Sample::relay(seed);
+            assert!(streams.holes.len() > 5);
+            for sample in [recorded, raw] {
+                let trace = checked(sample.path().to_owned());
+                for stream in &streams.cpus {
+                    let file = trace.files.iter().find(|f| f.facts.cpu == Some(stream.cpu)).unwrap();
+                    let is_mine = |&&(_, after): &&(u64, u64)| stream.events.iter().any(|e| e.at == after);
+                    let holes: Vec<_> = streams.holes.iter().filter(is_mine).collect();
+                    let missing = holes.iter().map(|(before, after)| after - before - 1).sum();
+                    assert_eq!(file.facts.events, stream.events.len() as u64);
+                    assert_eq!((file.facts.lost, file.facts.gaps), (Some(missing), holes.len() as u64), "seed {seed}");
+                    let verdict = if missing > 0 { Verdict::Lossy } else { Verdict::Complete };
+                    assert_eq!(file.facts.verdict, verdict);
+                }
+                // The numbers of one CPU alone tell nothing: others have the rest.
+                let alone = checked(trace.files[0].facts.path.clone());
+                assert_eq!((codes(&alone), alone.files[0].facts.lost), (vec![vec![]], Some(0)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_channel_dropped_counts_once() {
+        let (_, raw, streams) = Sample::relay(1);
+        let missing: u64 = streams.holes.iter().map(|(before, after)| after - before - 1).sum();
+        for (overruns, lost) in [(missing - 1, missing), (missing, missing), (missing + 7, missing + 7)] {
+            std::fs::write(raw.file("total_overruns"), format!("{overruns}\n")).unwrap();
+            let trace = checked(raw.path().to_owned());
+            assert_eq!(trace.files.iter().map(|f| f.facts.lost.unwrap()).sum::<u64>(), lost);
+            assert_eq!(codes(&trace)[0].contains(&Code::Unplaced), overruns > missing);
+        }
+    }
+
+    #[test]
+    fn a_missing_cpu_is_a_matter_of_its_directory() {
+        let sample = Sample::new(&plain(3), 1);
+        std::fs::remove_file(sample.file("cpu1.out")).unwrap();
+        let trace = checked(sample.path().to_owned());
+        assert_eq!(codes(&trace), [vec![], vec![Code::Missing], vec![], vec![]]);
+        assert_eq!(trace.files[1].facts.verdict, Verdict::Truncated);
+        assert_eq!(codes(&checked(sample.file("cpu2.out"))), [[]; 1]);
+        assert_eq!(codes(&checked(sample.file("meta.out"))), [[]; 1]);
+    }
+
+    #[test]
+    fn a_missing_meta_out_costs_names_only() {
+        let sample = Sample::new(&plain(2), 1);
+        std::fs::remove_file(sample.file("meta.out")).unwrap();
+        let trace = checked(sample.path().to_owned());
+        assert_eq!(codes(&trace), [vec![], vec![], vec![Code::NoMeta]]);
+        assert!(trace.files.iter().all(|f| f.facts.verdict == Verdict::Complete));
+        assert_eq!(codes(&checked(sample.file("cpu0.out"))), [[]; 1]);
+        // Raw relay files never have one.
+        let (_, raw, _) = Sample::relay(2);
+        assert!(!codes(&checked(raw.path().to_owned())).concat().contains(&Code::NoMeta));
+    }
+
+    #[test]
+    fn a_recorder_at_work_is_the_reason_for_an_unfinished_file() {
+        let sample = Sample::new(&Options { cut: vec![0], ..plain(2) }, 1);
+        std::fs::write(sample.file("cpu1.out"), "").unwrap();
+        let messages = |path| {
+            let trace = checked(path);
+            let faults = trace.files.iter().flat_map(|f| f.facts.faults.clone());
+            faults.map(|f| f.message).collect::<Vec<_>>()
+        };
+        let of_dead = messages(sample.path().to_owned());
+        assert_eq!(of_dead.len(), 2);
+        assert!(of_dead.iter().all(|m| !m.contains("still")), "{of_dead:?}");
+        let dir = File::open(sample.path()).unwrap();
+        rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let of_live = [messages(sample.path().to_owned()), messages(sample.file("cpu0.out"))].concat();
+        assert_eq!(of_live.len(), 3);
+        assert!(of_live.iter().all(|m| m.ends_with("still being recorded")), "{of_live:?}");
+    }
+
+    #[test]
+    fn events_behind_damage_are_counted() {
+        let sample = Sample::new(&plain(1), 1);
+        let whole = checked(sample.path().to_owned()).files[0].facts.events;
+        sample.change("cpu0.out", |bytes| {
+            let third = bytes.len() / 3;
+            bytes[third] ^= 1;
+        });
+        let facts = checked(sample.path().to_owned()).files[0].facts.clone();
+        assert_eq!(facts.verdict, Verdict::Corrupt);
+        assert!(facts.unread > 0);
+        assert_eq!(facts.events + facts.unread, whole);
+    }
 }

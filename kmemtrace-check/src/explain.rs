@@ -32,8 +32,12 @@ pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
 /// All that is to say about a code.
 pub(crate) fn print(code: Code, out: &mut Vec<u8>) {
     let effect = match code.verdict() {
-        Verdict::Complete => "the file is ok all the same".to_owned(),
-        verdict => format!("the file is {} at best", verdict_name(verdict)),
+        Verdict::Complete => "a file with it is still ok".to_owned(),
+        verdict => format!(
+            "a file with it is {}{}",
+            verdict_name(verdict),
+            if verdict < Verdict::Corrupt { " or worse" } else { "" }
+        ),
     };
     let mut text = format!("{code}  {}\n{}: {effect}\n\n", code.title(), code.severity().name());
     text += &wrap(code.explanation());

@@ -182,6 +182,50 @@ fn csv_cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Sample;
+    use crate::{checks, reading};
+    use kmemtrace_abi::generate::{Options, Shape};
+
+    fn printed(print: fn(&[CheckedTrace], &mut Vec<u8>)) -> String {
+        let sample = Sample::new(&Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 100) }, 1);
+        sample.change("cpu0.out", |bytes| bytes[200] ^= 1);
+        let mut trace = reading::read(sample.path().to_owned()).unwrap();
+        checks::run(&mut trace);
+        let mut out = Vec::new();
+        print(&[trace], &mut out);
+        String::from_utf8(out).unwrap().replace(&format!("{}/", sample.path().display()), "")
+    }
+
+    #[test]
+    fn the_document_is_as_promised() {
+        let document: serde_json::Value = serde_json::from_str(&printed(json)).unwrap();
+        assert_eq!(document["schema"], "kmemtrace.check/1");
+        let counts = ["ok", "lossy", "truncated", "corrupt"].map(|verdict| document[verdict].as_u64());
+        assert_eq!(counts, [Some(1), Some(0), Some(1), Some(1)]);
+        let files = document["files"].as_array().unwrap();
+        let of = |member: &str| files.iter().map(|f| f[member].clone()).collect::<Vec<_>>();
+        assert_eq!(of("path"), ["cpu0.out", "cpu1.out", "meta.out"]);
+        assert_eq!(of("cpu"), [0.into(), 1.into(), serde_json::Value::Null]);
+        assert_eq!(of("verdict"), ["corrupt", "truncated", "ok"]);
+        assert_eq!(of("lost_events"), [0.into(), serde_json::Value::Null, 0.into()]);
+        for member in ["format_version", "source", "events", "blocks", "first", "last", "gaps"] {
+            assert!(files.iter().all(|f| f.get(member).is_some()), "{member}");
+        }
+        let finding = &files[0]["findings"][0];
+        assert_eq!((&finding["code"], &finding["severity"]), (&"K301".into(), &"error".into()));
+        assert!(finding["offset"].is_u64() && finding.get("block").is_some() && finding["message"].is_string());
+        assert_eq!(files[1]["findings"][0]["code"], "K205");
+    }
+
+    #[test]
+    fn rows_have_as_many_cells_as_the_heading() {
+        for (text, separator) in [(printed(csv), ','), (printed(tsv), '\t')] {
+            let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+            assert_eq!(rows.len(), 4, "{text}");
+            assert!(rows.iter().all(|r| r.split(separator).count() == COLUMNS.len()), "{text}");
+            assert!(rows[0].starts_with("path") && rows[2].ends_with("K205"), "{text}");
+        }
+    }
 
     #[test]
     fn cells_are_quoted_and_never_run() {

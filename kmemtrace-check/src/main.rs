@@ -9,6 +9,8 @@ mod explain;
 mod input;
 mod machine;
 mod reading;
+#[cfg(test)]
+mod sample;
 mod table;
 
 use std::io::{self, Write};
@@ -150,4 +152,108 @@ fn status_of(trace: &CheckedTrace, strict: bool) -> u8 {
 /// One line on standard error. It names a path, so it passes the escaping function as a whole.
 fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "kmemtrace-check: {}", escape(message.as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathBuf, check_all, status, status_of};
+    use crate::sample::Sample;
+    use kmemtrace_abi::generate::{Options, Shape};
+
+    /// The worst status of these inputs, and the complaints.
+    fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
+        let (mut status, mut complaints) = (status::OK, Vec::new());
+        for result in check_all(paths) {
+            match result {
+                Ok(trace) => status = status.max(status_of(&trace, strict)),
+                Err(problem) => {
+                    status = status.max(problem.status);
+                    complaints.push(problem.message);
+                }
+            }
+        }
+        (status, complaints)
+    }
+
+    fn quiet(paths: &[PathBuf], strict: bool) -> u8 {
+        let (status, complaints) = check(paths, strict);
+        assert_eq!(complaints, [""; 0]);
+        status
+    }
+
+    #[test]
+    fn the_worst_input_decides() {
+        let plain = Options::plain(Shape::plain(), 2, 300);
+        let whole = Sample::new(&plain, 1);
+        let lossy = Sample::new(&Options { loss: true, ..plain.clone() }, 2);
+        let cut = Sample::new(&Options { cut: vec![1], ..plain.clone() }, 3);
+        let bad = Sample::new(&plain, 4);
+        bad.change("cpu0.out", |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 4;
+        });
+        // Each input is a recording of its own.
+        for (inputs, want, strict) in
+            [(&[&whole][..], 0, 0), (&[&whole, &lossy], 1, 3), (&[&cut, &whole], 1, 3), (&[&bad, &whole, &cut], 3, 3)]
+        {
+            let paths: Vec<PathBuf> = inputs.iter().map(|s| s.path().to_owned()).collect();
+            assert_eq!((quiet(&paths, false), quiet(&paths, true)), (want, strict));
+        }
+        assert_eq!(quiet(&[bad.file("cpu1.out"), whole.file("cpu0.out")], true), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_told_in_a_line() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 1, 10), 1);
+        let make = |name: &str| sample.path().join(name);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            make("fifo"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("loop", make("loop")).unwrap();
+        std::fs::create_dir(make("empty")).unwrap();
+        std::fs::write(make("cpu9.out"), "no trace").unwrap();
+        std::fs::create_dir(make("with-fifo")).unwrap();
+        std::fs::rename(make("fifo"), make("with-fifo/cpu0.out")).unwrap();
+        for (path, want) in [
+            (make("absent"), 2),
+            (make("loop"), 2),
+            (make("with-fifo/cpu0.out"), 2),
+            (make("with-fifo"), 2),
+            ("/dev/null".into(), 2),
+            (make("empty"), 3),
+            (make("cpu9.out"), 3),
+        ] {
+            let (status, complaints) = check(&[path.clone(), sample.file("cpu0.out")], false);
+            assert_eq!((status, complaints.len()), (want, 1), "{}: {complaints:?}", path.display());
+            assert!(complaints[0].starts_with(&path.display().to_string()) && !complaints[0].contains('\n'));
+        }
+    }
+
+    #[test]
+    fn files_of_two_recordings_in_one_directory_are_refused() {
+        let options = Options::plain(Shape::plain(), 2, 50);
+        let (ours, theirs) = (Sample::new(&options, 1), Sample::new(&options, 2));
+        std::fs::copy(theirs.file("cpu1.out"), ours.file("cpu1.out")).unwrap();
+        let (status, complaints) = check(&[ours.path().to_owned()], false);
+        assert!(status == 3 && complaints[0].contains("different recordings"), "{complaints:?}");
+    }
+
+    #[test]
+    fn a_file_named_for_another_cpu_is_corrupt() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 2, 50), 1);
+        std::fs::copy(sample.file("cpu0.out"), sample.file("cpu1.out")).unwrap();
+        assert_eq!(quiet(&[sample.path().to_owned()], false), 3);
+        assert_eq!(quiet(&[sample.file("cpu0.out")], false), 0);
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        super::Options::command().debug_assert();
+    }
 }

@@ -97,12 +97,11 @@ pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
         let missing = std::mem::take(&mut trace.info.missing);
         trace.streams.retain(|s| !missing.contains(&s.cpu()));
     }
-    let notes = if is_dir && trace.info.order == OrderKey::Sequence {
+    let mut files: Vec<CheckedFile> = if is_dir && trace.info.order == OrderKey::Sequence {
         read_together(&mut trace.streams, &mut trace.names)
     } else {
         trace.streams.iter_mut().map(|stream| read_alone(stream, &mut trace.names)).collect()
     };
-    let mut files: Vec<CheckedFile> = notes;
     for file in &mut files {
         file.is_there = !file.facts.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
     }
@@ -114,8 +113,13 @@ pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
 fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
     let mut items = Vec::new();
     let mut file = CheckedFile::new(stream.facts().clone(), true);
+    let mut gaps = 0;
     while stream.fill(names, &mut items) {
-        file.note_gaps(&items);
+        // Most batches have none, and need no second look.
+        if stream.facts().gaps > gaps {
+            gaps = stream.facts().gaps;
+            file.note_gaps(&items);
+        }
     }
     file.facts = stream.facts().clone();
     file

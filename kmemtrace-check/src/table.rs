@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use kmemtrace_abi::escape::escape;
-use kmemtrace_abi::fault::{Code, Verdict};
+use kmemtrace_abi::fault::{Code, Fault, Verdict};
 use kmemtrace_abi::trace::OrderKey;
 
 use crate::advice;
@@ -125,7 +125,10 @@ fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mu
         let _ = writeln!(text, "{name:<margin$}  {code:<4}  {message}");
         name = "";
     };
-    for fault in facts.faults.iter().take(limit) {
+    // What is true of the whole file comes first: it is the sum of what follows.
+    let mut faults: Vec<&Fault> = facts.faults.iter().collect();
+    faults.sort_by_key(|fault| fault.block.is_some() || fault.offset > 0);
+    for fault in faults.iter().take(limit) {
         line(&fault.code.to_string(), &escape(fault.message.as_bytes()));
         if fault.code == Code::Overrun {
             worst_gap(file, keys).iter().for_each(|message| line("", message));
@@ -139,7 +142,7 @@ fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mu
         line("", &format!("{} events cannot be read", facts.unread));
     }
     let mut told = Vec::new();
-    for remedy in facts.faults.iter().filter_map(|fault| advice::remedy(fault.code)) {
+    for remedy in faults.iter().filter_map(|fault| advice::remedy(fault.code)) {
         if !told.contains(&remedy) {
             line("", remedy);
             told.push(remedy);
@@ -165,4 +168,107 @@ fn span(ns: u64) -> String {
         _ => (1_000_000_000, "s"),
     };
     format!("{}.{} {name}", ns / unit, ns % unit / (unit / 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::{checks, reading};
+    use kmemtrace_abi::event::{Gap, GapCause};
+    use kmemtrace_abi::generate::{Options, Shape};
+
+    fn trace(sample: &Sample) -> CheckedTrace {
+        let mut trace = reading::read(sample.path().to_owned()).unwrap();
+        checks::run(&mut trace);
+        trace
+    }
+
+    fn printed(traces: &[CheckedTrace], limit: usize) -> String {
+        let mut out = Vec::new();
+        print(traces, limit, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn fault(code: Code, offset: u64, message: &str) -> Fault {
+        Fault { code, offset, block: (offset > 0).then_some(1), message: message.to_owned() }
+    }
+
+    #[test]
+    fn it_looks_as_people_expect() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 3, 100), 1);
+        let mut trace = trace(&sample);
+        for (file, events, lost, first) in
+            [(0, 3_212_004, 0, 7_000_000_000), (1, 42, 1204, 7_000_500_000), (2, 5, 0, 7_001_999_999)]
+        {
+            let facts = &mut trace.files[file].facts;
+            (facts.events, facts.blocks, facts.lost) = (events, 3055, Some(lost));
+            (facts.first, facts.last) = (Some(first), Some(68_204_999_999));
+        }
+        let gap = Gap {
+            from: Some(40_118_204_999),
+            to: Some(40_120_304_999),
+            cpu: 1,
+            lost: Some(1001),
+            cause: GapCause::Overrun,
+        };
+        let lossy = &mut trace.files[1];
+        (lossy.worst_gap, lossy.facts.gaps) = (Some(gap), 3);
+        lossy.add(fault(Code::RecorderLoss, 9000, "block 3: lost"));
+        lossy.add(fault(Code::Overrun, 0, "1204 events lost in 3 gaps"));
+        let corrupt = &mut trace.files[2];
+        corrupt.facts.unread = 2098;
+        for offset in 1..=4 {
+            corrupt.add(fault(Code::BadPayload, offset, &format!("block {offset}: \u{1b}[31mchecksum differs")));
+        }
+        let want = "\
+FILE       EVENTS  BLOCKS     FIRST       LAST  LOST  GAPS  VERDICT
+cpu0.out  3212004    3055  +0.000 s  +61.204 s     0     0  ok
+cpu1.out       42    3055  +0.000 s  +61.204 s  1204     3  lossy
+cpu2.out        5    3055  +0.001 s  +61.204 s     0     0  corrupt
+meta.out        -       4         -          -     -     -  ok
+
+cpu1.out  K101  1204 events lost in 3 gaps
+                the longest took 2.1 ms, at +33.118204 s
+          K104  block 3: lost
+                the kernel's buffer was full: record again with a larger --buffer-size, or fewer events (-e)
+                the disk was full or failed: free some space, or put the trace elsewhere (-o)
+cpu2.out  K301  block 1: \\x1b[31mchecksum differs
+          K301  block 2: \\x1b[31mchecksum differs
+                2 more findings (--limit)
+                2098 events cannot be read
+                the bytes changed after they were written: check the disk and compare with the original
+
+2 ok   1 lossy   1 corrupt
+";
+        assert_eq!(printed(&[trace], 2), want);
+    }
+
+    #[test]
+    fn files_of_several_traces_keep_their_paths() {
+        let samples = [1, 2].map(|seed| Sample::new(&Options::plain(Shape::plain(), 1, 10), seed));
+        let text = printed(&samples.each_ref().map(trace), 20);
+        for sample in &samples {
+            assert!(text.contains(&format!("{}  ", sample.file("cpu0.out").display())), "{text}");
+        }
+        assert!(text.ends_with("\n\n4 ok\n"), "{text}");
+    }
+
+    #[test]
+    fn numbers_that_are_no_times_are_shown_as_they_are() {
+        let (_, raw, streams) = Sample::relay(1);
+        let first = streams.cpus[0].events[0].at.to_string();
+        assert!(printed(&[trace(&raw)], 20).contains(&format!("  {first}  ")));
+        let mut counted = trace(&Sample::new(&Options::plain(Shape::plain(), 1, 10), 1));
+        counted.info.clock = Some("x86-tsc".into());
+        let last = counted.files[0].facts.last.unwrap();
+        assert!(printed(&[counted], 20).contains(&format!("  {last}  ")));
+    }
+
+    #[test]
+    fn spans_have_a_fitting_unit() {
+        for (ns, text) in [(999, "999 ns"), (1000, "1.0 us"), (2_199_999, "2.1 ms"), (61_950_000_000, "61.9 s")] {
+            assert_eq!(span(ns), text);
+        }
+    }
 }
