@@ -7,9 +7,9 @@ use std::fs::File;
 use std::path::Path;
 
 use kmemtrace_abi::fault::{Code, Fault};
-use kmemtrace_abi::trace::{FileFacts, InputKind};
+use kmemtrace_abi::trace::InputKind;
 
-use crate::reading::{CheckedFile, CheckedTrace};
+use crate::reading::CheckedTrace;
 
 /// A check and the code that it gives.
 type Check = (Code, fn(&mut CheckedTrace));
@@ -72,34 +72,12 @@ fn dropped_records_are_accounted_for(trace: &mut CheckedTrace) {
     }
 }
 
-/// A directory of ours has a `meta.out`.
+/// A directory of ours has a `meta.out`. That it has none is no finding about any of its files.
 fn names_are_there(trace: &mut CheckedTrace) {
     let has_meta = trace.files.iter().any(|f| f.facts.cpu.is_none());
     if trace.is_dir && trace.info.input == InputKind::Kmemtrace && !has_meta {
-        let mut file = CheckedFile::new(absent(&trace.path.join("meta.out"), trace), false);
-        file.add(finding(Code::NoMeta, "is not there: figures are right, names are missing".to_owned()));
-        trace.files.push(file);
-    }
-}
-
-fn absent(path: &Path, trace: &CheckedTrace) -> FileFacts {
-    FileFacts {
-        path: path.to_owned(),
-        cpu: None,
-        version: None,
-        source: trace.info.source,
-        blocks: 0,
-        events: 0,
-        first: None,
-        last: None,
-        lost: Some(0),
-        gaps: 0,
-        unread: 0,
-        counters: None,
-        bytes: 0,
-        faults: Vec::new(),
-        faults_left_out: 0,
-        verdict: Code::NoMeta.verdict(),
+        let message = "has no meta.out: figures are right, names of symbols, modules and commands are missing";
+        trace.findings.push(finding(Code::NoMeta, message.to_owned()));
     }
 }
 
@@ -205,12 +183,13 @@ mod tests {
         let sample = Sample::new(&plain(2), 1);
         std::fs::remove_file(sample.file("meta.out")).unwrap();
         let trace = checked(sample.path().to_owned());
-        assert_eq!(codes(&trace), [vec![], vec![], vec![Code::NoMeta]]);
+        assert_eq!(codes(&trace), [[], []]);
+        assert_eq!(trace.findings.iter().map(|f| f.code).collect::<Vec<_>>(), [Code::NoMeta]);
         assert!(trace.files.iter().all(|f| f.facts.verdict == Verdict::Complete));
-        assert_eq!(codes(&checked(sample.file("cpu0.out"))), [[]; 1]);
+        assert!(checked(sample.file("cpu0.out")).findings.is_empty());
         // Raw relay files never have one.
         let (_, raw, _) = Sample::relay(2);
-        assert!(!codes(&checked(raw.path().to_owned())).concat().contains(&Code::NoMeta));
+        assert!(checked(raw.path().to_owned()).findings.is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kmemtrace_abi::escape::escape;
-use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::fault::{Fault, Verdict};
 use kmemtrace_abi::trace::{FileFacts, Source};
 use serde::Serialize;
 
@@ -19,6 +19,8 @@ struct Document<'a> {
     lossy: usize,
     truncated: usize,
     corrupt: usize,
+    /// Those about a directory rather than one of its files.
+    findings: Vec<Finding<'a>>,
 }
 
 #[derive(Serialize)]
@@ -72,18 +74,20 @@ impl<'a> File<'a> {
             lost_events: facts.lost,
             gaps: facts.gaps,
             unread_events: facts.unread,
-            findings: facts
-                .faults
-                .iter()
-                .map(|fault| Finding {
-                    code: fault.code.to_string(),
-                    severity: fault.code.severity().name(),
-                    offset: fault.offset,
-                    block: fault.block,
-                    message: escape(fault.message.as_bytes()),
-                })
-                .collect(),
+            findings: facts.faults.iter().map(Finding::new).collect(),
             findings_left_out: facts.faults_left_out,
+        }
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn new(fault: &'a Fault) -> Finding<'a> {
+        Finding {
+            code: fault.code.to_string(),
+            severity: fault.code.severity().name(),
+            offset: fault.offset,
+            block: fault.block,
+            message: escape(fault.message.as_bytes()),
         }
     }
 }
@@ -108,6 +112,7 @@ pub(crate) fn json(traces: &[CheckedTrace], out: &mut Vec<u8>) {
         lossy: count(traces, Verdict::Lossy),
         truncated: count(traces, Verdict::Truncated),
         corrupt: count(traces, Verdict::Corrupt),
+        findings: traces.iter().flat_map(|t| &t.findings).map(Finding::new).collect(),
     };
     // Neither strings and numbers nor memory can refuse.
     let _ = serde_json::to_writer_pretty(&mut *out, &document);
@@ -188,7 +193,11 @@ mod tests {
 
     fn printed(print: fn(&[CheckedTrace], &mut Vec<u8>)) -> String {
         let sample = Sample::new(&Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 100) }, 1);
-        sample.change("cpu0.out", |bytes| bytes[200] ^= 1);
+        sample.change("cpu0.out", |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        });
+        std::fs::remove_file(sample.file("meta.out")).unwrap();
         let mut trace = reading::read(sample.path().to_owned()).unwrap();
         checks::run(&mut trace);
         let mut out = Vec::new();
@@ -201,13 +210,13 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(&printed(json)).unwrap();
         assert_eq!(document["schema"], "kmemtrace.check/1");
         let counts = ["ok", "lossy", "truncated", "corrupt"].map(|verdict| document[verdict].as_u64());
-        assert_eq!(counts, [Some(1), Some(0), Some(1), Some(1)]);
+        assert_eq!(counts, [Some(0), Some(0), Some(1), Some(1)]);
         let files = document["files"].as_array().unwrap();
         let of = |member: &str| files.iter().map(|f| f[member].clone()).collect::<Vec<_>>();
-        assert_eq!(of("path"), ["cpu0.out", "cpu1.out", "meta.out"]);
-        assert_eq!(of("cpu"), [0.into(), 1.into(), serde_json::Value::Null]);
-        assert_eq!(of("verdict"), ["corrupt", "truncated", "ok"]);
-        assert_eq!(of("lost_events"), [0.into(), serde_json::Value::Null, 0.into()]);
+        assert_eq!(of("path"), ["cpu0.out", "cpu1.out"]);
+        assert_eq!(of("cpu"), [0, 1]);
+        assert_eq!(of("verdict"), ["corrupt", "truncated"]);
+        assert_eq!(of("lost_events"), [0.into(), serde_json::Value::Null]);
         for member in ["format_version", "source", "events", "blocks", "first", "last", "gaps"] {
             assert!(files.iter().all(|f| f.get(member).is_some()), "{member}");
         }
@@ -215,13 +224,14 @@ mod tests {
         assert_eq!((&finding["code"], &finding["severity"]), (&"K301".into(), &"error".into()));
         assert!(finding["offset"].is_u64() && finding.get("block").is_some() && finding["message"].is_string());
         assert_eq!(files[1]["findings"][0]["code"], "K205");
+        assert_eq!(document["findings"][0]["code"], "K501");
     }
 
     #[test]
     fn rows_have_as_many_cells_as_the_heading() {
         for (text, separator) in [(printed(csv), ','), (printed(tsv), '\t')] {
             let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
-            assert_eq!(rows.len(), 4, "{text}");
+            assert_eq!(rows.len(), 3, "{text}");
             assert!(rows.iter().all(|r| r.split(separator).count() == COLUMNS.len()), "{text}");
             assert!(rows[0].starts_with("path") && rows[2].ends_with("K205"), "{text}");
         }

@@ -51,8 +51,11 @@ struct Options {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 every file is whole and nothing was lost; 1 usable but incomplete (lossy or truncated);
-2 could not be checked (usage, unreadable); 3 corrupt, or no trace at all.";
+Exit status:
+  0  every file is whole and nothing was lost
+  1  usable but incomplete: lossy or truncated
+  2  could not be checked: usage, unreadable
+  3  corrupt, or no trace at all";
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -17,6 +17,8 @@ pub(crate) struct CheckedTrace {
     pub(crate) info: TraceInfo,
     /// One for each CPU, ascending, then `meta.out`.
     pub(crate) files: Vec<CheckedFile>,
+    /// What is to say of the directory rather than of one of its files.
+    pub(crate) findings: Vec<Fault>,
     /// Records that a relay channel dropped, all CPUs together.
     pub(crate) total_overruns: Option<u64>,
 }
@@ -107,7 +109,7 @@ pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
     }
     let total_overruns = trace.total_overruns();
     files.extend(trace.side.facts.map(|facts| CheckedFile::new(facts, true)));
-    Ok(CheckedTrace { path, is_dir, info: trace.info, files, total_overruns })
+    Ok(CheckedTrace { path, is_dir, info: trace.info, files, findings: Vec::new(), total_overruns })
 }
 
 fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {

@@ -57,6 +57,7 @@ pub(crate) fn print(traces: &[CheckedTrace], limit: usize, out: &mut Vec<u8>) {
             describe(&label, file, keys, limit, &mut findings);
             rows.push(row(label, file, keys));
         }
+        describe_directory(trace, &mut findings);
     }
     let mut text = aligned(&rows);
     if !findings.is_empty() {
@@ -141,13 +142,29 @@ fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mu
     if facts.unread > 0 {
         line("", &format!("{} events cannot be read", facts.unread));
     }
-    let mut told = Vec::new();
+    remedies(&faults).for_each(|remedy| line("", remedy));
+}
+
+/// What was found of a directory as such.
+fn describe_directory(trace: &CheckedTrace, text: &mut String) {
+    let name = escape(trace.path.as_os_str().as_encoded_bytes());
+    for fault in &trace.findings {
+        let _ = writeln!(text, "{name}  {}  {}", fault.code, escape(fault.message.as_bytes()));
+    }
+    for remedy in remedies(&trace.findings.iter().collect::<Vec<_>>()) {
+        let _ = writeln!(text, "{:width$}  {remedy}", "", width = name.chars().count() + 6);
+    }
+}
+
+/// What to do about these, each once.
+fn remedies(faults: &[&Fault]) -> impl Iterator<Item = &'static str> {
+    let mut remedies: Vec<&'static str> = Vec::new();
     for remedy in faults.iter().filter_map(|fault| advice::remedy(fault.code)) {
-        if !told.contains(&remedy) {
-            line("", remedy);
-            told.push(remedy);
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
         }
     }
+    remedies.into_iter()
 }
 
 /// How long the gap that lost most events took, and when it was.
@@ -252,6 +269,15 @@ cpu2.out  K301  block 1: \\x1b[31mchecksum differs
             assert!(text.contains(&format!("{}  ", sample.file("cpu0.out").display())), "{text}");
         }
         assert!(text.ends_with("\n\n4 ok\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_directory_lacks_is_told_of_the_directory() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 1, 10), 1);
+        std::fs::remove_file(sample.file("meta.out")).unwrap();
+        let text = printed(&[trace(&sample)], 20);
+        assert!(text.contains(&format!("\n{}  K501  has no meta.out", sample.path().display())), "{text}");
+        assert!(text.ends_with("\n\n1 ok\n"), "{text}");
     }
 
     #[test]

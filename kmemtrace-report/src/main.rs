@@ -201,7 +201,6 @@ fn print(args: &Args, view: View, input: &Path, document: Value) -> anyhow::Resu
         Format::Table => {
             let title = input.display().to_string();
             let options = render::table::TableOptions {
-                width: 100,
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
                 title: render::escape::escape(title.as_bytes()).into_owned(),

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Kind, Names};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{FileFacts, InputKind, OrderKey, Source, Trace, TraceInfo};
+use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::trace::{CpuStream, FileFacts, InputKind, OrderKey, Source, Trace, TraceInfo};
 use serde_json::{Map, Value, json};
 
 use crate::figures::{Figures, Narrow};
@@ -33,7 +34,7 @@ pub(crate) struct Completeness {
 impl Completeness {
     /// From a trace that has been read to its end.
     pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
-        let facts = || trace.streams.iter().map(|s| s.facts()).chain(trace.side.facts.as_ref());
+        let facts = || trace.streams.iter().map(CpuStream::facts).chain(trace.side.facts.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
         let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
         let files = facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost?)));
@@ -95,7 +96,7 @@ pub(crate) fn head(
         "source": info.source.map(|s| match s { Source::Tracefs => "tracefs", Source::Relay => "relay" }),
         "kernel": info.kernel,
         "arch": info.arch,
-        "endian": info.endian.map(|e| e.name()),
+        "endian": info.endian.map(Endian::name),
         "word_bytes": info.word_bytes,
         "page_bytes": info.page_bytes,
         "addresses": "raw",

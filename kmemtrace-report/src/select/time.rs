@@ -33,6 +33,7 @@ impl Window {
     /// The window on a trace that goes from `first` to `last`, in nanoseconds, both ends included.
     ///
     /// Nothing is inside where the first of the two is greater than the second.
+    #[cfg(test)]
     pub(crate) fn resolve(&self, first: u64, last: u64) -> (u64, u64) {
         self.resolve_in(first, last, 1_000_000_000)
     }

@@ -70,6 +70,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// How many symbols there are; 0 also where the kernel did not show their addresses.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
