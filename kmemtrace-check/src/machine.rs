@@ -192,7 +192,7 @@ mod tests {
     use kmemtrace_abi::generate::{Options, Shape};
 
     fn printed(print: fn(&[CheckedTrace], &mut Vec<u8>)) -> String {
-        let sample = Sample::new(&Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 100) }, 1);
+        let sample = Sample::new(&Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 3000) }, 1);
         sample.change("cpu0.out", |bytes| {
             let middle = bytes.len() / 2;
             bytes[middle] ^= 1;
