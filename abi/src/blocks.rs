@@ -128,6 +128,8 @@ pub(crate) struct BlockReader {
     expanded: Vec<u8>,
     is_expanded: bool,
     ended: bool,
+    /// How the file came to an end, which is told once.
+    over: Option<Ending>,
 }
 
 impl BlockReader {
@@ -144,6 +146,7 @@ impl BlockReader {
             expanded: Vec::new(),
             is_expanded: false,
             ended: false,
+            over: None,
         }
     }
 
@@ -188,6 +191,15 @@ impl BlockReader {
 
     /// Reads on to the next whole block of this file, telling `faults` of what is wrong on the way.
     pub(crate) fn next(&mut self, faults: &mut dyn FnMut(Fault)) -> Result<Block, Ending> {
+        if let Some(ending) = self.over {
+            return Err(ending);
+        }
+        let next = self.read_next(faults);
+        self.over = next.as_ref().err().copied();
+        next
+    }
+
+    fn read_next(&mut self, faults: &mut dyn FnMut(Fault)) -> Result<Block, Ending> {
         self.window.advance(std::mem::take(&mut self.current));
         self.is_expanded = false;
         let mut damage_before = false;

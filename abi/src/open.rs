@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::block::{MAGIC, kind};
+use crate::block::{MAGIC, NO_CPU, kind};
 use crate::blocks::{Block, BlockReader};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
@@ -186,6 +186,12 @@ impl Opened {
                     });
                 }
             }
+        }
+        if let (Some(named), Some(is)) = (found.cpu, reader.cpu().filter(|&cpu| cpu != NO_CPU))
+            && named != is
+        {
+            let message = format!("the file is named for CPU {named}, and its blocks are of CPU {is}");
+            faults.push(Fault { code: Code::Foreign, offset: 0, block: Some(0), message });
         }
         Ok(Opened { found, reader, first, faults, header })
     }

@@ -224,6 +224,9 @@ impl CpuStream {
             cursor.damage();
         }
         let before = block.header.events_before.get();
+        if cursor.damaged {
+            cursor.facts.unread = before.saturating_sub(cursor.facts.events);
+        }
         if !cursor.damaged && before != cursor.facts.events {
             let message =
                 format!("its header says that {before} events come before it, and {} do", cursor.facts.events);

@@ -113,6 +113,8 @@ pub struct FileFacts {
     pub lost: Option<u64>,
     /// Gaps in this CPU's stream.
     pub gaps: u64,
+    /// Events that the blocks after a damaged place count and that could not be read.
+    pub unread: u64,
     /// The last counters in the file; only our own recordings have them.
     pub counters: Option<Counters>,
     /// Bytes read.
@@ -141,6 +143,7 @@ impl FileFacts {
             last: None,
             lost: Some(0),
             gaps: 0,
+            unread: 0,
             counters: None,
             bytes: 0,
             faults: Vec::new(),

@@ -1,123 +1,227 @@
-//! The checks: what a file's reader found, and what only the whole recording shows.
+//! What shows only when all of a trace has been read: each check looks for one thing and has one code.
+//!
+//! The checks within a file (checksums, order, totals, endings, marks against counters, missing CPUs) are made
+//! where the file is read, in `kmemtrace-abi`, so that a report comes to the same verdict.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 
-use kmemtrace_abi::event::Item;
-use kmemtrace_abi::fault::{Code, Fault, Verdict};
-use kmemtrace_abi::trace::{FileFacts, InputKind, OpenError, OrderKey, Trace};
+use kmemtrace_abi::fault::{Code, Fault};
+use kmemtrace_abi::trace::InputKind;
 
-/// What was found in one input.
-pub(crate) struct Checked {
-    /// Facts of each file, by CPU, `meta.out` last.
-    pub(crate) files: Vec<FileFacts>,
-    /// Findings that belong to no file.
-    pub(crate) findings: Vec<Fault>,
-    /// Whether order keys are sequence numbers.
-    pub(crate) sequence: bool,
+use crate::reading::CheckedTrace;
+
+/// A check and the code that it gives.
+type Check = (Code, fn(&mut CheckedTrace));
+
+/// All of them; a later one may rely on the loss that an earlier one has counted.
+const CHECKS: &[Check] = &[
+    (Code::SequenceHole, sequence_numbers_have_no_holes),
+    (Code::Unplaced, dropped_records_are_accounted_for),
+    (Code::NoMeta, names_are_there),
+    (Code::NoEnd, nobody_is_recording),
+];
+
+/// Runs every check over a trace.
+pub(crate) fn run(trace: &mut CheckedTrace) {
+    for (_, check) in CHECKS {
+        check(trace);
+    }
 }
 
-/// Checks a trace directory, or one file out of one: that file alone, then.
-pub(crate) fn check(path: &Path) -> Result<Checked, OpenError> {
-    let mut trace = Trace::open(&[path.to_owned()])?;
-    let whole = path.is_dir();
-    let holes =
-        if whole && trace.info.order == OrderKey::Sequence { read_in_order(&mut trace) } else { read(&mut trace) };
-    let missing = |f: &FileFacts| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
-    let mut files: Vec<FileFacts> =
-        trace.streams.iter().map(|s| s.facts().clone()).filter(|f| whole || !missing(f)).collect();
-    for hole in &holes {
-        if let Some(file) = files.iter_mut().find(|f| f.cpu == Some(hole.cpu)) {
-            let message = format!(
-                "{} sequence numbers are missing in {} runs, the first after {}",
-                hole.lost, hole.runs, hole.first
-            );
-            add_loss(file, hole.lost, Code::SequenceHole, message);
-            file.gaps += hole.runs;
+/// A finding about a whole file rather than a place in it.
+fn finding(code: Code, message: String) -> Fault {
+    Fault { code, offset: 0, block: None, message }
+}
+
+/// A relay channel numbers its records over all CPUs. The file with the record after a hole has the finding.
+fn sequence_numbers_have_no_holes(trace: &mut CheckedTrace) {
+    for file in &mut trace.files {
+        let holes = file.holes;
+        if holes.count == 0 {
+            continue;
         }
+        // What the recorder says that it lost are numbers that are missing, not others beside them.
+        file.facts.lost = file.facts.lost.map(|lost| lost.max(holes.missing));
+        file.facts.gaps += holes.count;
+        let message = format!(
+            "{} sequence numbers are missing in {}, the longest of {} before {}",
+            holes.missing,
+            plural(holes.count, "hole"),
+            holes.longest,
+            holes.longest_before
+        );
+        file.add(finding(Code::SequenceHole, message));
     }
-    let numbered: u64 = holes.iter().map(|h| h.lost).sum();
-    let overruns = if whole { trace.total_overruns().unwrap_or(0) } else { 0 };
-    if let (true, Some(file)) = (overruns > numbered, files.first_mut()) {
-        let message = format!("the channel counted {overruns} overruns over all CPUs");
-        add_loss(file, overruns - numbered, Code::Overrun, message);
-    }
-    let mut findings = Vec::new();
-    if whole && trace.info.input == InputKind::Kmemtrace && trace.side.facts.is_none() {
-        let message = "there is no meta.out: figures are right, and symbols, modules and command names are missing";
-        findings.push(Fault { code: Code::NoMeta, offset: 0, block: None, message: message.to_owned() });
-    }
-    files.extend(trace.side.facts.take());
-    Ok(Checked { files, findings, sequence: trace.info.order == OrderKey::Sequence })
 }
 
-fn add_loss(file: &mut FileFacts, lost: u64, code: Code, message: String) {
-    file.faults.push(Fault { code, offset: 0, block: None, message });
-    file.lost = file.lost.map(|n| n.saturating_add(lost));
-    file.verdict = file.verdict.max(Verdict::Lossy);
-}
-
-/// Missing sequence numbers before records of one CPU.
-#[derive(Debug, PartialEq, Eq)]
-struct Hole {
-    cpu: u32,
-    lost: u64,
-    runs: u64,
-    /// The number before the first of them.
-    first: u64,
-}
-
-fn read(trace: &mut Trace) -> Vec<Hole> {
-    let mut items = Vec::new();
-    for stream in &mut trace.streams {
-        while stream.fill(&mut trace.names, &mut items) {}
+/// A relay channel counts what it dropped, over all CPUs. What no hole accounts for has no place and no CPU; the first
+/// file has the finding.
+fn dropped_records_are_accounted_for(trace: &mut CheckedTrace) {
+    let Some(total) = trace.total_overruns else { return };
+    let counted = trace.files.iter().filter_map(|f| f.facts.lost).fold(0, u64::saturating_add);
+    let rest = total.saturating_sub(counted);
+    if rest == 0 {
+        return;
     }
-    Vec::new()
+    if let Some(file) = trace.files.iter_mut().find(|f| f.facts.cpu.is_some() && f.is_there) {
+        file.facts.lost = file.facts.lost.map(|lost| lost.saturating_add(rest));
+        let message =
+            format!("the relay channel dropped {total} records on its CPUs; where {rest} of them belong is not known");
+        file.add(finding(Code::Unplaced, message));
+    }
 }
 
-/// Reads all CPUs by their sequence numbers. A hole belongs to the CPU whose record follows it.
-fn read_in_order(trace: &mut Trace) -> Vec<Hole> {
-    let mut heads: Vec<(Vec<Item>, usize)> = trace.streams.iter().map(|_| (Vec::new(), 0)).collect();
-    let mut holes: Vec<Hole> = Vec::new();
-    let mut last: Option<u64> = None;
-    loop {
-        let mut next: Option<(u64, usize)> = None;
-        for (index, (stream, (items, at))) in trace.streams.iter_mut().zip(&mut heads).enumerate() {
-            let key = loop {
-                if *at == items.len() {
-                    *at = 0;
-                    if !stream.fill(&mut trace.names, items) {
-                        break None;
-                    }
+/// A directory of ours has a `meta.out`. That it has none is no finding about any of its files.
+fn names_are_there(trace: &mut CheckedTrace) {
+    let has_meta = trace.files.iter().any(|f| f.facts.cpu.is_none());
+    if trace.is_dir && trace.info.input == InputKind::Kmemtrace && !has_meta {
+        let message = "has no meta.out: figures are right, names of symbols, modules and commands are missing";
+        trace.findings.push(finding(Code::NoMeta, message.to_owned()));
+    }
+}
+
+/// A file that ends early is no damage while its recorder runs: the recorder holds a lock on the directory.
+fn nobody_is_recording(trace: &mut CheckedTrace) {
+    let is_unfinished = |fault: &Fault| matches!(fault.code, Code::NoEnd | Code::CutInBlock | Code::Empty);
+    let unfinished = trace.files.iter().flat_map(|f| &f.facts.faults).any(is_unfinished);
+    let dir = if trace.is_dir { Some(trace.path.as_path()) } else { trace.path.parent() };
+    if !unfinished || !dir.is_some_and(is_locked) {
+        return;
+    }
+    for fault in trace.files.iter_mut().flat_map(|f| &mut f.facts.faults).filter(|f| is_unfinished(f)) {
+        fault.message.push_str("; it is still being recorded");
+    }
+}
+
+/// Whether somebody holds the lock of a directory (`flock`).
+fn is_locked(dir: &Path) -> bool {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let Ok(dir) = File::open(dir) else { return false };
+    // Released when the file is closed, at the end of this function.
+    let shared = rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockShared);
+    shared == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+fn plural(n: u64, what: &str) -> String {
+    if n == 1 { format!("{n} {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading;
+    use crate::sample::Sample;
+    use kmemtrace_abi::fault::Verdict;
+    use kmemtrace_abi::generate::{Options, Shape};
+    use std::path::PathBuf;
+
+    fn checked(path: PathBuf) -> CheckedTrace {
+        let mut trace = reading::read(path).unwrap();
+        run(&mut trace);
+        trace
+    }
+
+    /// Codes found, file by file.
+    fn codes(trace: &CheckedTrace) -> Vec<Vec<Code>> {
+        trace.files.iter().map(|f| f.facts.faults.iter().map(|fault| fault.code).collect()).collect()
+    }
+
+    fn plain(cpus: u32) -> Options {
+        Options::plain(Shape::plain(), cpus, 200)
+    }
+
+    #[test]
+    fn holes_belong_to_the_file_with_the_record_after_them() {
+        for seed in 1..6 {
+            let (recorded, raw, streams) = Sample::relay(seed);
+            assert!(streams.holes.len() > 5);
+            for sample in [recorded, raw] {
+                let trace = checked(sample.path().to_owned());
+                for stream in &streams.cpus {
+                    let file = trace.files.iter().find(|f| f.facts.cpu == Some(stream.cpu)).unwrap();
+                    let is_mine = |&&(_, after): &&(u64, u64)| stream.events.iter().any(|e| e.at == after);
+                    let holes: Vec<_> = streams.holes.iter().filter(is_mine).collect();
+                    let missing = holes.iter().map(|(before, after)| after - before - 1).sum();
+                    assert_eq!(file.facts.events, stream.events.len() as u64);
+                    assert_eq!((file.facts.lost, file.facts.gaps), (Some(missing), holes.len() as u64), "seed {seed}");
+                    let verdict = if missing > 0 { Verdict::Lossy } else { Verdict::Complete };
+                    assert_eq!(file.facts.verdict, verdict);
                 }
-                match items.get(*at) {
-                    Some(Item::Event(event)) => break Some(event.at),
-                    _ => *at += 1,
-                }
-            };
-            if let Some(key) = key.filter(|&key| next.is_none_or(|(least, _)| key < least)) {
-                next = Some((key, index));
+                // The numbers of one CPU alone tell nothing: others have the rest.
+                let alone = checked(trace.files[0].facts.path.clone());
+                assert_eq!((codes(&alone), alone.files[0].facts.lost), (vec![vec![]], Some(0)));
             }
         }
-        let Some((key, index)) = next else { return holes };
-        if let Some(before) = last.filter(|&before| key > before + 1) {
-            let cpu = trace.streams[index].cpu();
-            let lost = key - before - 1;
-            match holes.iter_mut().find(|h| h.cpu == cpu) {
-                Some(hole) => {
-                    hole.lost = hole.lost.saturating_add(lost);
-                    hole.runs += 1;
-                }
-                None => holes.push(Hole { cpu, lost, runs: 1, first: before }),
-            }
-        }
-        last = Some(last.map_or(key, |last| last.max(key)));
-        heads[index].1 += 1;
     }
-}
 
-/// Why a file of ours has no end block: a recorder still holds its directory.
-pub(crate) fn is_recording(file: &Path) -> bool {
-    let dir: PathBuf = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
-    let Ok(dir) = std::fs::File::open(dir) else { return false };
-    rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    #[test]
+    fn what_the_channel_dropped_counts_once() {
+        let (_, raw, streams) = Sample::relay(1);
+        let missing: u64 = streams.holes.iter().map(|(before, after)| after - before - 1).sum();
+        for (overruns, lost) in [(missing - 1, missing), (missing, missing), (missing + 7, missing + 7)] {
+            std::fs::write(raw.file("total_overruns"), format!("{overruns}\n")).unwrap();
+            let trace = checked(raw.path().to_owned());
+            assert_eq!(trace.files.iter().map(|f| f.facts.lost.unwrap()).sum::<u64>(), lost);
+            assert_eq!(codes(&trace)[0].contains(&Code::Unplaced), overruns > missing);
+        }
+    }
+
+    #[test]
+    fn a_missing_cpu_is_a_matter_of_its_directory() {
+        let sample = Sample::new(&plain(3), 1);
+        std::fs::remove_file(sample.file("cpu1.out")).unwrap();
+        let trace = checked(sample.path().to_owned());
+        assert_eq!(codes(&trace), [vec![], vec![Code::Missing], vec![], vec![]]);
+        assert_eq!(trace.files[1].facts.verdict, Verdict::Truncated);
+        assert_eq!(codes(&checked(sample.file("cpu2.out"))), [[]; 1]);
+        assert_eq!(codes(&checked(sample.file("meta.out"))), [[]; 1]);
+    }
+
+    #[test]
+    fn a_missing_meta_out_costs_names_only() {
+        let sample = Sample::new(&plain(2), 1);
+        std::fs::remove_file(sample.file("meta.out")).unwrap();
+        let trace = checked(sample.path().to_owned());
+        assert_eq!(codes(&trace), [[], []]);
+        assert_eq!(trace.findings.iter().map(|f| f.code).collect::<Vec<_>>(), [Code::NoMeta]);
+        assert!(trace.files.iter().all(|f| f.facts.verdict == Verdict::Complete));
+        assert!(checked(sample.file("cpu0.out")).findings.is_empty());
+        // Raw relay files never have one.
+        let (_, raw, _) = Sample::relay(2);
+        assert!(checked(raw.path().to_owned()).findings.is_empty());
+    }
+
+    #[test]
+    fn a_recorder_at_work_is_the_reason_for_an_unfinished_file() {
+        let sample = Sample::new(&Options { cut: vec![0], ..plain(2) }, 1);
+        std::fs::write(sample.file("cpu1.out"), "").unwrap();
+        let messages = |path| {
+            let trace = checked(path);
+            let faults = trace.files.iter().flat_map(|f| f.facts.faults.clone());
+            faults.map(|f| f.message).collect::<Vec<_>>()
+        };
+        let of_dead = messages(sample.path().to_owned());
+        assert_eq!(of_dead.len(), 2);
+        assert!(of_dead.iter().all(|m| !m.contains("still")), "{of_dead:?}");
+        let dir = File::open(sample.path()).unwrap();
+        rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let of_live = [messages(sample.path().to_owned()), messages(sample.file("cpu0.out"))].concat();
+        assert_eq!(of_live.len(), 3);
+        assert!(of_live.iter().all(|m| m.ends_with("still being recorded")), "{of_live:?}");
+    }
+
+    #[test]
+    fn events_behind_damage_are_counted() {
+        let sample = Sample::new(&plain(1), 1);
+        let whole = checked(sample.path().to_owned()).files[0].facts.events;
+        sample.change("cpu0.out", |bytes| {
+            let third = bytes.len() / 3;
+            bytes[third] ^= 1;
+        });
+        let facts = checked(sample.path().to_owned()).files[0].facts.clone();
+        assert_eq!(facts.verdict, Verdict::Corrupt);
+        assert!(facts.unread > 0);
+        assert_eq!(facts.events + facts.unread, whole);
+    }
 }

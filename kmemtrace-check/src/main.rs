@@ -1,122 +1,262 @@
-//! `kmemtrace-check`: is a recording whole, what is missing, and where?
+//! `kmemtrace-check`: is a trace whole, and if not, what is missing, where, and what to do about it.
+//!
+//! [`input`] finds the paths, [`reading`] reads every byte of them once, [`checks`] looks at what was read as a
+//! whole, [`table`] and [`machine`] print it. What is wrong within a file the reader of `kmemtrace-abi` finds.
 
+mod advice;
 mod checks;
-mod render;
+mod explain;
+mod input;
+mod machine;
+mod reading;
+#[cfg(test)]
+mod sample;
+mod table;
 
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::{Code, Verdict};
-use kmemtrace_abi::trace::OpenError;
 
-/// Checks trace files: order, loss, cuts and damage.
+use reading::CheckedTrace;
+
+/// Checks the files of a kmemtrace recording, or raw relay files, and tells what is lost, missing or damaged.
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    after_help = "Exit status: 0 every file is whole and nothing was lost, 1 lossy or truncated, 2 usage or unreadable, \
-                  3 corrupt or no trace"
-)]
-struct Args {
-    /// Trace directories or files [default: ./kmemtrace.data, else ./cpu*.out]
-    #[arg(value_name = "DIR|FILE")]
-    inputs: Vec<PathBuf>,
-    /// Lossy and truncated count as corrupt
+#[command(version, after_help = AFTER_HELP)]
+struct Options {
+    /// Files or directories [default: ./kmemtrace.data, else ./cpu*.out]
+    ///
+    /// A FILE is checked alone. What shows only over all CPUs (a CPU's file missing, holes in the sequence
+    /// numbers of a relay channel) is checked in a DIR.
+    #[arg(value_name = "FILE or DIR")]
+    paths: Vec<PathBuf>,
+    /// Exit with 3 unless every file is ok
     #[arg(long)]
     strict: bool,
     /// How to print
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Findings shown a file
-    #[arg(long, value_name = "N", default_value = "20")]
+    /// Findings shown a file in a table
+    #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
-    /// Say what a finding means and what to do
-    #[arg(long, value_name = "CODE", value_parser = code)]
-    explain: Option<Code>,
-    /// Print nothing where everything is well
+    /// Print nothing where every file is ok
     #[arg(short, long)]
     quiet: bool,
+    /// Say what a finding means, and end
+    #[arg(long, value_name = "CODE", value_parser = explain::parse_code, conflicts_with = "paths")]
+    explain: Option<Code>,
 }
 
+const AFTER_HELP: &str = "\
+Exit status:
+  0  every file is whole and nothing was lost
+  1  usable but incomplete: lossy or truncated
+  2  could not be checked: usage, unreadable
+  3  corrupt, or no trace at all";
+
+/// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// For people
     Table,
+    /// One document, all findings
     Json,
+    /// A row a file
     Csv,
+    /// A row a file
     Tsv,
 }
 
-fn code(text: &str) -> Result<Code, String> {
-    let number = text.trim_start_matches(['K', 'k']).parse().ok();
-    number.and_then(Code::from_number).ok_or_else(|| {
-        let known: Vec<String> = Code::ALL.iter().map(ToString::to_string).collect();
-        format!("there is no such finding; there are {}", known.join(" "))
-    })
+/// Exit statuses, from best to worst.
+mod status {
+    pub(crate) const OK: u8 = 0;
+    pub(crate) const INCOMPLETE: u8 = 1;
+    pub(crate) const UNREADABLE: u8 = 2;
+    pub(crate) const CORRUPT: u8 = 3;
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = match args.explain {
-        Some(code) => {
-            writeln!(out, "{code} ({}): {}\n\n{}", code.severity().name(), code.title(), code.explanation()).map(|()| 0)
+    let options = Options::parse();
+    let mut text = Vec::new();
+    let mut status = status::OK;
+    if let Some(code) = options.explain {
+        explain::print(code, &mut text);
+    } else {
+        let mut traces = Vec::new();
+        for result in check_all(&options.paths) {
+            match result {
+                Ok(trace) => {
+                    status = status.max(status_of(&trace, options.strict));
+                    traces.push(trace);
+                }
+                Err(problem) => {
+                    status = status.max(problem.status);
+                    complain(&problem.message);
+                }
+            }
         }
-        None => run(&args, &mut out),
-    };
-    match printed.and_then(|status| out.flush().map(|()| status)) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "kmemtrace-check: cannot write: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-/// `./kmemtrace.data`, else the per-CPU files here.
-fn default_inputs() -> Vec<PathBuf> {
-    let data = Path::new("kmemtrace.data");
-    let here = Path::new(".");
-    let any = std::fs::read_dir(here).into_iter().flatten().flatten().any(|entry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|n| n.starts_with("cpu") && n.ends_with(".out"))
-    });
-    vec![if !data.exists() && any { here.to_owned() } else { data.to_owned() }]
-}
-
-fn run(args: &Args, out: &mut dyn Write) -> io::Result<u8> {
-    let inputs = if args.inputs.is_empty() { default_inputs() } else { args.inputs.clone() };
-    let mut status = 0;
-    let mut all = Vec::new();
-    for input in &inputs {
-        match checks::check(input) {
-            Ok(checked) => all.push(checked),
-            Err(error) => {
-                let text = error.to_string();
-                let _ = writeln!(io::stderr(), "kmemtrace-check: {}", escape(text.as_bytes()));
-                status = status.max(if OpenError::is_no_trace(&error) { 3 } else { 2 });
+        let is_silent = traces.is_empty() || options.quiet && status == status::OK;
+        if !is_silent {
+            match options.format {
+                Format::Table => table::print(&traces, options.limit, &mut text),
+                Format::Json => machine::json(&traces, &mut text),
+                Format::Csv => machine::csv(&traces, &mut text),
+                Format::Tsv => machine::tsv(&traces, &mut text),
             }
         }
     }
-    let worst = all.iter().flat_map(|c| &c.files).map(|f| f.verdict).max().unwrap_or_default();
-    status = status.max(match worst {
-        Verdict::Complete => 0,
-        Verdict::Lossy | Verdict::Truncated if !args.strict => 1,
-        _ => 3,
-    });
-    if all.is_empty() || (args.quiet && status == 0) {
-        return Ok(status);
-    }
-    match args.format {
-        Format::Table => render::table(&all, args.limit, out)?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &render::json(&all)).map_err(io::Error::from)?;
-            writeln!(out)?;
+    let mut stdout = io::stdout();
+    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+        // Whoever reads may stop when they have seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(&format!("standard output cannot be written: {error}"));
+            status = status.max(status::UNREADABLE);
         }
-        Format::Csv => render::rows(&all, ',', out)?,
-        Format::Tsv => render::rows(&all, '\t', out)?,
+        _ => {}
     }
-    Ok(status)
+    ExitCode::from(status)
+}
+
+/// Why an input was not checked.
+struct Problem {
+    status: u8,
+    message: String,
+}
+
+/// Checks the inputs one after the other, each for itself: they may be of different recordings.
+fn check_all(paths: &[PathBuf]) -> Vec<Result<CheckedTrace, Problem>> {
+    let paths = match input::or_default(paths) {
+        Ok(paths) => paths,
+        Err(message) => return vec![Err(Problem { status: status::UNREADABLE, message })],
+    };
+    let check = |path| {
+        let mut trace = reading::read(path).map_err(|error| {
+            let status = if error.is_no_trace() { status::CORRUPT } else { status::UNREADABLE };
+            Problem { status, message: error.to_string() }
+        })?;
+        checks::run(&mut trace);
+        Ok(trace)
+    };
+    paths.into_iter().map(check).collect()
+}
+
+fn status_of(trace: &CheckedTrace, strict: bool) -> u8 {
+    match trace.files.iter().map(|f| f.facts.verdict).max().unwrap_or_default() {
+        Verdict::Complete => status::OK,
+        Verdict::Corrupt => status::CORRUPT,
+        Verdict::Lossy | Verdict::Truncated if strict => status::CORRUPT,
+        Verdict::Lossy | Verdict::Truncated => status::INCOMPLETE,
+    }
+}
+
+/// One line on standard error. It names a path, so it passes the escaping function as a whole.
+fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "kmemtrace-check: {}", escape(message.as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathBuf, check_all, status, status_of};
+    use crate::sample::Sample;
+    use kmemtrace_abi::generate::{Options, Shape};
+
+    /// The worst status of these inputs, and the complaints.
+    fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
+        let (mut status, mut complaints) = (status::OK, Vec::new());
+        for result in check_all(paths) {
+            match result {
+                Ok(trace) => status = status.max(status_of(&trace, strict)),
+                Err(problem) => {
+                    status = status.max(problem.status);
+                    complaints.push(problem.message);
+                }
+            }
+        }
+        (status, complaints)
+    }
+
+    fn quiet(paths: &[PathBuf], strict: bool) -> u8 {
+        let (status, complaints) = check(paths, strict);
+        assert_eq!(complaints, [""; 0]);
+        status
+    }
+
+    #[test]
+    fn the_worst_input_decides() {
+        let plain = Options::plain(Shape::plain(), 2, 300);
+        let whole = Sample::new(&plain, 1);
+        let lossy = Sample::new(&Options { loss: true, ..plain.clone() }, 2);
+        let cut = Sample::new(&Options { cut: vec![1], ..plain.clone() }, 3);
+        let bad = Sample::new(&plain, 4);
+        bad.change("cpu0.out", |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 4;
+        });
+        // Each input is a recording of its own.
+        for (inputs, want, strict) in
+            [(&[&whole][..], 0, 0), (&[&whole, &lossy], 1, 3), (&[&cut, &whole], 1, 3), (&[&bad, &whole, &cut], 3, 3)]
+        {
+            let paths: Vec<PathBuf> = inputs.iter().map(|s| s.path().to_owned()).collect();
+            assert_eq!((quiet(&paths, false), quiet(&paths, true)), (want, strict));
+        }
+        assert_eq!(quiet(&[bad.file("cpu1.out"), whole.file("cpu0.out")], true), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_told_in_a_line() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 1, 10), 1);
+        let make = |name: &str| sample.path().join(name);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            make("fifo"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("loop", make("loop")).unwrap();
+        std::fs::create_dir(make("empty")).unwrap();
+        std::fs::write(make("cpu9.out"), "no trace").unwrap();
+        std::fs::create_dir(make("with-fifo")).unwrap();
+        std::fs::rename(make("fifo"), make("with-fifo/cpu0.out")).unwrap();
+        for (path, want) in [
+            (make("absent"), 2),
+            (make("loop"), 2),
+            (make("with-fifo/cpu0.out"), 2),
+            (make("with-fifo"), 2),
+            ("/dev/null".into(), 2),
+            (make("empty"), 3),
+            (make("cpu9.out"), 3),
+        ] {
+            let (status, complaints) = check(&[path.clone(), sample.file("cpu0.out")], false);
+            assert_eq!((status, complaints.len()), (want, 1), "{}: {complaints:?}", path.display());
+            assert!(complaints[0].starts_with(&path.display().to_string()) && !complaints[0].contains('\n'));
+        }
+    }
+
+    #[test]
+    fn files_of_two_recordings_in_one_directory_are_refused() {
+        let options = Options::plain(Shape::plain(), 2, 50);
+        let (ours, theirs) = (Sample::new(&options, 1), Sample::new(&options, 2));
+        std::fs::copy(theirs.file("cpu1.out"), ours.file("cpu1.out")).unwrap();
+        let (status, complaints) = check(&[ours.path().to_owned()], false);
+        assert!(status == 3 && complaints[0].contains("different recordings"), "{complaints:?}");
+    }
+
+    #[test]
+    fn a_file_named_for_another_cpu_is_corrupt() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 2, 50), 1);
+        std::fs::copy(sample.file("cpu0.out"), sample.file("cpu1.out")).unwrap();
+        assert_eq!(quiet(&[sample.path().to_owned()], false), 3);
+        assert_eq!(quiet(&[sample.file("cpu0.out")], false), 0);
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        super::Options::command().debug_assert();
+    }
 }

@@ -1,0 +1,31 @@
+//! What to do about a finding: the remedy stands beside it, so that nobody has to look it up.
+
+use kmemtrace_abi::fault::Code;
+
+/// One line, or nothing where there is nothing to do.
+pub(crate) fn remedy(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::Overrun | Code::Unplaced => {
+            "the kernel's buffer was full: record again with a larger --buffer-size, or fewer events (-e)"
+        }
+        Code::Cleared => "record again in an instance that nobody else touches (-B NAME)",
+        Code::RecorderLoss => "the disk was full or failed: free some space, or put the trace elsewhere (-o)",
+        Code::SequenceHole => "records were dropped, or a CPU's file is missing or cut: copy the whole directory",
+        Code::CutInBlock | Code::NoEnd | Code::ZeroTail | Code::Empty | Code::RelayCut => {
+            "the recorder was killed, the machine stopped, or the copy is incomplete: compare with the original"
+        }
+        Code::Missing => "copy the whole directory",
+        Code::BadPayload | Code::BadHeader | Code::BadFileHeader | Code::BadCompression | Code::BadRelayRecord => {
+            "the bytes changed after they were written: check the disk and compare with the original"
+        }
+        Code::OutOfSequence | Code::Foreign | Code::AfterEnd => {
+            "files were mixed up or edited after they were written: copy them again from the original"
+        }
+        Code::BadSubBuffer | Code::BadRecord | Code::WrongTotals | Code::BadFormats => {
+            "the recorder wrote it so: please report it, with the kernel's release"
+        }
+        Code::BackInTime => "record with --clock mono or global",
+        Code::NoMeta => "copy the whole directory, and call-sites get their names",
+        Code::UnknownBlock => "use a newer kmemtrace to read all of it",
+    })
+}

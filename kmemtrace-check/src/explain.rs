@@ -1,0 +1,93 @@
+//! `--explain CODE`.
+
+use std::io::Write;
+
+use kmemtrace_abi::fault::{Code, Verdict};
+
+use crate::advice;
+
+/// Columns of the text.
+const WIDTH: usize = 96;
+
+/// `K301`, `k301` or `301`.
+pub(crate) fn parse_code(text: &str) -> Result<Code, String> {
+    let digits = text.strip_prefix(['K', 'k']).unwrap_or(text);
+    let code = digits.parse().ok().and_then(Code::from_number);
+    code.ok_or_else(|| {
+        let all: Vec<String> = Code::ALL.iter().map(ToString::to_string).collect();
+        format!("there is no such code; there are {}", all.join(" "))
+    })
+}
+
+/// The word for a verdict on a file.
+pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Complete => "ok",
+        Verdict::Lossy => "lossy",
+        Verdict::Truncated => "truncated",
+        Verdict::Corrupt => "corrupt",
+    }
+}
+
+/// All that is to say about a code.
+pub(crate) fn print(code: Code, out: &mut Vec<u8>) {
+    let effect = match code.verdict() {
+        Verdict::Complete => "a file with it is still ok".to_owned(),
+        verdict => format!(
+            "a file with it is {}{}",
+            verdict_name(verdict),
+            if verdict < Verdict::Corrupt { " or worse" } else { "" }
+        ),
+    };
+    let mut text = format!("{code}  {}\n{}: {effect}\n\n", code.title(), code.severity().name());
+    text += &wrap(code.explanation());
+    if let Some(remedy) = advice::remedy(code) {
+        text += &format!("\nWhat to do:\n{}", wrap(remedy));
+    }
+    // Writing to memory cannot fail.
+    let _ = out.write_all(text.as_bytes());
+}
+
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column > 0 && column + 1 + word.len() > WIDTH {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += word.len();
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found_in_every_spelling() {
+        for text in ["K301", "k301", "301"] {
+            assert_eq!(parse_code(text), Ok(Code::BadPayload));
+        }
+        for text in ["", "K", "K1", "K99999", "KK301", "K-301", "checksum"] {
+            assert!(parse_code(text).unwrap_err().contains("K101 K102"), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_code_explains_itself_on_narrow_lines() {
+        for &code in Code::ALL {
+            let mut out = Vec::new();
+            print(code, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.starts_with(&format!("{code}  {}", code.title())));
+            assert!(text.lines().all(|l| l.len() <= WIDTH) && text.lines().count() >= 4, "{text}");
+        }
+    }
+}

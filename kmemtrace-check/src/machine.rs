@@ -1,0 +1,252 @@
+//! Results for programs: one JSON document, or a row a file.
+
+use std::io::Write;
+
+use kmemtrace_abi::escape::escape;
+use kmemtrace_abi::fault::{Fault, Verdict};
+use kmemtrace_abi::trace::{FileFacts, Source};
+use serde::Serialize;
+
+use crate::explain::verdict_name;
+use crate::reading::CheckedTrace;
+
+/// `kmemtrace.check/1`. Members may be added; those here keep their names and meanings.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    files: Vec<File<'a>>,
+    ok: usize,
+    lossy: usize,
+    truncated: usize,
+    corrupt: usize,
+    /// Those about a directory rather than one of its files.
+    findings: Vec<Finding<'a>>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    path: String,
+    cpu: Option<u32>,
+    verdict: &'static str,
+    format_version: Option<String>,
+    source: Option<&'static str>,
+    events: u64,
+    blocks: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+    lost_events: Option<u64>,
+    gaps: u64,
+    unread_events: u64,
+    findings: Vec<Finding<'a>>,
+    findings_left_out: u64,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    code: String,
+    severity: &'static str,
+    offset: u64,
+    block: Option<u64>,
+    message: std::borrow::Cow<'a, str>,
+}
+
+fn all_facts(traces: &[CheckedTrace]) -> impl Iterator<Item = &FileFacts> {
+    traces.iter().flat_map(|t| &t.files).map(|f| &f.facts)
+}
+
+/// Files with this verdict.
+pub(crate) fn count(traces: &[CheckedTrace], verdict: Verdict) -> usize {
+    all_facts(traces).filter(|f| f.verdict == verdict).count()
+}
+
+impl<'a> File<'a> {
+    fn new(facts: &'a FileFacts) -> File<'a> {
+        File {
+            path: path_text(facts),
+            cpu: facts.cpu,
+            verdict: verdict_name(facts.verdict),
+            format_version: facts.version.map(|(major, minor)| format!("{major}.{minor}")),
+            source: facts.source.map(source_name),
+            events: facts.events,
+            blocks: facts.blocks,
+            first: facts.first,
+            last: facts.last,
+            lost_events: facts.lost,
+            gaps: facts.gaps,
+            unread_events: facts.unread,
+            findings: facts.faults.iter().map(Finding::new).collect(),
+            findings_left_out: facts.faults_left_out,
+        }
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn new(fault: &'a Fault) -> Finding<'a> {
+        Finding {
+            code: fault.code.to_string(),
+            severity: fault.code.severity().name(),
+            offset: fault.offset,
+            block: fault.block,
+            message: escape(fault.message.as_bytes()),
+        }
+    }
+}
+
+fn path_text(facts: &FileFacts) -> String {
+    escape(facts.path.as_os_str().as_encoded_bytes()).into_owned()
+}
+
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Tracefs => "tracefs",
+        Source::Relay => "relay",
+    }
+}
+
+/// All of it as one document.
+pub(crate) fn json(traces: &[CheckedTrace], out: &mut Vec<u8>) {
+    let document = Document {
+        schema: "kmemtrace.check/1",
+        files: all_facts(traces).map(File::new).collect(),
+        ok: count(traces, Verdict::Complete),
+        lossy: count(traces, Verdict::Lossy),
+        truncated: count(traces, Verdict::Truncated),
+        corrupt: count(traces, Verdict::Corrupt),
+        findings: traces.iter().flat_map(|t| &t.findings).map(Finding::new).collect(),
+    };
+    // Neither strings and numbers nor memory can refuse.
+    let _ = serde_json::to_writer_pretty(&mut *out, &document);
+    out.push(b'\n');
+}
+
+const COLUMNS: [&str; 13] = [
+    "path",
+    "cpu",
+    "verdict",
+    "format_version",
+    "source",
+    "events",
+    "blocks",
+    "first",
+    "last",
+    "lost_events",
+    "gaps",
+    "unread_events",
+    "findings",
+];
+
+/// The members of a file but for its findings, of which it has the codes.
+fn cells(facts: &FileFacts) -> [String; COLUMNS.len()] {
+    let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
+    let file = File::new(facts);
+    let mut codes: Vec<String> = file.findings.into_iter().map(|f| f.code).collect();
+    codes.sort();
+    codes.dedup();
+    [
+        file.path,
+        number(file.cpu.map(u64::from)),
+        file.verdict.to_owned(),
+        file.format_version.unwrap_or_default(),
+        file.source.unwrap_or_default().to_owned(),
+        file.events.to_string(),
+        file.blocks.to_string(),
+        number(file.first),
+        number(file.last),
+        number(file.lost_events),
+        file.gaps.to_string(),
+        file.unread_events.to_string(),
+        codes.join(" "),
+    ]
+}
+
+/// Comma-separated, with a header row.
+pub(crate) fn csv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
+    let row = |cells: &[String]| cells.iter().map(|c| csv_cell(c)).collect::<Vec<_>>().join(",");
+    rows(traces, row, out);
+}
+
+/// Tab-separated, with a line that names the version and a header row. No cell holds a tab: they are escaped.
+pub(crate) fn tsv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"# kmemtrace 1 check\n");
+    rows(traces, |cells| cells.join("\t"), out);
+}
+
+fn rows(traces: &[CheckedTrace], row: impl Fn(&[String]) -> String, out: &mut Vec<u8>) {
+    let _ = writeln!(out, "{}", row(&COLUMNS.map(str::to_owned)));
+    for facts in all_facts(traces) {
+        let _ = writeln!(out, "{}", row(&cells(facts)));
+    }
+}
+
+/// Quoted where it must be; a cell that a spreadsheet would run gets an apostrophe.
+fn csv_cell(text: &str) -> String {
+    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::{checks, reading};
+    use kmemtrace_abi::generate::{Options, Shape};
+
+    fn printed(print: fn(&[CheckedTrace], &mut Vec<u8>)) -> String {
+        let sample = Sample::new(&Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 3000) }, 1);
+        sample.change("cpu0.out", |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        });
+        std::fs::remove_file(sample.file("meta.out")).unwrap();
+        let mut trace = reading::read(sample.path().to_owned()).unwrap();
+        checks::run(&mut trace);
+        let mut out = Vec::new();
+        print(&[trace], &mut out);
+        String::from_utf8(out).unwrap().replace(&format!("{}/", sample.path().display()), "")
+    }
+
+    #[test]
+    fn the_document_is_as_promised() {
+        let document: serde_json::Value = serde_json::from_str(&printed(json)).unwrap();
+        assert_eq!(document["schema"], "kmemtrace.check/1");
+        let counts = ["ok", "lossy", "truncated", "corrupt"].map(|verdict| document[verdict].as_u64());
+        assert_eq!(counts, [Some(0), Some(0), Some(1), Some(1)]);
+        let files = document["files"].as_array().unwrap();
+        let of = |member: &str| files.iter().map(|f| f[member].clone()).collect::<Vec<_>>();
+        assert_eq!(of("path"), ["cpu0.out", "cpu1.out"]);
+        assert_eq!(of("cpu"), [0, 1]);
+        assert_eq!(of("verdict"), ["corrupt", "truncated"]);
+        assert_eq!(of("lost_events"), [0.into(), serde_json::Value::Null]);
+        for member in ["format_version", "source", "events", "blocks", "first", "last", "gaps"] {
+            assert!(files.iter().all(|f| f.get(member).is_some()), "{member}");
+        }
+        let finding = &files[0]["findings"][0];
+        assert_eq!((&finding["code"], &finding["severity"]), (&"K301".into(), &"error".into()));
+        assert!(finding["offset"].is_u64() && finding.get("block").is_some() && finding["message"].is_string());
+        assert_eq!(files[1]["findings"][0]["code"], "K205");
+        assert_eq!(document["findings"][0]["code"], "K501");
+    }
+
+    #[test]
+    fn rows_have_as_many_cells_as_the_heading() {
+        for (text, separator) in [(printed(csv), ','), (printed(tsv), '\t')] {
+            let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+            assert_eq!(rows.len(), 3, "{text}");
+            assert!(rows.iter().all(|r| r.split(separator).count() == COLUMNS.len()), "{text}");
+            assert!(rows[0].starts_with("path") && rows[2].ends_with("K205"), "{text}");
+        }
+    }
+
+    #[test]
+    fn cells_are_quoted_and_never_run() {
+        for (text, cell) in [
+            ("cpu0.out", "cpu0.out"),
+            ("a,b", "\"a,b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("=1+1", "'=1+1"),
+            ("-x,", "\"'-x,\""),
+        ] {
+            assert_eq!(csv_cell(text), cell);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Reads every byte of a trace once, and keeps what the checks and the table need of it: memory does not
+//! grow with the length of the trace.
+
+use std::path::{Path, PathBuf};
+
+use kmemtrace_abi::event::{Gap, GapCause, Item, Names};
+use kmemtrace_abi::fault::Fault;
+use kmemtrace_abi::trace::{CpuStream, FileFacts, MAX_FAULTS, OpenError, OrderKey, Trace, TraceInfo};
+
+/// A trace that was read.
+#[derive(Debug)]
+pub(crate) struct CheckedTrace {
+    /// As given.
+    pub(crate) path: PathBuf,
+    /// A directory, of which all files were read; else one file for itself.
+    pub(crate) is_dir: bool,
+    pub(crate) info: TraceInfo,
+    /// One for each CPU, ascending, then `meta.out`.
+    pub(crate) files: Vec<CheckedFile>,
+    /// What is to say of the directory rather than of one of its files.
+    pub(crate) findings: Vec<Fault>,
+    /// Records that a relay channel dropped, all CPUs together.
+    pub(crate) total_overruns: Option<u64>,
+}
+
+/// A file that was read, or one that should be there.
+#[derive(Debug)]
+pub(crate) struct CheckedFile {
+    pub(crate) facts: FileFacts,
+    pub(crate) is_there: bool,
+    /// The gap that lost most events in the kernel's buffer.
+    pub(crate) worst_gap: Option<Gap>,
+    /// Missing sequence numbers that end with a record of this file.
+    pub(crate) holes: Holes,
+}
+
+/// Runs of missing sequence numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holes {
+    /// Runs.
+    pub(crate) count: u64,
+    /// Numbers missing in all of them.
+    pub(crate) missing: u64,
+    /// Numbers missing in the longest one.
+    pub(crate) longest: u64,
+    /// The number after the longest one.
+    pub(crate) longest_before: u64,
+}
+
+impl Holes {
+    fn add(&mut self, missing: u64, before: u64) {
+        self.count += 1;
+        self.missing = self.missing.saturating_add(missing);
+        if missing > self.longest {
+            (self.longest, self.longest_before) = (missing, before);
+        }
+    }
+}
+
+impl CheckedFile {
+    pub(crate) fn new(facts: FileFacts, is_there: bool) -> CheckedFile {
+        CheckedFile { facts, is_there, worst_gap: None, holes: Holes::default() }
+    }
+
+    /// Adds a finding to those of the reader.
+    pub(crate) fn add(&mut self, fault: Fault) {
+        self.facts.verdict = self.facts.verdict.max(fault.code.verdict());
+        if self.facts.faults.len() < MAX_FAULTS {
+            self.facts.faults.push(fault);
+        } else {
+            self.facts.faults_left_out += 1;
+        }
+    }
+
+    fn note_gaps(&mut self, items: &[Item]) {
+        for item in items {
+            if let Item::Gap(gap) = item
+                && gap.cause == GapCause::Overrun
+                && self.worst_gap.is_none_or(|worst| weight(gap) > weight(&worst))
+            {
+                self.worst_gap = Some(*gap);
+            }
+        }
+    }
+}
+
+/// Gaps compare by the events they lost, then by the time they took.
+fn weight(gap: &Gap) -> (u64, u64) {
+    let time = gap.from.zip(gap.to).map_or(0, |(from, to)| to.saturating_sub(from));
+    (gap.lost.unwrap_or(0), time)
+}
+
+/// Reads the trace directory or file at `path`.
+pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
+    let is_dir = path.is_dir();
+    let mut trace = Trace::open(std::slice::from_ref(&path))?;
+    if !is_dir {
+        // A file is enough for itself: the recording's other CPUs are not asked for.
+        let missing = std::mem::take(&mut trace.info.missing);
+        trace.streams.retain(|s| !missing.contains(&s.cpu()));
+    }
+    let mut files: Vec<CheckedFile> = if is_dir && trace.info.order == OrderKey::Sequence {
+        read_together(&mut trace.streams, &mut trace.names)
+    } else {
+        trace.streams.iter_mut().map(|stream| read_alone(stream, &mut trace.names)).collect()
+    };
+    for file in &mut files {
+        file.is_there = !file.facts.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
+    }
+    let total_overruns = trace.total_overruns();
+    files.extend(trace.side.facts.map(|facts| CheckedFile::new(facts, true)));
+    Ok(CheckedTrace { path, is_dir, info: trace.info, files, findings: Vec::new(), total_overruns })
+}
+
+fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
+    let mut items = Vec::new();
+    let mut file = CheckedFile::new(stream.facts().clone(), true);
+    let mut gaps = 0;
+    while stream.fill(names, &mut items) {
+        // Most batches have none, and need no second look.
+        if stream.facts().gaps > gaps {
+            gaps = stream.facts().gaps;
+            file.note_gaps(&items);
+        }
+    }
+    file.facts = stream.facts().clone();
+    file
+}
+
+/// A stream and its next event.
+struct Head<'a> {
+    stream: &'a mut CpuStream,
+    items: Vec<Item>,
+    index: usize,
+    /// Key of the next event; `None` at the end.
+    next: Option<u64>,
+    file: CheckedFile,
+}
+
+impl Head<'_> {
+    /// Goes on to the next event.
+    fn advance(&mut self, names: &mut Names) {
+        loop {
+            while let Some(item) = self.items.get(self.index) {
+                self.index += 1;
+                if let Item::Event(event) = item {
+                    self.next = Some(event.at);
+                    return;
+                }
+            }
+            self.index = 0;
+            if !self.stream.fill(names, &mut self.items) {
+                self.next = None;
+                return;
+            }
+            self.file.note_gaps(&self.items);
+        }
+    }
+}
+
+/// Reads all streams in the order of their sequence numbers, which count over all CPUs: where one is missing
+/// after that of the record before, a record is lost.
+fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFile> {
+    let mut heads: Vec<Head<'_>> = streams
+        .iter_mut()
+        .map(|stream| {
+            let file = CheckedFile::new(stream.facts().clone(), true);
+            Head { stream, items: Vec::new(), index: 0, next: None, file }
+        })
+        .collect();
+    heads.iter_mut().for_each(|head| head.advance(names));
+    let mut last: Option<u64> = None;
+    while let Some((index, until)) = least(&heads) {
+        let head = &mut heads[index];
+        while let Some(at) = head.next.filter(|&at| at <= until) {
+            let missing = last.map_or(0, |last| at.saturating_sub(last).saturating_sub(1));
+            if missing > 0 {
+                head.file.holes.add(missing, at);
+            }
+            last = last.max(Some(at));
+            head.advance(names);
+        }
+    }
+    heads.into_iter().map(|head| CheckedFile { facts: head.stream.facts().clone(), ..head.file }).collect()
+}
+
+/// The stream whose next event comes first, and the key up to which it stays the first.
+fn least(heads: &[Head<'_>]) -> Option<(usize, u64)> {
+    let mut first: Option<(u64, usize)> = None;
+    let mut until = u64::MAX;
+    for (index, at) in heads.iter().enumerate().filter_map(|(i, head)| Some((i, head.next?))) {
+        match first {
+            Some((least, _)) if least <= at => until = until.min(at),
+            _ => {
+                until = first.map_or(until, |(least, _)| until.min(least));
+                first = Some((at, index));
+            }
+        }
+    }
+    first.map(|(_, index)| (index, until))
+}
+
+impl CheckedTrace {
+    /// What people call the file: its name alone where there is one directory, else its path.
+    pub(crate) fn label<'a>(&self, file: &'a CheckedFile, only_trace: bool) -> &'a Path {
+        match file.facts.path.file_name() {
+            Some(name) if only_trace && self.is_dir => Path::new(name),
+            _ => &file.facts.path,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Results for people: a row a file, then what was found and what to do, then the count.
+
+use std::fmt::Write;
+
+use kmemtrace_abi::escape::escape;
+use kmemtrace_abi::fault::{Code, Fault, Verdict};
+use kmemtrace_abi::trace::OrderKey;
+
+use crate::advice;
+use crate::explain::verdict_name;
+use crate::machine::count;
+use crate::reading::{CheckedFile, CheckedTrace};
+
+/// How order keys are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keys {
+    /// Nanoseconds, as seconds after the trace's first event.
+    Since(u64),
+    /// Numbers that stand for no time that is known.
+    Raw,
+}
+
+impl Keys {
+    fn of(trace: &CheckedTrace) -> Keys {
+        // Of the kernel's clocks only these do not count nanoseconds.
+        let is_time = !matches!(trace.info.clock.as_deref(), Some("counter" | "uptime" | "x86-tsc"));
+        let first = trace.files.iter().filter_map(|f| f.facts.first).min();
+        match first {
+            Some(first) if is_time && trace.info.order == OrderKey::Time => Keys::Since(first),
+            _ => Keys::Raw,
+        }
+    }
+
+    fn cell(self, key: Option<u64>) -> String {
+        match (self, key) {
+            (_, None) => "-".to_owned(),
+            (Keys::Since(first), Some(key)) => {
+                let ms = key.saturating_sub(first) / 1_000_000;
+                format!("+{}.{:03} s", ms / 1000, ms % 1000)
+            }
+            (Keys::Raw, Some(key)) => key.to_string(),
+        }
+    }
+}
+
+/// Columns; the first and the last are text.
+const HEADINGS: [&str; 8] = ["FILE", "EVENTS", "BLOCKS", "FIRST", "LAST", "LOST", "GAPS", "VERDICT"];
+
+/// Prints all traces as one table; at most `limit` findings a file.
+pub(crate) fn print(traces: &[CheckedTrace], limit: usize, out: &mut Vec<u8>) {
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    let mut findings = String::new();
+    for trace in traces {
+        let keys = Keys::of(trace);
+        for file in &trace.files {
+            let label = escape(trace.label(file, traces.len() == 1).as_os_str().as_encoded_bytes()).into_owned();
+            describe(&label, file, keys, limit, &mut findings);
+            rows.push(row(label, file, keys));
+        }
+        describe_directory(trace, &mut findings);
+    }
+    let mut text = aligned(&rows);
+    if !findings.is_empty() {
+        text.push('\n');
+        text.push_str(&findings);
+    }
+    text.push('\n');
+    let counts = [Verdict::Complete, Verdict::Lossy, Verdict::Truncated, Verdict::Corrupt]
+        .into_iter()
+        .map(|verdict| (count(traces, verdict), verdict_name(verdict)))
+        .filter(|(n, _)| *n > 0);
+    text.push_str(&counts.map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>().join("   "));
+    text.push('\n');
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn row(label: String, file: &CheckedFile, keys: Keys) -> [String; HEADINGS.len()] {
+    let facts = &file.facts;
+    let dash_if = |unknown: bool, text: String| if unknown { "-".to_owned() } else { text };
+    // `meta.out` has blocks, and no events to lose.
+    let no_events = facts.cpu.is_none() || !file.is_there;
+    [
+        label,
+        dash_if(no_events, facts.events.to_string()),
+        dash_if(!file.is_there || facts.version.is_none(), facts.blocks.to_string()),
+        keys.cell(facts.first),
+        keys.cell(facts.last),
+        dash_if(no_events || facts.lost.is_none(), facts.lost.unwrap_or_default().to_string()),
+        dash_if(facts.cpu.is_none(), facts.gaps.to_string()),
+        verdict_name(facts.verdict).to_owned(),
+    ]
+}
+
+/// Cells under their headings: numbers to the right, the first and the last column to the left. Nothing is cut.
+fn aligned(rows: &[[String; HEADINGS.len()]]) -> String {
+    let mut widths = [0; HEADINGS.len()];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Writing to a String cannot fail.
+            let _ = match column {
+                0 => write!(text, "{cell:<width$}"),
+                7 => write!(text, "  {cell}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What was found in a file: its name once, then a line a finding, then what to do.
+fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mut String) {
+    let facts = &file.facts;
+    if facts.faults.is_empty() {
+        return;
+    }
+    let margin = label.chars().count();
+    let mut name = label;
+    let mut line = |code: &str, message: &str| {
+        let _ = writeln!(text, "{name:<margin$}  {code:<4}  {message}");
+        name = "";
+    };
+    // What is true of the whole file comes first: it is the sum of what follows.
+    let mut faults: Vec<&Fault> = facts.faults.iter().collect();
+    faults.sort_by_key(|fault| fault.block.is_some() || fault.offset > 0);
+    for fault in faults.iter().take(limit) {
+        line(&fault.code.to_string(), &escape(fault.message.as_bytes()));
+        if fault.code == Code::Overrun {
+            worst_gap(file, keys).iter().for_each(|message| line("", message));
+        }
+    }
+    let hidden = facts.faults.len().saturating_sub(limit) as u64 + facts.faults_left_out;
+    if hidden > 0 {
+        line("", &format!("{hidden} more findings (--limit)"));
+    }
+    if facts.unread > 0 {
+        line("", &format!("{} events cannot be read", facts.unread));
+    }
+    remedies(&faults).for_each(|remedy| line("", remedy));
+}
+
+/// What was found of a directory as such.
+fn describe_directory(trace: &CheckedTrace, text: &mut String) {
+    let name = escape(trace.path.as_os_str().as_encoded_bytes());
+    for fault in &trace.findings {
+        let _ = writeln!(text, "{name}  {}  {}", fault.code, escape(fault.message.as_bytes()));
+    }
+    for remedy in remedies(&trace.findings.iter().collect::<Vec<_>>()) {
+        let _ = writeln!(text, "{:width$}  {remedy}", "", width = name.chars().count() + 6);
+    }
+}
+
+/// What to do about these, each once.
+fn remedies(faults: &[&Fault]) -> impl Iterator<Item = &'static str> {
+    let mut remedies: Vec<&'static str> = Vec::new();
+    for remedy in faults.iter().filter_map(|fault| advice::remedy(fault.code)) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    remedies.into_iter()
+}
+
+/// How long the gap that lost most events took, and when it was.
+fn worst_gap(file: &CheckedFile, keys: Keys) -> Option<String> {
+    let (gap, Keys::Since(first)) = (file.worst_gap?, keys) else { return None };
+    let (from, to) = gap.from.zip(gap.to)?;
+    let micros = from.saturating_sub(first) / 1000;
+    let at = format!("+{}.{:06} s", micros / 1_000_000, micros % 1_000_000);
+    Some(format!("the longest took {}, at {at}", span(to.saturating_sub(from))))
+}
+
+/// Nanoseconds with one decimal of the largest unit that fits.
+fn span(ns: u64) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (1_000, "us"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    format!("{}.{} {name}", ns / unit, ns % unit / (unit / 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::{checks, reading};
+    use kmemtrace_abi::event::{Gap, GapCause};
+    use kmemtrace_abi::generate::{Options, Shape};
+
+    fn trace(sample: &Sample) -> CheckedTrace {
+        let mut trace = reading::read(sample.path().to_owned()).unwrap();
+        checks::run(&mut trace);
+        trace
+    }
+
+    fn printed(traces: &[CheckedTrace], limit: usize) -> String {
+        let mut out = Vec::new();
+        print(traces, limit, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn fault(code: Code, offset: u64, message: &str) -> Fault {
+        Fault { code, offset, block: (offset > 0).then_some(1), message: message.to_owned() }
+    }
+
+    #[test]
+    fn it_looks_as_people_expect() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 3, 100), 1);
+        let mut trace = trace(&sample);
+        for (file, events, lost, first) in
+            [(0, 3_212_004, 0, 7_000_000_000), (1, 42, 1204, 7_000_500_000), (2, 5, 0, 7_001_999_999)]
+        {
+            let facts = &mut trace.files[file].facts;
+            (facts.events, facts.blocks, facts.lost) = (events, 3055, Some(lost));
+            (facts.first, facts.last) = (Some(first), Some(68_204_999_999));
+        }
+        let gap = Gap {
+            from: Some(40_118_204_999),
+            to: Some(40_120_304_999),
+            cpu: 1,
+            lost: Some(1001),
+            cause: GapCause::Overrun,
+        };
+        let lossy = &mut trace.files[1];
+        (lossy.worst_gap, lossy.facts.gaps) = (Some(gap), 3);
+        lossy.add(fault(Code::RecorderLoss, 9000, "block 3: lost"));
+        lossy.add(fault(Code::Overrun, 0, "1204 events lost in 3 gaps"));
+        let corrupt = &mut trace.files[2];
+        corrupt.facts.unread = 2098;
+        for offset in 1..=4 {
+            corrupt.add(fault(Code::BadPayload, offset, &format!("block {offset}: \u{1b}[31mchecksum differs")));
+        }
+        let want = "\
+FILE       EVENTS  BLOCKS     FIRST       LAST  LOST  GAPS  VERDICT
+cpu0.out  3212004    3055  +0.000 s  +61.204 s     0     0  ok
+cpu1.out       42    3055  +0.000 s  +61.204 s  1204     3  lossy
+cpu2.out        5    3055  +0.001 s  +61.204 s     0     0  corrupt
+meta.out        -       4         -          -     -     -  ok
+
+cpu1.out  K101  1204 events lost in 3 gaps
+                the longest took 2.1 ms, at +33.118204 s
+          K104  block 3: lost
+                the kernel's buffer was full: record again with a larger --buffer-size, or fewer events (-e)
+                the disk was full or failed: free some space, or put the trace elsewhere (-o)
+cpu2.out  K301  block 1: \\x1b[31mchecksum differs
+          K301  block 2: \\x1b[31mchecksum differs
+                2 more findings (--limit)
+                2098 events cannot be read
+                the bytes changed after they were written: check the disk and compare with the original
+
+2 ok   1 lossy   1 corrupt
+";
+        assert_eq!(printed(&[trace], 2), want);
+    }
+
+    #[test]
+    fn files_of_several_traces_keep_their_paths() {
+        let samples = [1, 2].map(|seed| Sample::new(&Options::plain(Shape::plain(), 1, 10), seed));
+        let text = printed(&samples.each_ref().map(trace), 20);
+        for sample in &samples {
+            assert!(text.contains(&format!("{}  ", sample.file("cpu0.out").display())), "{text}");
+        }
+        assert!(text.ends_with("\n\n4 ok\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_directory_lacks_is_told_of_the_directory() {
+        let sample = Sample::new(&Options::plain(Shape::plain(), 1, 10), 1);
+        std::fs::remove_file(sample.file("meta.out")).unwrap();
+        let text = printed(&[trace(&sample)], 20);
+        assert!(text.contains(&format!("\n{}  K501  has no meta.out", sample.path().display())), "{text}");
+        assert!(text.ends_with("\n\n1 ok\n"), "{text}");
+    }
+
+    #[test]
+    fn numbers_that_are_no_times_are_shown_as_they_are() {
+        let (_, raw, streams) = Sample::relay(1);
+        let first = streams.cpus[0].events[0].at.to_string();
+        assert!(printed(&[trace(&raw)], 20).contains(&format!("  {first}  ")));
+        let mut counted = trace(&Sample::new(&Options::plain(Shape::plain(), 1, 10), 1));
+        counted.info.clock = Some("x86-tsc".into());
+        let last = counted.files[0].facts.last.unwrap();
+        assert!(printed(&[counted], 20).contains(&format!("  {last}  ")));
+    }
+
+    #[test]
+    fn spans_have_a_fitting_unit() {
+        for (ns, text) in [(999, "999 ns"), (1000, "1.0 us"), (2_199_999, "2.1 ms"), (61_950_000_000, "61.9 s")] {
+            assert_eq!(span(ns), text);
+        }
+    }
+}
