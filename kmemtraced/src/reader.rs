@@ -56,8 +56,12 @@ impl Reader {
         loop {
             let stopping = self.stop.load(Ordering::Acquire);
             let due = flushed.elapsed() >= self.flush;
-            if (self.readable() || due || stopping) && !self.round(&mut buffer, &mut used) {
-                return;
+            let mut whole = 0;
+            if self.readable() || due || stopping {
+                match self.round(&mut buffer, &mut used) {
+                    Some(taken) => whole = taken,
+                    None => return,
+                }
             }
             if due || stopping {
                 flushed = Instant::now();
@@ -74,7 +78,8 @@ impl Reader {
                     return;
                 }
             }
-            if !stopping || tries > 0 {
+            // Nothing whole was there: a kernel before 6.1 wakes us for every event.
+            if whole == 0 {
                 std::thread::sleep(PAUSE);
             }
         }
@@ -87,28 +92,31 @@ impl Reader {
         !self.stop.load(Ordering::Acquire) && rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0)
     }
 
-    /// Takes whole sub-buffers until there is none; the first partial one ends the round. False if nobody writes any more.
-    fn round(&mut self, buffer: &mut Vec<u8>, used: &mut usize) -> bool {
+    /// Takes whole sub-buffers until there is none, and says how many; a partial one ends the round. `None`: nobody
+    /// writes any more.
+    fn round(&mut self, buffer: &mut Vec<u8>, used: &mut usize) -> Option<usize> {
         let size = self.shape.size;
+        let mut whole = 0;
         loop {
             if HEADER_BYTES + *used + size > buffer.len() && !self.hand_over(buffer, used) {
-                return false;
+                return None;
             }
             let at = HEADER_BYTES + *used;
             match self.raw.read(&mut buffer[at..at + size]) {
                 // 0 is no end: the kernel says it of an empty buffer, too.
-                Ok(0) => return true,
+                Ok(0) => return Some(whole),
                 Ok(n) => {
                     // What cannot be walked is kept whole, for the reader of the trace to name.
                     let trimmed = trimmed_len(&self.shape, &buffer[at..at + n]).unwrap_or(n);
                     *used += trimmed;
                     if trimmed + PARTIAL_ROOM < size {
-                        return true;
+                        return Some(whole);
                     }
+                    whole += 1;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // Nothing there, or a CPU that was never online.
-                Err(_) => return true,
+                Err(_) => return Some(whole),
             }
         }
     }
