@@ -1,7 +1,7 @@
 //! Every byte that crosses a boundary in kmemtrace, and nothing else: what the kernel writes, what
 //! `kmemtraced` keeps, what the readers decode. No analysis, no command line, no threads.
 //!
-//! Read in the order the data flows: [`block`] frames bytes on disk, [`format`] and [`subbuffer`] take the
+//! Read in the order the data flows: [`block`] frames bytes on disk, [`mod@format`] and [`subbuffer`] take the
 //! kernel's sub-buffers apart, [`event`] is what comes out, [`trace`] is how readers open all of it,
 //! [`fault`] says what can be wrong.
 
