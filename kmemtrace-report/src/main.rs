@@ -6,12 +6,14 @@
 mod args;
 mod figures;
 mod filter;
+mod findings;
 mod order;
 mod pairs;
 mod render;
 mod reports;
 mod select;
 mod symbols;
+mod table;
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -29,7 +31,7 @@ use args::{Args, Format, View};
 use figures::Narrow;
 use filter::Selected;
 use order::{Order, Sink};
-use pairs::{Pairing, Rules};
+use pairs::{Grouping, Pairing, Rules};
 use reports::{Completeness, Naming};
 use symbols::Symbols;
 
@@ -84,6 +86,11 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let rules = Rules {
         kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
         nodes: every_node(&trace),
+        grouping: match view {
+            View::Caches => Grouping::Cache,
+            View::Summary if args.format != Format::Table => Grouping::Kind,
+            _ => Grouping::Site,
+        },
         matrix: view == View::Cross,
     };
     let mut pairing = Pairing::new(rules, filter);

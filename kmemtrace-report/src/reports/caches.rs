@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Naming, SortKey, cut_rows, put_name, put_others, rank, sort_rows};
 use crate::figures::Narrow;
-use crate::pairs::{Filter, Pairing};
+use crate::pairs::{Filter, Pairing, cache_of};
 
 /// The members after the head.
 pub(crate) fn caches<F: Filter>(
@@ -15,7 +15,8 @@ pub(crate) fn caches<F: Filter>(
     narrow: &Narrow,
 ) -> Map<String, Value> {
     let name = |index: Option<usize>| index.and_then(|index| naming.names.at(index));
-    let mut rows: Vec<_> = pairing.cache_rows().map(|(index, kind, figures)| ((name(index), kind), figures)).collect();
+    let with_allocations = pairing.rows.iter().filter(|(_, figures)| !figures.is_empty());
+    let mut rows: Vec<_> = with_allocations.map(|(key, figures)| ((name(cache_of(*key)), key.1), figures)).collect();
     rows.sort_by_key(|((name, kind), _)| (*name, rank(*kind)));
     sort_rows(&mut rows, keys);
     let others = cut_rows(&mut rows, top);

@@ -18,7 +18,7 @@ pub(crate) fn cross<F: Filter>(
 ) -> Map<String, Value> {
     let pairs = |from: u32, to: u32| pairing.matrix.get(&(from, to)).copied().unwrap_or(0);
     let matrix: Vec<Vec<u64>> = cpus.iter().map(|&from| cpus.iter().map(|&to| pairs(from, to)).collect()).collect();
-    let mut rows: Vec<_> = pairing.sites.iter().filter(|(_, figures)| figures.cross_cpu > 0).collect();
+    let mut rows: Vec<_> = pairing.rows.iter().filter(|(_, figures)| figures.cross_cpu > 0).collect();
     rows.sort_by_key(|((call_site, kind), f)| {
         (Reverse(f.cross_cpu_bytes), Reverse(f.cross_cpu), *call_site, rank(*kind))
     });

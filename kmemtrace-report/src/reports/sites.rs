@@ -14,7 +14,7 @@ pub(crate) fn sites<F: Filter>(
     top: Option<usize>,
     narrow: &Narrow,
 ) -> Map<String, Value> {
-    let with_allocations = pairing.sites.iter().filter(|(_, figures)| !figures.is_empty());
+    let with_allocations = pairing.rows.iter().filter(|(_, figures)| !figures.is_empty());
     let mut rows: Vec<_> = with_allocations.map(|(key, figures)| (*key, figures)).collect();
     rows.sort_by_key(|((call_site, kind), _)| (*call_site, rank(*kind)));
     sort_rows(&mut rows, keys);

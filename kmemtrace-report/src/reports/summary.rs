@@ -4,8 +4,9 @@ use kmemtrace_abi::event::Kind;
 use serde_json::{Map, Value, json};
 
 use crate::figures::Narrow;
+use crate::findings::Class;
 use crate::order::Order;
-use crate::pairs::{Class, Filter, Pairing};
+use crate::pairs::{Filter, Pairing};
 
 /// The members after the head.
 pub(crate) fn summary<F: Filter>(pairing: &Pairing<F>, order: &Order, narrow: &Narrow) -> Map<String, Value> {
@@ -13,10 +14,11 @@ pub(crate) fn summary<F: Filter>(pairing: &Pairing<F>, order: &Order, narrow: &N
     let mut put = |name: &str, value| document.insert(name.to_owned(), value);
     let (total, used) = (order.events, pairing.used);
     put("events", json!({ "total": total, "used": used, "other": total - used }));
+    let of_kinds = pairing.kinds();
     let mut kinds = Map::new();
     for (index, kind) in Kind::ALL.into_iter().enumerate() {
         let mut row = Map::new();
-        pairing.kinds[index].put(&mut row, narrow);
+        of_kinds[index].put(&mut row, narrow);
         row.insert("free_events".to_owned(), json!(pairing.free_events[index]));
         kinds.insert(kind.name().to_owned(), Value::Object(row));
     }
@@ -25,7 +27,7 @@ pub(crate) fn summary<F: Filter>(pairing: &Pairing<F>, order: &Order, narrow: &N
     pairing.total().put(&mut total, narrow);
     total.insert("peak_at".to_owned(), json!(pairing.peak_at.or(order.first).unwrap_or(0)));
     put("total", Value::Object(total));
-    let all = |figure: fn(&crate::figures::Figures) -> u128| pairing.kinds.iter().map(figure).sum::<u128>();
+    let all = |figure: fn(&crate::figures::Figures) -> u128| of_kinds.iter().map(figure).sum::<u128>();
     put(
         "pairs",
         json!({
