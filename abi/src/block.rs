@@ -204,7 +204,7 @@ pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
 
 /// Payload of [`kind::COUNTERS`]: `per_cpu/cpuN/stats` since the recording began, in events.
 ///
-/// Relay: `overrun` of the lowest CPU's file holds the growth of `total_overruns`, which is one number for all CPUs.
+/// Relay: `overrun` of the lowest CPU's file holds `total_overruns`, which is one number for all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Counters {

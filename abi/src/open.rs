@@ -292,9 +292,9 @@ fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) 
     let Some(header) = header else { return (Coding::Unknown, None) };
     let Some(target) = header.target else { return (Coding::Unknown, Some("no byte order".into())) };
     if header.source == Some(Source::Relay) {
-        let Some(layout) = header.relay_layout else {
-            return (Coding::Unknown, Some("the layout of the relay records is not known here".into()));
-        };
+        // Only what was written after the first record tells; without any record there is nothing to decode.
+        let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
+        let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
         let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.found.path)));
         return (
             Coding::Relay(RelayCoding { layout, endian: target.endian, origin, names: RelayNames::new(names) }),

@@ -23,9 +23,14 @@ pub(crate) struct Args {
     /// Kernel buffer of each CPU [default: 16M, at most a quarter of memory in all]
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer_size: Option<u64>,
-    /// What to record: slab, page, all, or names of kernel events
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "slab")]
-    pub(crate) events: Vec<String>,
+    #[arg(
+        short,
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        help = "What to record: slab, page, all, or names of kernel events [default: slab]"
+    )]
+    pub(crate) events: Option<Vec<String>>,
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
@@ -35,9 +40,18 @@ pub(crate) struct Args {
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) flush: Duration,
-    /// Trace clock
-    #[arg(long, value_name = "NAME", default_value = "mono")]
-    pub(crate) clock: String,
+    /// Trace clock [default: mono]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) clock: Option<String>,
+    /// Record from this relay channel of the 2008 kmemtrace [default: kmemtrace in debugfs where it is there, else tracefs]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["tracefs", "buffer_size", "events", "clock"])]
+    pub(crate) relay: Option<PathBuf>,
+    /// Record from tracefs, mounted here [default: found, or mounted]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) tracefs: Option<PathBuf>,
+    /// Print these views of the trace as text when stopping
+    #[arg(long, value_name = "VIEWS", value_delimiter = ',')]
+    pub(crate) report: Vec<String>,
     /// Name of the tracefs instance to work in
     #[arg(short = 'B', long, value_name = "NAME", default_value = "kmemtrace", global = true)]
     pub(crate) instance: String,

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
@@ -12,6 +13,10 @@ use kmemtrace_abi::block::{RecordingId, item};
 use kmemtrace_abi::format::without_print_fmt;
 use kmemtrace_abi::target::Endian;
 use rustix::fs::{FlockOperation, OFlags};
+use rustix::rand::GetRandomFlags;
+
+use crate::kernelfs::{KernelFs, PROC, SYSFS};
+use crate::source::{Framing, SourceFacts};
 
 /// Where a trace goes if nobody says.
 const DEFAULT: &str = "kmemtrace.data";
@@ -91,21 +96,15 @@ impl Output {
 /// What every file of the recording says of itself.
 pub(crate) struct Description {
     pub(crate) recording: RecordingId,
-    pub(crate) word_bytes: u8,
-    pub(crate) cpus: Vec<u32>,
-    pub(crate) clock: String,
-    pub(crate) header_page: String,
-    pub(crate) header_event: String,
-    /// `system/event` and its format file.
-    pub(crate) formats: Vec<(String, String)>,
-    pub(crate) buffer_bytes: u64,
+    pub(crate) facts: Arc<SourceFacts>,
     pub(crate) started: [u8; 16],
 }
 
 /// 16 random bytes.
 pub(crate) fn new_recording() -> anyhow::Result<RecordingId> {
     let mut id = [0; 16];
-    File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut id)).context("/dev/urandom: cannot be read")?;
+    // In early boot this waits for the kernel to have some.
+    rustix::rand::getrandom(&mut id, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
     Ok(id)
 }
 
@@ -127,22 +126,37 @@ impl Description {
         let mut put = |tag, bytes: &[u8]| item::put(&mut out, tag, 0, bytes);
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(0).to_le_bytes();
         let endian = if Endian::NATIVE == Endian::Little { 1 } else { 2 };
-        put(item::TARGET, &[endian, self.word_bytes, 0, 0, page[0], page[1], page[2], page[3]]);
-        put(item::SOURCE, b"tracefs");
-        put(item::CPUS, &self.cpus.iter().flat_map(|cpu| cpu.to_le_bytes()).collect::<Vec<u8>>());
-        put(item::CLOCK, self.clock.as_bytes());
+        let facts = &self.facts;
+        put(item::TARGET, &[endian, facts.word_bytes, 0, 0, page[0], page[1], page[2], page[3]]);
+        match &*facts.framing {
+            Framing::SubBuffers(_) => {
+                put(item::SOURCE, b"tracefs");
+                put(item::HEADER_PAGE, facts.header_page.as_bytes());
+                put(item::HEADER_EVENT, facts.header_event.as_bytes());
+            }
+            Framing::Relay(framing) => {
+                put(item::SOURCE, b"relay");
+                if let Some(layout) = framing.layout.get() {
+                    put(item::RELAY_LAYOUT, layout.name().as_bytes());
+                }
+            }
+        }
+        put(item::CPUS, &facts.cpus.iter().flat_map(|cpu| cpu.to_le_bytes()).collect::<Vec<u8>>());
+        if let Some(clock) = &facts.clock {
+            put(item::CLOCK, clock.as_bytes());
+        }
         let system = rustix::system::uname();
         put(item::KERNEL, system.release().to_bytes());
         put(item::ARCH, system.machine().to_bytes());
-        put(item::HEADER_PAGE, self.header_page.as_bytes());
-        put(item::HEADER_EVENT, self.header_event.as_bytes());
-        for (name, format) in &self.formats {
+        for (name, format) in &facts.formats {
             let format = if full { format } else { without_print_fmt(format) };
             put(item::EVENT_FORMAT, format!("{name}\n{format}").as_bytes());
         }
         put(item::STARTED, &self.started);
         put(item::RECORDER, concat!("kmemtraced ", env!("CARGO_PKG_VERSION")).as_bytes());
-        put(item::BUFFER_BYTES, self.buffer_bytes.to_string().as_bytes());
+        if let Some(bytes) = facts.buffer_bytes {
+            put(item::BUFFER_BYTES, bytes.to_string().as_bytes());
+        }
         out
     }
 }
@@ -161,40 +175,69 @@ pub(crate) fn meta_payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
     payloads
 }
 
-fn proc_file(name: &str) -> Vec<u8> {
-    fs::read(Path::new("/proc").join(name)).unwrap_or_default()
+/// The texts of proc and sysfs that name what is in a trace; nothing of what cannot be read.
+pub(crate) struct SideTexts {
+    proc: Option<KernelFs>,
+    modules: Vec<u8>,
+    kallsyms: Vec<u8>,
 }
 
-/// What is kept before the first event.
-pub(crate) fn texts_at_start(events: &[String]) -> Vec<(u16, Vec<u8>)> {
-    let system = rustix::system::uname();
-    let names = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
-    let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
-    let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-    vec![
-        (item::KALLSYMS, proc_file("kallsyms")),
-        (item::MODULES, proc_file("modules")),
-        (item::SLABINFO_START, proc_file("slabinfo")),
-        (item::UNAME, uname.into_bytes()),
-        (item::COMMAND_LINE, command.join("\0").into_bytes()),
-        (item::EVENTS, events.join("\n").into_bytes()),
-        (item::CPU_NODES, cpu_nodes()),
-        (item::COMMS, b"0 <idle>\n".to_vec()),
-    ]
-}
+impl SideTexts {
+    pub(crate) fn open() -> SideTexts {
+        SideTexts { proc: KernelFs::find(&PROC).ok(), modules: Vec::new(), kallsyms: Vec::new() }
+    }
 
-/// What is kept after the last one: names that came up since, and the final counts.
-pub(crate) fn texts_at_end(start: &[(u16, Vec<u8>)], saved_cmdlines: &str) -> Vec<(u16, Vec<u8>)> {
-    let before = |tag| start.iter().find(|(t, _)| *t == tag).map_or(&[][..], |(_, text)| text);
-    let modules = later(before(item::MODULES), &proc_file("modules"));
-    let symbols = if modules.is_empty() { Vec::new() } else { later(before(item::KALLSYMS), &proc_file("kallsyms")) };
-    vec![
-        (item::MODULES_LATER, modules),
-        (item::KALLSYMS_LATER, symbols),
-        (item::SLABINFO_END, proc_file("slabinfo")),
-        (item::COMMS, [saved_cmdlines.as_bytes(), &live_comms()].concat()),
-        (item::STOPPED, now().to_vec()),
-    ]
+    fn proc(&self, file: &str) -> Vec<u8> {
+        self.proc.as_ref().and_then(|proc| proc.read(file).ok()).unwrap_or_default()
+    }
+
+    /// What is kept before the first event.
+    pub(crate) fn at_start(&mut self, events: &[String]) -> Vec<(u16, Vec<u8>)> {
+        let system = rustix::system::uname();
+        let names = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
+        let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
+        let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+        (self.kallsyms, self.modules) = (self.proc("kallsyms"), self.proc("modules"));
+        vec![
+            (item::KALLSYMS, self.kallsyms.clone()),
+            (item::MODULES, self.modules.clone()),
+            (item::SLABINFO_START, self.proc("slabinfo")),
+            (item::UNAME, uname.into_bytes()),
+            (item::COMMAND_LINE, command.join("\0").into_bytes()),
+            (item::EVENTS, events.join("\n").into_bytes()),
+            (item::CPU_NODES, cpu_nodes()),
+            (item::COMMS, b"0 <idle>\n".to_vec()),
+        ]
+    }
+
+    /// What is kept after the last one: names that came up since, and the final counts.
+    pub(crate) fn at_end(&self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        let modules = later(&self.modules, &self.proc("modules"));
+        let symbols = if modules.is_empty() { Vec::new() } else { later(&self.kallsyms, &self.proc("kallsyms")) };
+        vec![
+            (item::MODULES_LATER, modules),
+            (item::KALLSYMS_LATER, symbols),
+            (item::SLABINFO_END, self.proc("slabinfo")),
+            (item::COMMS, [saved_cmdlines, &self.live_comms()].concat()),
+            (item::STOPPED, now().to_vec()),
+        ]
+    }
+
+    /// `PID COMM` of every thread that lives.
+    fn live_comms(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let Some(proc) = &self.proc else { return out };
+        for pid in proc.numbered(".", "") {
+            for thread in proc.numbered(&format!("{pid}/task"), "") {
+                if let Ok(comm) = proc.read(&format!("{pid}/task/{thread}/comm")) {
+                    out.extend_from_slice(format!("{thread} ").as_bytes());
+                    out.extend_from_slice(comm.trim_ascii_end());
+                    out.push(b'\n');
+                }
+            }
+        }
+        out
+    }
 }
 
 /// Lines of `now` that are not in `before`.
@@ -204,28 +247,14 @@ fn later(before: &[u8], now: &[u8]) -> Vec<u8> {
     new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
 }
 
-/// `PID COMM` of every thread that lives.
-fn live_comms() -> Vec<u8> {
-    let mut out = Vec::new();
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.path().join("task"));
-    for thread in pids.flat_map(|task| fs::read_dir(task).into_iter().flatten().flatten()) {
-        if let Ok(comm) = fs::read(thread.path().join("comm")) {
-            out.extend_from_slice(thread.file_name().as_encoded_bytes());
-            out.push(b' ');
-            out.extend_from_slice(comm.trim_ascii_end());
-            out.push(b'\n');
-        }
-    }
-    out
-}
-
 /// `CPU NODE` a line, from sysfs; nothing where that does not tell.
 fn cpu_nodes() -> Vec<u8> {
     let mut out = String::new();
-    for entry in fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(node) = name.to_str().and_then(|n| n.strip_prefix("node")?.parse::<u32>().ok()) else { continue };
-        let list = fs::read_to_string(entry.path().join("cpulist")).unwrap_or_default();
+    let Ok(nodes) = KernelFs::find(&SYSFS).and_then(|sysfs| Ok(sysfs.sub("devices/system/node")?)) else {
+        return Vec::new();
+    };
+    for node in nodes.numbered(".", "node") {
+        let list = nodes.get(&format!("node{node}/cpulist")).unwrap_or_default();
         for range in list.trim().split(',') {
             let (from, to) = range.split_once('-').unwrap_or((range, range));
             if let (Ok(from), Ok(to)) = (from.parse::<u32>(), to.parse::<u32>()) {

@@ -1,7 +1,6 @@
 //! One thread per CPU, pinned to it, that moves bytes from the kernel's buffer into blocks and does nothing else.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,37 +8,42 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::HEADER_BYTES;
 use kmemtrace_abi::format::PageShape;
+use kmemtrace_abi::relay;
 use kmemtrace_abi::subbuffer::trimmed_len;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use kmemtrace_abi::target::Endian;
 
-use crate::tracefs::{Stats, StatsFile};
+use crate::source::{CpuSource, Framing, RelayFraming, Stats};
 
 /// Bytes of a block buffer; larger where a sub-buffer is.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// A sub-buffer with more room than this left is one that the kernel still writes to.
 const PARTIAL_ROOM: usize = 256;
+/// Relay bytes that make it worth coming back at once.
+const MUCH: usize = 32 << 10;
 /// Time to leave the kernel alone after a partial sub-buffer: taking it as soon as it is there would feed itself.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How soon a stop is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
 /// How often the counters are looked at.
 const COUNT: Duration = Duration::from_secs(1);
-/// How often the end is asked for what another CPU has reserved and not yet committed.
-const LAST_TRIES: u32 = 40;
+/// How often the end asks at least for what another CPU has reserved and not yet committed, and how often at most.
+const LAST_TRIES: std::ops::Range<u32> = 2..40;
 
 /// What goes to the writer.
 pub(crate) enum Message {
-    /// Room for a block header, then this many bytes of sub-buffers.
+    /// Room for a block header, then this many bytes: whole sub-buffers, or whole records.
     Data(Vec<u8>, usize),
     /// The counters now.
     Stats(Stats),
 }
 
+/// The writer has gone: nobody wants any more.
+struct Gone;
+
 /// What a reader thread works with.
 pub(crate) struct Reader {
-    pub(crate) raw: File,
-    pub(crate) stats: StatsFile,
-    pub(crate) shape: PageShape,
+    pub(crate) source: Box<dyn CpuSource>,
+    pub(crate) framing: Arc<Framing>,
     pub(crate) flush: Duration,
     pub(crate) full: Sender<Message>,
     pub(crate) free: Receiver<Vec<u8>>,
@@ -49,91 +53,291 @@ pub(crate) struct Reader {
 impl Reader {
     /// Drains the CPU until it is told to stop and nothing is left.
     pub(crate) fn run(mut self) {
-        let Ok(mut buffer) = self.free.recv() else { return };
+        // `Gone` ends it like any other end: the writer knows why.
+        let _ = self.drain();
+    }
+
+    fn drain(&mut self) -> Result<(), Gone> {
+        let mut buffer = self.free.recv().map_err(|_| Gone)?;
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
         loop {
             let stopping = self.stop.load(Ordering::Acquire);
             let due = flushed.elapsed() >= self.flush;
-            let mut whole = 0;
-            if self.readable() || due || stopping {
-                match self.round(&mut buffer, &mut used) {
-                    Some(taken) => whole = taken,
-                    None => return,
-                }
+            let wait = NOTICE.min(self.flush);
+            let mut more = false;
+            if stopping || self.source.wait(wait) || due {
+                more = match &*Arc::clone(&self.framing) {
+                    Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer, &mut used)?,
+                    Framing::Relay(_) => self.records(&mut buffer, &mut used)?,
+                };
             }
+            let count = counted.elapsed() >= COUNT || stopping;
+            let stats = if count { self.source.stats().ok() } else { None };
+            tries += u32::from(stopping);
+            let empty = stats.is_some_and(|stats| stats.entries == 0);
+            let last = stopping && tries >= LAST_TRIES.start && (empty || tries >= LAST_TRIES.end);
             if due || stopping {
                 flushed = Instant::now();
-                if used > 0 && !self.hand_over(&mut buffer, &mut used) {
-                    return;
+                if used > 0 {
+                    self.hand_over(&mut buffer, &mut used, last)?;
                 }
             }
-            if counted.elapsed() >= COUNT || stopping {
+            if let Some(stats) = stats {
                 counted = Instant::now();
-                let Ok(stats) = self.stats.read() else { return };
-                tries += u32::from(stopping);
-                let last = stopping && (stats.entries == 0 || tries >= LAST_TRIES);
-                if self.full.send(Message::Stats(stats)).is_err() || last {
-                    return;
-                }
+                self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
+            }
+            if last {
+                return Ok(());
             }
             // Nothing whole was there: a kernel before 6.1 wakes us for every event.
-            if whole == 0 {
+            if !more {
                 std::thread::sleep(PAUSE);
             }
         }
     }
 
-    fn readable(&self) -> bool {
-        let mut fds = [PollFd::new(&self.raw, PollFlags::IN)];
-        let wait = NOTICE.min(self.flush);
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
-        !self.stop.load(Ordering::Acquire) && rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0)
-    }
-
-    /// Takes whole sub-buffers until there is none, and says how many; a partial one ends the round. `None`: nobody
-    /// writes any more.
-    fn round(&mut self, buffer: &mut Vec<u8>, used: &mut usize) -> Option<usize> {
-        let size = self.shape.size;
-        let mut whole = 0;
+    /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one ends the round.
+    fn sub_buffers(&mut self, shape: &PageShape, buffer: &mut Vec<u8>, used: &mut usize) -> Result<bool, Gone> {
+        let size = shape.size;
+        let mut whole = false;
         loop {
-            if HEADER_BYTES + *used + size > buffer.len() && !self.hand_over(buffer, used) {
-                return None;
+            if HEADER_BYTES + *used + size > buffer.len() {
+                self.hand_over(buffer, used, false)?;
             }
             let at = HEADER_BYTES + *used;
-            match self.raw.read(&mut buffer[at..at + size]) {
+            match self.source.read(&mut buffer[at..at + size]) {
                 // 0 is no end: the kernel says it of an empty buffer, too.
-                Ok(0) => return Some(whole),
+                Ok(0) => return Ok(whole),
                 Ok(n) => {
                     // What cannot be walked is kept whole, for the reader of the trace to name.
-                    let trimmed = trimmed_len(&self.shape, &buffer[at..at + n]).unwrap_or(n);
+                    let trimmed = trimmed_len(shape, &buffer[at..at + n]).unwrap_or(n);
                     *used += trimmed;
                     if trimmed + PARTIAL_ROOM < size {
-                        return Some(whole);
+                        return Ok(whole);
                     }
-                    whole += 1;
+                    whole = true;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // Nothing there, or a CPU that was never online.
-                Err(_) => return Some(whole),
+                Err(_) => return Ok(whole),
+            }
+        }
+    }
+
+    /// Takes what a channel has, and says whether that was much.
+    fn records(&mut self, buffer: &mut Vec<u8>, used: &mut usize) -> Result<bool, Gone> {
+        let mut taken = 0;
+        loop {
+            if HEADER_BYTES + *used == buffer.len() {
+                self.hand_over(buffer, used, false)?;
+            }
+            match self.source.read(&mut buffer[HEADER_BYTES + *used..]) {
+                Ok(0) => return Ok(taken >= MUCH),
+                Ok(n) => {
+                    *used += n;
+                    taken += n;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(taken >= MUCH),
             }
         }
     }
 
     /// Gives the buffer to the writer and takes an empty one; waits for it where the disk stalls, and the kernel's
-    /// buffer fills meanwhile.
-    fn hand_over(&self, buffer: &mut Vec<u8>, used: &mut usize) -> bool {
-        let full = std::mem::take(buffer);
-        if self.full.send(Message::Data(full, std::mem::take(used))).is_err() {
-            return false;
+    /// buffer fills meanwhile. The start of a record that is not whole yet goes to the next one.
+    fn hand_over(&self, buffer: &mut Vec<u8>, used: &mut usize, last: bool) -> Result<(), Gone> {
+        let bytes = &buffer[HEADER_BYTES..HEADER_BYTES + *used];
+        let whole = match &*self.framing {
+            Framing::SubBuffers(_) => bytes.len(),
+            Framing::Relay(framing) => match whole_records(framing, bytes) {
+                // What cannot become a record any more goes as it is.
+                0 if HEADER_BYTES + *used == buffer.len() => bytes.len(),
+                whole if !last => whole,
+                _ => bytes.len(),
+            },
+        };
+        if whole == 0 {
+            return Ok(());
         }
-        match self.free.recv() {
-            Ok(empty) => {
-                *buffer = empty;
-                true
+        let mut empty = self.free.recv().map_err(|_| Gone)?;
+        let rest = HEADER_BYTES + whole..HEADER_BYTES + *used;
+        let left = rest.len();
+        empty[HEADER_BYTES..HEADER_BYTES + left].copy_from_slice(&buffer[rest]);
+        *used = left;
+        self.full.send(Message::Data(std::mem::replace(buffer, empty), whole)).map_err(|_| Gone)
+    }
+}
+
+/// The layout of a channel's records, found from the first that come.
+fn layout(framing: &RelayFraming, bytes: &[u8]) -> Option<relay::Layout> {
+    if framing.layout.get().is_none()
+        && let Some((layout, _)) = relay::detect(bytes)
+    {
+        let _ = framing.layout.set(layout);
+    }
+    framing.layout.get().copied()
+}
+
+/// Bytes of `bytes` that end with a whole record. What is no record is kept, for the reader of the trace to name.
+fn whole_records(framing: &RelayFraming, bytes: &[u8]) -> usize {
+    let Some(layout) = layout(framing, bytes) else { return 0 };
+    let tally = relay::tally(layout, Endian::NATIVE, bytes);
+    if tally.bad { bytes.len() } else { tally.consumed }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use kmemtrace_abi::generate::pages::Encoder;
+    use kmemtrace_abi::generate::{Options, Random, RelayOptions, workload};
+    use kmemtrace_abi::subbuffer::tally;
+
+    use super::*;
+
+    /// Answers of a read, one after the other; at their end it says stop, and has nothing more.
+    struct Script(VecDeque<io::Result<Vec<u8>>>, Arc<AtomicBool>);
+
+    impl CpuSource for Script {
+        fn wait(&self, _: Duration) -> bool {
+            true
+        }
+
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop_front() {
+                Some(Ok(mut bytes)) => {
+                    if bytes.len() > buffer.len() {
+                        self.0.push_front(Ok(bytes.split_off(buffer.len())));
+                    }
+                    buffer[..bytes.len()].copy_from_slice(&bytes);
+                    Ok(bytes.len())
+                }
+                Some(Err(e)) => Err(e),
+                None => {
+                    self.1.store(true, Ordering::Release);
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
             }
-            Err(_) => false,
         }
+
+        fn stats(&self) -> io::Result<Stats> {
+            Ok(Stats { entries: self.0.len() as u64, ..Stats::default() })
+        }
+    }
+
+    /// What comes out of a reader that gets `script`, with room for `room` bytes in a block.
+    fn read(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> Vec<Vec<u8>> {
+        let (full, taken) = crossbeam_channel::unbounded();
+        let (free_in, free) = crossbeam_channel::unbounded();
+        let stop = Arc::new(AtomicBool::new(false));
+        let source = Box::new(Script(script.into(), Arc::clone(&stop)));
+        let framing = Arc::new(framing);
+        for _ in 0..1000 {
+            free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
+        }
+        Reader { source, framing, flush: Duration::from_millis(1), full, free, stop }.run();
+        let blocks = taken.into_iter().filter_map(|message| match message {
+            Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
+            Message::Stats(_) => None,
+        });
+        blocks.collect()
+    }
+
+    /// Breaks in between which a reader must not mind.
+    fn disturbed(pieces: Vec<Vec<u8>>, random: &mut Random) -> Vec<io::Result<Vec<u8>>> {
+        let mut script = Vec::new();
+        for piece in pieces {
+            while random.chance(40) {
+                script.push(match random.below(3) {
+                    0 => Ok(Vec::new()),
+                    1 => Err(io::ErrorKind::WouldBlock.into()),
+                    _ => Err(io::ErrorKind::Interrupted.into()),
+                });
+            }
+            script.push(Ok(piece));
+        }
+        script
+    }
+
+    #[test]
+    fn every_event_of_every_sub_buffer_comes_out_once_and_in_order() {
+        for seed in 0..30 {
+            let mut random = Random::new(seed);
+            let options = Options::random(&mut random, 300);
+            let workload = workload(seed, &options);
+            let encoder = Encoder::new(&workload.shape, &workload.names);
+            for cpu in &workload.cpus {
+                let pages = encoder.pages(cpu, &mut random);
+                let shape = workload.shape.page();
+                // The kernel hands out sub-buffers in full, with zeros behind what counts.
+                let images: Vec<Vec<u8>> = pages
+                    .iter()
+                    .map(|page| {
+                        let mut bytes = page.bytes.clone();
+                        bytes.resize(shape.size, 0);
+                        bytes
+                    })
+                    .collect();
+                let expected: u64 = images.iter().map(|image| tally(&shape, image).unwrap().0.events).sum();
+                let stored: Vec<u8> =
+                    images.iter().flat_map(|i| i[..trimmed_len(&shape, i).unwrap()].to_vec()).collect();
+                let script = disturbed(images, &mut random);
+                let blocks = read(script, Framing::SubBuffers(shape), shape.size * 3);
+                assert!(blocks.concat() == stored, "seed {seed}");
+                let mut events = 0;
+                for block in blocks {
+                    let mut rest = &block[..];
+                    while !rest.is_empty() {
+                        let (tally, len) = tally(&shape, rest).unwrap();
+                        events += tally.events;
+                        rest = &rest[len..];
+                    }
+                }
+                assert_eq!(events, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn relay_records_stay_whole_wherever_a_read_ends() {
+        for seed in 0..30 {
+            let mut random = Random::new(seed);
+            let mut options = Options::random(&mut random, 300);
+            (options.loss, options.unplaced) = (false, false);
+            let mut workload = workload(seed, &options);
+            let relay = RelayOptions {
+                layout: relay::Layout::R4,
+                endian: Endian::NATIVE,
+                first_sequence: 1,
+                features: true,
+                holes: false,
+            };
+            let streams = kmemtrace_abi::generate::relay(&mut workload, &relay, seed);
+            for stream in &streams.cpus {
+                let all = stream.bytes();
+                let mut pieces = Vec::new();
+                let mut rest = &all[..];
+                while !rest.is_empty() {
+                    let (piece, after) = rest.split_at((1 + random.below(200) as usize).min(rest.len()));
+                    pieces.push(piece.to_vec());
+                    rest = after;
+                }
+                let script = disturbed(pieces, &mut random);
+                let blocks = read(script, Framing::Relay(RelayFraming::default()), 1024);
+                assert!(blocks.concat() == all, "seed {seed}");
+                for block in &blocks {
+                    let tally = relay::tally(relay::Layout::R4, Endian::NATIVE, block);
+                    assert_eq!((tally.bad, tally.consumed), (false, block.len()), "seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_channel_with_other_bytes_is_kept_as_it_is() {
+        let blocks = read(vec![Ok(vec![0xee; 5000])], Framing::Relay(RelayFraming::default()), 1024);
+        assert!(blocks.concat() == [0xee; 5000]);
     }
 }

@@ -1,36 +1,38 @@
 //! A recording from start to end: set up, run until something says stop, drain, finish the files.
 
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT, End, HEADER_BYTES, NO_CPU, kind};
-use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::target::Endian;
-use rustix::thread::CpuSet;
+use anyhow::Context;
+use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT, End, NO_CPU, kind};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
 use crate::args::Args;
-use crate::output::{self, Description, Output};
-use crate::reader::{BLOCK_BYTES, Reader};
-use crate::tracefs::{Instance, Tracefs, read_control};
-use crate::writer::{BlockFile, Outcome, Progress, Writer};
+use crate::channel::{self, Channel};
+use crate::closing;
+use crate::crew::{Crew, share_of_memory};
+use crate::instance;
+use crate::kernelfs::KernelFs;
+use crate::output::{self, Description, Output, SideTexts};
+use crate::source::TraceSource;
+use crate::tracefs::{RingBuffers, Wishes};
+use crate::writer::{BlockFile, Progress};
 
-/// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
-const POOL_BYTES: u64 = 32 << 20;
-const POOL_SHARE: u64 = 10;
-/// The default kernel buffer of a CPU, and the share of all memory that they may take.
-const BUFFER_BYTES: u64 = 16 << 20;
+/// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
+pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
 const BUFFER_SHARE: u64 = 4;
+const LEAST_BUFFER_BYTES: u64 = 1 << 20;
 
-const SLAB: [&str; 6] =
-    ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
-const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
+/// What people ask for by signals.
+struct Asked {
+    stop: Arc<AtomicBool>,
+    counters: Arc<AtomicBool>,
+}
 
 /// Why it stopped, for people and for the end block.
 struct Stop {
@@ -44,268 +46,110 @@ fn say(args: &Args, text: &str) {
     }
 }
 
+/// The buffer of each of so many CPUs where nobody asked for another.
+pub(crate) fn default_buffer_bytes(cpus: usize) -> u64 {
+    share_of_memory(BUFFER_BYTES, BUFFER_SHARE, cpus).max(LEAST_BUFFER_BYTES)
+}
+
+/// tracefs, where the command line says or where it is.
+pub(crate) fn tracefs(args: &Args) -> anyhow::Result<KernelFs> {
+    match &args.tracefs {
+        Some(path) => KernelFs::at(path).with_context(|| format!("--tracefs {}", path.display())),
+        None => instance::tracefs(),
+    }
+}
+
+fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
+    if let Some(path) = &args.relay {
+        let channel = KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?;
+        return Ok(Box::new(Channel::set_up(channel)?));
+    }
+    let wants_tracefs =
+        args.tracefs.is_some() || args.events.is_some() || args.buffer_size.is_some() || args.clock.is_some();
+    if let Some(channel) = channel::find().filter(|_| !wants_tracefs) {
+        return Ok(Box::new(Channel::set_up(channel)?));
+    }
+    let slab = ["slab".to_owned()];
+    let wishes = Wishes {
+        instance: &args.instance,
+        events: args.events.as_deref().unwrap_or(&slab),
+        clock: args.clock.as_deref().unwrap_or("mono"),
+        buffer_bytes: &|cpus| args.buffer_size.unwrap_or_else(|| default_buffer_bytes(cpus)),
+    };
+    Ok(Box::new(RingBuffers::set_up(tracefs(args)?, &wishes)?))
+}
+
 /// Records; returns the exit status.
 pub(crate) fn record(args: &Args) -> anyhow::Result<u8> {
     // Signals are taken from here on, so that one during set-up undoes it, too.
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&asked)).context("signals cannot be taken")?;
+    let asked = Asked { stop: Arc::default(), counters: Arc::default() };
+    for (signal, flag) in
+        [(SIGINT, &asked.stop), (SIGTERM, &asked.stop), (SIGHUP, &asked.stop), (SIGUSR1, &asked.counters)]
+    {
+        signal_hook::flag::register(signal, Arc::clone(flag)).context("signals cannot be taken")?;
     }
-    let tracefs = Tracefs::find()?;
-    let instance = Instance::create(&tracefs, &args.instance)?;
-    let events = choose_events(&instance, &args.events)?;
-    let cpus = instance.cpus()?;
-    let buffer_bytes =
-        args.buffer_size.unwrap_or_else(|| default_share(BUFFER_BYTES, BUFFER_SHARE, cpus.len()).max(1 << 20));
-    configure(&instance, args, buffer_bytes)?;
-    let header_page = instance.get("events/header_page")?;
-    let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page cannot be understood")?;
-    let description = Description {
-        recording: output::new_recording()?,
-        word_bytes: shape.target.word_bytes,
-        cpus: cpus.clone(),
-        clock: args.clock.clone(),
-        header_page,
-        header_event: instance.get("events/header_event").unwrap_or_default(),
-        formats: formats(&instance, &events)?,
-        buffer_bytes,
-        started: output::now(),
-    };
+    let source = set_up(args)?;
     let output = Output::create(args.output.as_deref(), args.force)?;
-    match run(args, &tracefs, instance, &output, &description, shape, &events, &asked) {
-        Ok(status) => Ok(status),
-        Err(error) => {
-            output.discard();
-            Err(error)
-        }
+    let status = run(args, source, &output, &asked);
+    match &status {
+        Ok(_) if !args.report.is_empty() => closing::report(&args.report, &output.dir),
+        Ok(_) => {}
+        Err(_) => output.discard(),
     }
+    status
 }
 
-/// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
-fn default_share(wanted: u64, share: u64, cpus: usize) -> u64 {
-    let info = rustix::system::sysinfo();
-    let memory = info.totalram.saturating_mul(info.mem_unit.into());
-    wanted.min(memory / share / cpus.max(1) as u64)
-}
-
-/// `system/event` of all that is asked for and there.
-fn choose_events(instance: &Instance, asked: &[String]) -> anyhow::Result<Vec<String>> {
-    let there = |event: &str| instance.path(&format!("events/{event}/enable")).exists();
-    let mut events = Vec::new();
-    for name in asked {
-        let profile: Vec<&str> = match name.as_str() {
-            "slab" => SLAB.to_vec(),
-            "page" => PAGE.to_vec(),
-            "all" => [&SLAB[..], &PAGE[..]].concat(),
-            _ => Vec::new(),
-        };
-        if profile.is_empty() {
-            let event = name.replace(':', "/");
-            let event = if event.contains('/') { event } else { format!("kmem/{event}") };
-            if event.contains("..") || !there(&event) {
-                bail!(
-                    "-e {name}: this kernel has no such event; there are slab, page, all, and those in events/kmem of tracefs"
-                );
-            }
-            events.push(event);
-            continue;
-        }
-        let found: Vec<String> = profile.iter().map(|e| format!("kmem/{e}")).filter(|e| there(e)).collect();
-        if found.is_empty() {
-            bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
-        }
-        events.extend(found);
-    }
-    events.sort();
-    events.dedup();
-    Ok(events)
-}
-
-fn configure(instance: &Instance, args: &Args, buffer_bytes: u64) -> anyhow::Result<()> {
-    // Clock first: setting it empties the buffer.
-    let clocks = instance.get("trace_clock")?;
-    if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == args.clock) {
-        bail!("--clock {}: this kernel has {}", args.clock, clocks.trim());
-    }
-    instance.set("trace_clock", &args.clock)?;
-    // Only in overwrite mode do sub-buffers carry marks of what was lost.
-    instance.set("options/overwrite", "1")?;
-    instance.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())?;
-    let _ = instance.set("buffer_percent", "25");
-    Ok(())
-}
-
-fn formats(instance: &Instance, events: &[String]) -> anyhow::Result<Vec<(String, String)>> {
-    let mut formats = Vec::new();
-    for event in events {
-        formats.push((event.clone(), instance.get(&format!("events/{event}/format"))?));
-    }
-    // Events of the tracer itself, which come unasked.
-    let own = std::fs::read_dir(instance.path("events/ftrace")).into_iter().flatten().flatten();
-    let mut own: Vec<String> = own.filter_map(|e| e.file_name().into_string().ok()).collect();
-    own.sort();
-    for name in own {
-        if let Ok(format) = read_control(&instance.path(&format!("events/ftrace/{name}/format"))) {
-            formats.push((format!("ftrace/{name}"), format));
-        }
-    }
-    Ok(formats)
-}
-
-/// The threads of one CPU.
-struct CpuThreads {
-    cpu: u32,
-    reader: Option<JoinHandle<()>>,
-    writer: JoinHandle<Outcome>,
-    progress: Arc<Progress>,
-}
-
-#[expect(clippy::too_many_arguments, reason = "everything that was set up")]
-fn run(
-    args: &Args,
-    tracefs: &Tracefs,
-    instance: Instance,
-    output: &Output,
-    description: &Description,
-    shape: PageShape,
-    events: &[String],
-    asked: &AtomicBool,
-) -> anyhow::Result<u8> {
-    let mut meta = BlockFile::new(output.file("meta.out")?, NO_CPU, description.recording);
+fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked) -> anyhow::Result<u8> {
+    let facts = Arc::clone(source.facts());
+    let recording = output::new_recording()?;
+    let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
+    let mut meta = BlockFile::new(output.file("meta.out")?, NO_CPU, recording);
     meta.put(kind::FILE_HEADER, &description.payload(true)).context("meta.out: cannot be written")?;
-    let texts = output::texts_at_start(events);
-    for payload in output::meta_payloads(&texts) {
+    let mut texts = SideTexts::open();
+    for payload in output::meta_payloads(&texts.at_start(&facts.events)) {
         meta.put(kind::META, &payload).context("meta.out: cannot be written")?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let reason = Arc::new(AtomicU64::new(END_ASKED.into()));
-    let (tids, own) = crossbeam_channel::unbounded();
-    let pool = default_share(POOL_BYTES, POOL_SHARE, description.cpus.len());
-    let mut threads = Vec::new();
-    for &cpu in &description.cpus {
-        let mut file = BlockFile::new(output.file(&format!("cpu{cpu}.out"))?, cpu, description.recording);
-        file.put(kind::FILE_HEADER, &description.payload(false))
-            .with_context(|| format!("cpu{cpu}.out: cannot be written"))?;
-        let block = BLOCK_BYTES.max(shape.size) + HEADER_BYTES;
-        let blocks = (pool as usize / block).max(2);
-        let (full_in, full) = crossbeam_channel::bounded(blocks + 4);
-        let (free_in, free) = crossbeam_channel::bounded(blocks);
-        for _ in 0..blocks {
-            // Touched, not only reserved.
-            let _ = free_in.send(vec![1; block]);
-        }
-        let progress = Arc::new(Progress::default());
-        let writer =
-            Writer { file, shape, full, free: free_in, progress: Arc::clone(&progress), reason: Arc::clone(&reason) };
-        let tid = tids.clone();
-        let writer = thread::Builder::new().name(format!("write{cpu}")).spawn(move || {
-            prepare(None);
-            let _ = tid.send(rustix::thread::gettid().as_raw_nonzero().get());
-            drop(tid);
-            writer.run()
-        })?;
-        // A CPU that was never online has no buffer: its file is whole and empty.
-        let reader = match (instance.raw(cpu), instance.stats(cpu)) {
-            (Ok(raw), Ok(stats)) => {
-                let reader =
-                    Reader { raw, stats, shape, flush: args.flush, full: full_in, free, stop: Arc::clone(&stop) };
-                let tid = tids.clone();
-                Some(thread::Builder::new().name(format!("read{cpu}")).spawn(move || {
-                    prepare(Some(cpu));
-                    let _ = tid.send(rustix::thread::gettid().as_raw_nonzero().get());
-                    drop(tid);
-                    reader.run();
-                })?)
-            }
-            _ => None,
-        };
-        threads.push(CpuThreads { cpu, reader, writer, progress });
-    }
-    drop(tids);
-    let mut own: Vec<i32> = own.iter().collect();
-    own.push(rustix::thread::gettid().as_raw_nonzero().get());
-    if !instance.leave_out(&own) {
+    let crew = Crew::start(&*source, output, &description, args.flush)?;
+    if !source.leave_out(&crew.tids) && args.verbose {
         say(args, "this kernel cannot leave the recorder's own threads out: their events are in the trace");
     }
-    let started = (|| {
-        events.iter().try_for_each(|event| instance.set(&format!("events/{event}/enable"), "1"))?;
-        instance.set("tracing_on", "1")?;
-        say(
-            args,
-            &format!(
-                "recording to {}   {} CPUs x {} KiB   {} events   clock {}   Ctrl-C stops",
-                output.dir.display(),
-                description.cpus.len(),
-                description.buffer_bytes / 1024,
-                events.len(),
-                description.clock
-            ),
-        );
-        match args.command.split_first() {
-            Some((program, rest)) => {
-                let child = Command::new(program).args(rest).spawn();
-                child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
-            }
-            None => Ok(None),
-        }
-    })();
-    let waited = started.map(|child| wait(args, child, &threads, asked));
-    let _ = instance.set("tracing_on", "0");
-    if let Ok((ended, _)) = &waited {
-        reason.store(ended.reason.into(), Ordering::Release);
-    }
-    stop.store(true, Ordering::Release);
-    let mut outcomes = Vec::new();
-    for cpu in threads {
-        if let Some(reader) = cpu.reader {
-            let _ = reader.join();
-        }
-        let outcome = cpu.writer.join().map_err(|_| anyhow::anyhow!("the writer of CPU {} has failed", cpu.cpu))?;
-        outcomes.push((cpu.cpu, outcome));
-    }
-    let (ended, child) = waited?;
-    let saved = read_control(&tracefs.root.join("saved_cmdlines")).unwrap_or_default();
-    drop(instance);
-    let end = End { blocks: meta.blocks().into(), reason: ended.reason.into(), ..End::default() };
+    let started = source.start().and_then(|()| {
+        say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
+        let Some((program, rest)) = args.command.split_first() else { return Ok(None) };
+        let child = Command::new(program).args(rest).spawn();
+        child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
+    });
+    let waited = started.map(|child| wait(args, child, &crew, asked));
+    source.stop();
+    let outcomes = crew.stop(waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason));
+    let comms = source.comms();
+    drop(source);
+    let ((ended, child), outcomes) = (waited?, outcomes?);
     let finished = (|| {
-        for payload in output::meta_payloads(&output::texts_at_end(&texts, &saved)) {
+        for payload in output::meta_payloads(&texts.at_end(&comms)) {
             meta.put(kind::META, &payload)?;
         }
-        let end = End { blocks: meta.blocks().into(), ..end };
+        let end = End { blocks: meta.blocks().into(), reason: ended.reason.into(), ..End::default() };
         meta.put(kind::END, end.as_bytes())
     })();
-    let status = close(args, output, &ended, &outcomes, finished.err());
-    Ok(match child {
-        Some(child) if status <= 1 => leave(child),
-        Some(child) => {
-            leave(child);
-            status
-        }
-        None => status,
+    let status = closing::close(args, &output.dir, &facts.framing, &ended.why, &outcomes, finished.err());
+    // The command's status is passed on where the recording has nothing worse to say.
+    Ok(match child.map(closing::leave) {
+        Some(commands) if status <= 1 => commands,
+        _ => status,
     })
 }
 
-/// Readers are pinned; readers and writers go before other work. Neither is needed to be right.
-fn prepare(cpu: Option<u32>) {
-    if let Some(cpu) = cpu.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
-        let mut set = CpuSet::new();
-        set.set(cpu as usize);
-        let _ = rustix::thread::sched_setaffinity(None, &set);
-    }
-    let _ = rustix::process::setpriority_process(None, -20);
-}
-
 /// Waits for the first reason to stop.
-fn wait(args: &Args, mut child: Option<Child>, threads: &[CpuThreads], asked: &AtomicBool) -> (Stop, Option<Child>) {
+fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, asked: &Asked) -> (Stop, Option<Child>) {
     let start = Instant::now();
     let show = !args.quiet && io::stderr().is_terminal();
     let mut shown = (Instant::now(), 0);
-    let sum = |what: fn(&Progress) -> &AtomicU64| {
-        threads.iter().map(|t| what(&t.progress).load(Ordering::Relaxed)).sum::<u64>()
-    };
+    let sum =
+        |what: fn(&Progress) -> &AtomicU64| crew.progress().map(|(_, p)| what(p).load(Ordering::Relaxed)).sum::<u64>();
     let stop = loop {
         thread::sleep(Duration::from_millis(20));
-        if asked.load(Ordering::Acquire) {
+        if asked.stop.load(Ordering::Acquire) {
             break Stop { why: "asked to".into(), reason: END_ASKED };
         }
         if let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) {
@@ -319,8 +163,14 @@ fn wait(args: &Args, mut child: Option<Child>, threads: &[CpuThreads], asked: &A
         if args.max_size.is_some_and(|limit| sum(|p| &p.bytes) >= limit) {
             break Stop { why: "--max-size".into(), reason: END_LIMIT };
         }
-        if threads.iter().any(|t| t.progress.failed.load(Ordering::Acquire)) {
+        if crew.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             break Stop { why: "cannot write".into(), reason: END_ERROR };
+        }
+        if asked.counters.swap(false, Ordering::AcqRel) {
+            for (cpu, p) in crew.progress() {
+                let [events, bytes, lost] = [&p.events, &p.bytes, &p.lost].map(|n| n.load(Ordering::Relaxed));
+                let _ = writeln!(io::stderr(), "CPU {cpu}: {events} events   {} KiB   {lost} lost", bytes >> 10);
+            }
         }
         if show && shown.0.elapsed() >= Duration::from_secs(1) {
             let events = sum(|p| &p.events);
@@ -339,65 +189,4 @@ fn wait(args: &Args, mut child: Option<Child>, threads: &[CpuThreads], asked: &A
         let _ = writeln!(io::stderr());
     }
     (stop, child)
-}
-
-/// Lets go of the command: what has not ended by now is asked to. Its status, 128 + n for a signal.
-fn leave(mut child: Child) -> u8 {
-    for tries in 0..100 {
-        if let Ok(Some(status)) = child.try_wait() {
-            let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
-            return u8::try_from(code).unwrap_or(u8::MAX);
-        }
-        if tries == 0 {
-            let pid = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    let _ = writeln!(io::stderr(), "kmemtraced: the command goes on");
-    0
-}
-
-/// The closing lines; returns the recording's own exit status.
-fn close(args: &Args, output: &Output, ended: &Stop, outcomes: &[(u32, Outcome)], meta: Option<io::Error>) -> u8 {
-    let sum = |what: fn(&Outcome) -> u64| outcomes.iter().map(|(_, o)| what(o)).sum::<u64>();
-    let (events, bytes, lost) = (sum(|o| o.events), sum(|o| o.bytes), sum(|o| o.lost));
-    let mut stderr = io::stderr();
-    let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
-    let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
-    let cleared = outcomes.iter().any(|(_, o)| o.cleared);
-    let dir = output.dir.display();
-    if lost > 0 || cleared || failed.is_some() || !args.quiet {
-        let _ = writeln!(
-            stderr,
-            "stopped: {}   {events} events   {:.1} MiB   {lost} lost",
-            ended.why,
-            bytes as f64 / 1048576.0
-        );
-    }
-    for (cpu, o) in outcomes.iter().filter(|(_, o)| !o.cleared && o.error.is_none() && o.read != o.events) {
-        let _ = writeln!(
-            stderr,
-            "CPU {cpu}: the kernel handed out {} events and {} are in its file: somebody else read its buffer",
-            o.read, o.events
-        );
-    }
-    if cleared {
-        let _ = writeln!(stderr, "somebody cleared the buffer while recording: an unknown number of events is missing");
-    }
-    if lost > 0 && failed.is_none() {
-        let _ = writeln!(stderr, "{lost} events were lost: record again with a larger --buffer-size");
-    }
-    if let Some((name, error)) = &failed {
-        let room = rustix::fs::statvfs(&output.dir).map(|s| s.f_bavail.saturating_mul(s.f_frsize) >> 10).unwrap_or(0);
-        let _ = writeln!(
-            stderr,
-            "kmemtraced: {dir}/{name}: {error}, {room} KiB free: what is there is valid; free some space or use -o"
-        );
-        return 3;
-    }
-    if !args.quiet {
-        let _ = writeln!(stderr, "next: kmemtrace-report {dir}     check: kmemtrace-check {dir}");
-    }
-    u8::from(lost > 0 || cleared)
 }

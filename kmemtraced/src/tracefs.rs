@@ -1,265 +1,191 @@
-//! The kernel's tracefs: finding it, and an instance of our own in it that leaves nothing behind.
+//! The ring buffers of tracefs as a source: events chosen and enabled in an instance of our own.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use rustix::fs::{FlockOperation, OFlags};
+use kmemtrace_abi::format::PageShape;
+use kmemtrace_abi::target::Endian;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
 
-/// `TRACEFS_MAGIC` of `include/uapi/linux/magic.h`.
-const TRACEFS_MAGIC: u32 = 0x7472_6163;
-/// Where it is mounted.
-const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Which instances are ours, with the recorder's pid: told even after a kill.
-const STATE: &str = "/run/kmemtraced";
+use crate::instance::Instance;
+use crate::kernelfs::KernelFs;
+use crate::source::{CpuSource, Framing, SourceFacts, Stats, TraceSource};
 
-/// A mounted tracefs, unmounted at the end if it was mounted here.
-pub(crate) struct Tracefs {
-    pub(crate) root: PathBuf,
-    mounted: bool,
+const SLAB: [&str; 6] =
+    ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
+const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
+
+/// What to set up.
+pub(crate) struct Wishes<'a> {
+    pub(crate) instance: &'a str,
+    /// Profiles and names of events.
+    pub(crate) events: &'a [String],
+    pub(crate) clock: &'a str,
+    /// Bytes of a CPU's buffer, given the number of CPUs.
+    pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
 }
 
-impl Tracefs {
-    pub(crate) fn find() -> anyhow::Result<Tracefs> {
-        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let others = mounts.lines().filter_map(|line| {
-            let mut words = line.split(' ');
-            let (_, dir, kind) = (words.next()?, words.next()?, words.next()?);
-            (kind == "tracefs").then(|| PathBuf::from(dir))
-        });
-        let is_tracefs = |path: &PathBuf| rustix::fs::statfs(path).is_ok_and(|s| s.f_type as u32 == TRACEFS_MAGIC);
-        if let Some(root) = USUAL.iter().map(PathBuf::from).chain(others).find(is_tracefs) {
-            return Ok(Tracefs { root, mounted: false });
+/// An instance, set up and not yet started.
+pub(crate) struct RingBuffers {
+    facts: Arc<SourceFacts>,
+    instance: Instance,
+}
+
+impl RingBuffers {
+    pub(crate) fn set_up(tracefs: KernelFs, wishes: &Wishes<'_>) -> anyhow::Result<RingBuffers> {
+        let instance = Instance::create(tracefs, wishes.instance)?;
+        let fs = &instance.fs;
+        let events = choose_events(fs, wishes.events)?;
+        let cpus = fs.numbered("per_cpu", "cpu");
+        let buffer_bytes = (wishes.buffer_bytes)(cpus.len());
+        // Clock first: setting it empties the buffer.
+        let clocks = fs.get("trace_clock")?;
+        if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == wishes.clock) {
+            bail!("--clock {}: this kernel has {}", wishes.clock, clocks.trim());
         }
-        let root = PathBuf::from(USUAL[0]);
-        let flags =
-            rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOEXEC;
-        rustix::mount::mount("tracefs", &root, "tracefs", flags, None).with_context(|| {
-            format!(
-                "tracefs is not mounted, and mounting it on {} fails: run as root on a kernel with CONFIG_TRACING",
-                root.display()
-            )
-        })?;
-        Ok(Tracefs { root, mounted: true })
+        fs.set("trace_clock", wishes.clock)?;
+        // Only in overwrite mode do sub-buffers carry marks of what was lost.
+        fs.set("options/overwrite", "1")?;
+        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())?;
+        let _ = fs.write("buffer_percent", "25");
+        let header_page = fs.get("events/header_page")?;
+        let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
+        let facts = SourceFacts {
+            word_bytes: shape.target.word_bytes,
+            framing: Arc::new(Framing::SubBuffers(shape)),
+            clock: Some(wishes.clock.to_owned()),
+            header_page,
+            header_event: fs.get("events/header_event").unwrap_or_default(),
+            formats: formats(fs, &events)?,
+            buffer_bytes: Some(buffer_bytes),
+            shown: format!(
+                "{} CPUs x {} KiB   {} events   clock {}",
+                cpus.len(),
+                buffer_bytes / 1024,
+                events.len(),
+                wishes.clock
+            ),
+            cpus,
+            events,
+        };
+        Ok(RingBuffers { facts: Arc::new(facts), instance })
     }
 }
 
-impl Drop for Tracefs {
-    fn drop(&mut self) {
-        if self.mounted {
-            let _ = rustix::mount::unmount(&self.root, rustix::mount::UnmountFlags::empty());
-        }
-    }
-}
-
-/// Reads a control file. `events/header_page` is handed out on the first read only, so the buffer must hold it all.
-pub(crate) fn read_control(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut text = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
-            n => text.extend_from_slice(&buffer[..n]),
-        }
-    }
-}
-
-fn write_control(path: &Path, text: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
-}
-
-/// A tracefs instance of our own. Dropping it disables its events and removes it.
-pub(crate) struct Instance {
-    pub(crate) dir: PathBuf,
-    name: String,
-    /// Held for as long as we live; the kernel lets go of it when we are killed.
-    _lock: File,
-}
-
-fn state_file(name: &str) -> PathBuf {
-    Path::new(STATE).join(name)
-}
-
-/// Whether an unlocked instance of this name was left by a recorder.
-fn is_ours(name: &str) -> bool {
-    name.starts_with("kmemtrace") || state_file(name).exists()
-}
-
-fn lock(dir: &Path) -> io::Result<File> {
-    let lock = File::open(dir)?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(lock)
-}
-
-fn remove(dir: &Path, name: &str) -> io::Result<()> {
-    let _ = write_control(&dir.join("tracing_on"), "0");
-    let _ = write_control(&dir.join("events/enable"), "0");
-    fs::remove_dir(dir)?;
-    let _ = fs::remove_file(state_file(name));
-    Ok(())
-}
-
-impl Instance {
-    /// Makes the instance, after clearing up what a killed recorder left of it.
-    pub(crate) fn create(tracefs: &Tracefs, name: &str) -> anyhow::Result<Instance> {
-        if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            bail!("-B {name}: not a name for an instance");
-        }
-        let dir = tracefs.root.join("instances").join(name);
-        if dir.exists() {
-            let held = lock(&dir);
-            if held.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
-                let pid = fs::read_to_string(state_file(name))
-                    .map(|pid| format!(" (pid {})", pid.trim()))
-                    .unwrap_or_default();
-                bail!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)");
+/// `system/event` of all that is asked for and there.
+fn choose_events(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
+    let there = |event: &str| fs.has(&format!("events/{event}/enable"));
+    let mut events = Vec::new();
+    for name in asked {
+        let profile: Vec<&str> = match name.as_str() {
+            "slab" => SLAB.to_vec(),
+            "page" => PAGE.to_vec(),
+            "all" => [&SLAB[..], &PAGE[..]].concat(),
+            _ => Vec::new(),
+        };
+        if profile.is_empty() {
+            let event = name.replace(':', "/");
+            let event = if event.contains('/') { event } else { format!("kmem/{event}") };
+            if event.contains("..") || !there(&event) {
+                bail!(
+                    "-e {name}: this kernel has no such event; there are slab, page, all, and those in events/kmem of tracefs"
+                );
             }
-            if !is_ours(name) {
-                bail!("instance {name} exists and is not ours: use another name (-B), or remove {}", dir.display());
-            }
-            remove(&dir, name)
-                .with_context(|| format!("{}: left by a killed recorder, cannot be removed", dir.display()))?;
+            events.push(event);
+            continue;
         }
-        let _ = fs::create_dir_all(STATE);
-        let _ = fs::write(state_file(name), format!("{}\n", std::process::id()));
-        fs::create_dir(&dir).with_context(|| {
-            format!("{}: cannot be made: it takes root and a kernel with trace instances", dir.display())
-        })?;
-        let lock = lock(&dir).with_context(|| format!("{}: cannot be locked", dir.display()))?;
-        let instance = Instance { dir, name: name.to_owned(), _lock: lock };
-        instance.set("tracing_on", "0")?;
-        Ok(instance)
+        let found: Vec<String> = profile.iter().map(|e| format!("kmem/{e}")).filter(|e| there(e)).collect();
+        if found.is_empty() {
+            bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
+        }
+        events.extend(found);
+    }
+    events.sort();
+    events.dedup();
+    Ok(events)
+}
+
+fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    let mut formats = Vec::new();
+    for event in events {
+        formats.push((event.clone(), fs.get(&format!("events/{event}/format"))?));
+    }
+    // Events of the tracer itself, which come unasked.
+    for name in fs.names("events/ftrace") {
+        if let Ok(format) = fs.get(&format!("events/ftrace/{name}/format")) {
+            formats.push((format!("ftrace/{name}"), format));
+        }
+    }
+    Ok(formats)
+}
+
+impl TraceSource for RingBuffers {
+    fn facts(&self) -> &Arc<SourceFacts> {
+        &self.facts
     }
 
-    pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.dir.join(file)
+    fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>> {
+        let fs = &self.instance.fs;
+        // Exactly one descriptor: closing a copy would change how the kernel answers.
+        let raw = fs.open(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+        let stats = fs.open(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY).ok()?;
+        Some(Box::new(RingBuffer { raw, stats }))
     }
 
-    pub(crate) fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
-        let path = self.path(file);
-        write_control(&path, value).with_context(|| format!("{}: cannot be set to {value}", path.display()))
-    }
-
-    pub(crate) fn get(&self, file: &str) -> anyhow::Result<String> {
-        let path = self.path(file);
-        read_control(&path).with_context(|| format!("{}: cannot be read", path.display()))
-    }
-
-    /// Leaves these threads out of the trace; false where the kernel cannot.
-    pub(crate) fn leave_out(&self, threads: &[i32]) -> bool {
-        let file = OpenOptions::new().append(true).open(self.path("set_event_notrace_pid"));
+    fn leave_out(&self, threads: &[i32]) -> bool {
+        let file = self.instance.fs.open("set_event_notrace_pid", OFlags::WRONLY | OFlags::APPEND);
         file.and_then(|mut file| threads.iter().try_for_each(|tid| file.write_all(format!("{tid}\n").as_bytes())))
             .is_ok()
     }
 
-    /// CPUs that the instance has buffers for.
-    pub(crate) fn cpus(&self) -> anyhow::Result<Vec<u32>> {
-        let names = fs::read_dir(self.path("per_cpu")).context("the instance has no per_cpu")?.flatten();
-        let mut cpus: Vec<u32> =
-            names.filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok()).collect();
-        cpus.sort_unstable();
-        Ok(cpus)
+    fn start(&self) -> anyhow::Result<()> {
+        let fs = &self.instance.fs;
+        self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
+        fs.set("tracing_on", "1")
     }
 
-    /// A CPU's raw sub-buffers. Exactly one descriptor: closing a copy would change how the kernel answers.
-    pub(crate) fn raw(&self, cpu: u32) -> io::Result<File> {
-        let path = self.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
+    fn stop(&self) {
+        let _ = self.instance.fs.write("tracing_on", "0");
     }
 
-    pub(crate) fn stats(&self, cpu: u32) -> io::Result<StatsFile> {
-        File::open(self.path(&format!("per_cpu/cpu{cpu}/stats"))).map(StatsFile)
+    fn comms(&self) -> Vec<u8> {
+        self.instance.saved_cmdlines()
     }
 }
 
-impl Drop for Instance {
-    fn drop(&mut self) {
-        if let Err(error) = remove(&self.dir, &self.name) {
-            let _ = writeln!(
-                io::stderr(),
-                "kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover",
-                self.dir.display()
-            );
-        }
+/// One CPU's `trace_pipe_raw` and `stats`.
+struct RingBuffer {
+    raw: File,
+    stats: File,
+}
+
+impl CpuSource for RingBuffer {
+    fn wait(&self, timeout: Duration) -> bool {
+        readable(&self.raw, timeout)
     }
-}
 
-/// Removes the instances that killed recorders left; names those it removed.
-pub(crate) fn recover(tracefs: &Tracefs, also: &str) -> anyhow::Result<Vec<String>> {
-    let mut removed = Vec::new();
-    let instances = fs::read_dir(tracefs.root.join("instances")).context("this kernel has no trace instances")?;
-    for entry in instances.flatten() {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if (name != also && !is_ours(&name)) || lock(&entry.path()).is_err() {
-            continue;
-        }
-        remove(&entry.path(), &name).with_context(|| format!("{}: cannot be removed", entry.path().display()))?;
-        removed.push(name);
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.raw.read(buffer)
     }
-    Ok(removed)
-}
 
-/// `per_cpu/cpuN/stats`, read again and again.
-pub(crate) struct StatsFile(File);
-
-/// The counters in it, in events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stats {
-    pub(crate) entries: u64,
-    pub(crate) overrun: u64,
-    pub(crate) commit_overrun: u64,
-    pub(crate) dropped: u64,
-    pub(crate) read: u64,
-}
-
-impl StatsFile {
-    pub(crate) fn read(&self) -> io::Result<Stats> {
+    fn stats(&self) -> io::Result<Stats> {
         let mut buffer = [0; 1024];
-        let n = self.0.read_at(&mut buffer, 0)?;
+        let n = self.stats.read_at(&mut buffer, 0)?;
         Ok(Stats::parse(&String::from_utf8_lossy(&buffer[..n])))
     }
 }
 
-impl Stats {
-    fn parse(text: &str) -> Stats {
-        let mut stats = Stats::default();
-        for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
-            let Ok(value) = value.trim().parse() else { continue };
-            match name {
-                "entries" => stats.entries = value,
-                "overrun" => stats.overrun = value,
-                "commit overrun" => stats.commit_overrun = value,
-                "dropped events" => stats.dropped = value,
-                "read events" => stats.read = value,
-                _ => {}
-            }
-        }
-        stats
-    }
-
-    /// Whether a counter went back: somebody reset the buffer.
-    pub(crate) fn is_before(&self, earlier: &Stats) -> bool {
-        self.overrun < earlier.overrun
-            || self.commit_overrun < earlier.commit_overrun
-            || self.dropped < earlier.dropped
-            || self.read < earlier.read
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_are_told_apart() {
-        let text = "entries: 7\noverrun: 12\ncommit overrun: 3\nbytes: 99\noldest event ts:  81.5\nnow ts: 90.1\n\
-            dropped events: 4\nread events: 1000\n";
-        let stats = Stats::parse(text);
-        assert_eq!(stats, Stats { entries: 7, overrun: 12, commit_overrun: 3, dropped: 4, read: 1000 });
-        assert!(Stats { read: 999, ..stats }.is_before(&stats));
-        assert!(!Stats { entries: 0, read: 1007, ..stats }.is_before(&stats));
-    }
+/// Waits at most `timeout` for the kernel to say that there is something to read.
+pub(crate) fn readable(file: &File, timeout: Duration) -> bool {
+    let mut fds = [PollFd::new(file, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    };
+    rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0)
 }

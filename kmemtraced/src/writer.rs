@@ -1,7 +1,7 @@
 //! One thread per CPU that counts, seals blocks and meets the disk.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,12 +10,14 @@ use kmemtrace_abi::block::{
     self, BlockInfo, Counters, End, GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN, RecordingId,
     kind,
 };
-use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::subbuffer::{Missed, tally};
+use kmemtrace_abi::relay;
+use kmemtrace_abi::subbuffer::{self, Missed};
+use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
 
+use crate::output::Description;
 use crate::reader::Message;
-use crate::tracefs::Stats;
+use crate::source::{Framing, Stats};
 
 /// What all threads tell of a CPU while they run.
 #[derive(Debug, Default)]
@@ -27,9 +29,22 @@ pub(crate) struct Progress {
     pub(crate) failed: AtomicBool,
 }
 
+/// Where the bytes of a trace file go.
+pub(crate) trait Store: Write + Send {
+    /// Leaves the first `len` bytes, and goes on behind them.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Store for File {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)?;
+        self.seek(io::SeekFrom::Start(len)).map(drop)
+    }
+}
+
 /// A trace file that is being written: only whole blocks, numbered.
 pub(crate) struct BlockFile {
-    file: File,
+    file: Box<dyn Store>,
     cpu: u32,
     recording: RecordingId,
     sequence: u64,
@@ -45,8 +60,8 @@ struct Content {
 }
 
 impl BlockFile {
-    pub(crate) fn new(file: File, cpu: u32, recording: RecordingId) -> BlockFile {
-        BlockFile { file, cpu, recording, sequence: 0, bytes: 0 }
+    pub(crate) fn new(file: impl Store + 'static, cpu: u32, recording: RecordingId) -> BlockFile {
+        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0 }
     }
 
     /// Writes a block around a payload.
@@ -79,8 +94,7 @@ impl BlockFile {
         };
         block::seal(bytes, &info, None);
         if let Err(error) = self.file.write_all(bytes) {
-            let _ = self.file.set_len(self.bytes);
-            let _ = io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.bytes));
+            let _ = self.file.cut(self.bytes);
             return Err(error);
         }
         self.sequence += 1;
@@ -97,7 +111,7 @@ impl BlockFile {
 /// What a writer thread works with.
 pub(crate) struct Writer {
     pub(crate) file: BlockFile,
-    pub(crate) shape: PageShape,
+    pub(crate) description: Arc<Description>,
     pub(crate) full: Receiver<Message>,
     pub(crate) free: Sender<Vec<u8>>,
     pub(crate) progress: Arc<Progress>,
@@ -118,6 +132,22 @@ pub(crate) struct Outcome {
 }
 
 impl Writer {
+    /// Puts the file's first block, unless the records that it must tell of are not known yet.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        let known = match &*self.description.facts.framing {
+            Framing::SubBuffers(_) => true,
+            Framing::Relay(framing) => framing.layout.get().is_some(),
+        };
+        if known { self.put_header() } else { Ok(()) }
+    }
+
+    fn put_header(&mut self) -> io::Result<()> {
+        if self.file.blocks() > 0 {
+            return Ok(());
+        }
+        self.file.put(kind::FILE_HEADER, &self.description.payload(false))
+    }
+
     /// Writes until the reader has gone, then the end block.
     pub(crate) fn run(mut self) -> Outcome {
         let mut outcome = Outcome::default();
@@ -135,7 +165,10 @@ impl Writer {
                     let events_before = outcome.events;
                     let written = match &outcome.error {
                         Some(_) => false,
-                        None => match self.file.put_sealed(kind::DATA, block, content, events_before, marked) {
+                        None => match self
+                            .put_header()
+                            .and_then(|()| self.file.put_sealed(kind::DATA, block, content, events_before, marked))
+                        {
                             Ok(()) => true,
                             Err(error) => {
                                 outcome.error = Some(error);
@@ -208,7 +241,9 @@ impl Writer {
 
     fn put(&mut self, kind: u8, block: &mut [u8], outcome: &mut Outcome, lost_before: u64) {
         if outcome.error.is_none()
-            && let Err(error) = self.file.put_sealed(kind, block, Content::default(), outcome.events, lost_before)
+            && let Err(error) = self
+                .put_header()
+                .and_then(|()| self.file.put_sealed(kind, block, Content::default(), outcome.events, lost_before))
         {
             outcome.error = Some(error);
             self.progress.failed.store(true, Ordering::Release);
@@ -222,23 +257,33 @@ impl Writer {
         self.put(kind::GAP, &mut block, outcome, marked);
     }
 
-    /// Events in a run of sub-buffers, and what its marks say of lost ones.
+    /// Events in a payload, and what its marks say of lost ones.
     fn count(&self, mut payload: &[u8]) -> (Content, u64) {
         let mut content = Content::default();
         let mut lost = 0u64;
-        while !payload.is_empty() {
-            let Ok((tally, stored)) = tally(&self.shape, payload) else { break };
-            if content.events == 0 {
-                content.first = tally.first;
+        match &*self.description.facts.framing {
+            Framing::Relay(framing) => {
+                if let Some(&layout) = framing.layout.get() {
+                    let tally = relay::tally(layout, Endian::NATIVE, payload);
+                    content = Content { events: tally.events, first: tally.first, last: tally.last };
+                }
             }
-            if tally.events > 0 {
-                content.last = tally.last;
+            Framing::SubBuffers(shape) => {
+                while !payload.is_empty() {
+                    let Ok((tally, stored)) = subbuffer::tally(shape, payload) else { break };
+                    if content.events == 0 {
+                        content.first = tally.first;
+                    }
+                    if tally.events > 0 {
+                        content.last = tally.last;
+                    }
+                    content.events += tally.events;
+                    if let Some(Missed::Counted(n)) = tally.missed {
+                        lost = lost.saturating_add(n);
+                    }
+                    payload = &payload[stored..];
+                }
             }
-            content.events += tally.events;
-            if let Some(Missed::Counted(n)) = tally.missed {
-                lost = lost.saturating_add(n);
-            }
-            payload = &payload[stored..];
         }
         (content, lost)
     }

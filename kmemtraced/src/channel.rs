@@ -1,0 +1,154 @@
+//! The relay channel of the 2008 kmemtrace as a source: `cpuN`, `total_overruns`, `abi_version` and `enabled` in a directory of
+//! debugfs.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::fs::OFlags;
+
+use crate::instance::STATE;
+use crate::kernelfs::{DEBUGFS, KernelFs};
+use crate::source::{CpuSource, Framing, RelayFraming, SourceFacts, Stats, TraceSource};
+use crate::tracefs::readable;
+
+/// The one version that was ever announced, for four layouts of records.
+const ABI_VERSION: &str = "1";
+
+/// A channel, locked while we live. Dropping it sets `enabled` to what it was.
+pub(crate) struct Channel {
+    fs: KernelFs,
+    facts: Arc<SourceFacts>,
+    /// `enabled` as it was found; the first revisions have no such file.
+    was_enabled: Option<String>,
+    _lock: OwnedFd,
+}
+
+/// `kmemtrace` in debugfs, where there is one.
+pub(crate) fn find() -> Option<KernelFs> {
+    let channel = KernelFs::find(&DEBUGFS).ok()?.sub("kmemtrace").ok()?;
+    (!channel.numbered(".", "cpu").is_empty()).then_some(channel)
+}
+
+/// Word of a channel whose `enabled` was changed. No instance has a name like this.
+fn state_file() -> PathBuf {
+    Path::new(STATE).join(".relay")
+}
+
+impl Channel {
+    pub(crate) fn set_up(fs: KernelFs) -> anyhow::Result<Channel> {
+        let shown = fs.path("").display().to_string();
+        let cpus = fs.numbered(".", "cpu");
+        if cpus.is_empty() {
+            bail!("{shown}: has no cpu0, cpu1, ...: it is no kmemtrace channel");
+        }
+        if let Ok(version) = fs.get("abi_version")
+            && version.trim() != ABI_VERSION
+        {
+            bail!("{shown}: announces ABI version {}, and only {ABI_VERSION} is known", version.trim());
+        }
+        let lock = fs.lock().with_context(|| format!("{shown}: in use by another recorder"))?;
+        let was_enabled = fs.get("enabled").ok().map(|text| text.trim().to_owned());
+        let facts = SourceFacts {
+            framing: Arc::new(Framing::Relay(RelayFraming::default())),
+            word_bytes: size_of::<usize>() as u8,
+            clock: None,
+            header_page: String::new(),
+            header_event: String::new(),
+            formats: Vec::new(),
+            events: Vec::new(),
+            buffer_bytes: None,
+            shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
+            cpus,
+        };
+        Ok(Channel { fs, facts: Arc::new(facts), was_enabled, _lock: lock })
+    }
+}
+
+impl TraceSource for Channel {
+    fn facts(&self) -> &Arc<SourceFacts> {
+        &self.facts
+    }
+
+    fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>> {
+        let raw = self.fs.open(&format!("cpu{cpu}"), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+        // One number for all CPUs, so one of them answers for it.
+        let first = self.facts.cpus.first() == Some(&cpu);
+        let overruns = if first { self.fs.open("total_overruns", OFlags::RDONLY).ok() } else { None };
+        Some(Box::new(RelayBuffer { raw, overruns }))
+    }
+
+    fn leave_out(&self, _: &[i32]) -> bool {
+        false
+    }
+
+    fn start(&self) -> anyhow::Result<()> {
+        if let Some(before) = &self.was_enabled {
+            let path = fs::canonicalize(self.fs.path("")).unwrap_or_else(|_| self.fs.path(""));
+            let _ = fs::create_dir_all(STATE);
+            let _ = fs::write(state_file(), format!("{before}\n{}\n", path.display()));
+            self.fs.set("enabled", "1")?;
+        }
+        Ok(())
+    }
+
+    fn stop(&self) {
+        if self.was_enabled.is_some() {
+            let _ = self.fs.write("enabled", "0");
+        }
+    }
+
+    fn comms(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Some(before) = &self.was_enabled {
+            let _ = self.fs.write("enabled", before);
+            let _ = fs::remove_file(state_file());
+        }
+    }
+}
+
+/// Sets a channel that a killed recorder left enabled back to what it was; names it.
+pub(crate) fn recover() -> anyhow::Result<Option<String>> {
+    let Ok(state) = fs::read_to_string(state_file()) else { return Ok(None) };
+    let Some((before, path)) = state.trim_end().split_once('\n') else { return Ok(None) };
+    let named = path.starts_with('/').then(|| KernelFs::at(path.as_ref()).ok()).flatten();
+    if let Some(channel) = named.or_else(find) {
+        let Ok(_lock) = channel.lock() else { return Ok(None) };
+        channel.set("enabled", before)?;
+    }
+    let _ = fs::remove_file(state_file());
+    Ok(Some(format!("{path} (enabled is {before} again)")))
+}
+
+/// One CPU's channel file.
+struct RelayBuffer {
+    raw: File,
+    overruns: Option<File>,
+}
+
+impl CpuSource for RelayBuffer {
+    fn wait(&self, timeout: Duration) -> bool {
+        readable(&self.raw, timeout)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.raw.read(buffer)
+    }
+
+    fn stats(&self) -> io::Result<Stats> {
+        let mut buffer = [0; 64];
+        let n = self.overruns.as_ref().map_or(Ok(0), |file| file.read_at(&mut buffer, 0))?;
+        let overrun = String::from_utf8_lossy(&buffer[..n]).trim().parse().unwrap_or(0);
+        Ok(Stats { overrun, ..Stats::default() })
+    }
+}

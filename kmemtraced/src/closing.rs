@@ -1,0 +1,101 @@
+//! The last lines that a recording says of itself, and the exit status that they come to.
+
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use crate::args::Args;
+use crate::source::Framing;
+use crate::writer::Outcome;
+
+/// Events were lost.
+const LOST: u8 = 1;
+/// It ended early: disk full, I/O error.
+const ENDED_EARLY: u8 = 3;
+
+/// Says what came of it; returns the recording's own exit status.
+pub(crate) fn close(
+    args: &Args,
+    dir: &Path,
+    framing: &Framing,
+    why: &str,
+    outcomes: &[(u32, Outcome)],
+    meta: Option<io::Error>,
+) -> u8 {
+    let sum = |what: fn(&Outcome) -> u64| outcomes.iter().map(|(_, o)| what(o)).sum::<u64>();
+    let (events, bytes, lost) = (sum(|o| o.events), sum(|o| o.bytes), sum(|o| o.lost));
+    let mut stderr = io::stderr();
+    let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
+    let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
+    let cleared = outcomes.iter().any(|(_, o)| o.cleared);
+    let shown = dir.display();
+    if lost > 0 || cleared || failed.is_some() || !args.quiet {
+        let mib = bytes as f64 / 1048576.0;
+        let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost");
+    }
+    if matches!(framing, Framing::SubBuffers(_)) {
+        for (cpu, o) in outcomes.iter().filter(|(_, o)| !o.cleared && o.error.is_none() && o.read != o.events) {
+            let (read, events) = (o.read, o.events);
+            let _ = writeln!(
+                stderr,
+                "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: somebody else read its buffer"
+            );
+        }
+    }
+    if cleared {
+        let _ = writeln!(stderr, "somebody cleared the buffer while recording: an unknown number of events is missing");
+    }
+    if lost > 0 && failed.is_none() {
+        let remedy = match framing {
+            Framing::SubBuffers(_) => "record again with a larger --buffer-size",
+            Framing::Relay(_) => "start the kernel with more kmemtrace.subbufs",
+        };
+        let _ = writeln!(stderr, "{lost} events were lost: {remedy}");
+    }
+    if let Some((name, error)) = &failed {
+        let room = rustix::fs::statvfs(dir).map(|s| s.f_bavail.saturating_mul(s.f_frsize) >> 10).unwrap_or(0);
+        let _ = writeln!(
+            stderr,
+            "kmemtraced: {shown}/{name}: {error}, {room} KiB free: what is there is valid; free some space or use -o"
+        );
+        return ENDED_EARLY;
+    }
+    if !args.quiet {
+        let _ = writeln!(stderr, "next: kmemtrace-report {shown}     check: kmemtrace-check {shown}");
+    }
+    if lost > 0 || cleared { LOST } else { 0 }
+}
+
+/// Lets go of the command: what has not ended by now is asked to. Its status, 128 + n for a signal.
+pub(crate) fn leave(mut child: Child) -> u8 {
+    for tries in 0..100 {
+        if let Ok(Some(status)) = child.try_wait() {
+            let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
+            return u8::try_from(code).unwrap_or(u8::MAX);
+        }
+        if tries == 0 {
+            let pid = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let _ = writeln!(io::stderr(), "kmemtraced: the command goes on");
+    0
+}
+
+/// Prints these views of the trace: by `kmemtrace-report` beside this program, or wherever it is found.
+pub(crate) fn report(views: &[String], dir: &Path) {
+    let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
+    // Without /proc there is no telling where this program is but by how it was called.
+    let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
+    let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
+    for view in views {
+        let ended = Command::new(&program).arg(view).arg(dir).status();
+        if let Err(error) = ended {
+            let _ = writeln!(io::stderr(), "kmemtraced: --report {view}: {}: {error}", program.display());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The threads of a recording: a pinned reader and a writer for each CPU, and the blocks that go round between them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use crossbeam_channel::Sender;
+use kmemtrace_abi::block::{END_ASKED, HEADER_BYTES};
+use rustix::thread::CpuSet;
+
+use crate::output::{Description, Output};
+use crate::reader::{BLOCK_BYTES, Reader};
+use crate::source::{Framing, TraceSource};
+use crate::writer::{BlockFile, Outcome, Progress, Writer};
+
+/// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
+const POOL_BYTES: u64 = 32 << 20;
+const POOL_SHARE: u64 = 10;
+
+/// The threads of one CPU.
+struct CpuThreads {
+    cpu: u32,
+    reader: Option<JoinHandle<()>>,
+    writer: JoinHandle<Outcome>,
+    progress: Arc<Progress>,
+}
+
+/// All threads, at work until [`Crew::stop`].
+pub(crate) struct Crew {
+    threads: Vec<CpuThreads>,
+    stop: Arc<AtomicBool>,
+    reason: Arc<AtomicU64>,
+    /// Their thread ids, and this one's.
+    pub(crate) tids: Vec<i32>,
+}
+
+/// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
+pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
+    let info = rustix::system::sysinfo();
+    let memory = info.totalram.saturating_mul(info.mem_unit.into());
+    wanted.min(memory / share / cpus.max(1) as u64)
+}
+
+fn own_tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Readers are pinned; readers and writers go before other work.
+fn begin_thread(pinned: Option<u32>, tids: &Sender<i32>) {
+    if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
+        let mut set = CpuSet::new();
+        set.set(cpu as usize);
+        // A CPU that is offline cannot be had; nothing is written to its buffer, either.
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+    // Not needed to be right.
+    let _ = rustix::process::setpriority_process(None, -20);
+    let _ = tids.send(own_tid());
+}
+
+impl Crew {
+    /// Makes the files and starts the threads; nothing is enabled yet.
+    pub(crate) fn start(
+        source: &dyn TraceSource,
+        output: &Output,
+        description: &Arc<Description>,
+        flush: Duration,
+    ) -> anyhow::Result<Crew> {
+        let facts = source.facts();
+        let mut crew = Crew {
+            threads: Vec::new(),
+            stop: Arc::default(),
+            reason: Arc::new(u64::from(END_ASKED).into()),
+            tids: vec![own_tid()],
+        };
+        let (tids_in, tids) = crossbeam_channel::unbounded();
+        let pool = share_of_memory(POOL_BYTES, POOL_SHARE, facts.cpus.len());
+        let block = match &*facts.framing {
+            Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,
+            Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
+        };
+        let blocks = (pool as usize / block).max(3);
+        for &cpu in &facts.cpus {
+            let (full_in, full) = crossbeam_channel::bounded(blocks + 4);
+            let (free_in, free) = crossbeam_channel::bounded(blocks);
+            for _ in 0..blocks {
+                // Touched, not only reserved.
+                let _ = free_in.send(vec![1; block]);
+            }
+            let progress = Arc::new(Progress::default());
+            let mut writer = Writer {
+                file: BlockFile::new(output.file(&format!("cpu{cpu}.out"))?, cpu, description.recording),
+                description: Arc::clone(description),
+                full,
+                free: free_in,
+                progress: Arc::clone(&progress),
+                reason: Arc::clone(&crew.reason),
+            };
+            writer.begin().with_context(|| format!("cpu{cpu}.out: cannot be written"))?;
+            let tid = tids_in.clone();
+            let writer = thread::Builder::new().name(format!("write{cpu}")).spawn(move || {
+                begin_thread(None, &tid);
+                drop(tid);
+                writer.run()
+            })?;
+            // A CPU that was never online has no buffer: its file is whole and empty.
+            let reader = match source.cpu(cpu) {
+                Some(source) => {
+                    let (framing, stop) = (Arc::clone(&facts.framing), Arc::clone(&crew.stop));
+                    let reader = Reader { source, framing, flush, full: full_in, free, stop };
+                    let tid = tids_in.clone();
+                    Some(thread::Builder::new().name(format!("read{cpu}")).spawn(move || {
+                        begin_thread(Some(cpu), &tid);
+                        drop(tid);
+                        reader.run();
+                    })?)
+                }
+                None => None,
+            };
+            crew.threads.push(CpuThreads { cpu, reader, writer, progress });
+        }
+        drop(tids_in);
+        crew.tids.extend(tids.iter());
+        Ok(crew)
+    }
+
+    /// What they have done so far, by CPU.
+    pub(crate) fn progress(&self) -> impl Iterator<Item = (u32, &Progress)> {
+        self.threads.iter().map(|threads| (threads.cpu, &*threads.progress))
+    }
+
+    /// Lets them drain the buffers, which nothing is added to any more, and finish the files.
+    pub(crate) fn stop(self, reason: u32) -> anyhow::Result<Vec<(u32, Outcome)>> {
+        self.reason.store(reason.into(), Ordering::Release);
+        self.stop.store(true, Ordering::Release);
+        let mut outcomes = Vec::new();
+        for threads in self.threads {
+            if let Some(reader) = threads.reader {
+                let _ = reader.join();
+            }
+            let failed = |_| anyhow!("the writer of CPU {} has failed", threads.cpu);
+            outcomes.push((threads.cpu, threads.writer.join().map_err(failed)?));
+        }
+        Ok(outcomes)
+    }
+}

@@ -1,0 +1,122 @@
+//! A tracefs instance of our own: made, locked while we live, and taken away with all that was enabled in it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::OFlags;
+
+use crate::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
+
+/// What recorders leave word of here, so that a killed one's traces are known as ours.
+pub(crate) const STATE: &str = "/run/kmemtraced";
+
+/// The kernel's trace directory: tracefs, or before Linux 4.1 a directory in debugfs.
+pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {
+    KernelFs::find(&TRACEFS).or_else(|error| {
+        let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
+        older.map_err(|_| error.context("no trace events here: it takes root and a kernel with CONFIG_TRACING"))
+    })
+}
+
+/// Dropping it disables its events and removes it.
+pub(crate) struct Instance {
+    pub(crate) fs: KernelFs,
+    tracefs: KernelFs,
+    name: String,
+    /// Closing it stops tracing and gives the memory back, and the kernel closes it for a killed recorder, too.
+    free_buffer: Option<File>,
+    _lock: OwnedFd,
+}
+
+fn state_file(name: &str) -> PathBuf {
+    Path::new(STATE).join(name)
+}
+
+/// Whether an unlocked instance of this name was left by a recorder.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("kmemtrace") || state_file(name).exists()
+}
+
+fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
+    let dir = format!("instances/{name}");
+    let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
+    let _ = tracefs.write(&format!("{dir}/events/enable"), "0");
+    tracefs.remove_dir(&dir)?;
+    let _ = fs::remove_file(state_file(name));
+    Ok(())
+}
+
+impl Instance {
+    /// Makes the instance, after clearing up what a killed recorder left of it.
+    pub(crate) fn create(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            bail!("-B {name}: not a name for an instance");
+        }
+        let dir = format!("instances/{name}");
+        let path = tracefs.path(&dir);
+        if let Ok(there) = tracefs.sub(&dir) {
+            let held = there.lock();
+            if held.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
+                let pid = fs::read_to_string(state_file(name));
+                let pid = pid.map(|pid| format!(" (pid {})", pid.trim())).unwrap_or_default();
+                bail!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)");
+            }
+            if !is_ours(name) {
+                bail!("instance {name} exists and is not ours: use another name (-B), or remove {}", path.display());
+            }
+            // What is held open cannot be removed.
+            drop((there, held));
+            remove(&tracefs, name)
+                .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
+        }
+        let _ = fs::create_dir_all(STATE);
+        let _ = fs::write(state_file(name), format!("{}\n", std::process::id()));
+        tracefs.make_dir(&dir).with_context(|| {
+            format!("{}: cannot be made: it takes root and a kernel with trace instances", path.display())
+        })?;
+        let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", path.display()))?;
+        let lock = fs.lock().with_context(|| format!("{}: cannot be locked", path.display()))?;
+        let free_buffer =
+            fs.write("options/disable_on_free", "1").and_then(|()| fs.open("free_buffer", OFlags::WRONLY));
+        let instance = Instance { fs, tracefs, name: name.to_owned(), free_buffer: free_buffer.ok(), _lock: lock };
+        instance.fs.set("tracing_on", "0")?;
+        Ok(instance)
+    }
+
+    /// `saved_cmdlines` of the kernel: all instances share it.
+    pub(crate) fn saved_cmdlines(&self) -> Vec<u8> {
+        self.tracefs.read("saved_cmdlines").unwrap_or_default()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        drop(self.free_buffer.take());
+        if let Err(error) = remove(&self.tracefs, &self.name) {
+            let path = self.fs.path("");
+            let _ = writeln!(
+                io::stderr(),
+                "kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover",
+                path.display()
+            );
+        }
+    }
+}
+
+/// Removes the instances that killed recorders left; names those it removed.
+pub(crate) fn recover(tracefs: &KernelFs, also: &str) -> anyhow::Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in tracefs.names("instances") {
+        let dir = format!("instances/{name}");
+        let free = tracefs.sub(&dir).is_ok_and(|instance| instance.lock().is_ok());
+        if (name == also || is_ours(&name)) && free {
+            let path = tracefs.path(&dir);
+            remove(tracefs, &name).with_context(|| format!("{}: cannot be removed", path.display()))?;
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}

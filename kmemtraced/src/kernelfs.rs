@@ -1,0 +1,221 @@
+//! The kernel's own file systems (proc, sysfs, tracefs, debugfs), held by descriptor: where one is mounted, or mounted for this
+//! process alone, so that single-user mode needs no mounts, and taking a mount away disturbs nothing.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
+
+/// A file system of the kernel, with the magic number of `include/uapi/linux/magic.h` and where it is usually mounted.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    name: &'static str,
+    magic: u32,
+    usual: &'static [&'static str],
+}
+
+pub(crate) const PROC: Kind = Kind { name: "proc", magic: 0x9fa0, usual: &["/proc"] };
+pub(crate) const SYSFS: Kind = Kind { name: "sysfs", magic: 0x6265_6572, usual: &["/sys"] };
+pub(crate) const TRACEFS: Kind =
+    Kind { name: "tracefs", magic: 0x7472_6163, usual: &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] };
+pub(crate) const DEBUGFS: Kind = Kind { name: "debugfs", magic: 0x6462_6720, usual: &["/sys/kernel/debug"] };
+
+/// A directory, and everything in it by names relative to it.
+#[derive(Debug)]
+pub(crate) struct KernelFs {
+    dir: OwnedFd,
+    /// As people know it.
+    path: PathBuf,
+    /// Stays for as long as anything in it is held.
+    mount: Option<Arc<OwnMount>>,
+}
+
+/// A mount that goes away with this.
+#[derive(Debug)]
+enum OwnMount {
+    /// Nowhere in the tree of names.
+    Detached {
+        _mount: OwnedFd,
+    },
+    At(&'static str),
+}
+
+impl Drop for OwnMount {
+    fn drop(&mut self) {
+        if let OwnMount::At(path) = self {
+            let _ = mount::unmount(*path, UnmountFlags::DETACH);
+        }
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl KernelFs {
+    /// Finds it mounted, or mounts it.
+    pub(crate) fn find(kind: &Kind) -> anyhow::Result<KernelFs> {
+        let elsewhere = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let elsewhere = elsewhere.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (_, dir, name) = (words.next()?, words.next()?, words.next()?);
+            (name == kind.name).then_some(dir)
+        });
+        let is_kind = |fs: &KernelFs| rustix::fs::fstatfs(&fs.dir).is_ok_and(|s| s.f_type as u32 == kind.magic);
+        let mut mounted = kind.usual.iter().copied().chain(elsewhere).filter_map(|p| KernelFs::at(p.as_ref()).ok());
+        match mounted.find(is_kind) {
+            Some(found) => Ok(found),
+            None => KernelFs::mount(kind)
+                .with_context(|| format!("{} is not mounted and cannot be: run as root", kind.name)),
+        }
+    }
+
+    fn mount(kind: &Kind) -> anyhow::Result<KernelFs> {
+        match KernelFs::mount_detached(kind) {
+            // Before Linux 5.2.
+            Err(Errno::NOSYS) => {}
+            mounted => return Ok(mounted?),
+        }
+        let at = kind.usual.first().copied().ok_or_else(|| anyhow!("no place for it"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount::mount(kind.name, at, kind.name, flags, None).context(at)?;
+        let own = OwnMount::At(at);
+        Ok(KernelFs { mount: Some(Arc::new(own)), ..KernelFs::at(at.as_ref())? })
+    }
+
+    fn mount_detached(kind: &Kind) -> Result<KernelFs, Errno> {
+        let context = mount::fsopen(kind.name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        mount::fsconfig_create(&context)?;
+        let attributes =
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let mount = mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        let dir = rustix::fs::openat(&mount, ".", DIRECTORY, Mode::empty())?;
+        let own = OwnMount::Detached { _mount: mount };
+        Ok(KernelFs { dir, path: PathBuf::from(kind.name), mount: Some(Arc::new(own)) })
+    }
+
+    /// Any directory.
+    pub(crate) fn at(path: &Path) -> io::Result<KernelFs> {
+        let dir = rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?;
+        Ok(KernelFs { dir, path: path.to_owned(), mount: None })
+    }
+
+    /// A directory in it.
+    pub(crate) fn sub(&self, dir: &str) -> io::Result<KernelFs> {
+        let fd = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty())?;
+        Ok(KernelFs { dir: fd, path: self.path.join(dir), mount: self.mount.clone() })
+    }
+
+    /// The path of `file`, for people.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        if file.is_empty() { self.path.clone() } else { self.path.join(file) }
+    }
+
+    pub(crate) fn has(&self, file: &str) -> bool {
+        rustix::fs::statat(&self.dir, file, AtFlags::empty()).is_ok()
+    }
+
+    pub(crate) fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
+        Ok(rustix::fs::openat(&self.dir, file, flags | OFlags::CLOEXEC, Mode::empty())?.into())
+    }
+
+    /// Reads a file. `events/header_page` is handed out on the first read only, so the buffer must hold it all.
+    pub(crate) fn read(&self, file: &str) -> io::Result<Vec<u8>> {
+        let mut file = self.open(file, OFlags::RDONLY)?;
+        let mut all = Vec::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return Ok(all),
+                Ok(n) => all.extend_from_slice(&buffer[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Reads a text file; its path in the error.
+    pub(crate) fn get(&self, file: &str) -> anyhow::Result<String> {
+        let bytes = self.read(file).with_context(|| format!("{}: cannot be read", self.path(file).display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Writes a control file. Never with truncation: to some of these files that is a command of its own.
+    pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        self.open(file, OFlags::WRONLY)?.write_all(text.as_bytes())
+    }
+
+    /// Writes a control file; its path in the error.
+    pub(crate) fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
+        let shown = || format!("{}: cannot be set to {}", self.path(file).display(), value.trim());
+        self.write(file, value).with_context(shown)
+    }
+
+    /// Names in a directory of it (`.`: its own), sorted; none where it is not there.
+    pub(crate) fn names(&self, dir: &str) -> Vec<String> {
+        let entries = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty()).and_then(Dir::read_from);
+        let entries = entries.into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|e| Some(e.file_name().to_str().ok()?.to_owned())).collect();
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        names
+    }
+
+    /// The numbers N of the files `PREFIX<N>` in a directory, ascending.
+    pub(crate) fn numbered(&self, dir: &str, prefix: &str) -> Vec<u32> {
+        let names = self.names(dir).into_iter();
+        let mut numbers: Vec<u32> = names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    pub(crate) fn make_dir(&self, dir: &str) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(&self.dir, dir, Mode::RWXU)?)
+    }
+
+    pub(crate) fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.dir, dir, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Locks the directory for as long as the descriptor lives; the kernel lets go of it when we are killed.
+    pub(crate) fn lock(&self) -> io::Result<OwnedFd> {
+        let lock = rustix::fs::openat(&self.dir, ".", DIRECTORY, Mode::empty())?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_by_names_relative_to_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["cpu10", "cpu2", "cpux", "other"] {
+            std::fs::write(dir.path().join(name), "7\n").unwrap();
+        }
+        let fs = KernelFs::at(dir.path()).unwrap();
+        assert_eq!(fs.numbered(".", "cpu"), [2, 10]);
+        assert_eq!(fs.get("other").unwrap(), "7\n");
+        fs.set("other", "8").unwrap();
+        assert_eq!(fs.get("other").unwrap(), "8\n", "a control file is not truncated");
+        assert!(fs.names("nothing").is_empty());
+        let error = format!("{:#}", fs.get("missing").unwrap_err());
+        assert!(error.contains("missing: cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_locked_directory_cannot_be_locked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let lock = fs.lock().unwrap();
+        assert_eq!(fs.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        fs.lock().unwrap();
+    }
+}

@@ -1,0 +1,74 @@
+//! `kmemtraced probe`: what this kernel offers, and what a recording would cost, without changing anything.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::args::Args;
+use crate::channel;
+use crate::instance::STATE;
+use crate::kernelfs::KernelFs;
+use crate::record;
+
+/// Bytes of an event in a trace, about, and events a second of a busy CPU: for the time until a disk is full.
+const EVENT_BYTES: u64 = 62;
+const BUSY_EVENTS: u64 = 1_000_000;
+
+const KMEM: &str = "events/kmem";
+
+/// Says it; nothing is an error but that nothing can be recorded at all.
+pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
+    let root = rustix::process::geteuid().is_root();
+    let mut lines = vec![("user", if root { "root" } else { "not root: cannot record" }.to_owned())];
+    if let Some(channel) = channel::find() {
+        lines.push(("relay", format!("{}: recorded from by default", channel.path("").display())));
+    }
+    let tracefs = record::tracefs(args);
+    match &tracefs {
+        Ok(tracefs) => lines.extend(of_tracefs(tracefs, args)),
+        Err(error) => lines.push(("tracefs", format!("{error:#}"))),
+    }
+    for (name, text) in lines {
+        let _ = writeln!(io::stdout(), "{name:<10} {text}");
+    }
+    tracefs.map(|_| 0)
+}
+
+fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
+    let cpus = tracefs.numbered("per_cpu", "cpu").len();
+    let buffer = args.buffer_size.unwrap_or_else(|| record::default_buffer_bytes(cpus));
+    let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable"));
+    let events: Vec<String> = tracefs.names(KMEM).into_iter().filter(is_event).collect();
+    let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
+    let instances = tracefs.names("instances").into_iter().map(|name| match Path::new(STATE).join(&name).exists() {
+        true => format!("{name} (of a recorder)"),
+        false => name,
+    });
+    let instances: Vec<String> = instances.collect();
+    let dir = args.output.as_deref().unwrap_or(Path::new("."));
+    let free = rustix::fs::statvfs(dir).map(|s| s.f_bavail.saturating_mul(s.f_frsize));
+    let disk = match free {
+        Ok(bytes) => {
+            let seconds = bytes / (EVENT_BYTES * BUSY_EVENTS * cpus.max(1) as u64);
+            format!(
+                "{} MiB free: {} min at a million events a second on each CPU, more where less goes on",
+                bytes >> 20,
+                seconds / 60
+            )
+        }
+        Err(error) => format!("{}: {error}", dir.display()),
+    };
+    vec![
+        ("tracefs", tracefs.path("").display().to_string()),
+        ("instances", yes_or(tracefs.has("instances"), "no: cannot record")),
+        ("in use", if instances.is_empty() { "none".to_owned() } else { instances.join(" ") }),
+        ("events", if events.is_empty() { "none of kmem: cannot record".to_owned() } else { events.join(" ") }),
+        ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
+        ("marks", yes_or(tracefs.has("options/overwrite"), "no: the place of losses is not told")),
+        ("own events", yes_or(tracefs.has("set_event_notrace_pid"), "left in: this kernel cannot leave threads out")),
+        (
+            "memory",
+            format!("{cpus} CPUs x {} KiB = {} MiB of kernel buffers", buffer >> 10, (buffer * cpus as u64) >> 20),
+        ),
+        ("disk", disk),
+    ]
+}

@@ -1,0 +1,120 @@
+//! Where bytes come from. What a source must offer is all the rest of the recorder knows of it.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use kmemtrace_abi::format::PageShape;
+use kmemtrace_abi::relay::Layout;
+
+/// A CPU's trace buffer in the kernel.
+pub(crate) trait CpuSource: Send {
+    /// Waits until there is something to take, at most this long; false where there is not.
+    fn wait(&self, timeout: Duration) -> bool;
+    /// Takes bytes: of a ring buffer one sub-buffer, of a channel as many as there are. 0 and EAGAIN are no end.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// The kernel's counters now.
+    fn stats(&self) -> io::Result<Stats>;
+}
+
+/// What is recorded from. Dropping it ends that, and undoes all that was changed.
+pub(crate) trait TraceSource {
+    /// What it is.
+    fn facts(&self) -> &Arc<SourceFacts>;
+    /// A CPU's buffer; `None` for one that was never online.
+    fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>>;
+    /// Leaves these threads out of the trace; false where the kernel cannot.
+    fn leave_out(&self, threads: &[i32]) -> bool;
+    fn start(&self) -> anyhow::Result<()>;
+    /// No event comes after this one; what the buffers hold stays there to be taken.
+    fn stop(&self);
+    /// `PID COMM` lines that the kernel has kept.
+    fn comms(&self) -> Vec<u8>;
+}
+
+/// What a file of the recording says of its source.
+pub(crate) struct SourceFacts {
+    /// CPUs that can have a buffer, ascending.
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) framing: Arc<Framing>,
+    pub(crate) word_bytes: u8,
+    /// Trace clock; relay records have none.
+    pub(crate) clock: Option<String>,
+    /// tracefs: `events/header_page` and `events/header_event`.
+    pub(crate) header_page: String,
+    pub(crate) header_event: String,
+    /// `system/event` and its format file.
+    pub(crate) formats: Vec<(String, String)>,
+    /// What is enabled.
+    pub(crate) events: Vec<String>,
+    /// Kernel buffer of a CPU.
+    pub(crate) buffer_bytes: Option<u64>,
+    /// For people: what is recorded from.
+    pub(crate) shown: String,
+}
+
+/// How a stream of bytes is made of pieces that must stay whole.
+#[derive(Debug)]
+pub(crate) enum Framing {
+    SubBuffers(PageShape),
+    Relay(RelayFraming),
+}
+
+/// Which layout the records of a channel have: all revisions announce the same version, so only their bytes tell.
+#[derive(Debug, Default)]
+pub(crate) struct RelayFraming {
+    pub(crate) layout: OnceLock<Layout>,
+}
+
+/// A CPU's counters, in events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stats {
+    pub(crate) entries: u64,
+    pub(crate) overrun: u64,
+    pub(crate) commit_overrun: u64,
+    pub(crate) dropped: u64,
+    /// Handed out; 0 where the source does not count that.
+    pub(crate) read: u64,
+}
+
+impl Stats {
+    /// Reads `per_cpu/cpuN/stats`.
+    pub(crate) fn parse(text: &str) -> Stats {
+        let mut stats = Stats::default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let Ok(value) = value.trim().parse() else { continue };
+            match name {
+                "entries" => stats.entries = value,
+                "overrun" => stats.overrun = value,
+                "commit overrun" => stats.commit_overrun = value,
+                "dropped events" => stats.dropped = value,
+                "read events" => stats.read = value,
+                _ => {}
+            }
+        }
+        stats
+    }
+
+    /// Whether a counter went back: somebody reset the buffer.
+    pub(crate) fn is_before(&self, earlier: &Stats) -> bool {
+        self.overrun < earlier.overrun
+            || self.commit_overrun < earlier.commit_overrun
+            || self.dropped < earlier.dropped
+            || self.read < earlier.read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_told_apart() {
+        let text = "entries: 7\noverrun: 12\ncommit overrun: 3\nbytes: 99\noldest event ts:  81.5\nnow ts: 90.1\n\
+            dropped events: 4\nread events: 1000\n";
+        let stats = Stats::parse(text);
+        assert_eq!(stats, Stats { entries: 7, overrun: 12, commit_overrun: 3, dropped: 4, read: 1000 });
+        assert!(Stats { read: 999, ..stats }.is_before(&stats));
+        assert!(!Stats { entries: 0, read: 1007, ..stats }.is_before(&stats));
+    }
+}
