@@ -300,3 +300,181 @@ fn sum(base: &Counters, stats: &Stats) -> Counters {
         recorder_lost: base.recorder_lost,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use kmemtrace_abi::block::{END_ASKED, END_ERROR};
+    use kmemtrace_abi::fault::Verdict;
+    use kmemtrace_abi::generate::{Options, Random, Shape, Workload, pages::Encoder, workload};
+    use kmemtrace_abi::trace::Trace;
+
+    use super::*;
+    use crate::source::SourceFacts;
+
+    /// A disk that takes a few bytes at a time, is interrupted, and has room for so many bytes, and then for some more.
+    struct Disk {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        random: Random,
+        room: usize,
+        /// Room that there is again after the disk was full.
+        later: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+            let mut bytes = self.bytes.lock().unwrap();
+            if self.random.chance(10) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let n = buffer.len().min(self.room - bytes.len()).min(1 + self.random.below(3000) as usize);
+            if n == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            bytes.extend_from_slice(&buffer[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Store for Disk {
+        fn cut(&mut self, len: u64) -> io::Result<()> {
+            self.bytes.lock().unwrap().truncate(len as usize);
+            self.room += std::mem::take(&mut self.later);
+            Ok(())
+        }
+    }
+
+    fn description(workload: &Workload) -> Description {
+        let event = |layout: &kmemtrace_abi::generate::layout::Layout| {
+            (format!("{}/{}", layout.system, layout.name), layout.text())
+        };
+        let facts = SourceFacts {
+            cpus: vec![0],
+            framing: Arc::new(Framing::SubBuffers(workload.shape.page())),
+            word_bytes: workload.shape.target.word_bytes,
+            clock: Some("mono".into()),
+            header_page: kmemtrace_abi::generate::layout::header_page(&workload.shape),
+            header_event: String::new(),
+            formats: kmemtrace_abi::generate::layout::layouts(&workload.shape).iter().map(event).collect(),
+            events: Vec::new(),
+            buffer_bytes: None,
+            shown: String::new(),
+        };
+        Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16] }
+    }
+
+    fn one_cpu() -> Workload {
+        workload(1, &Options::plain(Shape::plain(), 1, 3000))
+    }
+
+    /// What a writer makes of a CPU's events on such a disk, a block for every few sub-buffers.
+    fn written(room: usize, later: usize, seed: u64) -> (Vec<u8>, Outcome, u64) {
+        let workload = one_cpu();
+        let mut random = Random::new(seed);
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let events = pages.iter().map(|p| u64::from(p.events)).sum();
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(seed), room, later };
+        let (full_in, full) = crossbeam_channel::unbounded();
+        let (free, _recycled) = crossbeam_channel::unbounded();
+        let mut read = 0;
+        let mut pages = pages.iter().peekable();
+        while pages.peek().is_some() {
+            let mut buffer = vec![0; HEADER_BYTES];
+            for page in pages.by_ref().take(1 + random.below(4) as usize) {
+                buffer.extend_from_slice(&page.bytes[..page.trimmed]);
+                read += u64::from(page.events);
+            }
+            let used = buffer.len() - HEADER_BYTES;
+            full_in.send(Message::Data(buffer, used)).unwrap();
+            full_in.send(Message::Stats(Stats { read, ..Stats::default() })).unwrap();
+        }
+        drop(full_in);
+        let reason = if room == usize::MAX { END_ASKED } else { END_ERROR };
+        let writer = Writer {
+            file: BlockFile::new(disk, 0, [7; 16]),
+            description: Arc::new(description(&workload)),
+            full,
+            free,
+            progress: Arc::default(),
+            reason: Arc::new(u64::from(reason).into()),
+        };
+        let outcome = writer.run();
+        let bytes = bytes.lock().unwrap().clone();
+        (bytes, outcome, events)
+    }
+
+    /// Events that are read back, what is lost, and the verdict.
+    fn read_back(bytes: &[u8]) -> (u64, Option<u64>, Verdict) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cpu0.out");
+        std::fs::write(&path, bytes).unwrap();
+        let mut trace = Trace::open(&[path]).unwrap();
+        let mut items = Vec::new();
+        while trace.streams[0].fill(&mut trace.names, &mut items) {}
+        let facts = trace.streams[0].facts();
+        (facts.events, facts.lost, facts.verdict)
+    }
+
+    #[test]
+    fn short_and_interrupted_writes_lose_and_repeat_nothing() {
+        for seed in 0..20 {
+            let (bytes, outcome, events) = written(usize::MAX, 0, seed);
+            assert!(outcome.error.is_none());
+            assert_eq!((outcome.events, outcome.read, outcome.bytes), (events, events, bytes.len() as u64));
+            assert_eq!(read_back(&bytes), (events, Some(0), Verdict::Complete), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_at_any_byte_leaves_whole_blocks_and_no_event_uncounted() {
+        let (whole, _, events) = written(usize::MAX, 0, 1);
+        for room in (0..whole.len()).step_by(whole.len() / 150) {
+            let (bytes, outcome, _) = written(room, 0, 1);
+            assert_eq!(outcome.error.map(|e| e.kind()), Some(io::ErrorKind::StorageFull), "room for {room}");
+            assert_eq!(outcome.events + outcome.lost, events, "room for {room}");
+            let (found, lost, verdict) = read_back(&bytes);
+            assert_eq!(found, outcome.events, "room for {room}");
+            match verdict {
+                // There is room for the small end block where there was none for the data.
+                Verdict::Lossy => assert_eq!(lost, Some(outcome.lost), "room for {room}"),
+                other => assert_eq!(other, Verdict::Truncated, "room for {room}"),
+            }
+        }
+    }
+
+    #[test]
+    fn room_that_comes_back_is_used_for_the_end() {
+        let (whole, _, events) = written(usize::MAX, 0, 1);
+        let (bytes, outcome, _) = written(whole.len() / 2, 4096, 1);
+        assert_eq!(outcome.error.map(|e| e.kind()), Some(io::ErrorKind::StorageFull));
+        let (found, lost, verdict) = read_back(&bytes);
+        assert_eq!((found, lost, verdict), (outcome.events, Some(events - outcome.events), Verdict::Lossy));
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_a_gap() {
+        let workload = one_cpu();
+        let (full_in, full) = crossbeam_channel::unbounded();
+        let (free, _recycled) = crossbeam_channel::unbounded();
+        for read in [10, 20, 5] {
+            full_in.send(Message::Stats(Stats { read, ..Stats::default() })).unwrap();
+        }
+        drop(full_in);
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
+        let file = BlockFile::new(disk, 0, [7; 16]);
+        let description = Arc::new(description(&workload));
+        let reason = Arc::new(u64::from(END_ASKED).into());
+        let outcome = Writer { file, description, full, free, progress: Arc::default(), reason }.run();
+        assert!(outcome.cleared);
+        assert_eq!(outcome.read, 25);
+        let (_, lost, verdict) = read_back(&bytes.lock().unwrap());
+        assert_eq!((lost, verdict), (None, Verdict::Lossy));
+    }
+}

@@ -5,6 +5,7 @@
 pub mod live;
 pub mod load;
 pub mod programs;
+pub mod recorder;
 pub mod recording;
 pub mod reference;
 pub mod runner;

@@ -63,10 +63,12 @@ impl Drop for Tracefs {
     }
 }
 
-/// An instance of a test's own, removed with this.
+/// An instance; one of a test's own is removed with this.
 #[derive(Debug)]
 pub struct Instance<'a> {
     path: PathBuf,
+    /// Made here, and so removed here.
+    own: bool,
     /// An instance must not outlive the mount it was found on.
     _tracefs: &'a Tracefs,
 }
@@ -79,7 +81,17 @@ impl<'a> Instance<'a> {
         let name = format!("kmemtrace-test-{}-{number}", std::process::id());
         let path = tracefs.path.join("instances").join(name);
         fs::create_dir(&path).map_err(|error| Skip(format!("cannot make a tracefs instance: {error}")))?;
-        Ok(Instance { path, _tracefs: tracefs })
+        Ok(Instance { path, own: true, _tracefs: tracefs })
+    }
+
+    /// One that somebody else has made.
+    pub fn of(tracefs: &'a Tracefs, name: &str) -> Instance<'a> {
+        Instance { path: tracefs.path.join("instances").join(name), own: false, _tracefs: tracefs }
+    }
+
+    /// Whether it is there.
+    pub fn exists(&self) -> bool {
+        self.path.exists()
     }
 
     /// Writes a control file.
@@ -151,6 +163,9 @@ impl<'a> Instance<'a> {
 
 impl Drop for Instance<'_> {
     fn drop(&mut self) {
+        if !self.own {
+            return;
+        }
         let _ = self.write("tracing_on", "0");
         if let Err(error) = fs::remove_dir(&self.path) {
             eprintln!("{} stays behind: {error}", self.path.display());

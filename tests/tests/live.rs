@@ -1,17 +1,15 @@
 //! On the running kernel, as root. What cannot run here is listed as skipped at the end.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode, Stdio};
 
 use kmemtrace_abi::format::{EventFormat, PageShape};
 use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{json, program, run, run_to};
-use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::programs::{json, program, run_to};
+use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::{load, views};
 use serde_json::Value;
@@ -107,54 +105,6 @@ fn loads_allocate_what_they_say() -> Result<(), Skip> {
     Ok(())
 }
 
-/// A recorder at work.
-struct Recorder {
-    child: Child,
-    directory: Directory,
-}
-
-impl Recorder {
-    fn start() -> Recorder {
-        let directory = Directory::new(&[]);
-        let output = directory.file("trace");
-        let mut command = Command::new(program("kmemtraced"));
-        command.arg("-q").args(["-e", "slab"]).arg("-o").arg(&output);
-        let child = must("kmemtraced", command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn());
-        let mut recorder = Recorder { child, directory };
-        let deadline = Instant::now() + Duration::from_secs(30);
-        // The files are there when recording starts.
-        while !output.join("cpu0.out").is_file() {
-            if let Ok(Some(status)) = recorder.child.try_wait() {
-                panic!("kmemtraced ended early ({status}): {}", recorder.stderr());
-            }
-            assert!(Instant::now() < deadline, "kmemtraced does not begin to record");
-            sleep(Duration::from_millis(20));
-        }
-        sleep(Duration::from_millis(500));
-        recorder
-    }
-
-    fn stderr(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            must("stderr", stderr.read_to_string(&mut text));
-        }
-        text
-    }
-
-    /// Stops it; the trace that it leaves, which must be whole.
-    fn stop(mut self) -> Directory {
-        let pid = must("pid", rustix::process::Pid::from_raw(self.child.id().cast_signed()).ok_or("none"));
-        must("kill", rustix::process::kill_process(pid, rustix::process::Signal::TERM));
-        let status = must("kmemtraced", self.child.wait());
-        let stderr = self.stderr();
-        assert!(matches!(status.code(), Some(0 | 1)), "kmemtraced: {status}: {stderr}");
-        let whole = run("kmemtrace-check", &[], &[&self.directory.file("trace")]);
-        assert_eq!(whole.status.code(), status.code(), "{}", String::from_utf8_lossy(&whole.stdout));
-        self.directory
-    }
-}
-
 /// Runs the load to its end; its process id.
 fn run_load(arguments: &[&str]) -> i64 {
     let output = run_to(0, "kmemload", arguments, &[]);
@@ -173,18 +123,13 @@ fn events_of(trace: &Path, pid: i64) -> Vec<Value> {
     events.filter(|event| event["pid"] == pid).collect()
 }
 
-/// Skips where recording is not possible; the recorder finds its own way to tracefs.
-fn can_record() -> Result<(), Skip> {
-    Tracefs::find()?.need_event("kmem/kmalloc")
-}
-
 fn known_allocations_are_all_recorded() -> Result<(), Skip> {
     can_record()?;
     const COUNT: usize = 5000;
     const VECTORS: usize = 37;
-    let recorder = Recorder::start();
+    let recorder = Recorder::start(&[]);
     let pid = run_load(&["iov", &COUNT.to_string(), &VECTORS.to_string()]);
-    let trace = recorder.stop();
+    let trace = recorder.stop_whole();
     let events = events_of(&trace.file("trace"), pid);
     let bytes = VECTORS * load::VECTOR_BYTES;
     let made: Vec<_> = events.iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).collect();
@@ -203,14 +148,14 @@ fn known_allocations_are_all_recorded() -> Result<(), Skip> {
 fn objects_held_are_live() -> Result<(), Skip> {
     can_record()?;
     const COUNT: usize = 300;
-    let recorder = Recorder::start();
+    let recorder = Recorder::start(&[]);
     let mut command = Command::new(program("kmemload"));
     command.args(["leak", &COUNT.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut load = must("kmemload", command.spawn());
     let mut lines = BufReader::new(must("stdout", load.stdout.take().ok_or("none"))).lines();
     let pid = pid_of(must("pid", lines.next().unwrap_or(Ok(String::new()))).as_bytes());
     assert_eq!(must("ready", lines.next().unwrap_or(Ok(String::new()))), "ready");
-    let trace = recorder.stop();
+    let trace = recorder.stop_whole();
     drop(load.stdin.take());
     must("kmemload", load.wait());
     // Of one call-site there are exactly so many.
@@ -230,9 +175,9 @@ fn objects_freed_elsewhere_cross() -> Result<(), Skip> {
         return Err(Skip("needs two CPUs".to_owned()));
     }
     const COUNT: u64 = 3000;
-    let recorder = Recorder::start();
+    let recorder = Recorder::start(&[]);
     run_load(&["cross", &COUNT.to_string(), "256"]);
-    let trace = recorder.stop();
+    let trace = recorder.stop_whole();
     let summary = json(&views::printed("summary", &trace.file("trace")));
     let crossed = summary["pairs"]["cross_cpu"].as_u64();
     assert!(crossed >= Some(2 * COUNT), "{crossed:?} of at least {} objects", 2 * COUNT);

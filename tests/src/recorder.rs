@@ -1,0 +1,147 @@
+//! `kmemtraced` at work on the running kernel, in an instance of a test's own.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::live::{Instance, Tracefs};
+use crate::programs::{program, run};
+use crate::recording::Directory;
+use crate::runner::Skip;
+
+/// A recorder that is recording.
+#[derive(Debug)]
+pub struct Recorder {
+    child: Child,
+    instance: String,
+    /// Where its `trace` goes.
+    pub directory: Directory,
+}
+
+/// A recorder's end.
+#[derive(Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// What it said.
+    pub stderr: String,
+    /// With its `trace`.
+    pub directory: Directory,
+}
+
+impl Ended {
+    /// The trace directory.
+    pub fn trace(&self) -> PathBuf {
+        self.directory.file("trace")
+    }
+}
+
+/// A name for an instance that nobody else has.
+pub fn instance_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("kmemtrace-recorder-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Skips where recording is not possible; the recorder finds its own way to tracefs.
+pub fn can_record() -> Result<Tracefs, Skip> {
+    let tracefs = Tracefs::find()?;
+    tracefs.need_event("kmem/kmalloc")?;
+    Ok(tracefs)
+}
+
+impl Recorder {
+    /// Starts one that records slab events, with these options besides.
+    ///
+    /// # Panics
+    /// If it does not begin to record.
+    pub fn start(options: &[&str]) -> Recorder {
+        let directory = Directory::new(&[]);
+        Recorder::start_in(directory, &instance_name(), options)
+    }
+
+    /// Starts one in a directory and an instance by name.
+    ///
+    /// # Panics
+    /// If it does not begin to record.
+    pub fn start_in(directory: Directory, instance: &str, options: &[&str]) -> Recorder {
+        let mut command = Command::new(program("kmemtraced"));
+        command.args(["-e", "slab", "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let child = child.unwrap_or_else(|error| panic!("kmemtraced: {error}"));
+        let mut recorder = Recorder { child, instance: instance.to_owned(), directory };
+        let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !recorder.is_recording(&tracefs) {
+            if let Ok(Some(status)) = recorder.child.try_wait() {
+                panic!("kmemtraced ended early ({status}): {}", recorder.stderr());
+            }
+            assert!(Instant::now() < deadline, "kmemtraced does not begin to record");
+            sleep(Duration::from_millis(10));
+        }
+        recorder
+    }
+
+    fn is_recording(&self, tracefs: &Tracefs) -> bool {
+        let on = self.instance(tracefs).read("tracing_on");
+        on.is_ok_and(|on| on.trim() == "1") && self.directory.file("trace/meta.out").is_file()
+    }
+
+    /// Its instance.
+    pub fn instance<'a>(&self, tracefs: &'a Tracefs) -> Instance<'a> {
+        Instance::of(tracefs, &self.instance)
+    }
+
+    /// The instance's name.
+    pub fn instance_name(&self) -> &str {
+        &self.instance
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// If it cannot be sent.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap_or_else(|error| panic!("kill: {error}"));
+    }
+
+    fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        text
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If that cannot be told.
+    pub fn wait(mut self) -> Ended {
+        let stderr = self.stderr();
+        let status = self.child.wait().unwrap_or_else(|error| panic!("kmemtraced: {error}"));
+        Ended { status, stderr, directory: self.directory }
+    }
+
+    /// Stops it as a user does.
+    pub fn stop(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Stops it; the trace that it leaves, which check must find as the recorder said.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn stop_whole(self) -> Directory {
+        let ended = self.stop();
+        assert!(matches!(ended.status.code(), Some(0 | 1)), "kmemtraced: {}: {}", ended.status, ended.stderr);
+        let whole = run("kmemtrace-check", &[], &[&ended.trace()]);
+        assert_eq!(whole.status.code(), ended.status.code(), "{}", String::from_utf8_lossy(&whole.stdout));
+        ended.directory
+    }
+}

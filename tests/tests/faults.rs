@@ -1,0 +1,311 @@
+//! What goes wrong while recording, on the running kernel, as root: a slow reader, a kill, a full disk, a stranger. What cannot run
+//! here is listed as skipped at the end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use kmemtrace_tests::live::Tracefs;
+use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::{load, views};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    runner::main(&[
+        ("a_stopped_reader_loses_what_the_kernel_counts", a_stopped_reader_loses_what_the_kernel_counts),
+        ("two_recorders_of_one_run_say_the_same", two_recorders_of_one_run_say_the_same),
+        ("a_killed_recorder_leaves_a_trace_and_nothing_enabled", a_killed_recorder_leaves_a_trace_and_nothing_enabled),
+        ("a_full_disk_ends_it_with_what_fitted", a_full_disk_ends_it_with_what_fitted),
+        ("a_second_recorder_is_refused", a_second_recorder_is_refused),
+        ("a_cleared_buffer_is_told", a_cleared_buffer_is_told),
+        ("signals_at_any_time_make_one_clean_end", signals_at_any_time_make_one_clean_end),
+        ("a_command_is_recorded_and_its_status_passed_on", a_command_is_recorded_and_its_status_passed_on),
+        ("limits_end_it", limits_end_it),
+        ("a_killed_recorders_channel_is_set_back", a_killed_recorders_channel_is_set_back),
+    ])
+}
+
+/// Passes on what is wrong with a test's surroundings as a panic.
+fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn load_for(milliseconds: u64) {
+    let end = std::time::Instant::now() + Duration::from_millis(milliseconds);
+    let cpus = must("affinity", load::cpus()).len();
+    thread::scope(|scope| {
+        for _ in 0..cpus {
+            scope.spawn(|| {
+                while std::time::Instant::now() < end {
+                    must("load", load::iov(500, 9));
+                }
+            });
+        }
+    });
+}
+
+fn check(trace: &Path) -> Value {
+    json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout)
+}
+
+fn nothing_is_left(tracefs: &Tracefs, instance: &str) {
+    let left = tracefs.path().join("instances").join(instance);
+    assert!(!left.exists(), "{} is left", left.display());
+}
+
+fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&["-b", "64K"]);
+    load_for(300);
+    recorder.signal(Signal::STOP);
+    load_for(1000);
+    recorder.signal(Signal::CONT);
+    load_for(100);
+    // Now nothing is added any more, and the kernel's counters can be read behind the recorder's back.
+    let instance = recorder.instance(&tracefs);
+    must("tracing_on", instance.write("tracing_on", "0"));
+    sleep(Duration::from_millis(100));
+    let stat = |cpu, name| must(name, instance.stat(cpu, name));
+    let lost_of = |cpu| stat(cpu, "overrun") + stat(cpu, "dropped events") + stat(cpu, "commit overrun");
+    let written_of = |cpu| stat(cpu, "read events") + stat(cpu, "entries");
+    let cpus = must("per_cpu", instance.cpus());
+    let counted: Vec<(u64, u64)> = cpus.iter().map(|&cpu| (written_of(cpu), lost_of(cpu))).collect();
+    let name = recorder.instance_name().to_owned();
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("record again with a larger --buffer-size"), "{}", ended.stderr);
+    let found = check(&ended.trace());
+    for (cpu, (written, lost)) in cpus.iter().zip(counted) {
+        let files = found["files"].as_array().into_iter().flatten();
+        let mut file = files.filter(|file| file["cpu"] == *cpu);
+        let file = file.next().unwrap_or_else(|| panic!("no file of CPU {cpu}: {found}"));
+        assert_eq!(file["events"], written, "CPU {cpu}: events");
+        assert_eq!(file["lost_events"], lost, "CPU {cpu}: lost");
+        assert_eq!(file["verdict"] == "lossy", lost > 0, "CPU {cpu}: {file}");
+        assert_eq!(file["gaps"].as_u64() > Some(0), lost > 0, "CPU {cpu}: {file}");
+    }
+    let summary = json(&views::printed("summary", &ended.trace()));
+    assert_eq!(summary["completeness"]["verdict"], "lossy");
+    assert!(summary["completeness"]["lost_events"].as_u64() > Some(10_000), "{}", summary["completeness"]);
+    views::assert_invariants("overrun", &ended.trace());
+    nothing_is_left(&tracefs, &name);
+    Ok(())
+}
+
+/// How often a process had each event at each call-site.
+fn events_by_site(trace: &Path, pid: &str) -> BTreeMap<(String, String), u64> {
+    let lines = run_to(0, "kmemtrace-report", &["events", "--pid", pid], &[trace]);
+    let mut sites = BTreeMap::new();
+    for line in lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+        let event = json(line);
+        if event["pid"].to_string() == pid {
+            *sites.entry((event["event"].to_string(), event["call_site"].to_string())).or_default() += 1;
+        }
+    }
+    sites
+}
+
+fn two_recorders_of_one_run_say_the_same() -> Result<(), Skip> {
+    can_record()?;
+    let (one, other) = (Recorder::start(&[]), Recorder::start(&[]));
+    let output = run_to(0, "kmemload", &["iov", "20000", "20"], &[]);
+    let pid = String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned();
+    let (one, other) = (one.stop_whole(), other.stop_whole());
+    let (one, other) = (events_by_site(&one.file("trace"), &pid), events_by_site(&other.file("trace"), &pid));
+    assert!(one.values().sum::<u64>() >= 40_000, "{one:?}");
+    assert_eq!(one, other);
+    Ok(())
+}
+
+fn a_killed_recorder_leaves_a_trace_and_nothing_enabled() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let name = instance_name();
+    for milliseconds in [0, 5, 60, 300, 1100] {
+        // Each one starts although the one before it was killed.
+        let recorder = Recorder::start_in(Directory::new(&[]), &name, &["--flush", "100ms"]);
+        load_for(milliseconds);
+        recorder.signal(Signal::KILL);
+        let instance = recorder.instance(&tracefs);
+        let ended = recorder.wait();
+        let on = must("tracing_on", instance.read("tracing_on"));
+        assert_eq!(on.trim(), "0", "the kernel goes on tracing after {milliseconds} ms");
+        let status = run("kmemtrace-check", &[], &[&ended.trace()]).status.code();
+        assert_eq!(status, Some(1), "after {milliseconds} ms");
+        let summary = json(&views::printed("summary", &ended.trace()));
+        assert_eq!(summary["completeness"]["verdict"], "truncated", "after {milliseconds} ms");
+    }
+    let output = run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
+    assert!(String::from_utf8_lossy(&output).contains(&name));
+    nothing_is_left(&tracefs, &name);
+    let output = run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
+    assert!(!String::from_utf8_lossy(&output).contains(&name), "it is gone already");
+    Ok(())
+}
+
+/// A file system of a few bytes.
+struct Small<'a>(&'a Path);
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
+fn a_full_disk_ends_it_with_what_fitted() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    for kib in [24 << 10, (25 << 10) + 37] {
+        let directory = Directory::new(&[]);
+        let path = directory.path().to_owned();
+        let size = std::ffi::CString::new(format!("size={kib}k"));
+        must("mount", mount("none", &path, "tmpfs", MountFlags::empty(), must("size", size).as_c_str()));
+        let _small = Small(&path);
+        let recorder = Recorder::start_in(directory, &instance_name(), &["--flush", "100ms"]);
+        let name = recorder.instance_name().to_owned();
+        load_for(2000);
+        let ended = recorder.wait();
+        assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+        assert!(ended.stderr.contains("No space left on device"), "{}", ended.stderr);
+        let found = check(&ended.trace());
+        let verdicts = found["files"].as_array().into_iter().flatten().filter_map(|file| file["verdict"].as_str());
+        let verdicts: Vec<&str> = verdicts.collect();
+        assert!(verdicts.iter().any(|v| *v != "ok") && !verdicts.contains(&"corrupt"), "{verdicts:?}");
+        views::assert_invariants("full disk", &ended.trace());
+        nothing_is_left(&tracefs, &name);
+    }
+    Ok(())
+}
+
+fn a_second_recorder_is_refused() -> Result<(), Skip> {
+    can_record()?;
+    let recorder = Recorder::start(&[]);
+    let elsewhere = Directory::new(&[]);
+    let name = recorder.instance_name().to_owned();
+    let second = run("kmemtraced", &["-B", &name, "-o"], &[&elsewhere.file("trace")]);
+    let stderr = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("in use by another recorder (pid "), "{stderr}");
+    assert!(!elsewhere.file("trace").exists());
+    // Another instance, and the same directory.
+    let third = run("kmemtraced", &["-f", "-B", &instance_name(), "-o"], &[&recorder.directory.file("trace")]);
+    let stderr = String::from_utf8_lossy(&third.stderr).into_owned();
+    assert_eq!(third.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("another recorder writes to it"), "{stderr}");
+    recorder.stop_whole();
+    Ok(())
+}
+
+fn a_cleared_buffer_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&["--flush", "100ms"]);
+    load_for(1200);
+    must("trace", std::fs::write(tracefs.path().join("instances").join(recorder.instance_name()).join("trace"), ""));
+    load_for(1500);
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("somebody cleared the buffer"), "{}", ended.stderr);
+    let summary = json(&views::printed("summary", &ended.trace()));
+    assert_eq!(summary["completeness"]["verdict"], "lossy");
+    assert_eq!(summary["completeness"]["lost_events"], Value::Null, "nobody knows how many");
+    Ok(())
+}
+
+fn signals_at_any_time_make_one_clean_end() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    for run in 0..4u64 {
+        let name = instance_name();
+        let directory = Directory::new(&[]);
+        let mut command = Command::new(program("kmemtraced"));
+        command.args(["-q", "-B", &name, "-o"]).arg(directory.file("trace"));
+        let mut child = must("kmemtraced", command.spawn());
+        // Later ones meet the start, the recording, and the drain.
+        sleep(Duration::from_millis(20 + 150 * run));
+        let pid = rustix::process::Pid::from_child(&child);
+        for n in 0..60 {
+            let signal = [Signal::USR1, Signal::INT, Signal::HUP, Signal::TERM][(n % 4 + run as usize) % 4];
+            if rustix::process::kill_process(pid, signal).is_err() {
+                break;
+            }
+            sleep(Duration::from_micros(300));
+        }
+        let status = must("kmemtraced", child.wait());
+        assert!(matches!(status.code(), Some(0 | 1)), "run {run}: {status}");
+        let found = check(&directory.file("trace"));
+        assert_eq!((&found["truncated"], &found["corrupt"]), (&0.into(), &0.into()), "run {run}");
+        nothing_is_left(&tracefs, &name);
+    }
+    Ok(())
+}
+
+fn a_command_is_recorded_and_its_status_passed_on() -> Result<(), Skip> {
+    can_record()?;
+    for (script, status) in [("exit 7", 7), ("kill -9 $$", 128 + 9), ("exit 0", 0)] {
+        let directory = Directory::new(&[]);
+        let mut command = Command::new(program("kmemtraced"));
+        command.args(["-B", &instance_name(), "--report", "summary", "-o"]).arg(directory.file("trace"));
+        let output = must("kmemtraced", command.args(["--", "sh", "-c", script]).output());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{script}: {stderr}");
+        assert!(stderr.contains("stopped: sh "), "{stderr}");
+        let report = String::from_utf8_lossy(&output.stdout);
+        assert!(report.starts_with("COMPLETE "), "{report}");
+    }
+    let directory = Directory::new(&[]);
+    let refused = run(
+        "kmemtraced",
+        &["-B", &instance_name(), "-o"],
+        &[&directory.file("trace"), "--".as_ref(), "/no/such".as_ref()],
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!directory.file("trace").exists(), "nothing is left of a recording that did not begin");
+    Ok(())
+}
+
+fn limits_end_it() -> Result<(), Skip> {
+    can_record()?;
+    for options in [["-d", "200ms"], ["--max-size", "2M"]] {
+        let recorder = Recorder::start(&options);
+        load_for(1500);
+        let ended = recorder.wait();
+        assert_eq!(ended.status.code(), Some(0), "{options:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(options[0].trim_start_matches("-d")), "{}", ended.stderr);
+        assert_eq!(check(&ended.trace())["truncated"], 0);
+    }
+    Ok(())
+}
+
+fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
+    kmemtrace_tests::live::root()?;
+    let channel = Directory::new(&[]);
+    for (name, text) in [("cpu0", ""), ("abi_version", "1\n"), ("enabled", "0\n")] {
+        channel.write(name, text.as_bytes());
+    }
+    let enabled = || must("enabled", std::fs::read_to_string(channel.file("enabled"))).trim().to_owned();
+    let out = Directory::new(&[]);
+    let mut command = Command::new(program("kmemtraced"));
+    let mut child = must(
+        "kmemtraced",
+        command.arg("--relay").arg(channel.path()).args(["-q", "-o"]).arg(out.file("trace")).spawn(),
+    );
+    for _ in 0..500 {
+        if enabled() == "1" {
+            break;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    assert_eq!(enabled(), "1");
+    let pid = rustix::process::Pid::from_child(&child);
+    must("kill", rustix::process::kill_process(pid, Signal::KILL));
+    must("kmemtraced", child.wait());
+    assert_eq!(enabled(), "1", "nobody was there to set it back");
+    let output = run("kmemtraced", &["recover"], &[]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("enabled is 0 again"), "{output:?}");
+    assert_eq!(enabled(), "0");
+    Ok(())
+}
