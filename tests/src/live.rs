@@ -89,9 +89,9 @@ impl<'a> Instance<'a> {
         Instance { path: tracefs.path.join("instances").join(name), own: false, _tracefs: tracefs }
     }
 
-    /// Whether it is there.
-    pub fn exists(&self) -> bool {
-        self.path.exists()
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Writes a control file.

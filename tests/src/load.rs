@@ -1,12 +1,13 @@
 //! Kernel allocations of a known number and size, made by ordinary system calls.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Vectors that the kernel keeps on its stack: more of them are one `kmalloc`.
@@ -67,4 +68,78 @@ pub fn cross(count: usize, bytes: usize, cpus: (usize, usize)) -> io::Result<()>
     let panicked = || io::Error::other("a thread panicked");
     sending.join().map_err(|_| panicked())??;
     receiving.join().map_err(|_| panicked())?
+}
+
+/// Many kinds of objects that live for a moment, on every CPU at once for `time`: some eighty events a round. As many rounds a
+/// second on each CPU as it can, or at most `pace`.
+pub fn mix(time: Duration, pace: Option<u32>) -> io::Result<()> {
+    on_every_cpu(|_| {
+        let start = Instant::now();
+        let mut rounds = 0u64;
+        let standing = UnixDatagram::pair()?;
+        let mut buffer = [0; 256];
+        while start.elapsed() < time {
+            let due =
+                pace.map_or(Duration::ZERO, |pace| Duration::from_secs_f64(rounds as f64 / f64::from(pace.max(1))));
+            thread::sleep(due.saturating_sub(start.elapsed()));
+            rounds += 64;
+            for _ in 0..64 {
+                let _ = std::fs::metadata("/tmp/kmemload.no.such.file");
+                let (mut reader, mut writer) = io::pipe()?;
+                writer.write_all(&[1; 64])?;
+                reader.read_exact(&mut buffer[..64])?;
+                let made = UnixDatagram::pair()?;
+                for (from, to) in [&made, &standing] {
+                    from.send(&buffer)?;
+                    to.recv(&mut buffer)?;
+                }
+                let (poll, event) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, eventfd(0, EventfdFlags::CLOEXEC)?);
+                epoll::add(&poll, &event, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+                iov(1, STACK_VECTORS + 1)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Holds `count` objects in all and replaces one after the other at random, on every CPU at once for `time`: two
+/// objects of the kernel each, and no descriptor.
+pub fn items(count: usize, time: Duration) -> io::Result<()> {
+    let cpus = cpus()?.len();
+    on_every_cpu(|cpu| {
+        let side = (count / cpus).isqrt().max(1);
+        let make = |_| Ok((epoll::create(epoll::CreateFlags::CLOEXEC)?, eventfd(0, EventfdFlags::CLOEXEC)?));
+        let sets: Vec<(OwnedFd, OwnedFd)> = (0..side).map(make).collect::<io::Result<_>>()?;
+        let add = |at: usize| {
+            let (poll, event) = (&sets[at / side].0, &sets[at % side].1);
+            epoll::add(poll, event, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+        };
+        (0..side * side).try_for_each(add)?;
+        let end = Instant::now() + time;
+        let mut random = 0x9e37_79b9_7f4a_7c15 ^ cpu as u64;
+        while Instant::now() < end {
+            for _ in 0..256 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let at = (random % (side * side) as u64) as usize;
+                epoll::delete(&sets[at / side].0, &sets[at % side].1)?;
+                add(at)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Runs this on each CPU, pinned to it.
+fn on_every_cpu(work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
+    let cpus = cpus()?;
+    thread::scope(|scope| {
+        let spawn = |&cpu: &usize| {
+            let work = &work;
+            scope.spawn(move || run_on(cpu).and_then(|()| work(cpu)))
+        };
+        let threads: Vec<_> = cpus.iter().map(spawn).collect();
+        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
+    })
 }

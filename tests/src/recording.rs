@@ -29,6 +29,14 @@ impl Directory {
         directory
     }
 
+    /// An empty one where temporary files go: on a disk, mostly.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn on_disk() -> Directory {
+        Directory { dir: tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary directory: {error}")) }
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         self.dir.path()

@@ -100,12 +100,12 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
 }
 
 /// How often a process had each event at each call-site.
-fn events_by_site(trace: &Path, pid: &str) -> BTreeMap<(String, String), u64> {
-    let lines = run_to(0, "kmemtrace-report", &["events", "--pid", pid], &[trace]);
+fn events_by_site(trace: &Path, pid: i64) -> BTreeMap<(String, String), u64> {
+    let lines = run_to(0, "kmemtrace-report", &["events", "--pid", &pid.to_string()], &[trace]);
     let mut sites = BTreeMap::new();
     for line in lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
         let event = json(line);
-        if event["pid"].to_string() == pid {
+        if event["pid"] == pid {
             *sites.entry((event["event"].to_string(), event["call_site"].to_string())).or_default() += 1;
         }
     }
@@ -116,9 +116,9 @@ fn two_recorders_of_one_run_say_the_same() -> Result<(), Skip> {
     can_record()?;
     let (one, other) = (Recorder::start(&[]), Recorder::start(&[]));
     let output = run_to(0, "kmemload", &["iov", "20000", "20"], &[]);
-    let pid = String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned();
+    let pid = must("pid", String::from_utf8_lossy(&output).lines().next().unwrap_or_default().parse());
     let (one, other) = (one.stop_whole(), other.stop_whole());
-    let (one, other) = (events_by_site(&one.file("trace"), &pid), events_by_site(&other.file("trace"), &pid));
+    let (one, other) = (events_by_site(&one.file("trace"), pid), events_by_site(&other.file("trace"), pid));
     assert!(one.values().sum::<u64>() >= 40_000, "{one:?}");
     assert_eq!(one, other);
     Ok(())

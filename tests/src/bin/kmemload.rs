@@ -1,10 +1,11 @@
 //! A command that makes known kernel allocations, to be recorded: see `kmemtrace_tests::load`.
 //!
-//! `kmemload iov COUNT VECTORS`, `kmemload cross COUNT BYTES`, or `kmemload leak COUNT`, which holds its objects until
-//! its standard input ends. Prints its process id, then `ready` once it has done its work.
+//! `kmemload iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `items COUNT SECONDS`, or `leak COUNT`, which holds
+//! its objects until its standard input ends. Prints its process id, then `ready` once it has done its work.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use kmemtrace_tests::load;
 
@@ -34,6 +35,9 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
             [from, to, ..] => load::cross(count, bytes, (from, to))?,
             _ => return Err(io::Error::other("needs two CPUs")),
         },
+        ("mix", &[seconds]) => load::mix(Duration::from_secs(seconds as u64), None)?,
+        ("mix", &[seconds, pace]) => load::mix(Duration::from_secs(seconds as u64), u32::try_from(pace).ok())?,
+        ("items", &[count, seconds]) => load::items(count, Duration::from_secs(seconds as u64))?,
         ("leak", &[count]) => {
             let held = load::leak(count)?;
             say("ready")?;
@@ -41,7 +45,10 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
             drop(held);
             return Ok(());
         }
-        _ => return Err(io::Error::other("usage: kmemload iov COUNT VECTORS | cross COUNT BYTES | leak COUNT")),
+        _ => {
+            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | items COUNT SECONDS | leak COUNT";
+            return Err(io::Error::other(format!("usage: {usage}")));
+        }
     }
     say("ready")
 }

@@ -1,0 +1,53 @@
+//! What the benchmarks share: the table they print, and processor time of threads.
+//!
+//! Every figure stands beside what the machine does without us, measured in the same run on the same load: machines differ, and
+//! one machine differs from hour to hour, so only the ratios are worth keeping.
+
+use std::fs;
+use std::process::Command;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A table of right-aligned figures after a left-aligned name.
+pub fn table(title: &str, head: &[&str], rows: &[Vec<String>]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(head);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("\n{title}\n{table}");
+}
+
+/// The middle one.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Processor time of all threads of a process that live now, ns (`/proc/PID/task/*/schedstat`).
+pub fn cpu_ns(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let times = tasks.filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    times.sum()
+}
+
+/// Builds the commands in the profile that benchmarks run in.
+///
+/// # Panics
+/// If they do not build.
+pub fn build() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["build", "--release", "--workspace", "--locked", "-q"]).status();
+    assert!(status.is_ok_and(|status| status.success()), "cargo build --release has failed");
+}
+
+/// Seconds that a benchmark may take for one run of a load, from `KMEMTRACE_BENCH_SECONDS`.
+pub fn seconds(usual: u64) -> u64 {
+    std::env::var("KMEMTRACE_BENCH_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
