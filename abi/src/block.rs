@@ -254,6 +254,19 @@ pub struct End {
     pub reserved: U32,
 }
 
+impl End {
+    /// The end block that a finished file ends with, found without reading what is before it.
+    pub fn at_end_of(file: &[u8]) -> Option<End> {
+        let from = file.len().checked_sub(HEADER_BYTES + size_of::<End>())?;
+        let Parsed::Header(header, HEADER_BYTES) = parse(&file[from..], Some(HEADER_BYTES)) else { return None };
+        let payload = &file[from + HEADER_BYTES..];
+        let whole = header.kind == kind::END
+            && header.payload_len.get() as usize == payload.len()
+            && header.payload_crc.get() == crc32c::crc32c(payload);
+        whole.then(|| End::read_from_bytes(payload).ok()).flatten()
+    }
+}
+
 /// `End::reason`: a signal, or the command ended.
 pub const END_ASKED: u32 = 0;
 /// `End::reason`: `--duration` or `--max-size` was reached.

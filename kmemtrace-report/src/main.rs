@@ -7,6 +7,7 @@ mod args;
 mod figures;
 mod filter;
 mod findings;
+mod mapping;
 mod order;
 mod pairs;
 mod render;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use kmemtrace_abi::block::End;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
@@ -67,7 +69,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let window = match &args.time {
         Some(window) => {
             let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
-            let last = if window.needs_last() { last_key(&inputs)? } else { u64::MAX };
+            let last = if window.needs_last() { last_key(&trace, &inputs)? } else { u64::MAX };
             Some((*window, units, last))
         }
         None => None,
@@ -154,8 +156,16 @@ fn events(
     Ok(status(args, &completeness))
 }
 
-/// Key of the last event: a pass of its own over the trace.
-fn last_key(inputs: &[std::path::PathBuf]) -> anyhow::Result<u64> {
+/// Key of the last event: from the end blocks of finished files, else by a pass of its own over the trace.
+fn last_key(trace: &Trace, inputs: &[std::path::PathBuf]) -> anyhow::Result<u64> {
+    // A clock that may go back has its last time not always at the end.
+    if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
+        let ends =
+            trace.streams.iter().map(|stream| mapping::with_mapped(stream.path(), End::at_end_of).ok().flatten());
+        if let Some(ends) = ends.collect::<Option<Vec<End>>>() {
+            return Ok(ends.iter().filter(|end| end.events.get() > 0).map(|end| end.last.get()).max().unwrap_or(0));
+        }
+    }
     struct Nothing;
     impl Sink for Nothing {
         fn gap_known(&mut self, _: u64) {}

@@ -194,3 +194,33 @@ fn what_is_no_trace_is_refused_with_status_3_and_one_line() {
         assert_eq!(output.status.code(), Some(2), "{program} of a path that is not there");
     }
 }
+
+#[test]
+fn windows_from_the_end_are_the_same_with_and_without_end_blocks() {
+    for seed in 0..6 {
+        let mut options = Options::plain(Shape::plain(), 2, 500);
+        options.loss = seed % 2 == 0;
+        let files = trace_dir(&workload(seed, &options), seed);
+        let dir = Directory::new(&files);
+        let trace = json(&printed("summary", dir.path()))["trace"].clone();
+        let (first, last) = (trace["first"].as_u64().unwrap(), trace["last"].as_u64().unwrap());
+        let seconds = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        let summary = |dir: &Directory, time: &str| {
+            let time = format!("--time={time}");
+            json(&run("kmemtrace-report", &["summary", "--format", "json", &time], &[dir.path()]).stdout)
+        };
+        let middle = first + (last - first) / 2;
+        let absolute = summary(&dir, &format!("{},{}", seconds(middle), seconds(last)));
+        let from_the_end = format!("-{}s,", seconds(last - middle));
+        let relative = summary(&dir, &from_the_end);
+        assert_eq!(relative, absolute, "seed {seed}");
+        assert!(relative["events"]["total"].as_u64() > Some(10), "seed {seed}: {relative}");
+        // Without its last byte a file has no end block.
+        let cut = files.into_iter().map(|(name, mut bytes)| {
+            bytes.pop();
+            (name, bytes)
+        });
+        let cut = Directory::new(&cut.collect::<Vec<_>>());
+        assert_eq!(summary(&cut, &from_the_end)["events"], relative["events"], "seed {seed}");
+    }
+}
