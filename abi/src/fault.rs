@@ -89,6 +89,9 @@ codes! {
     SequenceHole = 105, Warning, Lossy, "sequence numbers are missing",
         "The relay channel numbers its records over all CPUs, and numbers are missing: bytes were lost by the reader, or a \
          CPU's file is missing or cut.";
+    OtherReader = 106, Warning, Lossy, "somebody else read the buffer",
+        "The kernel handed out more events of this CPU than are in the file: while the recorder ran, another reader took some \
+         from the same instance. Record again in an instance that nobody else reads (-B).";
     CutInBlock = 201, Error, Truncated, "ends inside a block",
         "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
          Every earlier block is whole and is reported.";

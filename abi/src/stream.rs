@@ -92,7 +92,8 @@ struct Cursor {
     /// Events before the current block.
     before_block: u64,
     marks: Marks,
-    end: Option<End>,
+    /// Events that somebody else read.
+    taken: u64,
 }
 
 /// What the marks in the stream say of lost events.
@@ -137,7 +138,7 @@ impl CpuStream {
             damaged: false,
             before_block: 0,
             marks: Marks::default(),
-            end: None,
+            taken: 0,
         };
         CpuStream { body, coding, block: None, cursor }
     }
@@ -249,7 +250,13 @@ impl CpuStream {
             kind::END => match End::read_from_prefix(payload) {
                 Ok((end, _)) => {
                     cursor.facts.counters = Some(end.counters);
-                    cursor.end = Some(end);
+                    let ours = end.events.get().saturating_add(end.counters.recorder_lost.get());
+                    cursor.taken = end.counters.read.get().saturating_sub(ours);
+                    if cursor.taken > 0 {
+                        let (read, events) = (end.counters.read.get(), end.events.get());
+                        let message = format!("the kernel handed out {read} events, and {events} are in the file");
+                        cursor.fault(Code::OtherReader, &block, message);
+                    }
                     if !cursor.damaged && end.events.get() != cursor.facts.events {
                         let (says, has) = (end.events.get(), cursor.facts.events);
                         cursor.fault(
@@ -285,10 +292,7 @@ impl Cursor {
             None => self.marks.unknown += 1,
         }
         let (code, message) = if gap.reason.get() == GAP_CLEARED {
-            (
-                Code::Cleared,
-                "somebody cleared or changed the buffer here; how many events that cost is not known".to_owned(),
-            )
+            (Code::Cleared, "somebody cleared or changed the buffer here".to_owned())
         } else {
             (
                 Code::RecorderLoss,
@@ -556,7 +560,7 @@ impl Cursor {
         let counters = self.facts.counters.unwrap_or_default();
         // A relay channel's counter is one for all CPUs; who sees all of them tells what it means.
         let relay = self.facts.source == Some(Source::Relay);
-        let counted = if relay { counters.recorder_lost.get() } else { counters.lost() };
+        let counted = if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.taken) };
         let lost = counted.max(placed);
         self.facts.lost = (self.marks.unknown == 0).then_some(lost);
         let unmarked = if relay { 0 } else { counters.dropped.get().saturating_add(counters.commit_overrun.get()) };
@@ -566,7 +570,8 @@ impl Cursor {
             let (longest, to) = self.marks.longest;
             let mut message = format!("{} events lost in {} gaps", lost - unplaced.min(lost), self.marks.count);
             if longest > 0 {
-                message += &format!(", the longest {longest} events, before {to}");
+                let after = to.saturating_sub(self.facts.first.unwrap_or(to)) as f64 / 1e9;
+                message += &format!(", the longest {longest} events, until {after:.6} s after the first event");
             }
             if self.marks.uncounted > 0 {
                 message += &format!("; {} gaps have no number of their own", self.marks.uncounted);

@@ -36,14 +36,12 @@ pub(crate) fn close(
         let mib = bytes as f64 / 1048576.0;
         let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost");
     }
-    if matches!(framing, Framing::SubBuffers(_)) {
-        for (cpu, o) in outcomes.iter().filter(|(_, o)| !o.cleared && o.error.is_none() && o.read != o.events) {
-            let (read, events) = (o.read, o.events);
-            let _ = writeln!(
-                stderr,
-                "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: somebody else read its buffer"
-            );
-        }
+    for (cpu, o) in outcomes.iter().filter(|(_, o)| o.taken > 0) {
+        let (read, events) = (o.read, o.events);
+        let _ = writeln!(
+            stderr,
+            "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: somebody else read its buffer"
+        );
     }
     if cleared {
         let _ = writeln!(stderr, "somebody cleared the buffer while recording: an unknown number of events is missing");

@@ -127,6 +127,8 @@ pub(crate) struct Outcome {
     pub(crate) lost: u64,
     /// Events that the kernel handed out.
     pub(crate) read: u64,
+    /// Those of them that came to somebody else.
+    pub(crate) taken: u64,
     pub(crate) cleared: bool,
     pub(crate) error: Option<io::Error>,
 }
@@ -234,7 +236,8 @@ impl Writer {
         self.put(kind::END, &mut block, &mut outcome, marked);
         outcome.error = failed.or(outcome.error);
         outcome.bytes = self.file.bytes;
-        outcome.lost = counters.lost();
+        outcome.taken = counters.read.get().saturating_sub(outcome.events + unwritten);
+        outcome.lost = counters.lost() + outcome.taken;
         outcome.read = counters.read.get();
         outcome
     }

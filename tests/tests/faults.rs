@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ("signals_at_any_time_make_one_clean_end", signals_at_any_time_make_one_clean_end),
         ("a_command_is_recorded_and_its_status_passed_on", a_command_is_recorded_and_its_status_passed_on),
         ("limits_end_it", limits_end_it),
+        ("what_somebody_else_reads_is_told", what_somebody_else_reads_is_told),
         ("a_killed_recorders_channel_is_set_back", a_killed_recorders_channel_is_set_back),
     ])
 }
@@ -307,5 +308,28 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     let output = run("kmemtraced", &["recover"], &[]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("enabled is 0 again"), "{output:?}");
     assert_eq!(enabled(), "0");
+    Ok(())
+}
+
+fn what_somebody_else_reads_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&[]);
+    let instance = recorder.instance(&tracefs);
+    let end = std::time::Instant::now() + Duration::from_millis(1500);
+    let mut taken = 0;
+    while std::time::Instant::now() < end && taken < 10 {
+        load_for(20);
+        taken += must("trace_pipe_raw", instance.drain(0, 4096)).len();
+    }
+    let ended = recorder.stop();
+    if taken == 0 {
+        return Err(Skip("the recorder was always first".to_owned()));
+    }
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("somebody else read its buffer"), "{}", ended.stderr);
+    let found = check(&ended.trace());
+    assert_eq!(found["lossy"], 1, "{found}");
+    assert!(found.to_string().contains("K106"), "{found}");
+    assert!(found["files"][0]["lost_events"].as_u64() > Some(0), "{found}");
     Ok(())
 }

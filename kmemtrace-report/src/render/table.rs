@@ -145,11 +145,12 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
     }
     finish(table, &[0], out);
     let (total, pairs, findings) = (&document["total"], &document["pairs"], &document["findings"]);
+    out.push('\n');
     let mut line = |what: &str, value: String| {
         let _ = writeln!(out, "  {what:<21}{value}");
     };
     let live = upper(total, bytes(&total["live_allocated"], options));
-    line("\n  still live at end", format!(" {live} in {} objects (pages not counted)", count(&total["live_objects"])));
+    line("still live at end", format!("{live} in {} objects (pages not counted)", count(&total["live_objects"])));
     line(
         "peak",
         format!("{} at {}", bytes(&total["peak_live_allocated"], options), moment(document, &total["peak_at"])),
