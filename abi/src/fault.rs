@@ -107,6 +107,9 @@ codes! {
         "The recording has a file for each CPU, and this CPU's is not there. Copy the whole directory.";
     RelayCut = 206, Error, Truncated, "ends inside a record",
         "The relay stream stops in the middle of a record. Every earlier record is whole and is reported.";
+    SubBufferCut = 207, Error, Truncated, "ends inside a sub-buffer",
+        "The file's length is no multiple of the sub-buffer size that events/header_page tells: the copy stopped early. Every \
+         earlier sub-buffer is whole and is reported.";
     BadPayload = 301, Error, Corrupt, "block checksum differs",
         "The bytes of this block are not those that the recorder wrote. The block is left out and counts as a gap; the \
          blocks around it are good. Check the disk and the copy (compare with the original).";
@@ -144,6 +147,12 @@ codes! {
     NoMeta = 501, Warning, Complete, "meta.out is missing or damaged",
         "Symbols, modules, command names and the CPU to node map are kept in meta.out. Figures are right without it, names \
          are missing.";
+    TreeIncomplete = 502, Warning, Complete, "a file of the captured tree is missing",
+        "A captured tree has the sub-buffers of a tracefs instance and the texts beside them. This one was not copied; what that \
+         costs is said with it. Figures that do not need it are right.";
+    UnlikeStats = 503, Warning, Complete, "events differ from the kernel's count",
+        "The instance's stats say how many events the kernel had handed out, and another number is here: the file was cut where a \
+         sub-buffer ends, somebody else read from the instance, or the stats were copied before the sub-buffers.";
     UnknownBlock = 601, Info, Complete, "has blocks of a kind unknown here",
         "A newer version of the recorder wrote them; they are marked as not needed to read the rest and are skipped.";
 }

@@ -13,7 +13,7 @@ use crate::fault::{Code, Fault, Verdict};
 use crate::format::PageShape;
 use crate::kmem::Decoder;
 use crate::relay::{self, Layout, Parsed, RelayRecord};
-use crate::subbuffer::{Missed, SubBuffer, SubBufferError};
+use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::target::{Big, Endian, Little, Order};
 use crate::trace::{FileFacts, Source};
 
@@ -66,6 +66,29 @@ enum Body {
     Missing,
     /// All read.
     Done,
+}
+
+/// Where sub-buffers stand in a file.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Of the block, or of the sub-buffer where there are no blocks.
+    offset: u64,
+    block: Option<u64>,
+}
+
+impl Place {
+    fn of(block: &Block) -> Place {
+        Place { offset: block.offset, block: Some(block.header.sequence.get()) }
+    }
+
+    /// For people: byte `from` of it.
+    fn sub_buffer(&self, from: usize) -> String {
+        let offset = self.offset;
+        match self.block {
+            Some(number) => format!("block {number} at byte {offset}: the sub-buffer at byte {from} of it"),
+            None => format!("the sub-buffer at byte {}", offset + from as u64),
+        }
+    }
 }
 
 /// One CPU's events and gaps.
@@ -187,7 +210,13 @@ impl CpuStream {
                     self.body = Body::Done;
                 }
                 Body::Raw(window) => {
-                    if let Some(ending) = self.cursor.raw_records(window, &self.coding, items) {
+                    let ending = match &*self.coding {
+                        Coding::SubBuffers(shape, decoder) => {
+                            self.cursor.raw_sub_buffers(window, shape, decoder, names, items)
+                        }
+                        coding => self.cursor.raw_records(window, coding, items),
+                    };
+                    if let Some(ending) = ending {
                         self.cursor.facts.bytes = window.offset();
                         self.cursor.finish(ending, items);
                         self.body = Body::Done;
@@ -354,10 +383,9 @@ impl Cursor {
         items: &mut Vec<Item>,
     ) -> Option<usize> {
         match coding {
-            Coding::SubBuffers(shape, decoder) => match shape.target.endian {
-                Endian::Little => self.sub_buffers::<Little>(payload, from, block, shape, decoder, names, items),
-                Endian::Big => self.sub_buffers::<Big>(payload, from, block, shape, decoder, names, items),
-            },
+            Coding::SubBuffers(shape, decoder) => {
+                self.sub_buffers(payload, from, Place::of(block), shape, decoder, names, items)
+            }
             Coding::Relay(coding) => {
                 let at = block.offset.saturating_add(block.header.header_len.get().into());
                 let bytes = &payload[from..];
@@ -385,11 +413,28 @@ impl Cursor {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
-    fn sub_buffers<O: Order>(
+    fn sub_buffers(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        place: Place,
+        shape: &PageShape,
+        decoder: &Decoder,
+        names: &mut Names,
+        items: &mut Vec<Item>,
+    ) -> Option<usize> {
+        match shape.target.endian {
+            Endian::Little => self.sub_buffers_in::<Little>(payload, from, place, shape, decoder, names, items),
+            Endian::Big => self.sub_buffers_in::<Big>(payload, from, place, shape, decoder, names, items),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
+    fn sub_buffers_in<O: Order>(
         &mut self,
         payload: &[u8],
         mut from: usize,
-        block: &Block,
+        place: Place,
         shape: &PageShape,
         decoder: &Decoder,
         names: &mut Names,
@@ -400,7 +445,7 @@ impl Cursor {
             let sub_buffer = match SubBuffer::parse::<O>(shape, bytes) {
                 Ok(sub_buffer) => sub_buffer,
                 Err(error) => {
-                    self.bad_sub_buffer(error, from, block);
+                    self.bad_sub_buffer(error, from, place);
                     return None;
                 }
             };
@@ -411,13 +456,13 @@ impl Cursor {
                 let record = match record {
                     Ok(record) => record,
                     Err(error) => {
-                        self.bad_sub_buffer(error, from, block);
+                        self.bad_sub_buffer(error, from, place);
                         break;
                     }
                 };
-                let at = self.key(record.time, block.offset);
+                let at = self.key(record.time, place.offset);
                 let event = decoder.decode::<O>(at, self.cpu, record.payload, names).unwrap_or_else(|error| {
-                    self.fault(Code::BadRecord, block, format!("the sub-buffer at byte {from} of it: {error}"));
+                    self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
                     self.damage();
                     Event::unreadable(at, self.cpu, names)
                 });
@@ -429,9 +474,14 @@ impl Cursor {
     }
 
     #[cold]
-    fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, block: &Block) {
-        self.fault(Code::BadSubBuffer, block, format!("the sub-buffer at byte {from} of it: {error}"));
+    fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, place: Place) {
+        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer(from)));
         self.damage();
+    }
+
+    #[cold]
+    fn place_fault(&mut self, code: Code, place: Place, message: String) {
+        self.facts.add(Fault { code, offset: place.offset, block: place.block, message });
     }
 
     /// Events were lost before a sub-buffer that starts at `timestamp`.
@@ -517,6 +567,38 @@ impl Cursor {
         last + u64::from(step.max(0).cast_unsigned())
     }
 
+    /// Decodes some of a file of whole sub-buffers, as `cat` leaves them; says how it ended once it has.
+    fn raw_sub_buffers(
+        &mut self,
+        window: &mut Window,
+        shape: &PageShape,
+        decoder: &Decoder,
+        names: &mut Names,
+        items: &mut Vec<Item>,
+    ) -> Option<Ending> {
+        while items.len() < BATCH {
+            let place = Place { offset: window.offset(), block: None };
+            let bytes = window.fill(shape.size);
+            let Some(whole) = bytes.get(..shape.size) else {
+                if bytes.is_empty() {
+                    return Some(Ending::Whole);
+                }
+                let message =
+                    format!("ends inside the sub-buffer at byte {}; every earlier one is whole", place.offset);
+                self.place_fault(Code::SubBufferCut, place, message);
+                return Some(Ending::Cut);
+            };
+            match trimmed_len(shape, whole) {
+                Ok(stored) => {
+                    self.sub_buffers(&whole[..stored], 0, place, shape, decoder, names, items);
+                }
+                Err(error) => self.bad_sub_buffer(error, 0, place),
+            }
+            window.advance(shape.size);
+        }
+        None
+    }
+
     /// Decodes some of a raw relay file; says how it ended once it has.
     fn raw_records(&mut self, window: &mut Window, coding: &Coding, items: &mut Vec<Item>) -> Option<Ending> {
         const AT_ONCE: usize = 128 << 10;
@@ -562,7 +644,13 @@ impl Cursor {
         let relay = self.facts.source == Some(Source::Relay);
         let counted = if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.taken) };
         let lost = counted.max(placed);
-        self.facts.lost = (self.marks.unknown == 0).then_some(lost);
+        // Without the kernel's counters only marks tell, and one of them may have no number.
+        let raw = self.facts.version.is_none() && !relay;
+        let told = !raw || self.facts.counters.is_some() || self.marks.uncounted == 0;
+        self.facts.lost = (self.marks.unknown == 0 && told).then_some(lost);
+        if raw && ending == Ending::Whole && !self.damaged {
+            self.compare_with_stats();
+        }
         let unmarked = if relay { 0 } else { counters.dropped.get().saturating_add(counters.commit_overrun.get()) };
         let vague = self.marks.uncounted + self.marks.unknown > 0;
         let unplaced = if vague { unmarked } else { counted.saturating_sub(placed) };
@@ -593,6 +681,19 @@ impl Cursor {
         }
         if lost > 0 || self.marks.unknown > 0 {
             self.facts.verdict = self.facts.verdict.max(Verdict::Lossy);
+        }
+    }
+}
+
+impl Cursor {
+    /// Of a captured tree: stats are copied after the sub-buffers, or before.
+    fn compare_with_stats(&mut self) {
+        let Some(counters) = self.facts.counters else { return };
+        let (read, unread) = (counters.read.get(), counters.unread.get());
+        if ![read, read.saturating_add(unread)].contains(&self.facts.events) {
+            let message =
+                format!("stats count {read} events read and {unread} left, and {} are here", self.facts.events);
+            self.facts.add(Fault { code: Code::UnlikeStats, offset: 0, block: None, message });
         }
     }
 }

@@ -20,6 +20,19 @@ pub enum InputKind {
     Kmemtrace,
     /// Raw relay bytes: `cpu0`, `cpu1`, ... or header-less `cpuN.out`.
     Relay,
+    /// The files of a tracefs instance, copied with `cat`.
+    Tree,
+}
+
+impl InputKind {
+    /// `"kmemtrace"`, `"relay"` or `"tree"`, as documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            InputKind::Kmemtrace => "kmemtrace",
+            InputKind::Relay => "relay",
+            InputKind::Tree => "tree",
+        }
+    }
 }
 
 /// Where a recording took its events from.
@@ -152,6 +165,13 @@ impl FileFacts {
         }
     }
 
+    /// What people call it: its name in its directory, `cpu2.out` or `per_cpu/cpu2/trace_pipe_raw`.
+    pub fn name(&self) -> PathBuf {
+        let parts: Vec<_> = self.path.components().rev().collect();
+        let in_tree = parts.first().is_some_and(|name| name.as_os_str() == "trace_pipe_raw");
+        parts.iter().take(if in_tree { 3 } else { 1 }).rev().collect()
+    }
+
     pub(crate) fn add(&mut self, fault: Fault) {
         self.verdict = self.verdict.max(fault.code.verdict());
         if self.faults.len() < MAX_FAULTS {
@@ -222,7 +242,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens a trace directory, a directory of raw relay files, or files out of one.
+    /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.
     pub fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
         crate::open::open(paths)
     }

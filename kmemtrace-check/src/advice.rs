@@ -11,7 +11,7 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         Code::Cleared | Code::OtherReader => "record again in an instance that nobody else touches (-B NAME)",
         Code::RecorderLoss => "the disk was full or failed: free some space, or put the trace elsewhere (-o)",
         Code::SequenceHole => "records were dropped, or a CPU's file is missing or cut: copy the whole directory",
-        Code::CutInBlock | Code::NoEnd | Code::ZeroTail | Code::Empty | Code::RelayCut => {
+        Code::CutInBlock | Code::NoEnd | Code::ZeroTail | Code::Empty | Code::RelayCut | Code::SubBufferCut => {
             "the recorder was killed, the machine stopped, or the copy is incomplete: compare with the original"
         }
         Code::Missing => "copy the whole directory",
@@ -26,6 +26,8 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         }
         Code::BackInTime => "record with --clock mono or global",
         Code::NoMeta => "copy the whole directory, and call-sites get their names",
+        Code::TreeIncomplete => "copy that file, too, before the instance is removed",
+        Code::UnlikeStats => "copy stats after trace_pipe_raw, from an instance that nobody else reads",
         Code::UnknownBlock => "use a newer kmemtrace to read all of it",
     })
 }

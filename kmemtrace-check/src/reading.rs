@@ -1,7 +1,7 @@
 //! Reads every byte of a trace once, and keeps what the checks and the table need of it: memory does not
 //! grow with the length of the trace.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kmemtrace_abi::event::{Gap, GapCause, Item, Names};
 use kmemtrace_abi::fault::Fault;
@@ -202,10 +202,7 @@ fn least(heads: &[Head<'_>]) -> Option<(usize, u64)> {
 
 impl CheckedTrace {
     /// What people call the file: its name alone where there is one directory, else its path.
-    pub(crate) fn label<'a>(&self, file: &'a CheckedFile, only_trace: bool) -> &'a Path {
-        match file.facts.path.file_name() {
-            Some(name) if only_trace && self.is_dir => Path::new(name),
-            _ => &file.facts.path,
-        }
+    pub(crate) fn label(&self, file: &CheckedFile, only_trace: bool) -> PathBuf {
+        if only_trace && self.is_dir { file.facts.name() } else { file.facts.path.clone() }
     }
 }

@@ -53,6 +53,9 @@ impl Directory {
     /// If it cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.file(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).unwrap_or_else(|error| panic!("{}: {error}", parent.display()));
+        }
         fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
@@ -60,6 +63,17 @@ impl Directory {
 /// The workload of `seed`, of any shape and up to `events` events.
 pub fn random_workload(seed: u64, events: usize) -> (Options, Workload) {
     let options = Options::random(&mut Random::new(seed), events);
+    let workload = workload(seed, &options);
+    (options, workload)
+}
+
+/// The same for a captured tree, which has no gap blocks, no nodes, and always says where it is from.
+pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
+    let mut random = Random::new(seed);
+    let mut options = Options::random(&mut random, events);
+    options.cpus = (0..1 + random.below(4) as u32).collect();
+    options.missing.retain(|&cpu| cpu > 0 && options.cpus.contains(&cpu));
+    (options.cut, options.recorder_loss, options.nodes, options.kernel) = (Vec::new(), false, false, true);
     let workload = workload(seed, &options);
     (options, workload)
 }

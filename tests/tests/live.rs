@@ -10,6 +10,7 @@ use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{json, program, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
+use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::{load, views};
 use serde_json::Value;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ("known_allocations_are_all_recorded", known_allocations_are_all_recorded),
         ("objects_held_are_live", objects_held_are_live),
         ("objects_freed_elsewhere_cross", objects_freed_elsewhere_cross),
+        ("a_captured_tree_has_what_happened", a_captured_tree_has_what_happened),
     ])
 }
 
@@ -182,5 +184,29 @@ fn objects_freed_elsewhere_cross() -> Result<(), Skip> {
     let crossed = summary["pairs"]["cross_cpu"].as_u64();
     assert!(crossed >= Some(2 * COUNT), "{crossed:?} of at least {} objects", 2 * COUNT);
     views::assert_invariants("cross", &trace.file("trace"));
+    Ok(())
+}
+
+fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
+    can_record()?;
+    const COUNT: u64 = 2000;
+    let directory = Directory::new(&[]);
+    let tree = directory.file("tree");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture.sh");
+    let load = program("kmemload");
+    let mut command = Command::new("sh");
+    command.arg(script).arg(&tree).arg(load).args(["iov", &COUNT.to_string(), "40"]);
+    let output = must("capture.sh", command.output());
+    assert!(output.status.success(), "capture.sh: {}", String::from_utf8_lossy(&output.stderr));
+    run_to(0, "kmemtrace-check", &[], &[&tree]);
+    views::assert_invariants("captured", &tree);
+    let pid = pid_of(&output.stdout);
+    let bytes = 40 * load::VECTOR_BYTES;
+    let made = events_of(&tree, pid).into_iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count();
+    assert_eq!(made as u64, COUNT);
+    let trace = json(&views::printed("summary", &tree))["trace"].clone();
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    assert_eq!((&trace["input"], &trace["clock"]), (&"tree".into(), &"mono".into()));
+    assert_eq!(trace["kernel"], release);
     Ok(())
 }

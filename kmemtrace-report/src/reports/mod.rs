@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use kmemtrace_abi::event::{Kind, Names};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{CpuStream, FileFacts, InputKind, OrderKey, Source, Trace, TraceInfo};
+use kmemtrace_abi::trace::{CpuStream, FileFacts, OrderKey, Source, Trace, TraceInfo};
 use serde_json::{Map, Value, json};
 
 use crate::figures::{Figures, Narrow};
@@ -47,7 +47,7 @@ impl Completeness {
             verdict = verdict.max(Verdict::Lossy);
         }
         let cut = |f: &&FileFacts| f.faults.iter().any(|fault| fault.code.verdict() == Verdict::Truncated);
-        let name = |f: &FileFacts| f.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = |f: &FileFacts| f.name().to_string_lossy().into_owned();
         let missing = |f: &&FileFacts| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
         Completeness {
             verdict,
@@ -92,7 +92,7 @@ pub(crate) fn head(
         complete["saturated"] = json!(true);
     }
     let trace = json!({
-        "input": match info.input { InputKind::Kmemtrace => "kmemtrace", InputKind::Relay => "relay" },
+        "input": info.input.name(),
         "source": info.source.map(|s| match s { Source::Tracefs => "tracefs", Source::Relay => "relay" }),
         "kernel": info.kernel,
         "arch": info.arch,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kmemtrace_abi::event::{Action, Event, Gap, Item, Kind};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{InputKind, OrderKey, Source};
+use kmemtrace_abi::trace::{OrderKey, Source};
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -39,10 +39,7 @@ fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
         Verdict::Corrupt => "corrupt",
     };
     let trace = &known.trace;
-    let input = match trace.input {
-        InputKind::Kmemtrace => "kmemtrace",
-        InputKind::Relay => "relay",
-    };
+    let input = trace.input.name();
     let source = trace.source.map(|source| match source {
         Source::Tracefs => "tracefs",
         Source::Relay => "relay",

@@ -106,6 +106,12 @@ impl Known {
         }
     }
 
+    /// What a reader must know of `workload` as a captured tree.
+    pub fn of_tree(workload: Workload) -> Known {
+        let known = Known::of_workload(workload);
+        Known { trace: TraceMembers { input: InputKind::Tree, ..known.trace }, ..known }
+    }
+
     /// What a reader must know of the relay channel `streams` of `workload`: from raw bytes, or from our own recording
     /// of it. `total_overruns` is the channel's, where it is known.
     pub fn of_relay(

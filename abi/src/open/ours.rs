@@ -1,0 +1,213 @@
+//! A trace directory of ours, or files out of one.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Found, Listing, MAX_CPUS, add_missing, io_error, no_trace, open_regular, origin};
+use crate::block::{MAGIC, NO_CPU, kind};
+use crate::blocks::{Block, BlockReader};
+use crate::event::Names;
+use crate::fault::{Code, Fault};
+use crate::header::{FileHeader, SideItems};
+use crate::kmem::Decoder;
+use crate::relay::Layout;
+use crate::stream::{Coding, CpuStream, RelayCoding, RelayNames};
+use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
+
+/// A file of ours whose first block was read.
+struct Opened {
+    found: Found,
+    reader: BlockReader,
+    first: Option<Block>,
+    faults: Vec<Fault>,
+    header: Option<FileHeader>,
+}
+
+impl Opened {
+    fn new(found: Found, reader_of: File) -> Result<Opened, OpenError> {
+        let mut reader = BlockReader::new(reader_of);
+        let mut faults = Vec::new();
+        let first = reader.next(&mut |fault| faults.push(fault)).ok();
+        if let Some(major) = reader.newer() {
+            return Err(OpenError::Newer { path: found.path, found: major });
+        }
+        let mut header = None;
+        if let Some(block) = first.filter(|b| b.header.kind == kind::FILE_HEADER) {
+            match FileHeader::parse(reader.payload()) {
+                Ok(parsed) => header = Some(parsed),
+                Err(error) => {
+                    let number = Some(block.header.sequence.get());
+                    faults.push(Fault {
+                        code: Code::BadFileHeader,
+                        offset: 0,
+                        block: number,
+                        message: error.to_string(),
+                    });
+                }
+            }
+        }
+        if let (Some(named), Some(is)) = (found.cpu, reader.cpu().filter(|&cpu| cpu != NO_CPU))
+            && named != is
+        {
+            let message = format!("the file is named for CPU {named}, and its blocks are of CPU {is}");
+            faults.push(Fault { code: Code::Foreign, offset: 0, block: Some(0), message });
+        }
+        Ok(Opened { found, reader, first, faults, header })
+    }
+}
+
+pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
+    let Listing { root, files, meta, .. } = listing;
+    let mut opened = Vec::new();
+    for mut found in files {
+        let file = File::open(&found.path).map_err(io_error(&found.path))?;
+        let nothing_of_ours = !found.sample.starts_with(&MAGIC) && found.cpu.is_none();
+        found.sample = Vec::new();
+        let file = Opened::new(found, file)?;
+        if nothing_of_ours && file.first.is_none() {
+            return Err(no_trace(&file.found.path, "is not a trace: it has no block of one"));
+        }
+        opened.push(file);
+    }
+    let (side, meta_header, meta_recording) = match &meta {
+        Some(path) => read_meta(path)?,
+        None => (Side::default(), None, None),
+    };
+    refuse_mixed(&opened, meta.as_deref().zip(meta_recording))?;
+    // One header speaks for the recording, so a damaged one costs no events.
+    let header = opened.iter().find_map(|o| o.header.clone()).or(meta_header);
+    let mut names = Names::new();
+    let (coding, complaint) = coding_of(header.as_ref(), &opened, &mut names);
+    let header = header.unwrap_or_default();
+    let order = match &coding {
+        Coding::Relay(RelayCoding { layout: Layout::R4, .. }) => OrderKey::Sequence,
+        _ => OrderKey::Time,
+    };
+    let word_bytes = match &coding {
+        Coding::SubBuffers(shape, _) => Some(shape.target.word_bytes),
+        _ => header.target.map(|t| t.word_bytes),
+    };
+    let coding = Arc::new(coding);
+    let mut streams: Vec<CpuStream> = Vec::new();
+    for file in opened {
+        let cpu = file.found.cpu.or(file.reader.cpu()).unwrap_or(0);
+        let damaged = file.header.is_none() && file.first.is_some();
+        let mut stream = CpuStream::blocks(file.found.path, cpu, file.reader, Arc::clone(&coding));
+        stream.facts_mut().source = header.source;
+        file.faults.into_iter().for_each(|fault| stream.facts_mut().add(fault));
+        if let Some(message) = &complaint {
+            stream.facts_mut().add(Fault {
+                code: Code::BadFormats,
+                offset: 0,
+                block: Some(0),
+                message: message.clone(),
+            });
+        }
+        if damaged {
+            stream.mark_damaged();
+        }
+        if let Some(block) = file.first {
+            stream.start_with(block);
+        }
+        streams.push(stream);
+    }
+    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
+    let missing: Vec<u32> =
+        header.cpus.iter().copied().take(MAX_CPUS as usize).filter(|cpu| !there.contains(cpu)).collect();
+    add_missing(&mut streams, &missing, &root, ".out");
+    let info = TraceInfo {
+        input: InputKind::Kmemtrace,
+        source: header.source,
+        kernel: header.kernel,
+        arch: header.arch,
+        endian: header.target.map(|t| t.endian),
+        word_bytes,
+        page_bytes: header.page_bytes,
+        clock: header.clock,
+        cpus: streams.iter().map(CpuStream::cpu).collect(),
+        missing,
+        order,
+    };
+    let side = Side { started: header.started, ..side };
+    Ok(Trace { info, streams, names, side, total_overruns: None })
+}
+
+fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<(), OpenError> {
+    let files = opened.iter().filter_map(|o| Some((o.found.path.as_path(), o.reader.recording()?)));
+    let mut all = files.chain(meta);
+    let Some((a, recording)) = all.next() else { return Ok(()) };
+    match all.find(|(_, other)| *other != recording) {
+        Some((b, _)) => Err(OpenError::Mixed { a: a.to_owned(), b: b.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// How to decode, and what is wrong with the description where something is.
+fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) -> (Coding, Option<String>) {
+    let Some(header) = header else { return (Coding::Unknown, None) };
+    let Some(target) = header.target else { return (Coding::Unknown, Some("no byte order".into())) };
+    if header.source == Some(Source::Relay) {
+        // Only what was written after the first record tells; without any record there is nothing to decode.
+        let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
+        let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
+        let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.found.path)));
+        return (
+            Coding::Relay(RelayCoding { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
+            None,
+        );
+    }
+    let (formats, errors) = header.event_formats();
+    match header.page_shape() {
+        Ok(shape) => {
+            let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), names);
+            (Coding::SubBuffers(shape, decoder), errors.first().map(ToString::to_string))
+        }
+        Err(error) => (Coding::Unknown, Some(error.to_string())),
+    }
+}
+
+/// The sequence number that starts a relay recording of ours: that of its first record.
+fn first_sequence(path: &Path) -> Option<u32> {
+    let mut reader = BlockReader::new(File::open(path).ok()?);
+    loop {
+        let block = reader.next(&mut |_| {}).ok()?;
+        if block.header.kind == kind::DATA && block.header.events.get() > 0 {
+            return Some(block.header.first.get() as u32);
+        }
+    }
+}
+
+type Meta = (Side, Option<FileHeader>, Option<[u8; 16]>);
+
+fn read_meta(path: &Path) -> Result<Meta, OpenError> {
+    let mut reader = BlockReader::new(open_regular(path)?);
+    let mut facts = FileFacts::new(path.to_owned(), None);
+    let mut header = None;
+    let mut items = SideItems::default();
+    while let Ok(block) = reader.next(&mut |fault| facts.add(fault)) {
+        match block.header.kind {
+            kind::FILE_HEADER => match FileHeader::parse(reader.payload()) {
+                Ok(parsed) => header = Some(parsed),
+                Err(error) => facts.add(meta_fault(Code::BadFileHeader, &block, error.to_string())),
+            },
+            kind::META if !items.take(reader.payload()) => {
+                facts.add(meta_fault(Code::BadFileHeader, &block, "its items do not fit in it".into()));
+            }
+            _ => {}
+        }
+    }
+    if let Some(major) = reader.newer() {
+        return Err(OpenError::Newer { path: path.to_owned(), found: major });
+    }
+    facts.version = Some(reader.version()).filter(|_| reader.blocks() > 0);
+    facts.source = header.as_ref().and_then(|h| h.source);
+    facts.blocks = reader.blocks();
+    facts.bytes = reader.bytes_read();
+    let recording = reader.recording();
+    Ok((Side { facts: Some(facts), ..items.finish() }, header, recording))
+}
+
+fn meta_fault(code: Code, block: &Block, message: String) -> Fault {
+    Fault { code, offset: block.offset, block: Some(block.header.sequence.get()), message }
+}

@@ -1,0 +1,314 @@
+//! A captured tree: the files of a tracefs instance, copied with `cat`.
+//!
+//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; beside them are the texts that tell how to
+//! decode them and what names things, where the instance has them or at the top. What is missing is named, never assumed in
+//! silence.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{MAX_CPUS, add_missing, no_trace, open_regular};
+use crate::block::Counters;
+use crate::event::Names;
+use crate::fault::{Code, Fault};
+use crate::format::{EventFormat, PageShape};
+use crate::header;
+use crate::kmem::Decoder;
+use crate::stream::{Coding, CpuStream};
+use crate::subbuffer;
+use crate::target::{Endian, Target};
+use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
+
+const RAW: &str = "trace_pipe_raw";
+/// No text of a kernel is longer, and a directory may hold any file by its name.
+const LONGEST_TEXT: u64 = 1 << 30;
+/// Sub-buffers from which the byte order is told.
+const SAMPLES: usize = 64;
+
+/// Whether the path is such a tree, or one CPU's file of one.
+pub(super) fn is_tree(path: &Path) -> bool {
+    if path.join("meta.out").exists() {
+        return false;
+    }
+    let one_file = path.file_name().is_some_and(|name| name == RAW) && path.is_file();
+    one_file || path.join("per_cpu").is_dir() || path.join("events").is_dir() || !cpu_dirs(path).is_empty()
+}
+
+/// Directories `cpuN` that hold a CPU's sub-buffers.
+fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut cpus: Vec<(u32, PathBuf)> = entries
+        .filter_map(|entry| {
+            let cpu = entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok()?;
+            entry.path().is_dir().then(|| (cpu, entry.path()))
+        })
+        .collect();
+    cpus.sort();
+    cpus
+}
+
+/// The texts of a tree, and which of them are not there.
+struct Texts {
+    root: PathBuf,
+    missing: Vec<(&'static str, &'static str)>,
+}
+
+impl Texts {
+    /// A text at its place in an instance, or at the top.
+    fn find(&self, name: &str) -> Option<Vec<u8>> {
+        let top = Path::new(name).file_name().map(|file| self.root.join(file));
+        let read = |path: PathBuf| {
+            let file = open_regular(&path).ok()?;
+            let mut text = Vec::new();
+            std::io::Read::read_to_end(&mut std::io::Read::take(file, LONGEST_TEXT), &mut text).ok()?;
+            Some(text)
+        };
+        read(self.root.join(name)).or_else(|| top.and_then(read))
+    }
+
+    /// The same; without it, `cost` is what that costs.
+    fn want(&mut self, name: &'static str, cost: &'static str) -> Option<Vec<u8>> {
+        let text = self.find(name);
+        if text.is_none() {
+            self.missing.push((name, cost));
+        }
+        text
+    }
+
+    fn want_text(&mut self, name: &'static str, cost: &'static str) -> Option<String> {
+        self.want(name, cost).map(|text| String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    /// `system` and format of every event in `events`.
+    fn formats(&self) -> Vec<(String, String)> {
+        let mut formats = Vec::new();
+        for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
+            let name = system.file_name().to_string_lossy().into_owned();
+            let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
+            for format in events.filter_map(|event| fs::read(event.path().join("format")).ok()) {
+                formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
+            }
+        }
+        formats.sort();
+        formats
+    }
+}
+
+/// Release and machine in the output of `uname -a`.
+fn release_and_machine(uname: &str) -> (Option<String>, Option<String>) {
+    let words: Vec<&str> = uname.split_whitespace().collect();
+    let machine = match words[..] {
+        [.., machine, "GNU/Linux"] => Some(machine),
+        [_, _, _, .., machine] => Some(machine),
+        _ => None,
+    };
+    (words.get(2).map(|&r| r.to_owned()), machine.map(str::to_owned))
+}
+
+/// Whether machines of this name store the high byte first; `None`: some do, or nobody knows it.
+fn big_endian(machine: &str) -> Option<bool> {
+    match machine {
+        "s390x" | "s390" | "ppc64" | "ppc" | "sparc64" | "sparc" | "m68k" | "parisc" | "parisc64" => Some(true),
+        "mips" | "mips64" | "sh4" => None,
+        _ => Some(false),
+    }
+}
+
+fn is_32_bit(machine: &str) -> bool {
+    let i86 = machine.len() == 4 && machine.starts_with('i') && machine.ends_with("86");
+    i86 || machine.starts_with("armv")
+        || ["arm", "mips", "ppc", "m68k", "sparc", "parisc", "riscv32"].contains(&machine)
+}
+
+/// How many sub-buffers at the start of `bytes` can be walked under this shape.
+fn walkable(shape: &PageShape, bytes: &[u8]) -> usize {
+    let pages = bytes.chunks_exact(shape.size).take(SAMPLES);
+    pages.take_while(|page| subbuffer::tally(shape, page).is_ok_and(|(tally, _)| tally.events > 0)).count()
+}
+
+pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
+    let alone = path.is_file();
+    let (root, raw) = if alone {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let per_cpu = dir.parent().unwrap_or(Path::new("."));
+        let root = match per_cpu.file_name().is_some_and(|name| name == "per_cpu") {
+            true => per_cpu.parent().unwrap_or(Path::new(".")),
+            false => per_cpu,
+        };
+        let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let cpu = name.strip_prefix("cpu").and_then(|n| n.parse().ok()).unwrap_or(0);
+        (root.to_owned(), vec![(cpu, dir.to_owned())])
+    } else {
+        let per_cpu = cpu_dirs(&path.join("per_cpu"));
+        (path.to_owned(), if per_cpu.is_empty() { cpu_dirs(path) } else { per_cpu })
+    };
+    if raw.is_empty() {
+        return Err(no_trace(path, "has no per_cpu/cpuN/trace_pipe_raw: copy those of the tracefs instance, too"));
+    }
+    // A file of the live kernel has no length, and reading it would take its events away.
+    let live = fs::metadata(root.join("events/header_page")).is_ok_and(|m| m.len() == 0);
+    let mut texts = Texts { root: root.clone(), missing: Vec::new() };
+    let header_page = texts.want_text("events/header_page", "the usual layout of sub-buffers is taken");
+    if live && header_page.is_some() {
+        return Err(no_trace(path, "is the tracefs of a running kernel: record with kmemtraced, or copy its files"));
+    }
+    let uname = texts.want_text("uname", "the kernel and its architecture are not known").unwrap_or_default();
+    let (kernel, arch) = release_and_machine(&uname);
+    let page_bytes = texts.want_text("page_size", "the size of pages is not known").and_then(|t| t.parse::<u64>().ok());
+    let mut streams_at: Vec<(u32, PathBuf)> = Vec::new();
+    let mut sample = Vec::new();
+    for (cpu, dir) in raw {
+        let file = dir.join(RAW);
+        if !file.is_file() {
+            continue;
+        }
+        if sample.is_empty() {
+            let most = (SAMPLES as u64) << 16;
+            let opened = open_regular(&file)?;
+            let _ = std::io::Read::read_to_end(&mut std::io::Read::take(opened, most), &mut sample);
+        }
+        streams_at.push((cpu, file));
+    }
+    let shape_in = |endian| match &header_page {
+        Some(text) => PageShape::parse(text, endian),
+        None => {
+            let word_bytes = if arch.as_deref().is_some_and(is_32_bit) { 4 } else { 8 };
+            let size = page_bytes.and_then(|n| usize::try_from(n).ok()).filter(|n| (64..=1 << 20).contains(n));
+            let target = Target { endian, word_bytes };
+            let data_offset = 8 + usize::from(word_bytes);
+            Ok(PageShape {
+                target,
+                commit_offset: 8,
+                commit_size: word_bytes.into(),
+                data_offset,
+                size: size.unwrap_or(4096),
+            })
+        }
+    };
+    let (little, big) = match (shape_in(Endian::Little), shape_in(Endian::Big)) {
+        (Ok(little), Ok(big)) => (little, big),
+        (Err(error), _) | (_, Err(error)) => {
+            return Err(no_trace(path, &format!("events/header_page: {error}: copy it again, in one read")));
+        }
+    };
+    let (as_little, as_big) = (walkable(&little, &sample), walkable(&big, &sample));
+    let big_by_name = arch.as_deref().and_then(big_endian).unwrap_or(false);
+    let shape = if as_big > as_little || (as_big == as_little && big_by_name) { big } else { little };
+    if header_page.is_none() && !sample.is_empty() && as_little.max(as_big) == 0 {
+        return Err(no_trace(path, "events/header_page is missing, and the usual layout of sub-buffers does not fit"));
+    }
+    let mut names = Names::new();
+    let mut side = FileFacts::new(root.clone(), None);
+    let mut formats = Vec::new();
+    for (system, text) in texts.formats() {
+        match EventFormat::parse(&text) {
+            Ok(format) => formats.push((system, format)),
+            Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
+        }
+    }
+    if formats.is_empty() {
+        return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
+    }
+    let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
+    let coding = Arc::new(Coding::SubBuffers(shape, decoder));
+    let mut streams = Vec::new();
+    for (cpu, file) in streams_at {
+        let opened = open_regular(&file)?;
+        let stats = fs::read_to_string(file.with_file_name("stats")).ok();
+        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(&coding));
+        let facts = stream.facts_mut();
+        facts.source = Some(Source::Tracefs);
+        facts.counters = stats.as_deref().map(counters);
+        if stats.is_none() {
+            let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
+            facts.add(fault(Code::TreeIncomplete, message));
+        }
+        streams.push(stream);
+    }
+    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
+    let last = there.iter().copied().max().unwrap_or(0);
+    let dirs = cpu_dirs(&root.join("per_cpu")).into_iter().map(|(cpu, _)| cpu);
+    let expected = (0..last.min(MAX_CPUS)).chain(dirs);
+    let mut missing: Vec<u32> = expected.filter(|cpu| !there.contains(cpu)).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if alone {
+        missing.clear();
+    }
+    add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
+    let clock = texts.want_text("trace_clock", "the clock is not known");
+    let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
+    let named = Side {
+        kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),
+        modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
+        comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
+        uname: uname.into_bytes(),
+        ..Side::default()
+    };
+    for (name, cost) in texts.missing {
+        side.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
+    }
+    let info = TraceInfo {
+        input: InputKind::Tree,
+        source: Some(Source::Tracefs),
+        kernel,
+        arch,
+        endian: Some(shape.target.endian),
+        word_bytes: Some(shape.target.word_bytes),
+        page_bytes,
+        clock,
+        cpus: streams.iter().map(CpuStream::cpu).collect(),
+        missing,
+        order: OrderKey::Time,
+    };
+    let side = Side { facts: (!alone).then_some(side), ..named };
+    Ok(Trace { info, streams, names, side, total_overruns: None })
+}
+
+fn fault(code: Code, message: String) -> Fault {
+    Fault { code, offset: 0, block: None, message }
+}
+
+/// The counters in `per_cpu/cpuN/stats`.
+fn counters(stats: &str) -> Counters {
+    let mut counters = Counters::default();
+    for (name, value) in stats.lines().filter_map(|line| line.split_once(':')) {
+        let Ok(value) = value.trim().parse::<u64>() else { continue };
+        match name.trim() {
+            "entries" => counters.unread = value.into(),
+            "overrun" => counters.overrun = value.into(),
+            "commit overrun" => counters.commit_overrun = value.into(),
+            "dropped events" => counters.dropped = value.into(),
+            "read events" => counters.read = value.into(),
+            _ => {}
+        }
+    }
+    counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn release_and_machine_are_found_in_what_uname_prints() {
+        for (text, release, machine) in [
+            ("Linux host 6.1.0-50-s390x #1 SMP Debian 6.1.170-1 (2026) s390x GNU/Linux", "6.1.0-50-s390x", "s390x"),
+            ("Linux (none) 6.12.1 #1 SMP ppc64le GNU/Linux", "6.12.1", "ppc64le"),
+            ("Linux f 6.5.6 #1 SMP x86_64 x86_64 x86_64 GNU/Linux", "6.5.6", "x86_64"),
+            ("Linux box 6.1.0 #2 armv7l", "6.1.0", "armv7l"),
+        ] {
+            let (r, m) = release_and_machine(text);
+            assert_eq!((r.as_deref(), m.as_deref()), (Some(release), Some(machine)));
+        }
+        assert_eq!(release_and_machine(""), (None, None));
+    }
+
+    #[test]
+    fn machines_have_their_word_size_and_byte_order() {
+        assert!(is_32_bit("i686") && is_32_bit("armv7l") && !is_32_bit("x86_64") && !is_32_bit("aarch64"));
+        assert_eq!(big_endian("s390x"), Some(true));
+        assert_eq!(big_endian("ppc64le"), Some(false));
+    }
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Captures a kernel's memory events with no program of ours, while COMMAND runs (else for five seconds), into a tree of plain
+# files that kmemtrace-check and kmemtrace-report read on any machine. As root: capture.sh DIR [COMMAND [ARGUMENT ...]]
+set -eu
+out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
+[ $# -gt 0 ] || set -- sleep 5
+tracefs=/sys/kernel/tracing; [ -d $tracefs/instances ] || mount -t tracefs none $tracefs
+instance=$tracefs/instances/kmemtrace-capture; mkdir $instance; trap 'rmdir $instance' EXIT
+echo mono >$instance/trace_clock
+echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
+for event in $instance/events/kmem/kmalloc* $instance/events/kmem/kmem_cache_* $instance/events/kmem/kfree; do
+	echo 1 >"$event/enable"
+done
+"$@" || true
+echo 0 >$instance/tracing_on
+copy() { [ ! -e "$1" ] || { mkdir -p "$out/$(dirname "$2")"; cat "$1" >"$out/$2"; }; }
+for cpu in $instance/per_cpu/cpu*; do
+	copy $cpu/stats "per_cpu/${cpu##*/}/stats"
+	# A reader of an empty buffer waits for ever, so each has two seconds; all at once.
+	timeout 2 dd bs=1M if=$cpu/trace_pipe_raw of="$out/per_cpu/${cpu##*/}/trace_pipe_raw" 2>/dev/null &
+done
+wait
+for file in $instance/per_cpu/cpu*/stats $instance/events/header_* $instance/events/kmem/*/format \
+	$instance/events/ftrace/*/format $instance/trace_clock; do
+	copy "$file" "${file#$instance/}"
+done
+copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms; copy /proc/modules modules
+uname -a >"$out/uname"; awk '/KernelPageSize/ { print $2 * 1024; exit }' /proc/self/smaps >"$out/page_size"

@@ -1,0 +1,120 @@
+//! Captured trees, generated for any machine: reports say what the reference says, what is missing is named, and no damage stops
+//! a reader.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+
+use kmemtrace_abi::generate::{Options, Random, Shape, tree, workload};
+use kmemtrace_tests::programs::{json, run};
+use kmemtrace_tests::recording::{Directory, random_tree};
+use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::views::{assert_invariants, assert_views, printed};
+use serde_json::Value;
+
+fn check(path: &Path) -> (Option<i32>, Value) {
+    let output = run("kmemtrace-check", &["--format", "json"], &[path]);
+    (output.status.code(), json(&output.stdout))
+}
+
+/// A whole tree of some events on two CPUs.
+fn plain(seed: u64) -> Directory {
+    Directory::new(&tree(&workload(seed, &Options::plain(Shape::plain(), 2, 400)), seed))
+}
+
+#[test]
+fn reports_of_trees_say_what_the_reference_says() {
+    for seed in 0..25 {
+        let (options, workload) = random_tree(seed, 600);
+        let dir = Directory::new(&tree(&workload, seed));
+        let what = format!("seed {seed}, {:?}", options.shape);
+        assert_views(&what, dir.path(), &Known::of_tree(workload));
+        assert_invariants(&what, dir.path());
+    }
+}
+
+#[test]
+fn a_whole_tree_is_ok_and_a_cut_one_is_truncated() {
+    let dir = plain(1);
+    let (status, found) = check(dir.path());
+    assert_eq!((status, &found["truncated"]), (Some(0), &0.into()), "{found}");
+    let raw = dir.file("per_cpu/cpu1/trace_pipe_raw");
+    let whole = fs::read(&raw).unwrap();
+    for len in [1, 15, 4095, 4097, whole.len() - 1] {
+        fs::write(&raw, &whole[..len]).unwrap();
+        let (status, found) = check(dir.path());
+        assert_eq!((status, &found["truncated"]), (Some(1), &1.into()), "{len}: {found}");
+        let completeness = json(&printed("summary", dir.path()))["completeness"].clone();
+        assert_eq!(completeness["verdict"], "truncated", "{len}");
+        assert_eq!(completeness["truncated_files"][0], "per_cpu/cpu1/trace_pipe_raw");
+    }
+    // Where a sub-buffer ends nothing but the kernel's count tells.
+    fs::write(&raw, &whole[..4096]).unwrap();
+    assert!(check(dir.path()).1.to_string().contains("K503"));
+    fs::remove_file(&raw).unwrap();
+    assert_eq!(json(&printed("summary", dir.path()))["completeness"]["missing_cpus"], Value::from(vec![1]));
+}
+
+#[test]
+fn one_cpus_file_is_enough_to_be_checked() {
+    let dir = plain(2);
+    let (status, found) = check(&dir.file("per_cpu/cpu1/trace_pipe_raw"));
+    assert_eq!(status, Some(0), "{found}");
+    assert_eq!((&found["files"][0]["cpu"], found["files"].as_array().map(Vec::len)), (&1.into(), Some(1)));
+    assert!(found["files"][0]["events"].as_u64() > Some(10));
+}
+
+#[test]
+fn texts_that_were_not_copied_are_named() {
+    for name in ["trace_clock", "uname", "page_size", "saved_cmdlines", "per_cpu/cpu0/stats", "events/header_page"] {
+        let dir = plain(3);
+        fs::remove_file(dir.file(name)).unwrap();
+        let (status, found) = check(dir.path());
+        assert_eq!(status, Some(0), "{name}: {found}");
+        let said = found.to_string();
+        assert!(said.contains("K502") && said.contains(name.rsplit('/').next().unwrap()), "{name}: {found}");
+        assert_eq!(json(&printed("summary", dir.path()))["completeness"]["verdict"], "complete", "{name}");
+    }
+    let dir = plain(3);
+    fs::remove_dir_all(dir.file("events/kmem")).unwrap();
+    fs::remove_dir_all(dir.file("events")).unwrap();
+    let output = run("kmemtrace-report", &[], &[dir.path()]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("format"));
+}
+
+#[test]
+fn without_stats_the_marks_tell_what_was_lost() {
+    let mut options = Options::plain(Shape::plain(), 2, 800);
+    (options.loss, options.uncounted) = (true, false);
+    let files = tree(&workload(4, &options), 4);
+    let with = Directory::new(&files);
+    let without = Directory::new(&files.into_iter().filter(|(name, _)| !name.ends_with("stats")).collect::<Vec<_>>());
+    let lost = |dir: &Directory| json(&printed("summary", dir.path()))["completeness"]["lost_events"].clone();
+    assert!(lost(&with).as_u64() > Some(0));
+    assert_eq!(lost(&with), lost(&without));
+}
+
+#[test]
+fn damage_anywhere_stops_no_reader() {
+    let dir = plain(5);
+    let mut random = Random::new(5);
+    for file in ["per_cpu/cpu0/trace_pipe_raw", "events/header_page", "events/kmem/kfree/format", "per_cpu/cpu0/stats"]
+    {
+        let whole = fs::read(dir.file(file)).unwrap();
+        for _ in 0..60 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + random.below(4) {
+                let bit = random.below(bytes.len() as u64 * 8) as usize;
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            dir.write(file, &bytes);
+            let status = run("kmemtrace-check", &[], &[dir.path()]).status.code();
+            assert!(matches!(status, Some(0 | 1 | 3)), "{file}: {status:?}");
+            let status = run("kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]).status.code();
+            assert!(matches!(status, Some(0 | 3)), "{file}: {status:?}");
+        }
+        dir.write(file, &whole);
+    }
+}
