@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::compress::Compress;
+
 /// Records kernel memory allocations and frees until Ctrl-C, COMMAND ends, or a limit.
 #[derive(Debug, Parser)]
 #[command(
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// Stop when the trace has this size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
+    /// Store blocks smaller: zstd[:LEVEL] (all), auto (while the writers keep up) or none
+    #[arg(long, value_name = "HOW", default_value = "none")]
+    pub(crate) compress: Compress,
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) flush: Duration,

@@ -10,6 +10,7 @@ use crossbeam_channel::Sender;
 use kmemtrace_abi::block::{END_ASKED, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
+use crate::compress::{Blocks, Compress};
 use crate::output::{Description, Output};
 use crate::reader::{BLOCK_BYTES, Reader};
 use crate::source::{Framing, TraceSource};
@@ -67,6 +68,7 @@ impl Crew {
         output: &Output,
         description: &Arc<Description>,
         flush: Duration,
+        compress: Compress,
     ) -> anyhow::Result<Crew> {
         let facts = source.facts();
         let mut crew = Crew {
@@ -93,6 +95,7 @@ impl Crew {
             let mut writer = Writer {
                 file: BlockFile::new(output.file(&format!("cpu{cpu}.out"))?, cpu, description.recording),
                 description: Arc::clone(description),
+                compress: Blocks::new(compress),
                 full,
                 free: free_in,
                 progress: Arc::clone(&progress),

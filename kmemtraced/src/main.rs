@@ -1,12 +1,14 @@
 //! `kmemtraced`: records the kernel's memory events into a trace directory.
 //!
 //! A `source` is where bytes come from: `tracefs` (in an `instance` of its own) or the `channel` of the 2008 kmemtrace, both
-//! reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer` thread per CPU seals and writes them; the `crew`
+//! reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer` thread per CPU seals (and may `compress`) and writes
+//! them; the `crew`
 //! is all of these. `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
 
 mod args;
 mod channel;
 mod closing;
+mod compress;
 mod crew;
 mod instance;
 mod kernelfs;

@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 use crate::args::Args;
 use crate::channel::{self, Channel};
 use crate::closing;
+use crate::compress::Blocks;
 use crate::crew::{Crew, share_of_memory};
 use crate::instance;
 use crate::kernelfs::KernelFs;
@@ -106,10 +107,15 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     let mut meta = BlockFile::new(output.file("meta.out")?, NO_CPU, recording);
     meta.put(kind::FILE_HEADER, &description.payload(true)).context("meta.out: cannot be written")?;
     let mut texts = SideTexts::open();
+    let mut smaller = Blocks::new(args.compress);
+    let mut put_text = |meta: &mut BlockFile, payload: &[u8]| match &mut smaller {
+        Some(blocks) => meta.put_frame(kind::META, payload, blocks),
+        None => meta.put(kind::META, payload),
+    };
     for payload in output::meta_payloads(&texts.at_start(&facts.events)) {
-        meta.put(kind::META, &payload).context("meta.out: cannot be written")?;
+        put_text(&mut meta, &payload).context("meta.out: cannot be written")?;
     }
-    let crew = Crew::start(&*source, output, &description, args.flush)?;
+    let crew = Crew::start(&*source, output, &description, args.flush, args.compress)?;
     if !source.leave_out(&crew.tids) && args.verbose {
         say(args, "this kernel cannot leave the recorder's own threads out: their events are in the trace");
     }
@@ -127,7 +133,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     let ((ended, child), outcomes) = (waited?, outcomes?);
     let finished = (|| {
         for payload in output::meta_payloads(&texts.at_end(&comms)) {
-            meta.put(kind::META, &payload)?;
+            put_text(&mut meta, &payload)?;
         }
         let end = End { blocks: meta.blocks().into(), reason: ended.reason.into(), ..End::default() };
         meta.put(kind::END, end.as_bytes())

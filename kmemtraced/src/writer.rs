@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
-    self, BlockInfo, Counters, End, GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN, RecordingId,
-    kind,
+    self, BlockInfo, Counters, End, FLAG_ZSTD, GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN,
+    RecordingId, kind,
 };
 use kmemtrace_abi::relay;
 use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
 
+use crate::compress::Blocks;
 use crate::output::Description;
 use crate::reader::Message;
 use crate::source::{Framing, Stats};
@@ -68,21 +69,33 @@ impl BlockFile {
     pub(crate) fn put(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
         let mut bytes = vec![0; HEADER_BYTES];
         bytes.extend_from_slice(payload);
-        self.put_sealed(kind, &mut bytes, Content::default(), 0, 0)
+        self.put_sealed(kind, &mut bytes, None, Content::default(), 0, 0)
     }
 
-    /// Seals and writes room and payload. After an error the file ends with its last whole block.
+    /// The same, smaller.
+    pub(crate) fn put_frame(&mut self, kind: u8, payload: &[u8], blocks: &mut Blocks) -> io::Result<()> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        bytes.extend_from_slice(payload);
+        match blocks.frame(&bytes, HEADER_BYTES, 0, 1) {
+            Some(frame) => self.put_sealed(kind, frame, Some(payload.len()), Content::default(), 0, 0),
+            None => self.put_sealed(kind, &mut bytes, None, Content::default(), 0, 0),
+        }
+    }
+
+    /// Seals and writes room and payload, a frame of `raw_len` bytes where that is known. After an error the file ends with its
+    /// last whole block.
     fn put_sealed(
         &mut self,
         kind: u8,
         bytes: &mut [u8],
+        raw_len: Option<usize>,
         content: Content,
         events_before: u64,
         lost_before: u64,
     ) -> io::Result<()> {
         let info = BlockInfo {
             kind,
-            flags: 0,
+            flags: if raw_len.is_some() { FLAG_ZSTD } else { 0 },
             cpu: self.cpu,
             recording: self.recording,
             sequence: self.sequence,
@@ -92,7 +105,7 @@ impl BlockFile {
             last: content.last,
             events: u32::try_from(content.events).unwrap_or(u32::MAX),
         };
-        block::seal(bytes, &info, None);
+        block::seal(bytes, &info, raw_len);
         if let Err(error) = self.file.write_all(bytes) {
             let _ = self.file.cut(self.bytes);
             return Err(error);
@@ -112,6 +125,7 @@ impl BlockFile {
 pub(crate) struct Writer {
     pub(crate) file: BlockFile,
     pub(crate) description: Arc<Description>,
+    pub(crate) compress: Option<Blocks>,
     pub(crate) full: Receiver<Message>,
     pub(crate) free: Sender<Vec<u8>>,
     pub(crate) progress: Arc<Progress>,
@@ -167,17 +181,17 @@ impl Writer {
                     let events_before = outcome.events;
                     let written = match &outcome.error {
                         Some(_) => false,
-                        None => match self
-                            .put_header()
-                            .and_then(|()| self.file.put_sealed(kind::DATA, block, content, events_before, marked))
-                        {
-                            Ok(()) => true,
-                            Err(error) => {
-                                outcome.error = Some(error);
-                                self.progress.failed.store(true, Ordering::Release);
-                                false
+                        None => {
+                            match self.put_header().and_then(|()| self.put_data(block, content, events_before, marked))
+                            {
+                                Ok(()) => true,
+                                Err(error) => {
+                                    outcome.error = Some(error);
+                                    self.progress.failed.store(true, Ordering::Release);
+                                    false
+                                }
                             }
-                        },
+                        }
                     };
                     marked = marked.saturating_add(lost);
                     if written {
@@ -242,11 +256,21 @@ impl Writer {
         outcome
     }
 
+    fn put_data(&mut self, block: &mut [u8], content: Content, events_before: u64, marked: u64) -> io::Result<()> {
+        let raw = block.len() - HEADER_BYTES;
+        let (waiting, capacity) = (self.full.len(), self.full.capacity().unwrap_or(1));
+        let frame = self.compress.as_mut().and_then(|blocks| blocks.frame(block, HEADER_BYTES, waiting, capacity));
+        match frame {
+            Some(frame) => self.file.put_sealed(kind::DATA, frame, Some(raw), content, events_before, marked),
+            None => self.file.put_sealed(kind::DATA, block, None, content, events_before, marked),
+        }
+    }
+
     fn put(&mut self, kind: u8, block: &mut [u8], outcome: &mut Outcome, lost_before: u64) {
         if outcome.error.is_none()
             && let Err(error) = self
                 .put_header()
-                .and_then(|()| self.file.put_sealed(kind, block, Content::default(), outcome.events, lost_before))
+                .and_then(|()| self.file.put_sealed(kind, block, None, Content::default(), outcome.events, lost_before))
         {
             outcome.error = Some(error);
             self.progress.failed.store(true, Ordering::Release);
@@ -314,6 +338,7 @@ mod tests {
     use kmemtrace_abi::trace::Trace;
 
     use super::*;
+    use crate::compress::Compress;
     use crate::source::SourceFacts;
 
     /// A disk that takes a few bytes at a time, is interrupted, and has room for so many bytes, and then for some more.
@@ -402,6 +427,7 @@ mod tests {
         let writer = Writer {
             file: BlockFile::new(disk, 0, [7; 16]),
             description: Arc::new(description(&workload)),
+            compress: (seed % 3 == 2).then(|| Blocks::new(Compress::Zstd(1))).flatten(),
             full,
             free,
             progress: Arc::default(),
@@ -474,7 +500,7 @@ mod tests {
         let file = BlockFile::new(disk, 0, [7; 16]);
         let description = Arc::new(description(&workload));
         let reason = Arc::new(u64::from(END_ASKED).into());
-        let outcome = Writer { file, description, full, free, progress: Arc::default(), reason }.run();
+        let outcome = Writer { file, description, compress: None, full, free, progress: Arc::default(), reason }.run();
         assert!(outcome.cleared);
         assert_eq!(outcome.read, 25);
         let (_, lost, verdict) = read_back(&bytes.lock().unwrap());
