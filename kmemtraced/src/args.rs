@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Stop when the trace has this size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
-    /// Store blocks smaller: zstd[:LEVEL] (all), auto (while the writers keep up) or none
+    /// Store blocks smaller: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
     #[arg(long, value_name = "HOW", default_value = "none")]
     pub(crate) compress: Compress,
     /// Longest time that an event may stay in the kernel's buffer
