@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module};
-use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module, sites};
+use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::views;
@@ -19,16 +19,6 @@ fn main() -> ExitCode {
         ("relay_amd64", relay_amd64),
         ("relay_s390x", relay_s390x),
     ])
-}
-
-/// Rows of `sites` whose symbol is one of these, whatever a compiler has appended to it.
-fn sites(trace: &Path, options: &[&str], symbols: &[&str]) -> Vec<Value> {
-    let document = json(&run_to(0, "kmemtrace-report", &[&["sites", "--format", "json"], options].concat(), &[trace]));
-    let is_named = |row: &Value| {
-        let name = row["symbol"].as_str().unwrap_or_default();
-        symbols.iter().any(|symbol| name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with(['+', '.'])))
-    };
-    document["rows"].as_array().into_iter().flatten().filter(|row| is_named(row)).cloned().collect()
 }
 
 /// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size.

@@ -128,6 +128,11 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
     }
     head.push(format!("{} CPUs", count(&trace["cpus"])));
     head.push(format!("recorded {}", moment(document, &trace["last"]).trim_start_matches(['+', '#'])));
+    if let Some(since_boot) = trace.get("since_boot") {
+        let first = trace["first"].as_u64().unwrap_or(0) as f64 / 1e9;
+        let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
+        head.push(format!("since {first:.6} s after boot, {lost} lost before"));
+    }
     let _ = writeln!(out, "{}\n", head.join("   "));
     let mut table = new_table(&["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""]);
     for row in super::rows("summary", document) {
