@@ -22,6 +22,10 @@ const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
 const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
 
+/// Size of a sub-buffer, and the least number of them that a buffer is to have.
+const SUB_BUFFER_KIB: u64 = 64;
+const SUB_BUFFERS_AT_LEAST: u64 = 32;
+
 /// What to set up.
 pub(crate) struct Wishes<'a> {
     pub(crate) instance: &'a str,
@@ -76,6 +80,10 @@ impl RingBuffers {
         fs.set("trace_clock", wishes.clock)?;
         // Only in overwrite mode do sub-buffers carry marks of what was lost.
         fs.set("options/overwrite", "1")?;
+        if buffer_bytes >= SUB_BUFFERS_AT_LEAST * SUB_BUFFER_KIB * 1024 {
+            // Fewer and larger reads. Linux 6.8 on; elsewhere a sub-buffer is a page.
+            let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
+        }
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())?;
         let _ = fs.write("buffer_percent", "25");
         let clock = wishes.clock.to_owned();
