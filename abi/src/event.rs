@@ -175,6 +175,8 @@ pub struct Names {
     by_name: HashMap<Box<[u8]>, NameId>,
     /// The last name seen per bucket of a cheap hash: a trace repeats a few names millions of times.
     recent: Vec<Option<Recent>>,
+    /// The same for fields that hold a name and its NUL.
+    recent_fields: Vec<Option<Recent>>,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -190,7 +192,8 @@ const RECENT: usize = 1024;
 impl Names {
     /// An empty table.
     pub fn new() -> Names {
-        Names { by_id: Vec::new(), by_name: HashMap::new(), recent: vec![None; RECENT] }
+        let recent = vec![None; RECENT];
+        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent }
     }
 
     /// The id of `name`, which is added if it is new.
@@ -206,6 +209,32 @@ impl Names {
             return recent.id;
         }
         self.intern_slow(name, bucket)
+    }
+
+    /// The id of the name that a field of a record holds: all of it up to the first NUL. `None` where that is nothing.
+    #[inline]
+    pub(crate) fn intern_field(&mut self, field: &[u8]) -> Option<NameId> {
+        let ends = ends(field);
+        let bucket = bucket(ends, field.len());
+        if let Some(&Some(recent)) = self.recent_fields.get(bucket)
+            && recent.ends == ends
+            && recent.len == field.len()
+            // Of a longer field the ends say that the NUL is its last byte, if its name has all others.
+            && (field.len() <= 16 || field.get(..field.len() - 1) == Some(self.get(recent.id)))
+        {
+            return Some(recent.id);
+        }
+        self.intern_field_slow(field, bucket)
+    }
+
+    #[cold]
+    fn intern_field_slow(&mut self, field: &[u8], bucket: usize) -> Option<NameId> {
+        let name = field.split(|&byte| byte == 0).next().filter(|name| !name.is_empty())?;
+        let id = self.intern(name);
+        if let Some(slot) = self.recent_fields.get_mut(bucket) {
+            *slot = Some(Recent { ends: ends(field), len: field.len(), id });
+        }
+        Some(id)
     }
 
     #[cold]
@@ -279,5 +308,28 @@ mod tests {
         }
         assert_eq!(names.len(), 5000);
         assert_eq!(names.get(names.by_name[&b"cache-7"[..]]), b"cache-7");
+    }
+
+    #[test]
+    fn a_field_holds_the_name_before_its_first_nul() {
+        let mut names = Names::new();
+        let fields: [(&[u8], &[u8]); 9] = [
+            (b"dentry\0", b"dentry"),
+            (b"dentry", b"dentry"),
+            (b"dentry\0x", b"dentry"),
+            (b"kmalloc-rnd-05-192\0", b"kmalloc-rnd-05-192"),
+            (b"kmalloc-rnd-05-192", b"kmalloc-rnd-05-192"),
+            (b"kmalloc-rnd-05-193\0", b"kmalloc-rnd-05-193"),
+            // The same ends and length as the one above, and a NUL between.
+            (b"kmalloc-rn\0-05-193\0", b"kmalloc-rn"),
+            (b"kmalloc-rn\0-05-192\0", b"kmalloc-rn"),
+            (b"kmalloc-rnd-05-193x", b"kmalloc-rnd-05-193x"),
+        ];
+        for (field, name) in fields.iter().chain(&fields).chain(fields.iter().rev()) {
+            let id = names.intern_field(field).unwrap();
+            assert_eq!(names.get(id), *name);
+            assert_eq!(id, names.intern(name));
+        }
+        assert_eq!([names.intern_field(b""), names.intern_field(b"\0dentry")], [None, None]);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::event::{Action, Event, Kind, NameId, Names};
 use crate::format::{EventFormat, Field, Place};
-use crate::target::{Endian, Little, Order, u16_at, u32_at, u64_at, uint_at};
+use crate::target::{Endian, Order, u16_at, u32_at, u64_at, uint_at};
 
 /// Where a number is in a record.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +157,7 @@ impl Decoder {
         };
         let cache = match plan.cache {
             None => None,
-            Some((slot, place)) => string::<O>(record, slot, place).map(|name| names.intern(name)),
+            Some((slot, place)) => string::<O>(record, slot, place).and_then(|field| names.intern_field(field)),
         };
         Ok(Event {
             at,
@@ -230,39 +230,19 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
         .map_or(u64::MAX, |n| page_bytes.saturating_mul(n))
 }
 
-/// The string that a `__data_loc` or `__rel_loc` points at, without its NUL; `None` where it is empty or outside of the
-/// record.
+/// The string that a `__data_loc` or `__rel_loc` points at, with its NUL; `None` where it is outside of the record.
 #[inline]
 fn string<O: Order>(record: &[u8], slot: Slot, place: Place) -> Option<&[u8]> {
     let location = u32_at::<O>(record, slot.offset as usize)?;
     let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
     let start = if place == Place::RelLoc { slot.end() + offset } else { offset };
-    let bytes = record.get(start..)?.get(..len)?;
-    Some(until_nul(bytes)).filter(|name| !name.is_empty())
-}
-
-/// The bytes before the first NUL, eight at a time.
-#[inline]
-fn until_nul(bytes: &[u8]) -> &[u8] {
-    const LOW: u64 = u64::from_le_bytes([1; 8]);
-    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
-    let mut at = 0;
-    while let Some(word) = u64_at::<Little>(bytes, at) {
-        // The lowest bit set is that of the first zero byte; higher ones may be wrong.
-        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
-        if zeros != 0 {
-            return &bytes[..at + zeros.trailing_zeros() as usize / 8];
-        }
-        at += 8;
-    }
-    let end = bytes[at..].iter().position(|&b| b == 0).map_or(bytes.len(), |rest| at + rest);
-    &bytes[..end]
+    record.get(start..)?.get(..len)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Big;
+    use crate::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

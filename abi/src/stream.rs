@@ -11,7 +11,7 @@ use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{Action, Event, Gap, GapCause, Item, Items, Kind, NameId, Names};
 use crate::fault::{Code, Fault, Verdict};
 use crate::format::PageShape;
-use crate::kmem::Decoder;
+use crate::kmem::{Decoder, ShortRecord};
 use crate::relay::{self, Layout, Parsed, RelayRecord};
 use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::target::{Big, Endian, Little, Order};
@@ -386,7 +386,7 @@ impl Cursor {
         last
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, items: &mut impl Items, event: Event, names: &Names) {
         if self.pending.is_some() {
             self.gap(items, None, Some(event.at));
@@ -490,17 +490,28 @@ impl Cursor {
                 let at = self.key(record.time, place.offset);
                 match decoder.decode::<O>(at, self.cpu, record.payload, names) {
                     Ok(event) => self.push(items, event, names),
-                    Err(error) => {
-                        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
-                        self.damage();
-                        let event = Event::unreadable(at, self.cpu, names);
-                        self.push(items, event, names);
-                    }
+                    Err(error) => self.bad_record(error, at, place, from, names, items),
                 }
             }
             from += sub_buffer.stored;
         }
         (from < payload.len()).then_some(from)
+    }
+
+    #[cold]
+    fn bad_record(
+        &mut self,
+        error: ShortRecord,
+        at: u64,
+        place: Place,
+        from: usize,
+        names: &mut Names,
+        items: &mut impl Items,
+    ) {
+        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
+        self.damage();
+        let event = Event::unreadable(at, self.cpu, names);
+        self.push(items, event, names);
     }
 
     #[cold]

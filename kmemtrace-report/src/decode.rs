@@ -19,6 +19,17 @@ pub(crate) trait Filter {
     fn takes(&mut self, event: &Event, names: &Names) -> bool;
 }
 
+/// Takes every event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct All;
+
+impl Filter for All {
+    #[inline(always)]
+    fn takes(&mut self, _: &Event, _: &Names) -> bool {
+        true
+    }
+}
+
 /// What an event means to the pairing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
@@ -86,7 +97,7 @@ impl<'a, F: Filter> Reader<'a, F> {
         classes: &'a Classes,
         grouping: Grouping,
         seed: Seed,
-        filter: Option<F>,
+        filter: F,
     ) -> Reader<'a, F> {
         let compactor = Compactor {
             classes,
@@ -132,7 +143,7 @@ struct Compactor<'a, F> {
     classes: &'a Classes,
     grouping: Grouping,
     seed: Seed,
-    filter: Option<F>,
+    filter: F,
     number: u16,
     /// By index of the reader's own names; 0: not asked for yet.
     caches: Vec<CacheNumber>,
@@ -142,9 +153,9 @@ struct Compactor<'a, F> {
 }
 
 impl<F: Filter> Items for Compactor<'_, F> {
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
-        let takes = self.filter.as_mut().is_none_or(|filter| filter.takes(&event, names));
+        let takes = self.filter.takes(&event, names);
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
         let (what, kind) = match event.action {
             Action::Alloc(kind) if event.failed => (What::Failed, kind),

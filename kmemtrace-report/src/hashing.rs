@@ -31,8 +31,8 @@ pub(crate) fn split(hash: u32, parts: u32) -> (u32, u32) {
     ((product >> 32) as u32, product as u32)
 }
 
-/// The place of a hash among `places`.
+/// The place of a hash among `places`, which are fewer than 2^32.
 #[inline]
 pub(crate) fn place(hash: u32, places: usize) -> usize {
-    ((u128::from(hash) * places as u128) >> 32) as usize
+    (u64::from(hash).wrapping_mul(places as u64) >> 32) as usize
 }

@@ -38,6 +38,7 @@ use serde_json::{Map, Value};
 
 use args::{Args, Format, View};
 use classes::Grouping;
+use decode::All;
 use figures::Narrow;
 use filter::Selected;
 use pairs::Rules;
@@ -106,7 +107,11 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         matrix: view == View::Cross,
         lists_live: view == View::Live,
     };
-    let (order, paired) = pipeline::run(&mut trace, Job { rules, grouping, filter, threads: 1 }, window)?;
+    let job = Job { rules, grouping, threads: 1 };
+    let (order, paired) = match filter {
+        None => pipeline::run(&mut trace, job, &All, window)?,
+        Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,
+    };
     let mut completeness = Completeness::of(&trace, &order);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;

@@ -134,8 +134,13 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
     }
 }
 
-/// Events between asking for a slot of the table and using it.
-const AHEAD: usize = 16;
+/// Events whose slots of the table are asked for before the first of them is used.
+const GROUP: usize = 32;
+
+#[inline]
+fn event_at<'e>(slices: &[&'e [Compact]], place: &Place) -> Option<&'e Compact> {
+    slices.get(place.slice as usize)?.get(place.offset as usize)
+}
 
 /// The pairing of one partition.
 pub(crate) struct Pairing<'a> {
@@ -204,25 +209,42 @@ impl<'a> Pairing<'a> {
 
     /// Takes events between which no gap begins or ends.
     fn run(&mut self, places: &[Place], slices: &[&[Compact]], first_serial: u64, changes: &mut impl Changes) {
-        let event = |place: &Place| slices.get(place.slice as usize).and_then(|s| s.get(place.offset as usize));
-        for (index, place) in places.iter().enumerate() {
-            if let Some(ahead) = places.get(index + AHEAD).and_then(event) {
-                let table = if ahead.kind == Kind::Pages { &self.pages } else { &self.objects };
-                table.prefetch(ahead.hash);
+        let mut groups = places.chunks(GROUP);
+        let mut next = groups.next().unwrap_or_default();
+        self.prefetch(next, slices);
+        while !next.is_empty() {
+            let group = next;
+            next = groups.next().unwrap_or_default();
+            self.prefetch(next, slices);
+            for place in group {
+                let Some(event) = event_at(slices, place) else { continue };
+                let number = Number { serial: place.serial, at: event.at };
+                self.take_event(event, number, first_serial, changes);
             }
-            let Some(event) = event(place) else { continue };
-            let number = Number { serial: place.serial, at: event.at };
-            self.counts.used += u64::from(event.what != What::Other);
-            match event.what {
-                What::Alloc => self.alloc(event, number, first_serial, changes),
-                What::Free => self.free(event, number, first_serial, changes),
-                What::Failed if event.class != UNSELECTED => {
-                    let class = self.class(event.class);
-                    changes.failed(number, &class);
-                }
-                What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
-                What::Failed | What::Other => {}
+        }
+    }
+
+    /// Asks for the slots of all these events at once: the processor waits for many as long as for one.
+    #[inline]
+    fn prefetch(&self, places: &[Place], slices: &[&[Compact]]) {
+        for event in places.iter().filter_map(|place| event_at(slices, place)) {
+            let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
+            table.prefetch(event.hash);
+        }
+    }
+
+    #[inline]
+    fn take_event(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
+        self.counts.used += u64::from(event.what != What::Other);
+        match event.what {
+            What::Alloc => self.alloc(event, number, first_serial, changes),
+            What::Free => self.free(event, number, first_serial, changes),
+            What::Failed if event.class != UNSELECTED => {
+                let class = self.class(event.class);
+                changes.failed(number, &class);
             }
+            What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
+            What::Failed | What::Other => {}
         }
     }
 

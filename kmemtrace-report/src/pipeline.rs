@@ -20,10 +20,9 @@ use crate::order::{Chunk, Merger, Order, Window};
 use crate::pairs::{Counts, Live, Paired, Pairing, Rules, kind_index};
 
 /// What to do, and with how many threads.
-pub(crate) struct Job<F> {
+pub(crate) struct Job {
     pub(crate) rules: Rules,
     pub(crate) grouping: Grouping,
-    pub(crate) filter: Option<F>,
     pub(crate) threads: u32,
 }
 
@@ -33,10 +32,11 @@ const WINDOW: usize = 8192;
 /// Takes all events of `trace` within the bounds that `bounds` gives for its first key.
 pub(crate) fn run<F: Filter + Clone + Send>(
     trace: &mut Trace,
-    job: Job<F>,
+    job: Job,
+    filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { mut rules, grouping, filter, threads: _ } = job;
+    let Job { mut rules, grouping, threads: _ } = job;
     let streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone());
