@@ -312,16 +312,6 @@ mod tests {
     }
 
     #[test]
-    fn a_name_ends_at_its_first_nul() {
-        for text in ["", "a", "kmalloc", "kmalloc-", "kmalloc-8", "a name of more than sixteen bytes"] {
-            assert_eq!(until_nul(text.as_bytes()), text.as_bytes());
-            for rest in ["\0", "\0\0\0\0\0\0\0\0\0", "\0\x01\x01\x01\x01\x01\x01\x01\x01", "\0other"] {
-                assert_eq!(until_nul(format!("{text}{rest}").as_bytes()), text.as_bytes(), "{text:?} {rest:?}");
-            }
-        }
-    }
-
-    #[test]
     fn what_is_not_known_is_other() {
         let mut names = Names::new();
         let decoder = decoder(&mut names);

@@ -165,6 +165,7 @@ pub(crate) struct Merger<E> {
     reach: Option<u64>,
     /// Frontier of the last window.
     frontier: Option<u64>,
+    is_done: bool,
     /// Key of the last event, taken or not.
     last: Option<u64>,
     serial: u64,
@@ -206,6 +207,7 @@ impl<E: Keyed> Merger<E> {
             to_come: BinaryHeap::new(),
             reach: None,
             frontier: None,
+            is_done: false,
             last: None,
             serial: 0,
             merged: Order::default(),
@@ -258,9 +260,9 @@ impl<E: Keyed> Merger<E> {
         self.queues.get(stream).is_some_and(|queue| !queue.ended && queue.chunks.is_empty())
     }
 
-    /// Whether all events have been in a window.
+    /// Whether the last window was made: that of the streams' ends, where all gaps are known. It may have no events.
     pub(crate) fn is_done(&self) -> bool {
-        self.queues.iter().all(|queue| queue.ended && queue.chunks.is_empty())
+        self.is_done
     }
 
     /// The last event, in order, before which nothing more can come: its key and stream. `None`: read more.
@@ -293,6 +295,7 @@ impl<E: Keyed> Merger<E> {
         self.deal(&mut window);
         window.gaps.append(&mut self.gaps);
         self.frontier = Some(limit);
+        self.is_done = is_last;
         Some(window)
     }
 
