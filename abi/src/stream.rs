@@ -193,6 +193,16 @@ impl CpuStream {
         &self.cursor.facts.path
     }
 
+    /// Bytes of the file read so far.
+    pub fn bytes_read(&self) -> u64 {
+        match &self.body {
+            Body::Blocks(reader) => reader.bytes_read(),
+            Body::Raw(window) => window.offset(),
+            Body::Missing => 0,
+            Body::Done => self.cursor.facts.bytes,
+        }
+    }
+
     /// What is known of the file so far; complete once `fill` returned false.
     pub fn facts(&self) -> &FileFacts {
         &self.cursor.facts

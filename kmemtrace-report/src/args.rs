@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
@@ -44,6 +45,12 @@ pub(crate) struct Args {
     /// Print object addresses in tables
     #[arg(long)]
     pub(crate) show_addresses: bool,
+    /// Threads to use [default: one for each CPU]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Events taken at once; tests make it small
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) window_events: Option<usize>,
     /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
     #[arg(long)]
     pub(crate) strict: bool,

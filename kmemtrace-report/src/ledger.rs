@@ -114,7 +114,7 @@ impl Ledger {
     }
 
     /// Takes the changes that a window's partitions have logged, in the window's order.
-    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[Log]) {
+    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[&Log]) {
         let mut rest: Vec<&[Entry]> = logs.iter().map(|log| log.entries.as_slice()).collect();
         let mut peak = None;
         for (&owner, serial) in window.owners.iter().zip(0u32..) {

@@ -5,6 +5,7 @@
 
 mod args;
 mod classes;
+mod crew;
 mod decode;
 mod figures;
 mod filter;
@@ -26,6 +27,7 @@ mod table;
 use std::collections::{BinaryHeap, HashMap};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -42,7 +44,7 @@ use decode::All;
 use figures::Narrow;
 use filter::Selected;
 use pairs::Rules;
-use pipeline::Job;
+use pipeline::{CrewSize, Job};
 use reports::{Completeness, Naming};
 use symbols::Symbols;
 
@@ -107,7 +109,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         matrix: view == View::Cross,
         lists_live: view == View::Live,
     };
-    let job = Job { rules, grouping, threads: 1 };
+    let job = Job { rules, grouping, crew: crew_size(args) };
     let (order, paired) = match filter {
         None => pipeline::run(&mut trace, job, &All, window)?,
         Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,
@@ -139,6 +141,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     document.extend(body);
     print(args, view, &inputs[0], Value::Object(document))?;
     Ok(status(args, &completeness))
+}
+
+/// The threads that are asked for, or as many as there are CPUs.
+fn crew_size(args: &Args) -> CrewSize {
+    let threads = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let mut size = CrewSize::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
+    size.window = args.window_events.unwrap_or(size.window);
+    size
 }
 
 fn status(args: &Args, completeness: &Completeness) -> u8 {

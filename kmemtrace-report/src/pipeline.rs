@@ -12,70 +12,195 @@ use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
 use crate::classes::{Classes, Grouping, Registry};
+use crate::crew::{Task, do_all};
 use crate::decode::{Compact, Filter, Reader};
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
-use crate::ledger::Ledger;
-use crate::order::{Chunk, Merger, Order, Window};
+use crate::ledger::{Ledger, Log};
+use crate::order::{Chunk, MOST_PARTS, Merger, Order, Window};
 use crate::pairs::{Counts, Live, Paired, Pairing, Rules, kind_index};
 
 /// What to do, and with how many threads.
 pub(crate) struct Job {
     pub(crate) rules: Rules,
     pub(crate) grouping: Grouping,
+    pub(crate) crew: CrewSize,
+}
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CrewSize {
     pub(crate) threads: u32,
+    /// Events of a window, about.
+    pub(crate) window: usize,
+}
+
+impl CrewSize {
+    /// For this many threads.
+    pub(crate) fn of_threads(threads: u32) -> CrewSize {
+        let window = if threads == 1 { WINDOW } else { WINDOW_AT_ONCE };
+        CrewSize { threads, window }
+    }
+
+    /// Partitions of the addresses. Two threads are busy without: one pairs while the other reads.
+    fn parts(self) -> u32 {
+        if self.threads <= 2 { 1 } else { self.threads.min(MOST_PARTS) }
+    }
 }
 
 /// Events of a window on one thread: what of them is in memory should stay in a core's cache.
 const WINDOW: usize = 8192;
+/// On several: a step should take long enough for nobody to notice its end.
+const WINDOW_AT_ONCE: usize = 32 << 10;
 
-/// Takes all events of `trace` within the bounds that `bounds` gives for its first key.
+/// A partition of the addresses.
+struct Partition<'a> {
+    pairing: Pairing<'a>,
+    /// What it changes in the ledger, where there are several partitions.
+    log: Log,
+    /// The same of the window before.
+    log_before: Log,
+}
+
+/// The stages, and what is on its way from one to the next.
+struct Pipeline<'a, F> {
+    threads: u32,
+    /// Events to read of a stream at once.
+    batch: usize,
+    readers: Vec<Reader<'a, F>>,
+    merger: Merger<Compact>,
+    partitions: Vec<Partition<'a>>,
+    ledger: Ledger,
+    /// To be paired in the next step.
+    merged: Option<Window<Compact>>,
+    /// To be replayed in the next step from the logs of the partitions.
+    paired: Option<Window<Compact>>,
+    /// Chunks whose memory is used again.
+    spare: Vec<Chunk<Compact>>,
+}
+
+impl<F: Filter + Send> Pipeline<'_, F> {
+    /// Reads each stream up to its first event.
+    fn begin(&mut self) {
+        for (index, reader) in self.readers.iter_mut().enumerate() {
+            while self.merger.lacks(index) {
+                let (chunk, ended) = reader.read(Chunk::default(), self.batch);
+                self.merger.add(index, chunk, ended);
+            }
+        }
+    }
+
+    /// Whether anything is left to do.
+    fn goes_on(&self) -> bool {
+        !self.merger.is_done() || self.merged.is_some() || self.paired.is_some()
+    }
+
+    /// One step of all stages at once, each with what the one before it came to in the last step.
+    fn step(&mut self) {
+        let Pipeline { batch, merger, ledger, merged, paired, spare, .. } = self;
+        let mut next = None;
+        let mut read: Vec<(usize, Chunk<Compact>, bool)> = Vec::new();
+        if !merger.is_done() {
+            read.extend(merger.wanted().into_iter().map(|index| (index, spare.pop().unwrap_or_default(), false)));
+        }
+        // The longest ones first.
+        let mut tasks: Vec<Task<'_>> = Vec::new();
+        match (self.partitions.as_mut_slice(), &*merged) {
+            ([only], Some(window)) => tasks.push(Box::new(|| only.pairing.take(window, ledger))),
+            (several, merged) => {
+                let mut logs = Vec::new();
+                for part in several {
+                    let Partition { pairing, log, log_before } = part;
+                    logs.push(&*log_before);
+                    if let Some(window) = merged {
+                        tasks.push(Box::new(|| pairing.take(window, log)));
+                    }
+                }
+                if let Some(window) = &*paired {
+                    tasks.push(Box::new(move || ledger.replay(window, &logs)));
+                }
+            }
+        }
+        let mut fresh = read.iter_mut().peekable();
+        for (index, reader) in self.readers.iter_mut().enumerate() {
+            if let Some((_, chunk, ended)) = fresh.next_if(|(wanted, ..)| *wanted == index) {
+                tasks.push(Box::new(|| (*chunk, *ended) = reader.read(std::mem::take(chunk), *batch)));
+            }
+        }
+        if !merger.is_done() {
+            tasks.push(Box::new(|| next = merger.next()));
+        }
+        do_all(self.threads, tasks);
+        read.into_iter().for_each(|(index, chunk, ended)| self.merger.add(index, chunk, ended));
+        self.pass_on(next);
+    }
+
+    /// What was done is the next stage's, and what is through is used again.
+    fn pass_on(&mut self, next: Option<Window<Compact>>) {
+        if self.partitions.len() > 1 {
+            std::mem::swap(&mut self.merged, &mut self.paired);
+            for part in &mut self.partitions {
+                std::mem::swap(&mut part.log, &mut part.log_before);
+                part.log.clear();
+            }
+        }
+        if let Some(window) = std::mem::replace(&mut self.merged, next) {
+            self.merger.recycle(window, &mut self.spare);
+        }
+    }
+}
+
+/// Takes all events of `trace` within the bounds that `bounds` gives for its first key, as far as `filter` takes them.
 pub(crate) fn run<F: Filter + Clone + Send>(
     trace: &mut Trace,
     job: Job,
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { mut rules, grouping, threads: _ } = job;
+    let Job { mut rules, grouping, crew } = job;
     let streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone());
     let seed = Seed::random();
-    let mut readers: Vec<Reader<'_, F>> = Vec::new();
+    let parts = crew.parts();
+    let partition = |part| Partition {
+        pairing: Pairing::new(&rules, &classes, seed, part, parts),
+        log: Log::default(),
+        log_before: Log::default(),
+    };
+    let mut pipeline = Pipeline {
+        threads: crew.threads,
+        batch: batch(crew.window, streams.len()),
+        readers: Vec::new(),
+        merger: Merger::new(rules.cpus.clone(), trace.info.order, parts),
+        partitions: (0..parts as usize).map(partition).collect(),
+        ledger: Ledger::default(),
+        merged: None,
+        paired: None,
+        spare: Vec::new(),
+    };
     for (stream, number) in streams.into_iter().zip(0u16..) {
-        readers.push(Reader::new(stream, number, &trace.names, &classes, grouping, seed, filter.clone()));
+        let reader = Reader::new(stream, number, &trace.names, &classes, grouping, seed, filter.clone());
+        pipeline.readers.push(reader);
     }
-    let mut merger = Merger::new(rules.cpus.clone(), trace.info.order, 1);
-    let batch = batch(WINDOW, readers.len());
-    let mut ledger = Ledger::default();
-    let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
-    let mut spare: Vec<Chunk<Compact>> = Vec::new();
-    for (index, reader) in readers.iter_mut().enumerate() {
-        while merger.lacks(index) {
-            let (chunk, ended) = reader.read(Chunk::default(), batch);
-            merger.add(index, chunk, ended);
-        }
+    pipeline.begin();
+    pipeline.merger.set_bounds(bounds(pipeline.merger.first_key()));
+    while pipeline.goes_on() {
+        pipeline.step();
     }
-    merger.set_bounds(bounds(merger.first_key()));
-    while !merger.is_done() {
-        if let Some(window) = merger.next() {
-            pairing.take(&window, &mut ledger);
-            merger.recycle(window, &mut spare);
-        }
-        for index in merger.wanted() {
-            let (chunk, ended) = readers[index].read(spare.pop().unwrap_or_default(), batch);
-            merger.add(index, chunk, ended);
-        }
+    let Pipeline { readers, merger, mut partitions, ledger, .. } = pipeline;
+    let mut live = Vec::new();
+    if rules.lists_live {
+        live.extend(partitions.iter_mut().flat_map(|part| part.pairing.live()));
+        live.sort_unstable_by_key(|object| object.birth.serial);
     }
-    let order = merger.merged;
-    let mut live = if rules.lists_live { pairing.live() } else { Vec::new() };
-    live.sort_unstable_by_key(|object| object.birth.serial);
-    let (counts, findings) = (vec![pairing.counts], vec![pairing.findings]);
+    let sums = partitions.into_iter().map(|part| (part.pairing.counts, part.pairing.findings));
+    let (counts, findings): (Vec<_>, Vec<_>) = sums.unzip();
     trace.streams = readers.into_iter().map(|reader| reader.stream).collect();
     let registry = classes.into_inner();
     let paired = summed(&rules, &registry, &ledger, &counts, findings, live);
     trace.names = registry.names;
-    Ok((order, paired))
+    Ok((merger.merged, paired))
 }
 
 /// Hands all events within the bounds to `take`, in windows, with the first key of all.
@@ -129,7 +254,7 @@ pub(crate) fn last_key(trace: &mut Trace) -> u64 {
 
 /// Events to read of a stream at once, where a window has about so many.
 fn batch(window: usize, streams: usize) -> usize {
-    (window / streams.max(1)).max(256)
+    (window / streams.max(1)).max(window.min(256)).max(1)
 }
 
 /// All partitions together.
