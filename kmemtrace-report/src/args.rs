@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Events taken at once; tests make it small
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) window_events: Option<usize>,
+    /// Sizes of objects that are kept once; tests make them few
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) sized_classes: Option<u32>,
     /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
     #[arg(long)]
     pub(crate) strict: bool,

@@ -1,5 +1,5 @@
-//! What the objects of a trace have in common, as one number each: the row that they count in, their kind, their cache.
-//! All threads share the numbers; whoever has seen one keeps it, so that the lock is taken once for each.
+//! What the objects of a trace have in common, as one number each: the row that they count in, their kind, their cache and
+//! their sizes. All threads share the numbers; whoever has seen one keeps it, so that the lock is rarely taken.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,12 +33,20 @@ pub(crate) const UNSELECTED: u32 = (1 << 29) - 1;
 /// A number for a cache name: 0 for none, else one more than its index.
 pub(crate) type CacheNumber = u32;
 
+/// Classes that have their sizes. A trace with more has classes whose objects have their own each, so that what
+/// is kept of classes does not grow with every size that a hostile trace makes up.
+pub(crate) const MOST_SIZED: u32 = 1 << 18;
+
 /// What objects of a class share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Class {
     pub(crate) row: u32,
-    pub(crate) kind: Kind,
     pub(crate) cache: CacheNumber,
+    pub(crate) kind: Kind,
+    /// Whether the sizes are those of all its objects.
+    pub(crate) is_sized: bool,
+    pub(crate) requested: u64,
+    pub(crate) allocated: u64,
 }
 
 /// All numbers given.
@@ -49,6 +57,7 @@ pub(crate) struct Registry {
     /// By row.
     pub(crate) rows: Vec<RowKey>,
     by_row: HashMap<RowKey, u32, RandomState>,
+    most_sized: u32,
     classes: Vec<Class>,
     by_class: HashMap<Class, u32, RandomState>,
     /// There were more classes than numbers.
@@ -60,11 +69,12 @@ pub(crate) struct Registry {
 pub(crate) struct Classes(Mutex<Registry>);
 
 impl Classes {
-    pub(crate) fn new(names: Names) -> Classes {
+    pub(crate) fn new(names: Names, most_sized: u32) -> Classes {
         Classes(Mutex::new(Registry {
             names,
             rows: Vec::new(),
             by_row: HashMap::default(),
+            most_sized,
             classes: Vec::new(),
             by_class: HashMap::default(),
             exhausted: false,
@@ -80,16 +90,24 @@ impl Classes {
         (self.lock().names.intern(name).index() as u32).saturating_add(1)
     }
 
-    /// The class of objects that count in the row `key` and come from `cache`.
-    pub(crate) fn class(&self, key: RowKey, cache: CacheNumber) -> u32 {
+    /// The class of objects of these sizes that count in the row `key` and come from `cache`.
+    pub(crate) fn class(&self, key: RowKey, cache: CacheNumber, (requested, allocated): (u64, u64)) -> u32 {
         let registry = &mut *self.lock();
         let next = registry.rows.len() as u32;
         let row = *registry.by_row.entry(key).or_insert(next);
         if row == next {
             registry.rows.push(key);
         }
-        let class = Class { row, kind: key.1, cache };
+        let sized = Class { row, cache, kind: key.1, is_sized: true, requested, allocated };
         let next = registry.classes.len() as u32;
+        if let Some(&number) = registry.by_class.get(&sized) {
+            return number;
+        }
+        let class = if next < registry.most_sized {
+            sized
+        } else {
+            Class { is_sized: false, requested: 0, allocated: 0, ..sized }
+        };
         let number = *registry.by_class.entry(class).or_insert(next);
         if number == next {
             if next >= UNSELECTED {
@@ -101,10 +119,14 @@ impl Classes {
         number
     }
 
-    /// Adds the classes that `known` has not yet.
-    pub(crate) fn copy_to(&self, known: &mut Vec<Class>) {
-        let registry = self.lock();
-        known.extend_from_slice(registry.classes.get(known.len()..).unwrap_or_default());
+    /// Hands the classes from number `from` on to `take`.
+    pub(crate) fn from(&self, from: usize, take: impl FnMut(&Class)) {
+        self.lock().classes.get(from..).unwrap_or_default().iter().for_each(take);
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.lock().rows.len()
     }
 
     pub(crate) fn into_inner(self) -> Registry {

@@ -1,9 +1,6 @@
 //! One CPU's stream as chunks of compact events: only what the pairing looks at, 48 bytes each, with call-site, kind and
 //! cache as one number and the address's hash at hand. Gaps stand beside them.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Action, Event, Gap, Items, Kind, NameId, Names};
 use kmemtrace_abi::trace::CpuStream;
 
@@ -107,7 +104,6 @@ impl<'a, F: Filter> Reader<'a, F> {
             number,
             caches: Vec::new(),
             recent: vec![Recent::default(); RECENT].into(),
-            known: HashMap::default(),
             chunk: Chunk::default(),
         };
         Reader { stream, names: names.clone(), compactor }
@@ -126,6 +122,7 @@ impl<'a, F: Filter> Reader<'a, F> {
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     group: u64,
+    sizes: (u64, u64),
     cache: CacheNumber,
     class: u32,
     kind: Kind,
@@ -133,11 +130,11 @@ struct Recent {
 
 impl Default for Recent {
     fn default() -> Recent {
-        Recent { group: 0, cache: 0, class: UNSELECTED, kind: Kind::Pages }
+        Recent { group: 0, sizes: (0, 0), cache: 0, class: UNSELECTED, kind: Kind::Pages }
     }
 }
 
-const RECENT: usize = 1024;
+const RECENT: usize = 2048;
 
 struct Compactor<'a, F> {
     classes: &'a Classes,
@@ -148,7 +145,6 @@ struct Compactor<'a, F> {
     /// By index of the reader's own names; 0: not asked for yet.
     caches: Vec<CacheNumber>,
     recent: Box<[Recent]>,
-    known: HashMap<(u64, Kind, CacheNumber), u32, RandomState>,
     chunk: Chunk<Compact>,
 }
 
@@ -170,7 +166,12 @@ impl<F: Filter> Items for Compactor<'_, F> {
         let class = if !takes {
             UNSELECTED
         } else if allocates {
-            self.class(event.call_site, kind, cache)
+            self.class(
+                event.call_site,
+                kind,
+                cache,
+                if event.failed { (0, 0) } else { (event.requested, event.allocated) },
+            )
         } else {
             0
         };
@@ -215,26 +216,26 @@ impl<F> Compactor<'_, F> {
     }
 
     #[inline]
-    fn class(&mut self, call_site: u64, kind: Kind, cache: CacheNumber) -> u32 {
+    fn class(&mut self, call_site: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
         let group = match self.grouping {
             Grouping::Kind => 0,
             Grouping::Site => call_site,
             Grouping::Cache => u64::from(cache),
         };
-        let mixed = (group ^ u64::from(cache) << 48 ^ kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = (mixed >> 54) as usize & (RECENT - 1);
+        let sum = group ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
+        let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize & (RECENT - 1);
         let recent = &self.recent[slot];
-        if recent.group == group && recent.cache == cache && recent.kind == kind && recent.class != UNSELECTED {
+        let same = recent.group == group && recent.sizes == sizes && recent.cache == cache && recent.kind == kind;
+        if same && recent.class != UNSELECTED {
             return recent.class;
         }
-        self.rare_class(slot, group, kind, cache)
+        self.rare_class(slot, group, kind, cache, sizes)
     }
 
     #[cold]
-    fn rare_class(&mut self, slot: usize, group: u64, kind: Kind, cache: CacheNumber) -> u32 {
-        let classes = self.classes;
-        let class = *self.known.entry((group, kind, cache)).or_insert_with(|| classes.class((group, kind), cache));
-        self.recent[slot] = Recent { group, cache, class, kind };
+    fn rare_class(&mut self, slot: usize, group: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
+        let class = self.classes.class((group, kind), cache, sizes);
+        self.recent[slot] = Recent { group, sizes, cache, class, kind };
         class
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of figures, kept in the total order of the events: sums, and the peaks that depend on it.
+//! The live bytes of every row, kept in the total order of the events, because peaks depend on it.
 //!
 //! With one partition the pairing writes into the [`Ledger`] at once. With several, each keeps a [`Log`] of what it would
 //! have written, and [`Ledger::replay`] takes the entries of all logs in the order of the window: peaks over rows, kinds
@@ -8,29 +8,10 @@ use kmemtrace_abi::event::Kind;
 
 use crate::classes::Class;
 use crate::decode::Compact;
-use crate::figures::Figures;
 use crate::order::{Keyed, Window};
-use crate::pairs::{Changes, Closed, Number, kind_index};
+use crate::pairs::{Changes, Number, kind_index};
 
-/// Sums of one row, as events change them.
-#[derive(Clone, Debug, Default)]
-struct Row {
-    allocs: u64,
-    failed: u64,
-    requested: u128,
-    allocated: u128,
-    wasted: u128,
-    live: u128,
-    peak: u128,
-    freed: u64,
-    inferred: u64,
-    crossed: u64,
-    closed_requested: u128,
-    closed_wasted: u128,
-    crossed_bytes: u128,
-}
-
-/// Live bytes of several rows together, and the most they ever were.
+/// Live bytes, and the most they ever were.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
     live: u128,
@@ -53,10 +34,10 @@ impl Peak {
     }
 }
 
-/// All rows of figures.
+/// All live bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    rows: Vec<Row>,
+    rows: Vec<Peak>,
     kinds: [Peak; 3],
     /// `kmalloc` and `cache` together.
     total: Peak,
@@ -65,7 +46,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     #[inline]
-    fn row(&mut self, row: u32) -> &mut Row {
+    fn row(&mut self, row: u32) -> &mut Peak {
         let index = row as usize;
         if index >= self.rows.len() {
             self.grow(index);
@@ -75,38 +56,20 @@ impl Ledger {
 
     #[cold]
     fn grow(&mut self, index: usize) {
-        self.rows.resize(index + 1, Row::default());
+        self.rows.resize(index + 1, Peak::default());
     }
 
-    /// An object becomes live; whether there were never as many live bytes.
+    /// Bytes become live; whether there were never as many in all.
     #[inline]
-    fn open(&mut self, row: u32, kind: Kind, requested: u64, allocated: u64) -> bool {
-        let sums = self.row(row);
-        sums.allocs += 1;
-        sums.requested += u128::from(requested);
-        sums.allocated += u128::from(allocated);
-        sums.wasted += u128::from(allocated.saturating_sub(requested));
-        sums.live += u128::from(allocated);
-        sums.peak = sums.peak.max(sums.live);
+    fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
+        self.row(row).opened(allocated);
         self.kinds[kind_index(kind)].opened(allocated);
         kind != Kind::Pages && self.total.opened(allocated)
     }
 
     #[inline]
-    fn close(&mut self, row: u32, kind: Kind, requested: u64, allocated: u64, how: Closed) {
-        let sums = self.row(row);
-        sums.live -= u128::from(allocated);
-        sums.closed_requested += u128::from(requested);
-        sums.closed_wasted += u128::from(allocated.saturating_sub(requested));
-        match how {
-            Closed::Freed => sums.freed += 1,
-            Closed::FreedElsewhere => {
-                sums.freed += 1;
-                sums.crossed += 1;
-                sums.crossed_bytes += u128::from(allocated);
-            }
-            Closed::Inferred => sums.inferred += 1,
-        }
+    fn close(&mut self, row: u32, kind: Kind, allocated: u64) {
+        self.row(row).closed(allocated);
         self.kinds[kind_index(kind)].closed(allocated);
         if kind != Kind::Pages {
             self.total.closed(allocated);
@@ -123,7 +86,9 @@ impl Ledger {
                 && entry.serial == serial
             {
                 *entries = later;
-                if self.apply(entry) {
+                if !entry.opens {
+                    self.close(entry.row, entry.kind, entry.allocated);
+                } else if self.open(entry.row, entry.kind, entry.allocated) {
                     peak = Some((serial, owner));
                 }
             }
@@ -133,38 +98,9 @@ impl Ledger {
         }
     }
 
-    #[inline]
-    fn apply(&mut self, entry: &Entry) -> bool {
-        let &Entry { row, kind, requested, allocated, .. } = entry;
-        match entry.what {
-            Change::Opened => return self.open(row, kind, requested, allocated),
-            Change::Closed(how) => self.close(row, kind, requested, allocated, how),
-            Change::Failed => self.row(row).failed += 1,
-        }
-        false
-    }
-
-    /// Figures of a row.
-    pub(crate) fn figures(&self, row: usize) -> Figures {
-        let nothing = Row::default();
-        let sums = self.rows.get(row).unwrap_or(&nothing);
-        Figures {
-            allocs: sums.allocs,
-            failed_allocs: sums.failed,
-            requested: sums.requested,
-            allocated: sums.allocated,
-            wasted: sums.wasted,
-            frees: sums.freed,
-            inferred_frees: sums.inferred,
-            cross_cpu: sums.crossed,
-            cross_cpu_bytes: sums.crossed_bytes,
-            live_objects: sums.allocs - sums.freed - sums.inferred,
-            live_requested: sums.requested - sums.closed_requested,
-            live_allocated: sums.live,
-            live_wasted: sums.wasted - sums.closed_wasted,
-            peak_live_allocated: Some(sums.peak),
-            live_is_upper_bound: false,
-        }
+    /// Greatest number of live bytes of a row.
+    pub(crate) fn peak(&self, row: usize) -> u128 {
+        self.rows.get(row).map_or(0, |peak| peak.greatest)
     }
 
     /// Greatest number of live bytes of each kind, and of `kmalloc` and `cache` together.
@@ -175,37 +111,26 @@ impl Ledger {
 
 impl Changes for Ledger {
     #[inline]
-    fn opened(&mut self, event: Number, class: &Class, requested: u64, allocated: u64) {
-        if self.open(class.row, class.kind, requested, allocated) {
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+        if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
         }
     }
 
     #[inline]
-    fn closed(&mut self, _: Number, class: &Class, requested: u64, allocated: u64, how: Closed) {
-        self.close(class.row, class.kind, requested, allocated, how);
+    fn closed(&mut self, _: Number, class: &Class, allocated: u64) {
+        self.close(class.row, class.kind, allocated);
     }
-
-    fn failed(&mut self, _: Number, class: &Class) {
-        self.row(class.row).failed += 1;
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    Opened,
-    Closed(Closed),
-    Failed,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    requested: u64,
     allocated: u64,
     serial: u32,
     row: u32,
-    what: Change,
     kind: Kind,
+    /// Or closes.
+    opens: bool,
 }
 
 /// What one partition changes in a window.
@@ -220,24 +145,19 @@ impl Log {
     }
 
     #[inline]
-    fn push(&mut self, event: Number, class: &Class, sizes: (u64, u64), what: Change) {
-        let (requested, allocated) = sizes;
-        self.entries.push(Entry { requested, allocated, serial: event.serial, row: class.row, what, kind: class.kind });
+    fn push(&mut self, event: Number, class: &Class, allocated: u64, opens: bool) {
+        self.entries.push(Entry { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
     }
 }
 
 impl Changes for Log {
     #[inline]
-    fn opened(&mut self, event: Number, class: &Class, requested: u64, allocated: u64) {
-        self.push(event, class, (requested, allocated), Change::Opened);
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+        self.push(event, class, allocated, true);
     }
 
     #[inline]
-    fn closed(&mut self, event: Number, class: &Class, requested: u64, allocated: u64, how: Closed) {
-        self.push(event, class, (requested, allocated), Change::Closed(how));
-    }
-
-    fn failed(&mut self, event: Number, class: &Class) {
-        self.push(event, class, (0, 0), Change::Failed);
+    fn closed(&mut self, event: Number, class: &Class, allocated: u64) {
+        self.push(event, class, allocated, false);
     }
 }

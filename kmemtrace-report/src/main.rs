@@ -23,6 +23,7 @@ mod reports;
 mod select;
 mod symbols;
 mod table;
+mod tally;
 
 use std::collections::{BinaryHeap, HashMap};
 use std::fs::OpenOptions;
@@ -148,6 +149,7 @@ fn crew_size(args: &Args) -> CrewSize {
     let threads = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
     let mut size = CrewSize::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
     size.window = args.window_events.unwrap_or(size.window);
+    size.sized_classes = args.sized_classes.unwrap_or(size.sized_classes);
     size
 }
 

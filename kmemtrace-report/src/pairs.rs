@@ -1,8 +1,7 @@
 //! What each event does to the table of live objects: the contract's section "Pairing", in code.
 //!
 //! A [`Pairing`] goes through the events of one partition of the addresses, in order. What only adds up is summed here;
-//! what an event changes in the rows of figures goes to a [`Changes`], because peaks depend on the order over all
-//! partitions.
+//! what an event changes in the live bytes goes to a [`Changes`], because peaks depend on the order over all partitions.
 
 use std::collections::HashMap;
 
@@ -16,6 +15,7 @@ use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Finding
 use crate::hashing::Seed;
 use crate::order::{Place, Window};
 use crate::table::{Before, Birth, Epoch, IN_GAP, Object, Table};
+use crate::tally::{Closed, Tallies};
 
 /// What the pairing must know of the trace, and of what is asked.
 #[derive(Clone, Debug, Default)]
@@ -34,25 +34,12 @@ pub(crate) struct Rules {
     pub(crate) lists_live: bool,
 }
 
-/// How an object was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// By a free event on the CPU of its allocation.
-    Freed,
-    /// By a free event on another CPU.
-    FreedElsewhere,
-    /// Its address was handed out again.
-    Inferred,
-}
-
-/// Who takes what events change in the rows of figures, in order.
+/// Who takes what events change in the live bytes, in order.
 pub(crate) trait Changes {
     /// An object becomes live.
-    fn opened(&mut self, event: Number, class: &Class, requested: u64, allocated: u64);
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64);
     /// An object is gone.
-    fn closed(&mut self, event: Number, class: &Class, requested: u64, allocated: u64, how: Closed);
-    /// An allocation returned null.
-    fn failed(&mut self, event: Number, class: &Class);
+    fn closed(&mut self, event: Number, class: &Class, allocated: u64);
 }
 
 /// An event's number in its window, and its key.
@@ -145,9 +132,7 @@ fn event_at<'e>(slices: &[&'e [Compact]], place: &Place) -> Option<&'e Compact> 
 /// The pairing of one partition.
 pub(crate) struct Pairing<'a> {
     rules: &'a Rules,
-    registry: &'a Classes,
-    /// A copy of the registry's, as far as they were needed.
-    classes: Vec<Class>,
+    pub(crate) tallies: Tallies<'a>,
     part: usize,
     objects: Table,
     pages: Table,
@@ -165,8 +150,7 @@ impl<'a> Pairing<'a> {
         let table = || Table::new(seed, parts, rules.lists_live);
         Pairing {
             rules,
-            registry,
-            classes: Vec::new(),
+            tallies: Tallies::new(registry),
             part,
             objects: table(),
             pages: table(),
@@ -239,27 +223,10 @@ impl<'a> Pairing<'a> {
         match event.what {
             What::Alloc => self.alloc(event, number, first_serial, changes),
             What::Free => self.free(event, number, first_serial, changes),
-            What::Failed if event.class != UNSELECTED => {
-                let class = self.class(event.class);
-                changes.failed(number, &class);
-            }
+            What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
             What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
             What::Failed | What::Other => {}
         }
-    }
-
-    #[inline]
-    fn class(&mut self, class: u32) -> Class {
-        if let Some(class) = self.classes.get(class as usize) {
-            return *class;
-        }
-        self.learn_class(class)
-    }
-
-    #[cold]
-    fn learn_class(&mut self, class: u32) -> Class {
-        self.registry.copy_to(&mut self.classes);
-        self.classes.get(class as usize).copied().unwrap_or(Class { row: 0, kind: Kind::Kmalloc, cache: 0 })
     }
 
     /// What is kept of the time of an event.
@@ -276,8 +243,10 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn alloc(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
-        let object =
-            Object { requested: event.requested, allocated: event.allocated, class: event.class, stream: event.stream };
+        let sizes = (event.requested, event.allocated);
+        let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
+        let own_sizes = class.filter(|class| !class.is_sized).map(|_| sizes);
+        let object = Object { class: event.class, stream: event.stream, own_sizes };
         let serial = first_serial + u64::from(number.serial);
         let birth = Birth { at: event.at, serial, pid: event.extra };
         let now = self.now();
@@ -285,11 +254,8 @@ impl<'a> Pairing<'a> {
         if let Before::Live(before, old) = table.alloc(event.address, event.hash, now, &object, birth) {
             self.infer_free(&old, before, event, number, serial, changes);
         }
-        if event.class == UNSELECTED {
-            return;
-        }
-        let class = self.class(event.class);
-        changes.opened(number, &class, event.requested, event.allocated);
+        let Some(class) = class else { return };
+        changes.opened(number, &class, event.allocated);
         if event.allocated < event.requested {
             let key = FindingKey { class: Of::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
             self.finding(key, event, serial, None);
@@ -310,8 +276,8 @@ impl<'a> Pairing<'a> {
         if old.class == UNSELECTED {
             return;
         }
-        let class = self.class(old.class);
-        changes.closed(number, &class, old.requested, old.allocated, Closed::Inferred);
+        let (class, allocated) = self.tallies.close(old, Closed::Inferred);
+        changes.closed(number, &class, allocated);
         let key = FindingKey { class: Of::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
         self.finding(key, event, serial, Some(before));
     }
@@ -353,10 +319,10 @@ impl<'a> Pairing<'a> {
         changes: &mut impl Changes,
     ) {
         self.counts.paired += 1;
-        let class = self.class(object.class);
         let crossed = object.stream != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
-        changes.closed(number, &class, object.requested, object.allocated, how);
+        let (class, allocated) = self.tallies.close(object, how);
+        changes.closed(number, &class, allocated);
         if crossed || self.rules.matrix {
             self.count_cpus(object.stream, event.stream);
         }
@@ -404,12 +370,13 @@ impl<'a> Pairing<'a> {
 
     /// Live objects that the filters take, in no order.
     pub(crate) fn live(&mut self) -> Vec<Live> {
-        self.registry.copy_to(&mut self.classes);
-        let all = self.objects.live().chain(self.pages.live());
-        let live = all.filter_map(|(address, object, birth)| {
-            let class = *self.classes.get(object.class as usize)?;
+        let (objects, pages, tallies) = (&self.objects, &self.pages, &mut self.tallies);
+        let selected = objects.live().chain(pages.live()).filter(|(_, object, _)| object.class != UNSELECTED);
+        let live = selected.map(|(address, object, birth)| {
+            let class = tallies.class(object.class);
+            let (requested, allocated) = object.own_sizes.unwrap_or((class.requested, class.allocated));
             let cpu = self.rules.cpus.get(usize::from(object.stream)).copied().unwrap_or(0);
-            Some(Live { address, class, requested: object.requested, allocated: object.allocated, cpu, birth })
+            Live { address, class, requested, allocated, cpu, birth }
         });
         live.collect()
     }

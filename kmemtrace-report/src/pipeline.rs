@@ -11,14 +11,15 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
-use crate::classes::{Classes, Grouping, Registry};
+use crate::classes::{Classes, Grouping, MOST_SIZED};
 use crate::crew::{Task, do_all};
 use crate::decode::{Compact, Filter, Reader};
+use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::ledger::{Ledger, Log};
 use crate::order::{Chunk, MOST_PARTS, Merger, Order, Window};
-use crate::pairs::{Counts, Live, Paired, Pairing, Rules, kind_index};
+use crate::pairs::{Paired, Pairing, Rules, kind_index};
 
 /// What to do, and with how many threads.
 pub(crate) struct Job {
@@ -33,13 +34,15 @@ pub(crate) struct CrewSize {
     pub(crate) threads: u32,
     /// Events of a window, about.
     pub(crate) window: usize,
+    /// See [`MOST_SIZED`].
+    pub(crate) sized_classes: u32,
 }
 
 impl CrewSize {
     /// For this many threads.
     pub(crate) fn of_threads(threads: u32) -> CrewSize {
         let window = if threads == 1 { WINDOW } else { WINDOW_AT_ONCE };
-        CrewSize { threads, window }
+        CrewSize { threads, window, sized_classes: MOST_SIZED }
     }
 
     /// Partitions of the addresses. Two threads are busy without: one pairs while the other reads.
@@ -160,7 +163,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let Job { mut rules, grouping, crew } = job;
     let streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
-    let classes = Classes::new(trace.names.clone());
+    let classes = Classes::new(trace.names.clone(), crew.sized_classes);
     let seed = Seed::random();
     let parts = crew.parts();
     let partition = |part| Partition {
@@ -194,11 +197,19 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         live.extend(partitions.iter_mut().flat_map(|part| part.pairing.live()));
         live.sort_unstable_by_key(|object| object.birth.serial);
     }
-    let sums = partitions.into_iter().map(|part| (part.pairing.counts, part.pairing.findings));
-    let (counts, findings): (Vec<_>, Vec<_>) = sums.unzip();
+    let mut paired = Paired { live, peak_at: ledger.peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
+    let mut figures = vec![Figures::default(); classes.rows()];
+    let mut findings = Vec::new();
+    for part in partitions {
+        paired.counts.add(&part.pairing.counts);
+        part.pairing.tallies.add_to(&mut figures);
+        findings.push(part.pairing.findings);
+    }
     trace.streams = readers.into_iter().map(|reader| reader.stream).collect();
     let registry = classes.into_inner();
-    let paired = summed(&rules, &registry, &ledger, &counts, findings, live);
+    paired.rows = registry.rows.iter().copied().zip(figures).collect();
+    add_up(&mut paired, &ledger);
+    add_findings(&mut paired, &rules, &findings);
     trace.names = registry.names;
     Ok((merger.merged, paired))
 }
@@ -257,47 +268,38 @@ fn batch(window: usize, streams: usize) -> usize {
     (window / streams.max(1)).max(window.min(256)).max(1)
 }
 
-/// All partitions together.
-fn summed(
-    rules: &Rules,
-    registry: &Registry,
-    ledger: &Ledger,
-    counts: &[Counts],
-    findings: Vec<Findings>,
-    live: Vec<Live>,
-) -> Paired {
-    let mut paired = Paired { live, peak_at: ledger.peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
-    counts.iter().for_each(|part| paired.counts.add(part));
-    let keys = registry.rows.iter().enumerate();
-    paired.rows = keys.map(|(index, &key)| (key, ledger.figures(index))).collect();
-    let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
-    for (key, row) in findings.iter().flat_map(|part| part.rows()) {
-        let of = key.alloc.and_then(|alloc| paired.rows.get_mut(alloc as usize));
-        if let Some((_, figures)) = of
-            && key.is_unexplained(&row)
-        {
-            figures.live_is_upper_bound = true;
-        }
-        let alloc_site = key.alloc.filter(|_| rules.by_site).and_then(|alloc| registry.rows.get(alloc as usize));
-        let sites = FindingSites {
-            class: key.class,
-            alloc_site: alloc_site.map(|&(site, _)| site),
-            free_site: key.free_site,
-            kind: key.kind,
-        };
-        rows.entry(sites).and_modify(|sum| sum.add(&row)).or_insert(row);
-    }
-    paired.findings = rows;
-    let (kinds, total) = ledger.peaks();
-    for ((_, kind), figures) in &paired.rows {
+/// Peaks of the rows, and figures of each kind and in all.
+fn add_up(paired: &mut Paired, ledger: &Ledger) {
+    for (index, ((_, kind), figures)) in paired.rows.iter_mut().enumerate() {
+        figures.peak_live_allocated = Some(ledger.peak(index));
         paired.kinds[kind_index(*kind)].add(figures);
         if *kind != Kind::Pages {
             paired.total.add(figures);
         }
     }
+    let (kinds, total) = ledger.peaks();
     for (figures, peak) in paired.kinds.iter_mut().zip(kinds) {
         figures.peak_live_allocated = Some(peak);
     }
     paired.total.peak_live_allocated = Some(total);
-    paired
+}
+
+/// Findings of all partitions, by their call-sites.
+fn add_findings(paired: &mut Paired, rules: &Rules, findings: &[Findings]) {
+    let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
+    for (key, row) in findings.iter().flat_map(Findings::rows) {
+        let of = key.alloc.and_then(|alloc| paired.rows.get_mut(alloc as usize));
+        let mut alloc_site = None;
+        if let Some(((site, kind), figures)) = of {
+            alloc_site = rules.by_site.then_some(*site);
+            if key.is_unexplained(&row) {
+                figures.live_is_upper_bound = true;
+                paired.kinds[kind_index(*kind)].live_is_upper_bound = true;
+                paired.total.live_is_upper_bound |= *kind != Kind::Pages;
+            }
+        }
+        let sites = FindingSites { class: key.class, alloc_site, free_site: key.free_site, kind: key.kind };
+        rows.entry(sites).and_modify(|sum| sum.add(&row)).or_insert(row);
+    }
+    paired.findings = rows;
 }

@@ -1,10 +1,10 @@
 //! What each address was last seen doing: which object is live there, or that it was freed, and whether a gap has begun
 //! since.
 //!
-//! An open-addressing table of 24-byte slots, one look-up an event, whatever it is: a freed address keeps its slot, where
-//! its next object mostly comes soon. Where that would cost more than 16 bytes a freed address, all freed ones move to a
-//! [`FreedSet`], so that memory stays within 48 bytes a live object, 16 a freed address and a fixed part. Segments grow
-//! one by one: growing never needs twice the memory.
+//! An open-addressing table of 16-byte slots, four to a cache line, which is mostly all that an event touches: a freed
+//! address keeps its slot, where its next object mostly comes soon. Where that would cost more than 16 bytes a freed
+//! address, all freed ones move to a [`FreedSet`], so that memory stays within 48 bytes a live object, 16 a freed address
+//! and a fixed part. Segments grow one by one: growing never needs twice the memory.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use crate::prefetch::prefetch;
 /// An object that was allocated and not freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
-    pub(crate) requested: u64,
-    pub(crate) allocated: u64,
     /// Its class, below 2^29.
     pub(crate) class: u32,
     /// Number of the stream that it was allocated in.
     pub(crate) stream: u16,
+    /// Bytes requested and allocated, where its class does not tell.
+    pub(crate) own_sizes: Option<(u64, u64)>,
 }
 
 /// What only a list of live objects shows.
@@ -55,31 +55,46 @@ pub(crate) enum Before {
 const EMPTY: u32 = 0;
 const FREED: u32 = 1 << 30;
 const LIVE: u32 = 2 << 30;
-/// The sizes did not fit and are in `Table::wide`.
-const WIDE: u32 = 1 << 29;
+/// The object has sizes of its own: they are in `Table::own_sizes`.
+const OWN: u32 = 1 << 29;
 const STATE: u32 = 3 << 30;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     address: u64,
-    requested: u32,
-    allocated: u32,
-    /// State, `WIDE`, class.
+    /// State, `OWN`, class.
     word: u32,
     stream: u16,
     epoch: Epoch,
 }
 
+const SLOTS: usize = 4;
+
+/// A cache line of slots. Those that are empty come last.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line([Slot; SLOTS]);
+
+impl Line {
+    /// The slot of the address, or the first that is empty; `None`: neither is here.
+    #[inline]
+    fn find(&self, address: u64) -> Option<usize> {
+        // Without a branch for each slot: which one it is cannot be predicted.
+        let bit = |n: usize| u32::from(self.0[n].address == address || self.0[n].word == EMPTY) << n;
+        let found = bit(0) | bit(1) | bit(2) | bit(3);
+        (found != 0).then(|| found.trailing_zeros() as usize)
+    }
+}
+
 const SEGMENTS: u32 = 64;
-const FIRST_SLOTS: usize = 16;
 /// The fixed part of the memory: slots of all segments of all partitions that are there for the asking.
 const FIXED_SLOTS: usize = 128 << 10;
 
 #[derive(Debug, Default)]
 struct Segment {
-    slots: Vec<Slot>,
-    /// As long as `slots`, or empty.
-    births: Vec<Birth>,
+    lines: Vec<Line>,
+    /// One a slot, or none.
+    births: Vec<[Birth; SLOTS]>,
     /// Slots that are not empty.
     taken: usize,
     live: usize,
@@ -89,13 +104,16 @@ struct Segment {
     freed_before: FreedSet,
 }
 
+/// The place of a slot: line and number in it.
+type Place = (usize, usize);
+
 /// The addresses of one space that belong to one partition.
 #[derive(Debug)]
 pub(crate) struct Table {
     seed: Seed,
     parts: u32,
     segments: Vec<Segment>,
-    wide: HashMap<u64, (u64, u64), RandomState>,
+    own_sizes: HashMap<u64, (u64, u64), RandomState>,
     epoch: Epoch,
     keeps_births: bool,
 }
@@ -104,12 +122,13 @@ impl Table {
     /// For one of `parts` partitions.
     pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
         let segments = (0..SEGMENTS).map(|_| Segment::default()).collect();
-        Table { seed, parts, segments, wide: HashMap::default(), epoch: 1, keeps_births }
+        Table { seed, parts, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births }
     }
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.segments.iter().map(Segment::bytes).sum()
+        let own_sizes = self.own_sizes.capacity() * size_of::<(u64, u64, u64)>();
+        self.segments.iter().map(Segment::bytes).sum::<usize>() + own_sizes
     }
 
     /// What is left of a hash: the segment, and the place in it.
@@ -123,36 +142,29 @@ impl Table {
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         let (segment, rest) = Table::locate(hash, self.parts);
-        let slots = &self.segments[segment].slots;
-        prefetch(slots, place(rest, slots.len()));
+        let lines = &self.segments[segment].lines;
+        prefetch(lines, place(rest, lines.len()));
     }
 
     /// An object becomes live at `address`, whose hash is `hash`. Whatever was live there is not any more.
     #[inline]
     pub(crate) fn alloc(&mut self, address: u64, hash: u32, epoch: Epoch, object: &Object, birth: Birth) -> Before {
-        let (segment, index) = self.slot(address, hash);
-        let slot = self.segments[segment].slots[index];
+        let (segment, (line, index)) = self.slot(address, hash);
+        let slot = self.segments[segment].lines[line].0[index];
         let before = self.before(segment, &slot, address, hash);
-        let (requested, allocated) = (u32::try_from(object.requested), u32::try_from(object.allocated));
-        let wide = match (requested, allocated) {
-            (Ok(_), Ok(_)) => 0,
-            _ => self.put_wide(address, object),
+        let own = match object.own_sizes {
+            None => 0,
+            Some(sizes) => self.keep_sizes(address, sizes),
         };
-        let own = &mut self.segments[segment];
-        own.slots[index] = Slot {
-            address,
-            requested: requested.unwrap_or(0),
-            allocated: allocated.unwrap_or(0),
-            word: LIVE | wide | object.class & (WIDE - 1),
-            stream: object.stream,
-            epoch,
-        };
+        let word = LIVE | own | object.class & (OWN - 1);
+        let segment = &mut self.segments[segment];
+        segment.lines[line].0[index] = Slot { address, word, stream: object.stream, epoch };
         if self.keeps_births {
-            own.births[index] = birth;
+            segment.births[line][index] = birth;
         }
-        own.live += usize::from(slot.word & STATE != LIVE);
+        segment.live += usize::from(slot.word & STATE != LIVE);
         if slot.word == EMPTY {
-            self.taken(segment);
+            self.taken(hash);
         }
         before
     }
@@ -160,14 +172,14 @@ impl Table {
     /// An object is freed at `address`.
     #[inline]
     pub(crate) fn free(&mut self, address: u64, hash: u32, epoch: Epoch) -> Before {
-        let (segment, index) = self.slot(address, hash);
-        let slot = self.segments[segment].slots[index];
+        let (segment, (line, index)) = self.slot(address, hash);
+        let slot = self.segments[segment].lines[line].0[index];
         let before = self.before(segment, &slot, address, hash);
-        let own = &mut self.segments[segment];
-        own.slots[index] = Slot { address, word: FREED, epoch, ..Slot::default() };
-        own.live -= usize::from(slot.word & STATE == LIVE);
+        let segment = &mut self.segments[segment];
+        segment.lines[line].0[index] = Slot { address, word: FREED, epoch, stream: 0 };
+        segment.live -= usize::from(slot.word & STATE == LIVE);
         if slot.word == EMPTY {
-            self.taken(segment);
+            self.taken(hash);
         }
         before
     }
@@ -184,7 +196,8 @@ impl Table {
         }
         if self.epoch == Epoch::MAX {
             // Numbers begin again, so none may be left of before.
-            self.segments.iter_mut().flat_map(|s| &mut s.slots).for_each(|slot| slot.epoch = IN_GAP);
+            let lines = self.segments.iter_mut().flat_map(|segment| &mut segment.lines);
+            lines.flat_map(|line| &mut line.0).for_each(|slot| slot.epoch = IN_GAP);
             self.epoch = IN_GAP;
         }
         self.epoch += 1;
@@ -194,17 +207,17 @@ impl Table {
     /// Live objects with their addresses, in no order.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u64, Object, Birth)> {
         self.segments.iter().flat_map(Segment::live).map(|(slot, birth)| {
-            let sizes = self.wide.get(&slot.address).filter(|_| slot.word & WIDE != 0);
-            (slot.address, object(slot, sizes), birth)
+            let own_sizes = self.own_sizes.get(&slot.address).copied().filter(|_| slot.word & OWN != 0);
+            (slot.address, object(slot, own_sizes), birth)
         })
     }
 
     /// Where the address is, or the empty slot where it belongs.
     #[inline]
-    fn slot(&mut self, address: u64, hash: u32) -> (usize, usize) {
+    fn slot(&mut self, address: u64, hash: u32) -> (usize, Place) {
         let (segment, rest) = Table::locate(hash, self.parts);
-        if self.segments[segment].slots.is_empty() {
-            self.resize(segment, FIRST_SLOTS, false);
+        if self.segments[segment].lines.is_empty() {
+            self.resize(segment, SLOTS, false);
         }
         (segment, self.segments[segment].find(address, rest))
     }
@@ -212,10 +225,8 @@ impl Table {
     /// What a slot says, and takes away what else is kept of its address.
     #[inline]
     fn before(&mut self, segment: usize, slot: &Slot, address: u64, hash: u32) -> Before {
-        if slot.word & WIDE != 0 {
-            return Before::Live(slot.epoch, object(slot, self.wide.remove(&address).as_ref()));
-        }
         match slot.word & STATE {
+            LIVE if slot.word & OWN != 0 => Before::Live(slot.epoch, object(slot, self.own_sizes.remove(&address))),
             LIVE => Before::Live(slot.epoch, object(slot, None)),
             FREED => Before::Freed(slot.epoch),
             _ => self.freed_long_ago(segment, address, hash),
@@ -236,18 +247,19 @@ impl Table {
     }
 
     #[cold]
-    fn put_wide(&mut self, address: u64, object: &Object) -> u32 {
-        self.wide.insert(address, (object.requested, object.allocated));
-        WIDE
+    fn keep_sizes(&mut self, address: u64, sizes: (u64, u64)) -> u32 {
+        self.own_sizes.insert(address, sizes);
+        OWN
     }
 
-    /// An empty slot has become somebody's.
+    /// An empty slot, where this hash belongs, has become somebody's.
     #[inline]
-    fn taken(&mut self, segment: usize) {
-        let own = &mut self.segments[segment];
-        own.taken += 1;
-        if own.taken * 4 > own.slots.len() * 3 {
-            self.make_room(segment);
+    fn taken(&mut self, hash: u32) {
+        let (number, _) = Table::locate(hash, self.parts);
+        let segment = &mut self.segments[number];
+        segment.taken += 1;
+        if segment.taken * 4 > segment.lines.len() * SLOTS * 3 {
+            self.make_room(number);
         }
     }
 
@@ -256,35 +268,38 @@ impl Table {
     fn make_room(&mut self, segment: usize) {
         let own = &self.segments[segment];
         let fixed = FIXED_SLOTS / (SEGMENTS * self.parts) as usize;
-        let (live, freed) = (own.live, own.taken - own.live);
-        let len = 2 * live + freed * 2 / 3 + fixed.min(own.slots.len() * 2).max(FIRST_SLOTS);
-        if own.taken * 5 <= len * 3 {
-            self.resize(segment, len, false);
+        let (live, taken) = (own.live, own.taken);
+        let allowed = 3 * live + (taken - live) + fixed;
+        if allowed * 2 >= taken * 3 {
+            self.resize(segment, allowed.min(taken * 2), false);
         } else {
-            self.resize(segment, 2 * live + fixed.max(FIRST_SLOTS), true);
+            self.resize(segment, live * 2 + fixed, true);
         }
     }
 
     /// Moves a segment into new memory, or only its live objects.
-    fn resize(&mut self, segment: usize, len: usize, without_freed: bool) {
+    fn resize(&mut self, segment: usize, slots: usize, without_freed: bool) {
         let (seed, parts) = (self.seed, self.parts);
         let hash = |address| Table::locate(seed.hash(address), parts).1;
         let own = &mut self.segments[segment];
-        let slots = std::mem::replace(&mut own.slots, vec![Slot::default(); len]);
-        let births = vec![Birth::default(); if self.keeps_births { len } else { 0 }];
+        let len = slots.div_ceil(SLOTS);
+        let lines = std::mem::replace(&mut own.lines, vec![Line::default(); len]);
+        let births = vec![[Birth::default(); SLOTS]; if self.keeps_births { len } else { 0 }];
         let births = std::mem::replace(&mut own.births, births);
-        for (from, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.word != EMPTY) {
-            if without_freed && slot.word == FREED {
-                own.taken -= 1;
-                let is_now = slot.epoch == self.epoch;
-                let set = if is_now { &mut own.freed } else { &mut own.freed_before };
-                set.insert(slot.address, hash);
-                continue;
-            }
-            let index = own.find(slot.address, hash(slot.address));
-            own.slots[index] = *slot;
-            if let Some(birth) = births.get(from) {
-                own.births[index] = *birth;
+        for (from, line) in lines.iter().enumerate() {
+            for (number, slot) in line.0.iter().enumerate().filter(|(_, slot)| slot.word != EMPTY) {
+                if without_freed && slot.word == FREED {
+                    own.taken -= 1;
+                    let is_now = slot.epoch == self.epoch;
+                    let set = if is_now { &mut own.freed } else { &mut own.freed_before };
+                    set.insert(slot.address, hash);
+                    continue;
+                }
+                let (line, index) = own.find(slot.address, hash(slot.address));
+                own.lines[line].0[index] = *slot;
+                if let Some(births) = births.get(from) {
+                    own.births[line][index] = births[number];
+                }
             }
         }
     }
@@ -292,31 +307,100 @@ impl Table {
 
 impl Segment {
     #[inline]
-    fn find(&self, address: u64, rest: u32) -> usize {
-        let slots = self.slots.as_slice();
-        let mut index = place(rest, slots.len());
+    fn find(&self, address: u64, rest: u32) -> Place {
+        let lines = self.lines.as_slice();
+        let mut line = place(rest, lines.len());
         loop {
-            let slot = &slots[index];
-            if slot.address == address || slot.word == EMPTY {
-                return index;
+            if let Some(index) = lines[line].find(address) {
+                return (line, index);
             }
-            index = if index + 1 == slots.len() { 0 } else { index + 1 };
+            line = if line + 1 == lines.len() { 0 } else { line + 1 };
         }
     }
 
     fn live(&self) -> impl Iterator<Item = (&Slot, Birth)> {
-        let births = self.births.iter().copied().chain(std::iter::repeat(Birth::default()));
-        self.slots.iter().zip(births).filter(|(slot, _)| slot.word & STATE == LIVE)
+        let births = self.births.iter().flatten().copied().chain(std::iter::repeat(Birth::default()));
+        let slots = self.lines.iter().flat_map(|line| &line.0);
+        slots.zip(births).filter(|(slot, _)| slot.word & STATE == LIVE)
     }
 
     fn bytes(&self) -> usize {
-        let births = self.births.capacity() * size_of::<Birth>();
-        self.slots.capacity() * size_of::<Slot>() + births + self.freed.bytes() + self.freed_before.bytes()
+        let births = self.births.capacity() * size_of::<[Birth; SLOTS]>();
+        self.lines.capacity() * size_of::<Line>() + births + self.freed.bytes() + self.freed_before.bytes()
     }
 }
 
 #[inline]
-fn object(slot: &Slot, wide: Option<&(u64, u64)>) -> Object {
-    let (requested, allocated) = wide.copied().unwrap_or((slot.requested.into(), slot.allocated.into()));
-    Object { requested, allocated, class: slot.word & (WIDE - 1), stream: slot.stream }
+fn object(slot: &Slot, own_sizes: Option<(u64, u64)>) -> Object {
+    Object { class: slot.word & (OWN - 1), stream: slot.stream, own_sizes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against std's map, with so few fixed slots' worth of objects that freed addresses move out and back.
+    #[test]
+    fn it_knows_what_every_address_did_last() {
+        let seed = Seed::random();
+        for parts in [1, 3] {
+            let mut table = Table::new(seed, parts, true);
+            let mut known: HashMap<u64, Before> = HashMap::new();
+            let (mut epoch, mut random) = (1, 1u64);
+            for step in 0..400_000u64 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Few live ones among many freed ones, then the other way round.
+                let (address, allocates) = (random >> 45, (random >> 20) % 100 < if step < 250_000 { 30 } else { 80 });
+                let hash = seed.hash(address);
+                if step % 90_000 == 89_999 {
+                    epoch = table.begin_epoch();
+                }
+                let own_sizes = (random >> 10).is_multiple_of(50).then_some((step, u64::MAX - step));
+                let object = Object { class: (random >> 8) as u32 & 0xffff, stream: random as u16, own_sizes };
+                let birth = Birth { at: step, serial: step, pid: 0 };
+                let (before, now) = if allocates {
+                    (table.alloc(address, hash, epoch, &object, birth), Before::Live(epoch, object))
+                } else {
+                    (table.free(address, hash, epoch), Before::Freed(epoch))
+                };
+                let expected = known.insert(address, now).unwrap_or(Before::Unknown);
+                match (before, expected) {
+                    // Of long ago it is only known that there was a gap.
+                    (Before::Freed(IN_GAP), Before::Freed(then)) => assert_ne!(then, epoch),
+                    (before, expected) => assert_eq!(before, expected),
+                }
+            }
+            let live = |before: &Before| match before {
+                Before::Live(_, object) => Some(*object),
+                _ => None,
+            };
+            assert_eq!(table.live().count(), known.values().filter_map(live).count());
+            for (address, object, birth) in table.live() {
+                assert_eq!(known.get(&address).and_then(live), Some(object));
+                assert!(object.own_sizes.is_none_or(|(step, _)| step == birth.at));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_stays_within_what_live_and_freed_addresses_may_cost() {
+        let seed = Seed::random();
+        let mut table = Table::new(seed, 1, false);
+        let object = Object { class: 1, stream: 0, own_sizes: None };
+        let (mut live, mut freed) = (0, 0);
+        for address in 1..1_500_000u64 {
+            let hash = seed.hash(address);
+            table.alloc(address, hash, 1, &object, Birth::default());
+            live += 1;
+            // All stay at first, then one in ten.
+            if address > 300_000 && address % 10 != 0 {
+                table.free(address, hash, 1);
+                (live, freed) = (live - 1, freed + 1);
+            }
+            if address % 1000 == 0 {
+                let most = 48 * live + 16 * freed + (FIXED_SLOTS * 16) + (SEGMENTS as usize * 4096);
+                assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
+            }
+        }
+    }
 }

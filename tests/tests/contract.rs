@@ -274,10 +274,15 @@ fn assert_any_cut(what: &str, dir: &Directory, known: &Known, seed: u64) {
         for jobs in 1..=8u64 {
             // From an event at a time to all of them at once.
             let window = [1, 2, 7, 40, 300][(seed + jobs) as usize % 5];
-            let (jobs, window) = (jobs.to_string(), window.to_string());
-            let options = [view, "--format", "json", "-j", &jobs, "--window-events", &window];
+            let sized = [0, 5, 1000][(seed + jobs) as usize % 3];
+            let [jobs, window, sized] = [jobs, window, sized].map(|n| n.to_string());
+            let options = [
+                [view, "--format", "json", "-j", &jobs].as_slice(),
+                &["--window-events", &window, "--sized-classes", &sized],
+            ]
+            .concat();
             let cut = run_to(0, "kmemtrace-report", &options, &[dir.path()]);
-            assert!(alone == cut, "{what}, {view}, -j {jobs}, windows of {window}: {:?}", {
+            assert!(alone == cut, "{what}, {view}, -j {jobs}, windows of {window}, {sized} sized classes: {:?}", {
                 differences(&json(&alone), &json(&cut))
             });
         }
