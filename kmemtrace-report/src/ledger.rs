@@ -20,7 +20,7 @@ struct Peak {
 
 impl Peak {
     /// Bytes become live; true where there were never as many.
-    #[inline]
+    #[inline(always)]
     fn opened(&mut self, allocated: u64) -> bool {
         self.live += u128::from(allocated);
         let higher = self.live > self.greatest;
@@ -28,7 +28,7 @@ impl Peak {
         higher
     }
 
-    #[inline]
+    #[inline(always)]
     fn closed(&mut self, allocated: u64) {
         self.live -= u128::from(allocated);
     }
@@ -45,7 +45,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    #[inline]
+    #[inline(always)]
     fn row(&mut self, row: u32) -> &mut Peak {
         let index = row as usize;
         if index >= self.rows.len() {
@@ -60,14 +60,14 @@ impl Ledger {
     }
 
     /// Bytes become live; whether there were never as many in all.
-    #[inline]
+    #[inline(always)]
     fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
         self.row(row).opened(allocated);
         self.kinds[kind_index(kind)].opened(allocated);
         kind != Kind::Pages && self.total.opened(allocated)
     }
 
-    #[inline]
+    #[inline(always)]
     fn close(&mut self, row: u32, kind: Kind, allocated: u64) {
         self.row(row).closed(allocated);
         self.kinds[kind_index(kind)].closed(allocated);
@@ -110,14 +110,14 @@ impl Ledger {
 }
 
 impl Changes for Ledger {
-    #[inline]
+    #[inline(always)]
     fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
         if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn closed(&mut self, _: Number, class: &Class, allocated: u64) {
         self.close(class.row, class.kind, allocated);
     }
@@ -151,12 +151,12 @@ impl Log {
 }
 
 impl Changes for Log {
-    #[inline]
+    #[inline(always)]
     fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, true);
     }
 
-    #[inline]
+    #[inline(always)]
     fn closed(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, false);
     }

@@ -124,9 +124,12 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
 /// Events whose slots of the table are asked for before the first of them is used.
 const GROUP: usize = 32;
 
-#[inline]
-fn event_at<'e>(slices: &[&'e [Compact]], place: &Place) -> Option<&'e Compact> {
-    slices.get(place.slice as usize)?.get(place.offset as usize)
+/// Some events, with their numbers in the window.
+#[derive(Clone, Copy, Default)]
+struct Group<'e> {
+    events: [Option<&'e Compact>; GROUP],
+    serials: [u32; GROUP],
+    len: usize,
 }
 
 /// The pairing of one partition.
@@ -193,31 +196,37 @@ impl<'a> Pairing<'a> {
 
     /// Takes events between which no gap begins or ends.
     fn run(&mut self, places: &[Place], slices: &[&[Compact]], first_serial: u64, changes: &mut impl Changes) {
+        // Slots are asked for a group before they are used: the processor waits for many as long as for one.
+        let mut ahead = Group::default();
         let mut groups = places.chunks(GROUP);
-        let mut next = groups.next().unwrap_or_default();
-        self.prefetch(next, slices);
-        while !next.is_empty() {
-            let group = next;
-            next = groups.next().unwrap_or_default();
-            self.prefetch(next, slices);
-            for place in group {
-                let Some(event) = event_at(slices, place) else { continue };
-                let number = Number { serial: place.serial, at: event.at };
-                self.take_event(event, number, first_serial, changes);
+        let first = groups.next().unwrap_or_default();
+        self.ask(first, slices, &mut ahead);
+        for places in groups.chain([[].as_slice()]) {
+            let group = ahead;
+            self.ask(places, slices, &mut ahead);
+            for (event, serial) in group.events.iter().zip(group.serials).take(group.len) {
+                if let Some(event) = event {
+                    self.take_event(event, Number { serial, at: event.at }, first_serial, changes);
+                }
             }
         }
     }
 
-    /// Asks for the slots of all these events at once: the processor waits for many as long as for one.
-    #[inline]
-    fn prefetch(&self, places: &[Place], slices: &[&[Compact]]) {
-        for event in places.iter().filter_map(|place| event_at(slices, place)) {
-            let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
-            table.prefetch(event.hash);
+    /// Finds events, and starts loading their slots.
+    #[inline(always)]
+    fn ask<'e>(&self, places: &[Place], slices: &[&'e [Compact]], group: &mut Group<'e>) {
+        group.len = places.len();
+        for ((event, serial), place) in group.events.iter_mut().zip(&mut group.serials).zip(places) {
+            *event = slices.get(place.slice as usize).and_then(|slice| slice.get(place.offset as usize));
+            *serial = place.serial;
+            if let Some(event) = event {
+                let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
+                table.prefetch(event.hash);
+            }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_event(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
         self.counts.used += u64::from(event.what != What::Other);
         match event.what {
@@ -230,18 +239,18 @@ impl<'a> Pairing<'a> {
     }
 
     /// What is kept of the time of an event.
-    #[inline]
+    #[inline(always)]
     fn now(&self) -> Epoch {
         if self.in_gap { IN_GAP } else { self.epoch }
     }
 
     /// Whether a gap touches the time from `before` to now.
-    #[inline]
+    #[inline(always)]
     fn suspects(&self, before: Epoch) -> bool {
         self.in_gap || before != self.epoch
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
         let sizes = (event.requested, event.allocated);
         let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
@@ -263,6 +272,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// The address of `old` was handed out again by `event`.
+    #[inline(never)]
     fn infer_free(
         &mut self,
         old: &Object,
@@ -282,7 +292,7 @@ impl<'a> Pairing<'a> {
         self.finding(key, event, serial, Some(before));
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
         let now = self.now();
         let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
@@ -308,7 +318,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pair(
         &mut self,
         object: &Object,
@@ -336,6 +346,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    #[inline(never)]
     fn count_cpus(&mut self, from: u16, to: u16) {
         let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
         let (from, to) = (cpu(from), cpu(to));
@@ -349,12 +360,14 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    #[cold]
     fn mismatch(&mut self, of: Of, class: &Class, before: Epoch, event: &Compact, serial: u64) {
         let (alloc, free_site) = (Some(class.row), Some(event.requested));
         self.finding(FindingKey { class: of, alloc, free_site, kind: class.kind }, event, serial, Some(before));
     }
 
     /// Counts a finding; with `before`, the time of the address's previous event, loss may be its cause.
+    #[inline(never)]
     fn finding(&mut self, mut key: FindingKey, event: &Compact, serial: u64, before: Option<Epoch>) {
         if !self.rules.by_site {
             key.alloc = key.alloc.filter(|_| key.class == Of::InferredFree);

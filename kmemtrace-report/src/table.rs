@@ -52,20 +52,50 @@ pub(crate) enum Before {
     Live(Epoch, Object),
 }
 
-const EMPTY: u32 = 0;
 const FREED: u32 = 1 << 30;
 const LIVE: u32 = 2 << 30;
 /// The object has sizes of its own: they are in `Table::own_sizes`.
 const OWN: u32 = 1 << 29;
 const STATE: u32 = 3 << 30;
 
+/// An address, and in one word, which the processor writes and soon reads again as one: state, `OWN` and class in 32
+/// bits, above them stream and epoch. The word of an empty slot is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     address: u64,
-    /// State, `OWN`, class.
-    word: u32,
-    stream: u16,
-    epoch: Epoch,
+    word: u64,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn new(address: u64, state: u32, stream: u16, epoch: Epoch) -> Slot {
+        Slot { address, word: u64::from(state) | u64::from(stream) << 32 | u64::from(epoch) << 48 }
+    }
+
+    #[inline(always)]
+    fn is_empty(self) -> bool {
+        self.word == 0
+    }
+
+    #[inline(always)]
+    fn is_live(self) -> bool {
+        self.word as u32 & STATE == LIVE
+    }
+
+    #[inline(always)]
+    fn has_own_sizes(self) -> bool {
+        self.word as u32 & OWN != 0
+    }
+
+    #[inline(always)]
+    fn epoch(self) -> Epoch {
+        (self.word >> 48) as Epoch
+    }
+
+    #[inline(always)]
+    fn object(self, own_sizes: Option<(u64, u64)>) -> Object {
+        Object { class: self.word as u32 & (OWN - 1), stream: (self.word >> 32) as u16, own_sizes }
+    }
 }
 
 const SLOTS: usize = 4;
@@ -77,10 +107,10 @@ struct Line([Slot; SLOTS]);
 
 impl Line {
     /// The slot of the address, or the first that is empty; `None`: neither is here.
-    #[inline]
+    #[inline(always)]
     fn find(&self, address: u64) -> Option<usize> {
         // Without a branch for each slot: which one it is cannot be predicted.
-        let bit = |n: usize| u32::from(self.0[n].address == address || self.0[n].word == EMPTY) << n;
+        let bit = |n: usize| u32::from(self.0[n].address == address || self.0[n].is_empty()) << n;
         let found = bit(0) | bit(1) | bit(2) | bit(3);
         (found != 0).then(|| found.trailing_zeros() as usize)
     }
@@ -132,14 +162,14 @@ impl Table {
     }
 
     /// What is left of a hash: the segment, and the place in it.
-    #[inline]
+    #[inline(always)]
     fn locate(hash: u32, parts: u32) -> (usize, u32) {
         let (segment, rest) = split(split(hash, parts).1, SEGMENTS);
         (segment as usize, rest)
     }
 
     /// Starts loading what an event at an address of this hash will need.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32) {
         let (segment, rest) = Table::locate(hash, self.parts);
         let lines = &self.segments[segment].lines;
@@ -147,38 +177,38 @@ impl Table {
     }
 
     /// An object becomes live at `address`, whose hash is `hash`. Whatever was live there is not any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn alloc(&mut self, address: u64, hash: u32, epoch: Epoch, object: &Object, birth: Birth) -> Before {
         let (segment, (line, index)) = self.slot(address, hash);
         let slot = self.segments[segment].lines[line].0[index];
-        let before = self.before(segment, &slot, address, hash);
+        let before = self.before(segment, slot, address, hash);
         let own = match object.own_sizes {
             None => 0,
             Some(sizes) => self.keep_sizes(address, sizes),
         };
-        let word = LIVE | own | object.class & (OWN - 1);
+        let state = LIVE | own | object.class & (OWN - 1);
         let segment = &mut self.segments[segment];
-        segment.lines[line].0[index] = Slot { address, word, stream: object.stream, epoch };
+        segment.lines[line].0[index] = Slot::new(address, state, object.stream, epoch);
         if self.keeps_births {
             segment.births[line][index] = birth;
         }
-        segment.live += usize::from(slot.word & STATE != LIVE);
-        if slot.word == EMPTY {
+        segment.live += usize::from(!slot.is_live());
+        if slot.is_empty() {
             self.taken(hash);
         }
         before
     }
 
     /// An object is freed at `address`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free(&mut self, address: u64, hash: u32, epoch: Epoch) -> Before {
         let (segment, (line, index)) = self.slot(address, hash);
         let slot = self.segments[segment].lines[line].0[index];
-        let before = self.before(segment, &slot, address, hash);
+        let before = self.before(segment, slot, address, hash);
         let segment = &mut self.segments[segment];
-        segment.lines[line].0[index] = Slot { address, word: FREED, epoch, stream: 0 };
-        segment.live -= usize::from(slot.word & STATE == LIVE);
-        if slot.word == EMPTY {
+        segment.lines[line].0[index] = Slot::new(address, FREED, 0, epoch);
+        segment.live -= usize::from(slot.is_live());
+        if slot.is_empty() {
             self.taken(hash);
         }
         before
@@ -197,7 +227,7 @@ impl Table {
         if self.epoch == Epoch::MAX {
             // Numbers begin again, so none may be left of before.
             let lines = self.segments.iter_mut().flat_map(|segment| &mut segment.lines);
-            lines.flat_map(|line| &mut line.0).for_each(|slot| slot.epoch = IN_GAP);
+            lines.flat_map(|line| &mut line.0).for_each(|slot| slot.word &= u64::MAX >> 16);
             self.epoch = IN_GAP;
         }
         self.epoch += 1;
@@ -207,13 +237,13 @@ impl Table {
     /// Live objects with their addresses, in no order.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u64, Object, Birth)> {
         self.segments.iter().flat_map(Segment::live).map(|(slot, birth)| {
-            let own_sizes = self.own_sizes.get(&slot.address).copied().filter(|_| slot.word & OWN != 0);
-            (slot.address, object(slot, own_sizes), birth)
+            let own_sizes = self.own_sizes.get(&slot.address).copied().filter(|_| slot.has_own_sizes());
+            (slot.address, slot.object(own_sizes), birth)
         })
     }
 
     /// Where the address is, or the empty slot where it belongs.
-    #[inline]
+    #[inline(always)]
     fn slot(&mut self, address: u64, hash: u32) -> (usize, Place) {
         let (segment, rest) = Table::locate(hash, self.parts);
         if self.segments[segment].lines.is_empty() {
@@ -223,16 +253,19 @@ impl Table {
     }
 
     /// What a slot says, and takes away what else is kept of its address.
-    #[inline]
-    fn before(&mut self, segment: usize, slot: &Slot, address: u64, hash: u32) -> Before {
-        match slot.word & STATE {
-            LIVE if slot.word & OWN != 0 => Before::Live(slot.epoch, object(slot, self.own_sizes.remove(&address))),
-            LIVE => Before::Live(slot.epoch, object(slot, None)),
-            FREED => Before::Freed(slot.epoch),
-            _ => self.freed_long_ago(segment, address, hash),
+    #[inline(always)]
+    fn before(&mut self, segment: usize, slot: Slot, address: u64, hash: u32) -> Before {
+        if slot.is_live() {
+            let own_sizes = if slot.has_own_sizes() { self.own_sizes.remove(&address) } else { None };
+            Before::Live(slot.epoch(), slot.object(own_sizes))
+        } else if !slot.is_empty() {
+            Before::Freed(slot.epoch())
+        } else {
+            self.freed_long_ago(segment, address, hash)
         }
     }
 
+    #[inline(never)]
     fn freed_long_ago(&mut self, segment: usize, address: u64, hash: u32) -> Before {
         let (seed, parts) = (self.seed, self.parts);
         let hash_of = |of| Table::locate(if of == address { hash } else { seed.hash(of) }, parts).1;
@@ -253,7 +286,7 @@ impl Table {
     }
 
     /// An empty slot, where this hash belongs, has become somebody's.
-    #[inline]
+    #[inline(always)]
     fn taken(&mut self, hash: u32) {
         let (number, _) = Table::locate(hash, self.parts);
         let segment = &mut self.segments[number];
@@ -287,10 +320,10 @@ impl Table {
         let births = vec![[Birth::default(); SLOTS]; if self.keeps_births { len } else { 0 }];
         let births = std::mem::replace(&mut own.births, births);
         for (from, line) in lines.iter().enumerate() {
-            for (number, slot) in line.0.iter().enumerate().filter(|(_, slot)| slot.word != EMPTY) {
-                if without_freed && slot.word == FREED {
+            for (number, slot) in line.0.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
+                if without_freed && !slot.is_live() {
                     own.taken -= 1;
-                    let is_now = slot.epoch == self.epoch;
+                    let is_now = slot.epoch() == self.epoch;
                     let set = if is_now { &mut own.freed } else { &mut own.freed_before };
                     set.insert(slot.address, hash);
                     continue;
@@ -306,7 +339,7 @@ impl Table {
 }
 
 impl Segment {
-    #[inline]
+    #[inline(always)]
     fn find(&self, address: u64, rest: u32) -> Place {
         let lines = self.lines.as_slice();
         let mut line = place(rest, lines.len());
@@ -321,18 +354,13 @@ impl Segment {
     fn live(&self) -> impl Iterator<Item = (&Slot, Birth)> {
         let births = self.births.iter().flatten().copied().chain(std::iter::repeat(Birth::default()));
         let slots = self.lines.iter().flat_map(|line| &line.0);
-        slots.zip(births).filter(|(slot, _)| slot.word & STATE == LIVE)
+        slots.zip(births).filter(|(slot, _)| slot.is_live())
     }
 
     fn bytes(&self) -> usize {
         let births = self.births.capacity() * size_of::<[Birth; SLOTS]>();
         self.lines.capacity() * size_of::<Line>() + births + self.freed.bytes() + self.freed_before.bytes()
     }
-}
-
-#[inline]
-fn object(slot: &Slot, own_sizes: Option<(u64, u64)>) -> Object {
-    Object { class: slot.word & (OWN - 1), stream: slot.stream, own_sizes }
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl<'a> Tallies<'a> {
         Tallies { registry, tallies: Vec::new(), own_sums: HashMap::default(), failed: HashMap::default() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn tally(&mut self, class: u32) -> &mut Tally {
         if class as usize >= self.tallies.len() {
             self.learn();
@@ -82,22 +82,27 @@ impl<'a> Tallies<'a> {
     }
 
     /// An object of these sizes becomes live; its class.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(&mut self, class: u32, sizes: (u64, u64)) -> Class {
         let tally = self.tally(class);
         tally.opened += 1;
         let of = tally.class;
         if !of.is_sized {
-            let sums = self.own_sums.entry(class).or_default();
-            sums.requested += u128::from(sizes.0);
-            sums.allocated += u128::from(sizes.1);
-            sums.wasted += u128::from(sizes.1.saturating_sub(sizes.0));
+            self.open_own(class, sizes);
         }
         of
     }
 
+    #[cold]
+    fn open_own(&mut self, class: u32, (requested, allocated): (u64, u64)) {
+        let sums = self.own_sums.entry(class).or_default();
+        sums.requested += u128::from(requested);
+        sums.allocated += u128::from(allocated);
+        sums.wasted += u128::from(allocated.saturating_sub(requested));
+    }
+
     /// An object is gone; its class, and the bytes that were allocated for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn close(&mut self, object: &Object, how: Closed) -> (Class, u64) {
         let tally = self.tally(object.class);
         match how {
@@ -109,15 +114,20 @@ impl<'a> Tallies<'a> {
             Closed::Inferred => tally.inferred += 1,
         }
         let class = tally.class;
-        let (requested, allocated) = object.own_sizes.unwrap_or((class.requested, class.allocated));
-        if !class.is_sized {
-            let sums = self.own_sums.entry(object.class).or_default();
-            sums.closed_requested += u128::from(requested);
-            sums.closed_allocated += u128::from(allocated);
-            sums.closed_wasted += u128::from(allocated.saturating_sub(requested));
-            sums.crossed += u128::from(if how == Closed::FreedElsewhere { allocated } else { 0 });
+        if let Some(sizes) = object.own_sizes {
+            self.close_own(object.class, sizes, how);
+            return (class, sizes.1);
         }
-        (class, allocated)
+        (class, class.allocated)
+    }
+
+    #[cold]
+    fn close_own(&mut self, class: u32, (requested, allocated): (u64, u64), how: Closed) {
+        let sums = self.own_sums.entry(class).or_default();
+        sums.closed_requested += u128::from(requested);
+        sums.closed_allocated += u128::from(allocated);
+        sums.closed_wasted += u128::from(allocated.saturating_sub(requested));
+        sums.crossed += u128::from(if how == Closed::FreedElsewhere { allocated } else { 0 });
     }
 
     /// An allocation returned null.
