@@ -292,6 +292,9 @@ pub const LOST_UNKNOWN: u64 = u64::MAX;
 pub const GAP_CLEARED: u32 = 1;
 /// `GapRecord::reason`: the recorder could not write what it had read.
 pub const GAP_NOT_WRITTEN: u32 = 2;
+/// `GapRecord::reason`: a relay channel was full. It counts what it drops on all CPUs together, so this stands in the lowest
+/// CPU's file, where the number was seen to have grown.
+pub const GAP_FULL: u32 = 3;
 
 /// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
 pub mod item {

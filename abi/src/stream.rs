@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use crate::block::{Counters, End, GAP_CLEARED, GapRecord, LOST_UNKNOWN, kind};
+use crate::block::{Counters, End, GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{Action, Event, Gap, GapCause, Item, Items, Kind, NameId, Names};
 use crate::fault::{Code, Fault, Verdict};
@@ -353,19 +353,24 @@ impl Cursor {
             Some(n) => self.marks.recorder = self.marks.recorder.saturating_add(n),
             None => self.marks.unknown += 1,
         }
-        let (code, message) = if gap.reason.get() == GAP_CLEARED {
-            (Code::Cleared, "somebody cleared or changed the buffer here".to_owned())
-        } else {
-            (
+        let number = lost.map_or("some".into(), |n| n.to_string());
+        let (code, cause, message) = match gap.reason.get() {
+            GAP_CLEARED => {
+                (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned())
+            }
+            GAP_FULL => (
+                Code::Overrun,
+                GapCause::Overrun,
+                format!("{number} events of all CPUs were dropped about here: the channel was full"),
+            ),
+            _ => (
                 Code::RecorderLoss,
-                format!(
-                    "{} events were read here and could not be written",
-                    lost.map_or("some".into(), |n| n.to_string())
-                ),
-            )
+                GapCause::Recorder,
+                format!("{number} events were read here and could not be written"),
+            ),
         };
         self.fault(code, block, message);
-        self.pending = Some((GapCause::Recorder, lost));
+        self.pending = Some((cause, lost));
     }
 
     /// A gap from the last event to the next one, whose key is `to` (`None`: the end of the trace).

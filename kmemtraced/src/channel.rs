@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,8 @@ pub(crate) struct Channel {
     facts: Arc<SourceFacts>,
     /// `enabled` as it was found; the first revisions have no such file.
     was_enabled: Option<String>,
+    /// Whether there is a `total_overruns`.
+    counts: bool,
     _lock: OwnedFd,
 }
 
@@ -52,7 +53,14 @@ impl Channel {
         {
             bail!("{shown}: announces ABI version {}, and only {ABI_VERSION} is known", version.trim());
         }
-        let lock = fs.lock().with_context(|| format!("{shown}: in use by another recorder"))?;
+        // What is there must be of use: without it, loss would go unseen.
+        let counts = match total_overruns(&fs) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            counted => counted.map(|_| true).with_context(|| format!("{shown}/total_overruns: cannot be read"))?,
+        };
+        let lock = fs.lock().with_context(|| {
+            format!("{shown}: in use by another recorder (--tracefs DIR records from tracefs meanwhile)")
+        })?;
         let was_enabled = fs.get("enabled").ok().map(|text| text.trim().to_owned());
         let facts = SourceFacts {
             framing: Arc::new(Framing::Relay(RelayFraming::default())),
@@ -66,7 +74,7 @@ impl Channel {
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,
         };
-        Ok(Channel { fs, facts: Arc::new(facts), was_enabled, _lock: lock })
+        Ok(Channel { fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
     }
 }
 
@@ -79,7 +87,7 @@ impl TraceSource for Channel {
         let raw = self.fs.open(&format!("cpu{cpu}"), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
         // One number for all CPUs, so one of them answers for it.
         let first = self.facts.cpus.first() == Some(&cpu);
-        let overruns = if first { self.fs.open("total_overruns", OFlags::RDONLY).ok() } else { None };
+        let overruns = if first && self.counts { self.fs.sub(".").ok() } else { None };
         Some(Box::new(RelayBuffer { raw, overruns }))
     }
 
@@ -130,10 +138,17 @@ pub(crate) fn recover() -> anyhow::Result<Option<String>> {
     Ok(Some(format!("{path} (enabled is {before} again)")))
 }
 
+fn total_overruns(channel: &KernelFs) -> io::Result<u64> {
+    let text = channel.read("total_overruns")?;
+    let number = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no number"))
+}
+
 /// One CPU's channel file.
 struct RelayBuffer {
     raw: File,
-    overruns: Option<File>,
+    /// The channel, in the one that answers for `total_overruns`: it is opened for each look, because it cannot seek.
+    overruns: Option<KernelFs>,
 }
 
 impl CpuSource for RelayBuffer {
@@ -146,9 +161,7 @@ impl CpuSource for RelayBuffer {
     }
 
     fn stats(&self) -> io::Result<Stats> {
-        let mut buffer = [0; 64];
-        let n = self.overruns.as_ref().map_or(Ok(0), |file| file.read_at(&mut buffer, 0))?;
-        let overrun = String::from_utf8_lossy(&buffer[..n]).trim().parse().unwrap_or(0);
+        let overrun = self.overruns.as_ref().map_or(Ok(0), total_overruns)?;
         Ok(Stats { overrun, ..Stats::default() })
     }
 }

@@ -40,7 +40,9 @@ pub(crate) struct Crew {
 /// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
 pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
     let info = rustix::system::sysinfo();
-    let memory = info.totalram.saturating_mul(info.mem_unit.into());
+    // Units, because `totalram` is a word: 4 bytes on some machines.
+    #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
+    let memory = u64::from(info.totalram).saturating_mul(info.mem_unit.into());
     wanted.min(memory / share / cpus.max(1) as u64)
 }
 

@@ -62,6 +62,10 @@ impl Reader {
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
+        // What was lost before we came is nothing that we lost.
+        if let Ok(stats) = self.source.stats() {
+            self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
+        }
         loop {
             let stopping = self.stop.load(Ordering::Acquire);
             let due = flushed.elapsed() >= self.flush;
@@ -78,7 +82,8 @@ impl Reader {
             tries += u32::from(stopping);
             let empty = stats.is_some_and(|stats| stats.entries == 0);
             let last = stopping && tries >= LAST_TRIES.start && (empty || tries >= LAST_TRIES.end);
-            if due || stopping {
+            // What was read comes before the counters that were read after it.
+            if due || stopping || stats.is_some() {
                 flushed = Instant::now();
                 if used > 0 {
                     self.hand_over(&mut buffer, &mut used, last)?;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
-    self, BlockInfo, Counters, End, FLAG_ZSTD, GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN,
-    RecordingId, kind,
+    self, BlockInfo, Counters, End, FLAG_ZSTD, GAP_CLEARED, GAP_FULL, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES,
+    LOST_UNKNOWN, RecordingId, kind,
 };
 use kmemtrace_abi::relay;
 use kmemtrace_abi::subbuffer::{self, Missed};
@@ -169,7 +169,9 @@ impl Writer {
         let mut outcome = Outcome::default();
         let mut all = Content::default();
         let mut marked = 0u64;
-        let mut seen = Stats::default();
+        let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
+        // The first counters are those from before the recording.
+        let (mut seen, mut counted) = (Stats::default(), false);
         let mut base = Counters::default();
         let mut told = Counters::default();
         let mut unwritten = 0u64;
@@ -216,11 +218,14 @@ impl Writer {
                         base = sum(&base, &seen);
                         outcome.cleared = true;
                         self.gap(GAP_CLEARED, LOST_UNKNOWN, &mut outcome, marked);
+                    } else if relay && counted && stats.overrun > seen.overrun {
+                        self.gap(GAP_FULL, stats.overrun - seen.overrun, &mut outcome, marked);
                     }
-                    seen = stats;
                     let now = sum(&base, &stats);
                     self.progress.lost.store(now.lost(), Ordering::Relaxed);
-                    if now.kernel_lost() != told.kernel_lost() {
+                    let news = counted && now.kernel_lost() != told.kernel_lost();
+                    (seen, counted) = (stats, true);
+                    if news {
                         told = now;
                         let mut block = vec![0; HEADER_BYTES];
                         block.extend_from_slice(now.as_bytes());
@@ -333,13 +338,14 @@ mod tests {
     use std::sync::Mutex;
 
     use kmemtrace_abi::block::{END_ASKED, END_ERROR};
+    use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
-    use kmemtrace_abi::generate::{Options, Random, Shape, Workload, pages::Encoder, workload};
-    use kmemtrace_abi::trace::Trace;
+    use kmemtrace_abi::generate::{Options, Random, RelayOptions, Shape, Workload, pages::Encoder, workload};
+    use kmemtrace_abi::trace::{FileFacts, Trace};
 
     use super::*;
     use crate::compress::Compress;
-    use crate::source::SourceFacts;
+    use crate::source::{RelayFraming, SourceFacts};
 
     /// A disk that takes a few bytes at a time, is interrupted, and has room for so many bytes, and then for some more.
     struct Disk {
@@ -440,14 +446,20 @@ mod tests {
 
     /// Events that are read back, what is lost, and the verdict.
     fn read_back(bytes: &[u8]) -> (u64, Option<u64>, Verdict) {
+        let (facts, _) = items_of(bytes);
+        (facts.events, facts.lost, facts.verdict)
+    }
+
+    fn items_of(bytes: &[u8]) -> (FileFacts, Vec<Item>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cpu0.out");
         std::fs::write(&path, bytes).unwrap();
         let mut trace = Trace::open(&[path]).unwrap();
-        let mut items = Vec::new();
-        while trace.streams[0].fill(&mut trace.names, &mut items) {}
-        let facts = trace.streams[0].facts();
-        (facts.events, facts.lost, facts.verdict)
+        let (mut items, mut more) = (Vec::new(), Vec::new());
+        while trace.streams[0].fill(&mut trace.names, &mut more) {
+            items.append(&mut more);
+        }
+        (trace.streams[0].facts().clone(), items)
     }
 
     #[test]
@@ -486,24 +498,62 @@ mod tests {
         assert_eq!((found, lost, verdict), (outcome.events, Some(events - outcome.events), Verdict::Lossy));
     }
 
-    #[test]
-    fn a_counter_that_goes_back_is_a_gap() {
-        let workload = one_cpu();
+    /// A file of these messages.
+    fn written_of(description: Description, messages: Vec<Message>) -> (Vec<u8>, Outcome) {
         let (full_in, full) = crossbeam_channel::unbounded();
         let (free, _recycled) = crossbeam_channel::unbounded();
-        for read in [10, 20, 5] {
-            full_in.send(Message::Stats(Stats { read, ..Stats::default() })).unwrap();
-        }
+        messages.into_iter().for_each(|message| full_in.send(message).unwrap());
         drop(full_in);
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let file = BlockFile::new(disk, 0, [7; 16]);
-        let description = Arc::new(description(&workload));
-        let reason = Arc::new(u64::from(END_ASKED).into());
+        let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
         let outcome = Writer { file, description, compress: None, full, free, progress: Arc::default(), reason }.run();
+        let bytes = bytes.lock().unwrap().clone();
+        (bytes, outcome)
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_a_gap() {
+        let messages = [10, 20, 5].map(|read| Message::Stats(Stats { read, ..Stats::default() }));
+        let (bytes, outcome) = written_of(description(&one_cpu()), messages.into());
         assert!(outcome.cleared);
         assert_eq!(outcome.read, 25);
-        let (_, lost, verdict) = read_back(&bytes.lock().unwrap());
+        let (_, lost, verdict) = read_back(&bytes);
         assert_eq!((lost, verdict), (None, Verdict::Lossy));
+    }
+
+    #[test]
+    fn a_full_channel_is_a_gap_where_its_counter_has_grown() {
+        let mut options = Options::plain(Shape::plain(), 1, 100);
+        options.loss = false;
+        let mut workload = workload(1, &options);
+        let relay = RelayOptions {
+            layout: relay::Layout::R4,
+            endian: Endian::NATIVE,
+            first_sequence: 1,
+            features: false,
+            holes: false,
+        };
+        let records = kmemtrace_abi::generate::relay(&mut workload, &relay, 1).cpus[0].bytes();
+        let framing = RelayFraming::default();
+        framing.layout.set(relay::Layout::R4).unwrap();
+        let mut description = description(&workload);
+        let facts = Arc::get_mut(&mut description.facts).unwrap();
+        facts.framing = Arc::new(Framing::Relay(framing));
+        let half = relay::tally(relay::Layout::R4, Endian::NATIVE, &records[..records.len() / 2]).consumed;
+        let data = |bytes: &[u8]| Message::Data([&[0; HEADER_BYTES], bytes].concat(), bytes.len());
+        let full = |overrun| Message::Stats(Stats { overrun, ..Stats::default() });
+        let messages = vec![full(5), data(&records[..half]), full(5), full(12), data(&records[half..]), full(12)];
+        let (bytes, _) = written_of(description, messages);
+        let (_, items) = items_of(&bytes);
+        let gaps: Vec<&Gap> =
+            items.iter().filter_map(|i| if let Item::Gap(gap) = i { Some(gap) } else { None }).collect();
+        let [gap] = gaps[..] else { panic!("{gaps:?}") };
+        let before = items.iter().take_while(|item| matches!(item, Item::Event(_))).count() as u64;
+        assert_eq!(
+            (gap.lost, gap.cause, gap.from, gap.to),
+            (Some(7), GapCause::Overrun, Some(before), Some(before + 1))
+        );
     }
 }

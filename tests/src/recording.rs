@@ -47,6 +47,15 @@ impl Directory {
         self.dir.path().join(name)
     }
 
+    /// The text of a file.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn text(&self, name: &str) -> String {
+        let path = self.file(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
     /// Replaces a file.
     ///
     /// # Panics

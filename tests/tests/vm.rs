@@ -1,0 +1,188 @@
+//! Guests with other kernels and of other architectures: recorded there, analysed here. What cannot run on this machine is listed
+//! as skipped at the end.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module};
+use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::views;
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    runner::main(&[
+        ("single_user_mode", single_user_mode),
+        ("the_only_child_of_init", the_only_child_of_init),
+        ("a_big_endian_machine", a_big_endian_machine),
+        ("relay_amd64", relay_amd64),
+        ("relay_s390x", relay_s390x),
+    ])
+}
+
+/// Rows of `sites` whose symbol is one of these, whatever a compiler has appended to it.
+fn sites(trace: &Path, options: &[&str], symbols: &[&str]) -> Vec<Value> {
+    let document = json(&run_to(0, "kmemtrace-report", &[&["sites", "--format", "json"], options].concat(), &[trace]));
+    let is_named = |row: &Value| {
+        let name = row["symbol"].as_str().unwrap_or_default();
+        symbols.iter().any(|symbol| name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with(['+', '.'])))
+    };
+    document["rows"].as_array().into_iter().flatten().filter(|row| is_named(row)).cloned().collect()
+}
+
+/// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size.
+fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
+    let rows = sites(trace, options, &["iovec_from_user"]);
+    let [row] = &rows[..] else { panic!("call-sites of iovecs: {rows:?}") };
+    let requested = 3000 * 20 * 2 * word_bytes;
+    for (member, expected) in [("allocs", 3000), ("frees", 3000), ("live_objects", 0), ("requested", requested)] {
+        assert_eq!(row[member], expected, "{member} of {row}");
+    }
+}
+
+fn single_user_mode() -> Result<(), Skip> {
+    let script = "
+        [ ! -e /proc/self ] && [ ! -e /sys/kernel ]
+        kmemtraced -o /out/trace 2>/tmp/messages &
+        recorder=$!
+        recording /tmp/messages
+        kmemload iov 3000 20
+        kill -TERM $recorder
+        wait $recorder
+        cat /tmp/messages
+        [ ! -e /proc/self ] && [ ! -e /sys/kernel ]
+        mkdir /tracefs
+        mount -t tracefs none /tracefs
+        ls /tracefs/instances >/out/instances";
+    let out = Guest::new("amd64")?.bare().run(script)?;
+    let trace = out.file("trace");
+    let (verdict, events) = checked(&trace);
+    assert_eq!(verdict, "ok");
+    assert!(events > 6000, "{events} events");
+    assert_iov(&trace, &["--comm", "kmemload"], 8);
+    views::assert_invariants("single-user mode", &trace);
+    assert_eq!(out.text("instances"), "", "an instance is left");
+    Ok(())
+}
+
+fn the_only_child_of_init() -> Result<(), Skip> {
+    let script = "exec kmemtraced -o /out/trace --report summary,sites -- /bin/kmemload iov 3000 20";
+    let out = Guest::new("amd64")?.bare().run(script)?;
+    let log = out.text("log");
+    assert!(log.contains("COMPLETE"), "{log}");
+    let line = log.lines().find(|line| line.contains("iovec_from_user"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words.iter().filter(|&&word| word == "3,000").count(), 2, "allocated and freed: {log}");
+    assert_iov(&out.file("trace"), &["--comm", "kmemload"], 8);
+    Ok(())
+}
+
+fn a_big_endian_machine() -> Result<(), Skip> {
+    let emulator = package("qemu-user-static")?.join("usr/bin/qemu-s390x-static");
+    let script = "kmemtraced -o /out/trace -- sh -c 'kmemload iov 3000 20; kmemload cross 500 100'";
+    let out = Guest::new("s390x")?.run(script)?;
+    let trace = out.file("trace");
+    let (verdict, _) = checked(&trace);
+    assert_eq!(verdict, "ok");
+    assert_iov(&trace, &["--comm", "kmemload"], 8);
+    views::assert_invariants("s390x", &trace);
+    let head = json(&views::printed("summary", &trace));
+    assert_eq!((&head["trace"]["endian"], &head["trace"]["arch"]), (&"big".into(), &"s390x".into()));
+    let theirs = programs_for("s390x")?.join("kmemtrace-report");
+    for view in views::DOCUMENTS.into_iter().chain(["events"]) {
+        let output = Command::new(&emulator).arg(&theirs).args([view, "--format", "json"]).arg(&trace).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", emulator.display()));
+        assert!(output.status.success(), "{view}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout == views::printed(view, &trace), "{view} is not the same on both machines");
+    }
+    Ok(())
+}
+
+/// Records a run both ways at once, then overruns a small channel.
+fn relay(arch: &str) -> Result<(), Skip> {
+    // The numbers of the first part go over the end of 31 bits, as those of a channel do that has long been there.
+    let script = "
+        channel=/sys/kernel/debug/kmemtrace
+        insmod /modules/kmemtrace.ko first=2147480000
+        kmemtraced --tracefs /sys/kernel/tracing -o /out/tracefs 2>/tmp/tracefs &
+        tracefs=$!
+        recording /tmp/tracefs
+        kmemtraced -o /out/relay 2>/tmp/relay &
+        relay=$!
+        recording /tmp/relay
+        kmemload iov 3000 20
+        kmemload cross 500 100
+        kill -TERM $relay $tracefs
+        wait $relay
+        wait $tracefs
+        cat /tmp/relay /tmp/tracefs
+        [ $(cat $channel/enabled) = 0 ]
+        [ $(cat $channel/total_overruns) = 0 ]
+        rmmod kmemtrace
+
+        insmod /modules/kmemtrace.ko subbufs=2
+        kmemtraced -o /out/lossy 2>/tmp/lossy &
+        relay=$!
+        recording /tmp/lossy
+        taskset 1 kmemload iov 1000 20
+        kill -STOP $relay
+        taskset 1 kmemload iov 30000 20
+        kill -CONT $relay
+        sleep 2
+        taskset 1 kmemload iov 1000 20
+        kill -TERM $relay
+        wait $relay || [ $? = 1 ]
+        cat /tmp/lossy
+        cat $channel/total_overruns >/out/total_overruns";
+    let out = Guest::new(arch)?.option("-i", relay_module(arch)?).run(script)?;
+    let (relay, tracefs) = (out.file("relay"), out.file("tracefs"));
+    for trace in [&relay, &tracefs] {
+        assert_eq!(checked(trace).0, "ok", "{}", trace.display());
+        views::assert_invariants(arch, trace);
+    }
+    assert_iov(&relay, &[], 8);
+    // Of what the load alone does, and frees at once.
+    let symbols = ["iovec_from_user", "__alloc_skb", "sk_prot_alloc"];
+    let counts = |trace: &Path| -> Vec<Value> {
+        let mut rows = sites(trace, &[], &symbols);
+        rows.sort_by_key(|row| (row["call_site"].to_string(), row["kind"].to_string()));
+        let members = ["symbol", "kind", "allocs", "requested", "allocated", "frees", "cross_cpu"];
+        rows.iter().map(|row| members.map(|member| row[member].clone()).into_iter().collect()).collect()
+    };
+    let (by_relay, by_tracefs) = (counts(&relay), counts(&tracefs));
+    assert!(by_relay.len() > 3, "{by_relay:?}");
+    assert_eq!(by_relay, by_tracefs, "relay and tracefs have not recorded the same");
+
+    assert_lossy(&out);
+    Ok(())
+}
+
+/// The number lost is the kernel's, and the gap is between what was recorded before and after.
+fn assert_lossy(out: &Directory) {
+    let overruns: u64 = out.text("total_overruns").trim().parse().unwrap_or(0);
+    assert!(overruns > 1000, "{overruns} overruns: the channel was to be too small");
+    let trace = out.file("lossy");
+    assert_eq!(checked(&trace).0, "lossy");
+    let summary = json(&views::printed("summary", &trace));
+    assert_eq!(summary["completeness"]["lost_events"], overruns, "{}", summary["completeness"]);
+    let events = views::printed("events", &trace);
+    let lines: Vec<Value> = events.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect();
+    let gaps: Vec<usize> = (0..lines.len()).filter(|&at| lines[at]["event"] == "gap").collect();
+    let lost: u64 = gaps.iter().filter_map(|&at| lines[at]["lost"].as_u64()).sum();
+    assert_eq!(lost, overruns, "gaps: {:?}", gaps.iter().map(|&at| &lines[at]).collect::<Vec<_>>());
+    let iovecs_among = |range: &[Value]| {
+        range.iter().filter(|line| line["event"] == "kmalloc" && line["requested"] == 20 * 16).count()
+    };
+    let (first, last) = (gaps[0], gaps[gaps.len() - 1]);
+    assert!(iovecs_among(&lines[..first]) >= 1000, "the gap is before what was recorded in time");
+    assert!(iovecs_among(&lines[last..]) >= 1000, "the gap is after what was recorded later");
+}
+
+fn relay_amd64() -> Result<(), Skip> {
+    relay("amd64")
+}
+
+fn relay_s390x() -> Result<(), Skip> {
+    relay("s390x")
+}
