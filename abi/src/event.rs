@@ -149,6 +149,8 @@ pub enum Item {
 
 /// Who takes a stream's items, in stream order: a gap stands before the first event after it.
 pub trait Items {
+    /// Whether anybody looks at `Event::cache`, which is not even interned otherwise.
+    const NAMES: bool = true;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.

@@ -3,7 +3,7 @@
 //! The offsets of an event's fields are resolved once per file, so that decoding a record is a table
 //! look-up by `common_type` and a few loads.
 
-use crate::event::{Action, Event, Kind, NameId, Names};
+use crate::event::{Action, Event, Items, Kind, NameId, Names};
 use crate::format::{EventFormat, Field, Place};
 use crate::target::{Endian, Order, u16_at, u32_at, u64_at, uint_at};
 
@@ -129,9 +129,9 @@ impl Decoder {
         decoder
     }
 
-    /// Decodes the payload of a record. `at` and `cpu` are taken as they are.
+    /// Decodes the payload of a record for `I`. `at` and `cpu` are taken as they are.
     #[inline(always)]
-    pub(crate) fn decode<O: Order>(
+    pub(crate) fn decode<O: Order, I: Items>(
         &self,
         at: u64,
         cpu: u32,
@@ -156,8 +156,10 @@ impl Decoder {
             Size::None => (0, 0),
         };
         let cache = match plan.cache {
-            None => None,
-            Some((slot, place)) => string::<O>(record, slot, place).and_then(|field| names.intern_field(field)),
+            Some((slot, place)) if I::NAMES => {
+                string::<O>(record, slot, place).and_then(|field| names.intern_field(field))
+            }
+            _ => None,
         };
         Ok(Event {
             at,
@@ -242,6 +244,7 @@ fn string<O: Order>(record: &[u8], slot: Slot, place: Place) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Item;
     use crate::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
@@ -282,7 +285,7 @@ mod tests {
         }
         record.extend_from_slice(&(-1i32).to_le_bytes());
         record.extend_from_slice(b"\x01dentry\0");
-        let event = decoder.decode::<Little>(9, 3, &record, &mut names).unwrap();
+        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &record, &mut names).unwrap();
         assert_eq!((event.at, event.cpu, event.pid, event.node), (9, 3, Some(-7), Some(-1)));
         assert_eq!((event.call_site, event.address), (0xffff_ffff_8123_4567, 0xffff_8880_1111_2222));
         assert_eq!((event.requested, event.allocated, event.gfp), (100, 128, Some(0xcc0)));
@@ -290,9 +293,12 @@ mod tests {
         assert_eq!(names.get(event.cache.unwrap()), b"dentry");
         assert_eq!(names.get(event.name), b"kmem_cache_alloc");
         // A name outside of the record is none; a record cut in its fields is refused.
-        let event = decoder.decode::<Little>(9, 3, &record[..64], &mut names).unwrap();
+        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &record[..64], &mut names).unwrap();
         assert_eq!(event.cache, None);
-        assert_eq!(decoder.decode::<Little>(9, 3, &record[..56], &mut names), Err(ShortRecord { have: 56, need: 60 }));
+        assert_eq!(
+            decoder.decode::<Little, Vec<Item>>(9, 3, &record[..56], &mut names),
+            Err(ShortRecord { have: 56, need: 60 })
+        );
     }
 
     #[test]
@@ -305,10 +311,10 @@ mod tests {
             record.extend_from_slice(&order.to_be_bytes());
             record
         };
-        let event = decoder.decode::<Big>(1, 0, &record(0x1234, 3), &mut names).unwrap();
+        let event = decoder.decode::<Big, Vec<Item>>(1, 0, &record(0x1234, 3), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
-        assert!(decoder.decode::<Big>(1, 0, &record(u32::MAX, 0), &mut names).unwrap().failed);
-        assert_eq!(decoder.decode::<Big>(1, 0, &record(1, 90), &mut names).unwrap().allocated, u64::MAX);
+        assert!(decoder.decode::<Big, Vec<Item>>(1, 0, &record(u32::MAX, 0), &mut names).unwrap().failed);
+        assert_eq!(decoder.decode::<Big, Vec<Item>>(1, 0, &record(1, 90), &mut names).unwrap().allocated, u64::MAX);
     }
 
     #[test]
@@ -316,7 +322,7 @@ mod tests {
         let mut names = Names::new();
         let decoder = decoder(&mut names);
         for id in [0u16, 6, 8, u16::MAX] {
-            let event = decoder.decode::<Little>(1, 0, &id.to_le_bytes(), &mut names).unwrap();
+            let event = decoder.decode::<Little, Vec<Item>>(1, 0, &id.to_le_bytes(), &mut names).unwrap();
             assert_eq!((event.action, event.pid), (Action::Other, None), "{id}");
         }
     }

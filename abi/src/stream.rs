@@ -455,7 +455,7 @@ impl Cursor {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
-    fn sub_buffers(
+    fn sub_buffers<I: Items>(
         &mut self,
         payload: &[u8],
         from: usize,
@@ -463,16 +463,16 @@ impl Cursor {
         shape: &PageShape,
         decoder: &Decoder,
         names: &mut Names,
-        items: &mut impl Items,
+        items: &mut I,
     ) -> Option<usize> {
         match shape.target.endian {
-            Endian::Little => self.sub_buffers_in::<Little>(payload, from, place, shape, decoder, names, items),
-            Endian::Big => self.sub_buffers_in::<Big>(payload, from, place, shape, decoder, names, items),
+            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, shape, decoder, names, items),
+            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, shape, decoder, names, items),
         }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
-    fn sub_buffers_in<O: Order>(
+    fn sub_buffers_in<O: Order, I: Items>(
         &mut self,
         payload: &[u8],
         mut from: usize,
@@ -480,7 +480,7 @@ impl Cursor {
         shape: &PageShape,
         decoder: &Decoder,
         names: &mut Names,
-        items: &mut impl Items,
+        items: &mut I,
     ) -> Option<usize> {
         while !self.is_full() {
             let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
@@ -503,7 +503,7 @@ impl Cursor {
                     }
                 };
                 let at = self.key(record.time, place.offset);
-                match decoder.decode::<O>(at, self.cpu, record.payload, names) {
+                match decoder.decode::<O, I>(at, self.cpu, record.payload, names) {
                     Ok(event) => self.push(items, event, names),
                     Err(error) => self.bad_record(error, at, place, from, names, items),
                 }

@@ -254,6 +254,7 @@ pub(crate) fn in_order(
 pub(crate) fn last_key(trace: &mut Trace) -> u64 {
     struct Nothing;
     impl Items for Nothing {
+        const NAMES: bool = false;
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }
