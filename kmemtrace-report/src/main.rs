@@ -4,6 +4,7 @@
 //! its sums, `reports` makes a document of them, `render` prints it.
 
 mod args;
+mod budget;
 mod classes;
 mod crew;
 mod decode;
@@ -18,6 +19,7 @@ mod order;
 mod pairs;
 mod pipeline;
 mod prefetch;
+mod progress;
 mod render;
 mod reports;
 mod select;
@@ -40,6 +42,7 @@ use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
 
 use args::{Args, Format, View};
+use budget::Budget;
 use classes::Grouping;
 use decode::All;
 use figures::Narrow;
@@ -110,7 +113,8 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         matrix: view == View::Cross,
         lists_live: view == View::Live,
     };
-    let job = Job { rules, grouping, crew: crew_size(args) };
+    let job =
+        Job { rules, grouping, crew: crew_size(args), budget: Budget::new(args.max_memory), is_quiet: args.quiet };
     let (order, paired) = match filter {
         None => pipeline::run(&mut trace, job, &All, window)?,
         Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,

@@ -145,6 +145,10 @@ pub(crate) struct Pairing<'a> {
     pub(crate) findings: Findings,
     /// Frontier of the last window.
     frontier: Option<u64>,
+    /// Bytes that its tables may take.
+    most_bytes: usize,
+    /// They took more, and it stopped.
+    pub(crate) is_over: bool,
 }
 
 impl<'a> Pairing<'a> {
@@ -162,12 +166,14 @@ impl<'a> Pairing<'a> {
             counts: Counts::default(),
             findings: Findings::default(),
             frontier: None,
+            most_bytes: usize::MAX,
+            is_over: false,
         }
     }
 
-    /// Bytes of its tables.
-    pub(crate) fn bytes(&self) -> usize {
-        self.objects.bytes() + self.pages.bytes()
+    /// Stops where its tables take more than so many bytes.
+    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
     }
 
     /// Takes the partition's events of the next window.
@@ -202,6 +208,10 @@ impl<'a> Pairing<'a> {
         let first = groups.next().unwrap_or_default();
         self.ask(first, slices, &mut ahead);
         for places in groups.chain([[].as_slice()]) {
+            self.is_over |= self.objects.bytes() + self.pages.bytes() > self.most_bytes;
+            if self.is_over {
+                return;
+            }
             let group = ahead;
             self.ask(places, slices, &mut ahead);
             for (event, serial) in group.events.iter().zip(group.serials).take(group.len) {
@@ -379,6 +389,11 @@ impl<'a> Pairing<'a> {
         // A gap that begins at this very key may not have been read yet.
         let open = before.is_some() && !suspect && self.frontier == Some(event.at);
         self.findings.count(key, row, suspect, open);
+    }
+
+    /// How many objects are live, whatever the filters.
+    pub(crate) fn live_objects(&self) -> usize {
+        self.objects.live_objects() + self.pages.live_objects()
     }
 
     /// Live objects that the filters take, in no order.

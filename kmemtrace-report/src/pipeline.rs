@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
+use crate::budget::Budget;
 use crate::classes::{Classes, Grouping, MOST_SIZED};
 use crate::crew::{Task, do_all};
 use crate::decode::{Compact, Filter, Reader};
@@ -20,12 +21,15 @@ use crate::hashing::Seed;
 use crate::ledger::{Ledger, Log};
 use crate::order::{Chunk, MOST_PARTS, Merger, Order, Window};
 use crate::pairs::{Paired, Pairing, Rules, kind_index};
+use crate::progress::Progress;
 
 /// What to do, and with how many threads.
 pub(crate) struct Job {
     pub(crate) rules: Rules,
     pub(crate) grouping: Grouping,
     pub(crate) crew: CrewSize,
+    pub(crate) budget: Budget,
+    pub(crate) is_quiet: bool,
 }
 
 /// How the work is cut.
@@ -55,6 +59,11 @@ impl CrewSize {
 const WINDOW: usize = 8192;
 /// On several: a step should take long enough for nobody to notice its end.
 const WINDOW_AT_ONCE: usize = 32 << 10;
+
+/// Memory of all stages for each event of a window: chunks being read, merged, paired and replayed, places and logs.
+const BUFFER_BYTES: usize = 400;
+/// Memory that the document has for each row of live objects.
+const LIVE_ROW_BYTES: usize = 2500;
 
 /// A partition of the addresses.
 struct Partition<'a> {
@@ -91,6 +100,22 @@ impl<F: Filter + Send> Pipeline<'_, F> {
                 self.merger.add(index, chunk, ended);
             }
         }
+    }
+
+    /// Gives each partition its share of the bytes that tables may take.
+    fn share_out(&mut self, bytes: u64) {
+        let share = usize::try_from(bytes / self.partitions.len().max(1) as u64).unwrap_or(usize::MAX);
+        self.partitions.iter_mut().for_each(|part| part.pairing.set_most_bytes(share));
+    }
+
+    /// Bytes of all files.
+    fn file_bytes(&self) -> u64 {
+        let len = |reader: &Reader<'_, F>| std::fs::metadata(reader.stream.path()).map_or(0, |m| m.len());
+        self.readers.iter().map(len).sum()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.readers.iter().map(|reader| reader.stream.bytes_read()).sum()
     }
 
     /// Whether anything is left to do.
@@ -160,7 +185,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { mut rules, grouping, crew } = job;
+    let Job { mut rules, grouping, crew, budget, is_quiet } = job;
     let streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
@@ -188,12 +213,29 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     }
     pipeline.begin();
     pipeline.merger.set_bounds(bounds(pipeline.merger.first_key()));
-    while pipeline.goes_on() {
+    pipeline.share_out(budget.left((crew.window * BUFFER_BYTES) as u64));
+    let mut progress = Progress::new(pipeline.file_bytes(), is_quiet);
+    for step in 0u64.. {
+        if !pipeline.goes_on() {
+            break;
+        }
         pipeline.step();
+        let events = pipeline.merger.merged.events;
+        if pipeline.partitions.iter().any(|part| part.pairing.is_over) || step.is_multiple_of(16) && budget.is_over() {
+            budget.exceeded("live objects and freed addresses", events)?;
+        }
+        if progress.is_due() {
+            progress.show(pipeline.bytes_read(), events);
+        }
     }
+    drop(progress);
     let Pipeline { readers, merger, mut partitions, ledger, .. } = pipeline;
     let mut live = Vec::new();
     if rules.lists_live {
+        let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
+        if (rows * LIVE_ROW_BYTES) as u64 > budget.left(0) {
+            budget.exceeded("rows of live objects", merger.merged.events)?;
+        }
         live.extend(partitions.iter_mut().flat_map(|part| part.pairing.live()));
         live.sort_unstable_by_key(|object| object.birth.serial);
     }

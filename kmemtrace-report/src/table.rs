@@ -146,19 +146,27 @@ pub(crate) struct Table {
     own_sizes: HashMap<u64, (u64, u64), RandomState>,
     epoch: Epoch,
     keeps_births: bool,
+    /// Bytes of memory when something last grew.
+    bytes: usize,
 }
 
 impl Table {
     /// For one of `parts` partitions.
     pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
         let segments = (0..SEGMENTS).map(|_| Segment::default()).collect();
-        Table { seed, parts, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births }
+        Table { seed, parts, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births, bytes: 0 }
     }
 
     /// Bytes of memory.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Something has grown.
+    fn weigh(&mut self) {
         let own_sizes = self.own_sizes.capacity() * size_of::<(u64, u64, u64)>();
-        self.segments.iter().map(Segment::bytes).sum::<usize>() + own_sizes
+        self.bytes = self.segments.iter().map(Segment::bytes).sum::<usize>() + own_sizes;
     }
 
     /// What is left of a hash: the segment, and the place in it.
@@ -224,6 +232,7 @@ impl Table {
                 addresses.for_each(|address| segment.freed_before.insert(address, hash));
             }
         }
+        self.weigh();
         if self.epoch == Epoch::MAX {
             // Numbers begin again, so none may be left of before.
             let lines = self.segments.iter_mut().flat_map(|segment| &mut segment.lines);
@@ -232,6 +241,11 @@ impl Table {
         }
         self.epoch += 1;
         self.epoch
+    }
+
+    /// How many objects are live.
+    pub(crate) fn live_objects(&self) -> usize {
+        self.segments.iter().map(|segment| segment.live).sum()
     }
 
     /// Live objects with their addresses, in no order.
@@ -281,7 +295,11 @@ impl Table {
 
     #[cold]
     fn keep_sizes(&mut self, address: u64, sizes: (u64, u64)) -> u32 {
+        let before = self.own_sizes.capacity();
         self.own_sizes.insert(address, sizes);
+        if self.own_sizes.capacity() > before {
+            self.weigh();
+        }
         OWN
     }
 
@@ -335,6 +353,7 @@ impl Table {
                 }
             }
         }
+        self.weigh();
     }
 }
 
