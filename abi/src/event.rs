@@ -147,15 +147,46 @@ pub enum Item {
     Gap(Gap),
 }
 
+/// Who takes a stream's items, in stream order: a gap stands before the first event after it.
+pub trait Items {
+    /// Whether anybody looks at `Event::cache`, which is not even interned otherwise.
+    const NAMES: bool = true;
+    /// The next event; its names are in `names`.
+    fn event(&mut self, event: Event, names: &Names);
+    /// A gap.
+    fn gap(&mut self, gap: Gap);
+}
+
+impl Items for Vec<Item> {
+    #[inline]
+    fn event(&mut self, event: Event, _: &Names) {
+        self.push(Item::Event(event));
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.push(Item::Gap(gap));
+    }
+}
+
 /// Interned names: the strings of a trace, each kept once.
 ///
 /// Bytes are kept as the trace has them; whoever prints them escapes them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Names {
     by_id: Vec<Box<[u8]>>,
     by_name: HashMap<Box<[u8]>, NameId>,
     /// The last name seen per bucket of a cheap hash: a trace repeats a few names millions of times.
-    recent: Vec<Option<NameId>>,
+    recent: Vec<Option<Recent>>,
+    /// The same for fields that hold a name and its NUL.
+    recent_fields: Vec<Option<Recent>>,
+}
+
+/// A name, known by its ends: all of it where it has at most 16 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    ends: (u64, u64),
+    len: usize,
+    id: NameId,
 }
 
 const RECENT: usize = 1024;
@@ -163,19 +194,49 @@ const RECENT: usize = 1024;
 impl Names {
     /// An empty table.
     pub fn new() -> Names {
-        Names { by_id: Vec::new(), by_name: HashMap::new(), recent: vec![None; RECENT] }
+        let recent = vec![None; RECENT];
+        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent }
     }
 
     /// The id of `name`, which is added if it is new.
     #[inline]
     pub fn intern(&mut self, name: &[u8]) -> NameId {
-        let bucket = cheap_hash(name) & (RECENT - 1);
-        if let Some(&Some(id)) = self.recent.get(bucket)
-            && self.by_id.get(id.index()).is_some_and(|known| **known == *name)
+        let ends = ends(name);
+        let bucket = bucket(ends, name.len());
+        if let Some(&Some(recent)) = self.recent.get(bucket)
+            && recent.ends == ends
+            && recent.len == name.len()
+            && (name.len() <= 16 || *self.get(recent.id) == *name)
         {
-            return id;
+            return recent.id;
         }
         self.intern_slow(name, bucket)
+    }
+
+    /// The id of the name that a field of a record holds: all of it up to the first NUL. `None` where that is nothing.
+    #[inline]
+    pub(crate) fn intern_field(&mut self, field: &[u8]) -> Option<NameId> {
+        let ends = ends(field);
+        let bucket = bucket(ends, field.len());
+        if let Some(&Some(recent)) = self.recent_fields.get(bucket)
+            && recent.ends == ends
+            && recent.len == field.len()
+            // Of a longer field the ends say that the NUL is its last byte, if its name has all others.
+            && (field.len() <= 16 || field.get(..field.len() - 1) == Some(self.get(recent.id)))
+        {
+            return Some(recent.id);
+        }
+        self.intern_field_slow(field, bucket)
+    }
+
+    #[cold]
+    fn intern_field_slow(&mut self, field: &[u8], bucket: usize) -> Option<NameId> {
+        let name = field.split(|&byte| byte == 0).next().filter(|name| !name.is_empty())?;
+        let id = self.intern(name);
+        if let Some(slot) = self.recent_fields.get_mut(bucket) {
+            *slot = Some(Recent { ends: ends(field), len: field.len(), id });
+        }
+        Some(id)
     }
 
     #[cold]
@@ -191,7 +252,7 @@ impl Names {
             }
         };
         if let Some(slot) = self.recent.get_mut(bucket) {
-            *slot = Some(id);
+            *slot = Some(Recent { ends: ends(name), len: name.len(), id });
         }
         id
     }
@@ -217,15 +278,22 @@ impl Names {
     }
 }
 
+/// The first and the last eight bytes; they overlap in shorter names.
 #[inline]
-fn cheap_hash(name: &[u8]) -> usize {
-    let mut head = [0u8; 8];
-    let mut tail = [0u8; 8];
-    let n = name.len().min(8);
-    head[..n].copy_from_slice(&name[..n]);
-    tail[..n].copy_from_slice(&name[name.len() - n..]);
-    let word = u64::from_le_bytes(head) ^ u64::from_le_bytes(tail).rotate_left(29) ^ name.len() as u64;
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+fn ends(name: &[u8]) -> (u64, u64) {
+    match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
+        _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            (Some(head), Some(tail)) => (u32::from_le_bytes(*head).into(), u32::from_le_bytes(*tail).into()),
+            _ => (name.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0),
+        },
+    }
+}
+
+#[inline]
+fn bucket((head, tail): (u64, u64), len: usize) -> usize {
+    let word = head ^ tail.rotate_left(29) ^ len as u64;
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (RECENT - 1)
 }
 
 #[cfg(test)]
@@ -242,5 +310,28 @@ mod tests {
         }
         assert_eq!(names.len(), 5000);
         assert_eq!(names.get(names.by_name[&b"cache-7"[..]]), b"cache-7");
+    }
+
+    #[test]
+    fn a_field_holds_the_name_before_its_first_nul() {
+        let mut names = Names::new();
+        let fields: [(&[u8], &[u8]); 9] = [
+            (b"dentry\0", b"dentry"),
+            (b"dentry", b"dentry"),
+            (b"dentry\0x", b"dentry"),
+            (b"kmalloc-rnd-05-192\0", b"kmalloc-rnd-05-192"),
+            (b"kmalloc-rnd-05-192", b"kmalloc-rnd-05-192"),
+            (b"kmalloc-rnd-05-193\0", b"kmalloc-rnd-05-193"),
+            // The same ends and length as the one above, and a NUL between.
+            (b"kmalloc-rn\0-05-193\0", b"kmalloc-rn"),
+            (b"kmalloc-rn\0-05-192\0", b"kmalloc-rn"),
+            (b"kmalloc-rnd-05-193x", b"kmalloc-rnd-05-193x"),
+        ];
+        for (field, name) in fields.iter().chain(&fields).chain(fields.iter().rev()) {
+            let id = names.intern_field(field).unwrap();
+            assert_eq!(names.get(id), *name);
+            assert_eq!(id, names.intern(name));
+        }
+        assert_eq!([names.intern_field(b""), names.intern_field(b"\0dentry")], [None, None]);
     }
 }

@@ -3,26 +3,47 @@
 //! The offsets of an event's fields are resolved once per file, so that decoding a record is a table
 //! look-up by `common_type` and a few loads.
 
-use crate::event::{Action, Event, Kind, NameId, Names};
+use crate::event::{Action, Event, Items, Kind, NameId, Names};
 use crate::format::{EventFormat, Field, Place};
-use crate::target::{Order, u32_at, uint_at};
+use crate::target::{Endian, Order, u16_at, u32_at, u64_at, uint_at};
 
 /// Where a number is in a record.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     offset: u32,
     size: u8,
+    /// Of the eight bytes at the offset, those that are the number.
+    mask: u64,
 }
 
 impl Slot {
+    /// A number that is not there: 0 wherever it is read.
+    const ABSENT: Slot = Slot { offset: 0, size: 0, mask: 0 };
+
     fn of(field: &Field) -> Option<Slot> {
         let fits = field.place == Place::Fixed && matches!(field.size, 1 | 2 | 4 | 8);
-        fits.then_some(Slot { offset: field.offset as u32, size: field.size as u8 })
+        fits.then(|| Slot::new(field.offset as u32, field.size as u8))
     }
 
+    fn new(offset: u32, size: u8) -> Slot {
+        Slot { offset, size, mask: u64::MAX >> (64 - 8 * u32::from(size)) }
+    }
+
+    /// The number, 0 where it is not there. Mostly one load, whatever the size.
     #[inline]
-    fn read<O: Order>(self, record: &[u8]) -> Option<u64> {
-        uint_at::<O>(record, self.offset as usize, usize::from(self.size))
+    fn read<O: Order>(self, record: &[u8]) -> u64 {
+        match u64_at::<O>(record, self.offset as usize) {
+            Some(word) => match O::ENDIAN {
+                Endian::Little => word & self.mask,
+                Endian::Big => word >> (self.mask.leading_zeros() & 63) & self.mask,
+            },
+            None => self.read_at_end::<O>(record),
+        }
+    }
+
+    #[cold]
+    fn read_at_end<O: Order>(self, record: &[u8]) -> u64 {
+        uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
     }
 
     fn end(self) -> usize {
@@ -34,9 +55,9 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 enum Size {
     /// `bytes_req` and `bytes_alloc`.
-    Bytes(Option<Slot>, Option<Slot>),
+    Bytes(Slot, Slot),
     /// `order`: `page_bytes << order`.
-    Order(Option<Slot>),
+    Order(Slot),
     /// A free, or no object.
     None,
 }
@@ -47,8 +68,8 @@ struct Plan {
     name: NameId,
     action: Action,
     pid: Option<Slot>,
-    call_site: Option<Slot>,
-    address: Option<Slot>,
+    call_site: Slot,
+    address: Slot,
     /// The address that means "nothing was allocated".
     failed: Option<u64>,
     size: Size,
@@ -84,8 +105,8 @@ impl Decoder {
             name: unknown,
             action: Action::Other,
             pid: None,
-            call_site: None,
-            address: None,
+            call_site: Slot::ABSENT,
+            address: Slot::ABSENT,
             failed: None,
             size: Size::None,
             gfp: None,
@@ -108,48 +129,48 @@ impl Decoder {
         decoder
     }
 
-    /// Decodes the payload of a record. `at` and `cpu` are taken as they are.
-    #[inline]
-    pub(crate) fn decode<O: Order>(
+    /// Decodes the payload of a record for `I`. `at` and `cpu` are taken as they are.
+    #[inline(always)]
+    pub(crate) fn decode<O: Order, I: Items>(
         &self,
         at: u64,
         cpu: u32,
         record: &[u8],
         names: &mut Names,
     ) -> Result<Event, ShortRecord> {
+        let have = record.len();
         // `common_type` is the first field of every event of every kernel.
-        let id = uint_at::<O>(record, 0, 2).ok_or(ShortRecord { have: record.len(), need: 2 })?;
-        let index = self.by_id.get(id as usize).copied().unwrap_or(0);
-        let Some(plan) = self.plans.get(usize::from(index)) else {
-            return Err(ShortRecord { have: record.len(), need: 0 });
-        };
-        if record.len() < plan.least {
-            return Err(ShortRecord { have: record.len(), need: plan.least });
+        let id = u16_at::<O>(record, 0).ok_or(ShortRecord { have, need: 2 })?;
+        let index = self.by_id.get(usize::from(id)).copied().unwrap_or(0);
+        let plan = self.plans.get(usize::from(index)).ok_or(ShortRecord { have, need: 0 })?;
+        if have < plan.least {
+            return Err(ShortRecord { have, need: plan.least });
         }
-        let read = |slot: Option<Slot>| slot.and_then(|s| s.read::<O>(record));
-        let address = read(plan.address).unwrap_or(0);
+        let address = plan.address.read::<O>(record);
         let (requested, allocated) = match plan.size {
-            Size::Bytes(requested, allocated) => (read(requested).unwrap_or(0), read(allocated).unwrap_or(0)),
+            Size::Bytes(requested, allocated) => (requested.read::<O>(record), allocated.read::<O>(record)),
             Size::Order(order) => {
-                let bytes = page_bytes(self.page_bytes, read(order).unwrap_or(0));
+                let bytes = page_bytes(self.page_bytes, order.read::<O>(record));
                 (bytes, bytes)
             }
             Size::None => (0, 0),
         };
         let cache = match plan.cache {
-            None => None,
-            Some((slot, place)) => string::<O>(record, slot, place).map(|name| names.intern(name)),
+            Some((slot, place)) if I::NAMES => {
+                string::<O>(record, slot, place).and_then(|field| names.intern_field(field))
+            }
+            _ => None,
         };
         Ok(Event {
             at,
             address,
-            call_site: read(plan.call_site).unwrap_or(0),
+            call_site: plan.call_site.read::<O>(record),
             requested,
             allocated,
-            gfp: read(plan.gfp),
+            gfp: plan.gfp.map(|slot| slot.read::<O>(record)),
             cpu,
-            pid: read(plan.pid).map(|pid| pid as u32 as i32),
-            node: read(plan.node).map(|node| node as u32 as i32),
+            pid: plan.pid.map(|slot| slot.read::<O>(record) as u32 as i32),
+            node: plan.node.map(|slot| slot.read::<O>(record) as u32 as i32),
             cache,
             name: plan.name,
             action: plan.action,
@@ -182,23 +203,24 @@ impl Plan {
             _ => None,
         };
         let size = match action {
-            Action::Alloc(Kind::Pages) => Size::Order(slot("order")),
-            Action::Alloc(_) => Size::Bytes(slot("bytes_req"), slot("bytes_alloc")),
+            Action::Alloc(Kind::Pages) => Size::Order(slot("order").unwrap_or(Slot::ABSENT)),
+            Action::Alloc(_) => {
+                Size::Bytes(slot("bytes_req").unwrap_or(Slot::ABSENT), slot("bytes_alloc").unwrap_or(Slot::ABSENT))
+            }
             _ => Size::None,
         };
-        let cache = format.field("name").filter(|f| f.place != Place::Fixed).map(|f| {
-            let slot = Slot { offset: f.offset as u32, size: 4 };
-            (slot, f.place)
-        });
-        let (call_site, gfp, node) = (slot("call_site"), slot("gfp_flags"), slot("node"));
+        let cache =
+            format.field("name").filter(|f| f.place != Place::Fixed).map(|f| (Slot::new(f.offset as u32, 4), f.place));
+        let call_site = slot("call_site").unwrap_or(Slot::ABSENT);
+        let (gfp, node) = (slot("gfp_flags"), slot("node"));
         let sizes = match size {
             Size::Bytes(requested, allocated) => [requested, allocated],
-            Size::Order(order) => [order, None],
-            Size::None => [None, None],
+            Size::Order(order) => [order, Slot::ABSENT],
+            Size::None => [Slot::ABSENT; 2],
         };
-        let slots = [Some(address), pid, call_site, gfp, node, cache.map(|(slot, _)| slot), sizes[0], sizes[1]];
-        let least = slots.into_iter().flatten().map(Slot::end).max().unwrap_or(0);
-        Plan { action, address: Some(address), failed, size, call_site, gfp, node, cache, least, ..plain }
+        let slots = [Some(address), Some(call_site), pid, gfp, node, cache.map(|(slot, _)| slot)];
+        let least = slots.into_iter().flatten().chain(sizes).map(Slot::end).max().unwrap_or(0);
+        Plan { action, address, failed, size, call_site, gfp, node, cache, least, ..plain }
     }
 }
 
@@ -210,21 +232,19 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
         .map_or(u64::MAX, |n| page_bytes.saturating_mul(n))
 }
 
-/// The string that a `__data_loc` or `__rel_loc` points at, without its NUL; `None` where it is empty or outside of the
-/// record.
+/// The string that a `__data_loc` or `__rel_loc` points at, with its NUL; `None` where it is outside of the record.
 #[inline]
 fn string<O: Order>(record: &[u8], slot: Slot, place: Place) -> Option<&[u8]> {
     let location = u32_at::<O>(record, slot.offset as usize)?;
     let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
     let start = if place == Place::RelLoc { slot.end() + offset } else { offset };
-    let bytes = record.get(start..)?.get(..len)?;
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    Some(&bytes[..end]).filter(|name| !name.is_empty())
+    record.get(start..)?.get(..len)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Item;
     use crate::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
@@ -265,7 +285,7 @@ mod tests {
         }
         record.extend_from_slice(&(-1i32).to_le_bytes());
         record.extend_from_slice(b"\x01dentry\0");
-        let event = decoder.decode::<Little>(9, 3, &record, &mut names).unwrap();
+        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &record, &mut names).unwrap();
         assert_eq!((event.at, event.cpu, event.pid, event.node), (9, 3, Some(-7), Some(-1)));
         assert_eq!((event.call_site, event.address), (0xffff_ffff_8123_4567, 0xffff_8880_1111_2222));
         assert_eq!((event.requested, event.allocated, event.gfp), (100, 128, Some(0xcc0)));
@@ -273,9 +293,12 @@ mod tests {
         assert_eq!(names.get(event.cache.unwrap()), b"dentry");
         assert_eq!(names.get(event.name), b"kmem_cache_alloc");
         // A name outside of the record is none; a record cut in its fields is refused.
-        let event = decoder.decode::<Little>(9, 3, &record[..64], &mut names).unwrap();
+        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &record[..64], &mut names).unwrap();
         assert_eq!(event.cache, None);
-        assert_eq!(decoder.decode::<Little>(9, 3, &record[..56], &mut names), Err(ShortRecord { have: 56, need: 60 }));
+        assert_eq!(
+            decoder.decode::<Little, Vec<Item>>(9, 3, &record[..56], &mut names),
+            Err(ShortRecord { have: 56, need: 60 })
+        );
     }
 
     #[test]
@@ -288,10 +311,10 @@ mod tests {
             record.extend_from_slice(&order.to_be_bytes());
             record
         };
-        let event = decoder.decode::<Big>(1, 0, &record(0x1234, 3), &mut names).unwrap();
+        let event = decoder.decode::<Big, Vec<Item>>(1, 0, &record(0x1234, 3), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
-        assert!(decoder.decode::<Big>(1, 0, &record(u32::MAX, 0), &mut names).unwrap().failed);
-        assert_eq!(decoder.decode::<Big>(1, 0, &record(1, 90), &mut names).unwrap().allocated, u64::MAX);
+        assert!(decoder.decode::<Big, Vec<Item>>(1, 0, &record(u32::MAX, 0), &mut names).unwrap().failed);
+        assert_eq!(decoder.decode::<Big, Vec<Item>>(1, 0, &record(1, 90), &mut names).unwrap().allocated, u64::MAX);
     }
 
     #[test]
@@ -299,7 +322,7 @@ mod tests {
         let mut names = Names::new();
         let decoder = decoder(&mut names);
         for id in [0u16, 6, 8, u16::MAX] {
-            let event = decoder.decode::<Little>(1, 0, &id.to_le_bytes(), &mut names).unwrap();
+            let event = decoder.decode::<Little, Vec<Item>>(1, 0, &id.to_le_bytes(), &mut names).unwrap();
             assert_eq!((event.action, event.pid), (Action::Other, None), "{id}");
         }
     }

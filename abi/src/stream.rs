@@ -8,10 +8,10 @@ use zerocopy::FromBytes;
 
 use crate::block::{Counters, End, GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
-use crate::event::{Action, Event, Gap, GapCause, Item, Kind, NameId, Names};
+use crate::event::{Action, Event, Gap, GapCause, Item, Items, Kind, NameId, Names};
 use crate::fault::{Code, Fault, Verdict};
 use crate::format::PageShape;
-use crate::kmem::Decoder;
+use crate::kmem::{Decoder, ShortRecord};
 use crate::relay::{self, Layout, Parsed, RelayRecord};
 use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::target::{Big, Endian, Little, Order};
@@ -106,6 +106,8 @@ pub struct CpuStream {
 struct Cursor {
     cpu: u32,
     facts: FileFacts,
+    /// The batch is full at this many items.
+    until: u64,
     /// Key of the last event.
     last: Option<u64>,
     /// Events are missing from `last` to the next event.
@@ -156,6 +158,7 @@ impl CpuStream {
         let cursor = Cursor {
             cpu,
             facts: FileFacts::new(path, Some(cpu)),
+            until: 0,
             last: None,
             pending: None,
             damaged: false,
@@ -190,6 +193,16 @@ impl CpuStream {
         &self.cursor.facts.path
     }
 
+    /// Bytes of the file read so far.
+    pub fn bytes_read(&self) -> u64 {
+        match &self.body {
+            Body::Blocks(reader) => reader.bytes_read(),
+            Body::Raw(window) => window.offset(),
+            Body::Missing => 0,
+            Body::Done => self.cursor.facts.bytes,
+        }
+    }
+
     /// What is known of the file so far; complete once `fill` returned false.
     pub fn facts(&self) -> &FileFacts {
         &self.cursor.facts
@@ -201,7 +214,16 @@ impl CpuStream {
     /// open-ended. An unreadable rest is a gap and a fault, not an error.
     pub fn fill(&mut self, names: &mut Names, items: &mut Vec<Item>) -> bool {
         items.clear();
-        while items.len() < BATCH {
+        self.decode(names, items, BATCH)
+    }
+
+    /// Hands the next `batch` items, or some more, to `items`; false at the end of the stream, where there are none.
+    ///
+    /// Generic, so that what `items` does not look at is not even read from the records.
+    pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
+        let before = self.cursor.taken();
+        self.cursor.until = before.saturating_add(batch as u64);
+        while !self.cursor.is_full() {
             match &mut self.body {
                 Body::Done => break,
                 Body::Missing => {
@@ -214,7 +236,7 @@ impl CpuStream {
                         Coding::SubBuffers(shape, decoder) => {
                             self.cursor.raw_sub_buffers(window, shape, decoder, names, items)
                         }
-                        coding => self.cursor.raw_records(window, coding, items),
+                        coding => self.cursor.raw_records(window, coding, names, items),
                     };
                     if let Some(ending) = ending {
                         self.cursor.facts.bytes = window.offset();
@@ -242,7 +264,7 @@ impl CpuStream {
                 },
             }
         }
-        !items.is_empty()
+        self.cursor.taken() > before
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
@@ -303,6 +325,17 @@ impl CpuStream {
 }
 
 impl Cursor {
+    /// Items so far.
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.facts.events + self.facts.gaps
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.taken() >= self.until
+    }
+
     fn fault(&mut self, code: Code, block: &Block, message: String) {
         let number = block.header.sequence.get();
         let message = format!("block {number} at byte {}: {message}", block.offset);
@@ -341,34 +374,38 @@ impl Cursor {
     }
 
     /// A gap from the last event to the next one, whose key is `to` (`None`: the end of the trace).
-    fn gap(&mut self, items: &mut Vec<Item>, cause: Option<GapCause>, to: Option<u64>) {
+    #[cold]
+    fn gap(&mut self, items: &mut impl Items, cause: Option<GapCause>, to: Option<u64>) {
         let (cause, lost) = self.pending.take().or(cause.map(|c| (c, None))).unwrap_or((GapCause::Damage, None));
         self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
     }
 
-    fn push_gap(&mut self, items: &mut Vec<Item>, gap: Gap) {
+    fn push_gap(&mut self, items: &mut impl Items, gap: Gap) {
         self.facts.gaps += 1;
         if gap.from.is_none() && gap.to.is_some() {
             self.facts.lost_before = gap.lost;
         }
-        items.push(Item::Gap(gap));
+        items.gap(gap);
     }
 
     /// The order key of an event stamped `time`; never before its predecessor's.
     #[inline]
     fn key(&mut self, time: u64, offset: u64) -> u64 {
         match self.last {
-            Some(last) if time < last => {
-                let message = format!("time stamp {time} follows {last}");
-                self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
-                last
-            }
+            Some(last) if time < last => self.back_in_time(time, last, offset),
             _ => time,
         }
     }
 
-    #[inline]
-    fn push(&mut self, items: &mut Vec<Item>, event: Event) {
+    #[cold]
+    fn back_in_time(&mut self, time: u64, last: u64, offset: u64) -> u64 {
+        let message = format!("time stamp {time} follows {last}");
+        self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
+        last
+    }
+
+    #[inline(always)]
+    fn push(&mut self, items: &mut impl Items, event: Event, names: &Names) {
         if self.pending.is_some() {
             self.gap(items, None, Some(event.at));
         }
@@ -377,7 +414,7 @@ impl Cursor {
         }
         self.last = Some(event.at);
         self.facts.events += 1;
-        items.push(Item::Event(event));
+        items.event(event, names);
     }
 
     /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
@@ -388,7 +425,7 @@ impl Cursor {
         block: &Block,
         coding: &Coding,
         names: &mut Names,
-        items: &mut Vec<Item>,
+        items: &mut impl Items,
     ) -> Option<usize> {
         match coding {
             Coding::SubBuffers(shape, decoder) => {
@@ -397,7 +434,7 @@ impl Cursor {
             Coding::Relay(coding) => {
                 let at = block.offset.saturating_add(block.header.header_len.get().into());
                 let bytes = &payload[from..];
-                let (taken, parsed) = self.relay_records(bytes, at + from as u64, coding, items);
+                let (taken, parsed) = self.relay_records(bytes, at + from as u64, coding, names, items);
                 let next = match parsed {
                     None => from + taken,
                     Some(Parsed::Bad) => {
@@ -421,7 +458,7 @@ impl Cursor {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
-    fn sub_buffers(
+    fn sub_buffers<I: Items>(
         &mut self,
         payload: &[u8],
         from: usize,
@@ -429,16 +466,16 @@ impl Cursor {
         shape: &PageShape,
         decoder: &Decoder,
         names: &mut Names,
-        items: &mut Vec<Item>,
+        items: &mut I,
     ) -> Option<usize> {
         match shape.target.endian {
-            Endian::Little => self.sub_buffers_in::<Little>(payload, from, place, shape, decoder, names, items),
-            Endian::Big => self.sub_buffers_in::<Big>(payload, from, place, shape, decoder, names, items),
+            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, shape, decoder, names, items),
+            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, shape, decoder, names, items),
         }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
-    fn sub_buffers_in<O: Order>(
+    fn sub_buffers_in<O: Order, I: Items>(
         &mut self,
         payload: &[u8],
         mut from: usize,
@@ -446,9 +483,9 @@ impl Cursor {
         shape: &PageShape,
         decoder: &Decoder,
         names: &mut Names,
-        items: &mut Vec<Item>,
+        items: &mut I,
     ) -> Option<usize> {
-        while items.len() < BATCH {
+        while !self.is_full() {
             let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
             let sub_buffer = match SubBuffer::parse::<O>(shape, bytes) {
                 Ok(sub_buffer) => sub_buffer,
@@ -469,16 +506,30 @@ impl Cursor {
                     }
                 };
                 let at = self.key(record.time, place.offset);
-                let event = decoder.decode::<O>(at, self.cpu, record.payload, names).unwrap_or_else(|error| {
-                    self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
-                    self.damage();
-                    Event::unreadable(at, self.cpu, names)
-                });
-                self.push(items, event);
+                match decoder.decode::<O, I>(at, self.cpu, record.payload, names) {
+                    Ok(event) => self.push(items, event, names),
+                    Err(error) => self.bad_record(error, at, place, from, names, items),
+                }
             }
             from += sub_buffer.stored;
         }
         (from < payload.len()).then_some(from)
+    }
+
+    #[cold]
+    fn bad_record(
+        &mut self,
+        error: ShortRecord,
+        at: u64,
+        place: Place,
+        from: usize,
+        names: &mut Names,
+        items: &mut impl Items,
+    ) {
+        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
+        self.damage();
+        let event = Event::unreadable(at, self.cpu, names);
+        self.push(items, event, names);
     }
 
     #[cold]
@@ -494,7 +545,7 @@ impl Cursor {
 
     /// Events were lost before a sub-buffer that starts at `timestamp`.
     #[cold]
-    fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut Vec<Item>) {
+    fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl Items) {
         let to = self.last.map_or(timestamp, |last| last.max(timestamp));
         self.marks.count += 1;
         let lost = match missed {
@@ -529,11 +580,12 @@ impl Cursor {
         bytes: &[u8],
         offset: u64,
         coding: &RelayCoding,
-        items: &mut Vec<Item>,
+        names: &Names,
+        items: &mut impl Items,
     ) -> (usize, Option<Parsed>) {
         match coding.endian {
-            Endian::Little => self.relay_records_in::<Little>(bytes, offset, coding, items),
-            Endian::Big => self.relay_records_in::<Big>(bytes, offset, coding, items),
+            Endian::Little => self.relay_records_in::<Little>(bytes, offset, coding, names, items),
+            Endian::Big => self.relay_records_in::<Big>(bytes, offset, coding, names, items),
         }
     }
 
@@ -542,14 +594,15 @@ impl Cursor {
         bytes: &[u8],
         offset: u64,
         coding: &RelayCoding,
-        items: &mut Vec<Item>,
+        names: &Names,
+        items: &mut impl Items,
     ) -> (usize, Option<Parsed>) {
         let mut taken = 0;
-        while items.len() < BATCH {
+        while !self.is_full() {
             match relay::parse::<O>(coding.layout, &bytes[taken..]) {
                 Parsed::Record(record, len) => {
                     let at = self.relay_key(&record, coding, offset + taken as u64);
-                    self.push(items, relay_event(&record, at, self.cpu, &coding.names));
+                    self.push(items, relay_event(&record, at, self.cpu, &coding.names), names);
                     taken += len;
                 }
                 _ if taken == bytes.len() => return (taken, None),
@@ -582,9 +635,9 @@ impl Cursor {
         shape: &PageShape,
         decoder: &Decoder,
         names: &mut Names,
-        items: &mut Vec<Item>,
+        items: &mut impl Items,
     ) -> Option<Ending> {
-        while items.len() < BATCH {
+        while !self.is_full() {
             let place = Place { offset: window.offset(), block: None };
             let bytes = window.fill(shape.size);
             let Some(whole) = bytes.get(..shape.size) else {
@@ -608,13 +661,19 @@ impl Cursor {
     }
 
     /// Decodes some of a raw relay file; says how it ended once it has.
-    fn raw_records(&mut self, window: &mut Window, coding: &Coding, items: &mut Vec<Item>) -> Option<Ending> {
+    fn raw_records(
+        &mut self,
+        window: &mut Window,
+        coding: &Coding,
+        names: &Names,
+        items: &mut impl Items,
+    ) -> Option<Ending> {
         const AT_ONCE: usize = 128 << 10;
         let Coding::Relay(coding) = coding else { return Some(Ending::Whole) };
         let offset = window.offset();
         let bytes = window.fill(AT_ONCE);
         let at_end = bytes.len() < AT_ONCE;
-        let (taken, after) = self.relay_records(bytes, offset, coding, items);
+        let (taken, after) = self.relay_records(bytes, offset, coding, names, items);
         let rest = &bytes[taken..];
         let at = offset + taken as u64;
         let (skip, ending) = match after {
@@ -644,7 +703,7 @@ impl Cursor {
     }
 
     /// The file is read: what its counters and its ending say of loss.
-    fn finish(&mut self, ending: Ending, items: &mut Vec<Item>) {
+    fn finish(&mut self, ending: Ending, items: &mut impl Items) {
         self.facts.last = self.last;
         let placed = self.marks.counted.saturating_add(self.marks.recorder);
         let counters = self.facts.counters.unwrap_or_default();

@@ -150,7 +150,7 @@ impl<O> Records<'_, O> {
 impl<'a, O: Order> Iterator for Records<'a, O> {
     type Item = Result<Record<'a>, SubBufferError>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let entry = self.data.get(self.offset..).filter(|e| !e.is_empty())?;

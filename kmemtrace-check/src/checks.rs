@@ -117,7 +117,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn checked(path: PathBuf) -> CheckedTrace {
-        let mut trace = reading::read(path).unwrap();
+        let mut trace = reading::read(path, 2).unwrap();
         run(&mut trace);
         trace
     }

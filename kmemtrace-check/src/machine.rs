@@ -198,7 +198,7 @@ mod tests {
             bytes[middle] ^= 1;
         });
         std::fs::remove_file(sample.file("meta.out")).unwrap();
-        let mut trace = reading::read(sample.path().to_owned()).unwrap();
+        let mut trace = reading::read(sample.path().to_owned(), 2).unwrap();
         checks::run(&mut trace);
         let mut out = Vec::new();
         print(&[trace], &mut out);

@@ -14,8 +14,10 @@ mod sample;
 mod table;
 
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::{Parser, ValueEnum};
 use kmemtrace_abi::escape::escape;
@@ -42,6 +44,9 @@ struct Options {
     /// Findings shown a file in a table
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
+    /// Files read at once [default: one for each CPU]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Print nothing where every file is ok
     #[arg(short, long)]
     quiet: bool,
@@ -86,7 +91,8 @@ fn main() -> ExitCode {
         explain::print(code, &mut text);
     } else {
         let mut traces = Vec::new();
-        for result in check_all(&options.paths) {
+        let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+        for result in check_all(&options.paths, threads) {
             match result {
                 Ok(trace) => {
                     status = status.max(status_of(&trace, options.strict));
@@ -127,13 +133,13 @@ struct Problem {
 }
 
 /// Checks the inputs one after the other, each for itself: they may be of different recordings.
-fn check_all(paths: &[PathBuf]) -> Vec<Result<CheckedTrace, Problem>> {
+fn check_all(paths: &[PathBuf], threads: usize) -> Vec<Result<CheckedTrace, Problem>> {
     let paths = match input::or_default(paths) {
         Ok(paths) => paths,
         Err(message) => return vec![Err(Problem { status: status::UNREADABLE, message })],
     };
     let check = |path| {
-        let mut trace = reading::read(path).map_err(|error| {
+        let mut trace = reading::read(path, threads).map_err(|error| {
             let status = if error.is_no_trace() { status::CORRUPT } else { status::UNREADABLE };
             Problem { status, message: error.to_string() }
         })?;
@@ -166,7 +172,7 @@ mod tests {
     /// The worst status of these inputs, and the complaints.
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
         let (mut status, mut complaints) = (status::OK, Vec::new());
-        for result in check_all(paths) {
+        for result in check_all(paths, 2) {
             match result {
                 Ok(trace) => status = status.max(status_of(&trace, strict)),
                 Err(problem) => {

@@ -2,8 +2,10 @@
 //! grow with the length of the trace.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use kmemtrace_abi::event::{Gap, GapCause, Item, Names};
+use kmemtrace_abi::event::{Event, Gap, GapCause, Item, Items, Names};
 use kmemtrace_abi::fault::Fault;
 use kmemtrace_abi::trace::{CpuStream, FileFacts, MAX_FAULTS, OpenError, OrderKey, Trace, TraceInfo};
 
@@ -71,16 +73,31 @@ impl CheckedFile {
             self.facts.faults_left_out += 1;
         }
     }
+}
 
-    fn note_gaps(&mut self, items: &[Item]) {
-        for item in items {
-            if let Item::Gap(gap) = item
-                && gap.cause == GapCause::Overrun
-                && self.worst_gap.is_none_or(|worst| weight(gap) > weight(&worst))
-            {
-                self.worst_gap = Some(*gap);
-            }
+/// What is kept of a stream's items.
+#[derive(Debug, Default)]
+struct Noted {
+    worst_gap: Option<Gap>,
+}
+
+impl Noted {
+    fn note(&mut self, gap: &Gap) {
+        let is_worse = self.worst_gap.is_none_or(|worst| weight(gap) > weight(&worst));
+        if gap.cause == GapCause::Overrun && is_worse {
+            self.worst_gap = Some(*gap);
         }
+    }
+}
+
+impl Items for Noted {
+    const NAMES: bool = false;
+
+    #[inline]
+    fn event(&mut self, _: Event, _: &Names) {}
+
+    fn gap(&mut self, gap: Gap) {
+        self.note(&gap);
     }
 }
 
@@ -90,8 +107,8 @@ fn weight(gap: &Gap) -> (u64, u64) {
     (gap.lost.unwrap_or(0), time)
 }
 
-/// Reads the trace directory or file at `path`.
-pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
+/// Reads the trace directory or file at `path`, its files on so many threads.
+pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenError> {
     let is_dir = path.is_dir();
     let mut trace = Trace::open(std::slice::from_ref(&path))?;
     if !is_dir {
@@ -102,7 +119,7 @@ pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
     let mut files: Vec<CheckedFile> = if is_dir && trace.info.order == OrderKey::Sequence {
         read_together(&mut trace.streams, &mut trace.names)
     } else {
-        trace.streams.iter_mut().map(|stream| read_alone(stream, &mut trace.names)).collect()
+        read_apart(&mut trace.streams, &trace.names, threads)
     };
     for file in &mut files {
         file.is_there = !file.facts.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
@@ -112,19 +129,31 @@ pub(crate) fn read(path: PathBuf) -> Result<CheckedTrace, OpenError> {
     Ok(CheckedTrace { path, is_dir, info: trace.info, files, findings: Vec::new(), total_overruns })
 }
 
-fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
-    let mut items = Vec::new();
-    let mut file = CheckedFile::new(stream.facts().clone(), true);
-    let mut gaps = 0;
-    while stream.fill(names, &mut items) {
-        // Most batches have none, and need no second look.
-        if stream.facts().gaps > gaps {
-            gaps = stream.facts().gaps;
-            file.note_gaps(&items);
+/// Reads streams on so many threads, each to its end on one of them.
+fn read_apart(streams: &mut [CpuStream], names: &Names, threads: usize) -> Vec<CheckedFile> {
+    let count = streams.len();
+    let mut files: Vec<Option<CheckedFile>> = streams.iter().map(|_| None).collect();
+    let next = Mutex::new(streams.iter_mut().zip(&mut files));
+    let work = || {
+        let mut names = names.clone();
+        let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some((stream, file)) = take() {
+            *file = Some(read_alone(stream, &mut names));
         }
-    }
-    file.facts = stream.facts().clone();
-    file
+    };
+    thread::scope(|scope| {
+        (1..threads.min(count)).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+    files.into_iter().flatten().collect()
+}
+
+fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
+    /// Items read at once.
+    const BATCH: usize = 1 << 16;
+    let mut noted = Noted::default();
+    while stream.decode(names, &mut noted, BATCH) {}
+    CheckedFile { worst_gap: noted.worst_gap, ..CheckedFile::new(stream.facts().clone(), true) }
 }
 
 /// A stream and its next event.
@@ -135,6 +164,7 @@ struct Head<'a> {
     /// Key of the next event; `None` at the end.
     next: Option<u64>,
     file: CheckedFile,
+    noted: Noted,
 }
 
 impl Head<'_> {
@@ -153,7 +183,11 @@ impl Head<'_> {
                 self.next = None;
                 return;
             }
-            self.file.note_gaps(&self.items);
+            for item in &self.items {
+                if let Item::Gap(gap) = item {
+                    self.noted.note(gap);
+                }
+            }
         }
     }
 }
@@ -165,7 +199,7 @@ fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFil
         .iter_mut()
         .map(|stream| {
             let file = CheckedFile::new(stream.facts().clone(), true);
-            Head { stream, items: Vec::new(), index: 0, next: None, file }
+            Head { stream, items: Vec::new(), index: 0, next: None, file, noted: Noted::default() }
         })
         .collect();
     heads.iter_mut().for_each(|head| head.advance(names));
@@ -181,7 +215,12 @@ fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFil
             head.advance(names);
         }
     }
-    heads.into_iter().map(|head| CheckedFile { facts: head.stream.facts().clone(), ..head.file }).collect()
+    let file = |head: Head<'_>| CheckedFile {
+        facts: head.stream.facts().clone(),
+        worst_gap: head.noted.worst_gap,
+        ..head.file
+    };
+    heads.into_iter().map(file).collect()
 }
 
 /// The stream whose next event comes first, and the key up to which it stays the first.

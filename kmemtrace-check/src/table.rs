@@ -196,7 +196,7 @@ mod tests {
     use kmemtrace_abi::generate::{Options, Shape};
 
     fn trace(sample: &Sample) -> CheckedTrace {
-        let mut trace = reading::read(sample.path().to_owned()).unwrap();
+        let mut trace = reading::read(sample.path().to_owned(), 2).unwrap();
         checks::run(&mut trace);
         trace
     }

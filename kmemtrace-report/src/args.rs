@@ -1,12 +1,13 @@
 //! The command line.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
 use crate::reports::SortKey;
-use crate::select::Select;
 use crate::select::time::Window;
+use crate::select::{Select, parse_size};
 
 /// Reports who allocates kernel memory, how much of it is wasted, what stays, and which frees do not match.
 #[derive(Debug, Parser)]
@@ -44,9 +45,28 @@ pub(crate) struct Args {
     /// Print object addresses in tables
     #[arg(long)]
     pub(crate) show_addresses: bool,
+    /// Threads to use [default: one for each CPU]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Events taken at once; tests make it small
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) window_events: Option<usize>,
+    /// Sizes of objects that are kept once; tests make them few
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) sized_classes: Option<u32>,
+    /// Stop with a message where more memory would be needed: 512M, 4G
+    #[arg(long, value_name = "SIZE", value_parser = max_memory)]
+    pub(crate) max_memory: Option<u64>,
+    /// No progress line on a terminal
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+fn max_memory(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| "a size is bytes, or a number with K, M or G: 512M".to_owned())
 }
 
 /// Output formats.

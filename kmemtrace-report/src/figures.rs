@@ -26,40 +26,9 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn new() -> Figures {
-        Figures { peak_live_allocated: Some(0), ..Figures::default() }
-    }
-
     /// Whether nothing ever happened in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.allocs == 0 && self.failed_allocs == 0
-    }
-
-    /// An object becomes live.
-    #[inline]
-    pub(crate) fn opened(&mut self, requested: u64, allocated: u64) {
-        let wasted = u128::from(allocated.saturating_sub(requested));
-        let (requested, allocated) = (u128::from(requested), u128::from(allocated));
-        self.allocs += 1;
-        self.requested += requested;
-        self.allocated += allocated;
-        self.wasted += wasted;
-        self.live_objects += 1;
-        self.live_requested += requested;
-        self.live_allocated += allocated;
-        self.live_wasted += wasted;
-        if self.peak_live_allocated.is_some_and(|peak| self.live_allocated > peak) {
-            self.peak_live_allocated = Some(self.live_allocated);
-        }
-    }
-
-    /// An object of this row is gone.
-    #[inline]
-    pub(crate) fn closed(&mut self, requested: u64, allocated: u64) {
-        self.live_objects -= 1;
-        self.live_requested -= u128::from(requested);
-        self.live_allocated -= u128::from(allocated);
-        self.live_wasted -= u128::from(allocated.saturating_sub(requested));
     }
 
     /// Adds another row; the sum has no peak.
@@ -98,34 +67,6 @@ impl Figures {
         put("live_wasted", narrow.u64(self.live_wasted));
         put("peak_live_allocated", self.peak_live_allocated.map_or(Value::Null, |peak| narrow.u64(peak)));
         put("live_is_upper_bound", json!(self.live_is_upper_bound));
-    }
-}
-
-/// Live bytes of several rows together, and the most they ever were.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Peak {
-    live: u128,
-    greatest: u128,
-}
-
-impl Peak {
-    /// Bytes become live; true where there were never as many.
-    #[inline]
-    pub(crate) fn opened(&mut self, allocated: u64) -> bool {
-        self.live += u128::from(allocated);
-        let higher = self.live > self.greatest;
-        self.greatest = self.greatest.max(self.live);
-        higher
-    }
-
-    /// Bytes are gone.
-    #[inline]
-    pub(crate) fn closed(&mut self, allocated: u64) {
-        self.live -= u128::from(allocated);
-    }
-
-    pub(crate) fn greatest(&self) -> u128 {
-        self.greatest
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Action, Event, Names};
 
-use crate::pairs::Filter;
+use crate::decode::Filter;
 use crate::select::{Candidate, Select};
 use crate::symbols::Symbols;
 
 /// Answers for each allocation, remembering those for a call-site.
+#[derive(Clone)]
 pub(crate) struct Selected<'a> {
     pub(crate) select: &'a Select,
     pub(crate) symbols: &'a Symbols<'a>,

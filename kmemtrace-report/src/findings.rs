@@ -1,5 +1,8 @@
 //! What the pairing finds: which classes there are, and findings of one class between the same two call-sites as one row.
 
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
 /// What a finding is about.
@@ -39,6 +42,23 @@ impl Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FindingKey {
     pub(crate) class: Class,
+    /// Row of the allocation.
+    pub(crate) alloc: Option<u32>,
+    pub(crate) free_site: Option<u64>,
+    pub(crate) kind: Kind,
+}
+
+impl FindingKey {
+    /// Whether at least one of the inferred frees of the row has no gap that may explain it.
+    pub(crate) fn is_unexplained(&self, row: &FindingRow) -> bool {
+        self.class == Class::InferredFree && row.count > row.suspect
+    }
+}
+
+/// The same with the call-sites themselves, where rows have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FindingSites {
+    pub(crate) class: Class,
     pub(crate) alloc_site: Option<u64>,
     pub(crate) free_site: Option<u64>,
     pub(crate) kind: Kind,
@@ -50,4 +70,75 @@ pub(crate) struct FindingRow {
     pub(crate) suspect: u64,
     /// Key, CPU and address of the first.
     pub(crate) first: (u64, u32, u64),
+    /// Number of the first in the total order.
+    pub(crate) serial: u64,
+}
+
+/// Findings of one partition, in the order of its events.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    by_key: HashMap<FindingKey, FindingRow, RandomState>,
+    /// Inferred frees, by far the most frequent, by row of the allocation.
+    inferred: Vec<Option<(Kind, FindingRow)>>,
+    /// Findings that are suspect if a gap begins at their key.
+    open: Vec<FindingKey>,
+}
+
+impl Findings {
+    /// Counts a finding, of which `row` tells if it is the first of its key.
+    #[inline]
+    pub(crate) fn count(&mut self, key: FindingKey, row: FindingRow, suspect: bool, open: bool) {
+        let row = self.row(key, row);
+        row.count += 1;
+        row.suspect += u64::from(suspect);
+        if open {
+            self.open.push(key);
+        }
+    }
+
+    fn row(&mut self, key: FindingKey, row: FindingRow) -> &mut FindingRow {
+        let Some(alloc) = key.alloc.filter(|_| key.class == Class::InferredFree) else {
+            return self.by_key.entry(key).or_insert(row);
+        };
+        let index = alloc as usize;
+        if self.inferred.len() <= index {
+            self.inferred.resize(index + 1, None);
+        }
+        &mut self.inferred[index].get_or_insert((key.kind, row)).1
+    }
+
+    /// A gap begins where the open findings are.
+    pub(crate) fn suspect_open(&mut self) {
+        for key in std::mem::take(&mut self.open) {
+            let nothing = FindingRow { count: 0, suspect: 0, first: (0, 0, 0), serial: 0 };
+            self.row(key, nothing).suspect += 1;
+        }
+    }
+
+    /// No gap begins where the open findings are.
+    #[inline]
+    pub(crate) fn settle_open(&mut self) {
+        self.open.clear();
+    }
+
+    /// All rows.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (FindingKey, FindingRow)> {
+        let inferred = self.inferred.iter().enumerate().filter_map(|(index, row)| {
+            let (kind, row) = (*row)?;
+            let key = FindingKey { class: Class::InferredFree, alloc: Some(index as u32), free_site: None, kind };
+            Some((key, row))
+        });
+        self.by_key.iter().map(|(key, row)| (*key, *row)).chain(inferred)
+    }
+}
+
+impl FindingRow {
+    /// Adds those of another partition.
+    pub(crate) fn add(&mut self, other: &FindingRow) {
+        self.count += other.count;
+        self.suspect += other.suspect;
+        if other.serial < self.serial {
+            (self.first, self.serial) = (other.first, other.serial);
+        }
+    }
 }

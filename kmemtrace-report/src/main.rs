@@ -4,21 +4,33 @@
 //! its sums, `reports` makes a document of them, `render` prints it.
 
 mod args;
+mod budget;
+mod classes;
+mod crew;
+mod decode;
 mod figures;
 mod filter;
 mod findings;
+mod freed;
+mod hashing;
+mod ledger;
 mod mapping;
 mod order;
 mod pairs;
+mod pipeline;
+mod prefetch;
+mod progress;
 mod render;
 mod reports;
 mod select;
 mod symbols;
 mod table;
+mod tally;
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -30,10 +42,13 @@ use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
 
 use args::{Args, Format, View};
+use budget::Budget;
+use classes::Grouping;
+use decode::All;
 use figures::Narrow;
 use filter::Selected;
-use order::{Order, Sink};
-use pairs::{Grouping, Pairing, Rules};
+use pairs::Rules;
+use pipeline::{CrewSize, Job};
 use reports::{Completeness, Naming};
 use symbols::Symbols;
 
@@ -85,45 +100,61 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     if view == View::Events {
         return events(args, &mut trace, &comms, filter, window);
     }
+    let grouping = match view {
+        View::Caches => Grouping::Cache,
+        View::Summary if args.format != Format::Table => Grouping::Kind,
+        _ => Grouping::Site,
+    };
     let rules = Rules {
         kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
+        cpus: Vec::new(),
         nodes: every_node(&trace),
-        grouping: match view {
-            View::Caches => Grouping::Cache,
-            View::Summary if args.format != Format::Table => Grouping::Kind,
-            _ => Grouping::Site,
-        },
+        by_site: grouping == Grouping::Site,
         matrix: view == View::Cross,
+        lists_live: view == View::Live,
     };
-    let mut pairing = Pairing::new(rules, filter);
-    let order = order::merge(&mut trace.streams, &mut trace.names, trace.info.order, window, &mut pairing);
+    let job =
+        Job { rules, grouping, crew: crew_size(args), budget: Budget::new(args.max_memory), is_quiet: args.quiet };
+    let (order, paired) = match filter {
+        None => pipeline::run(&mut trace, job, &All, window)?,
+        Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,
+    };
     let mut completeness = Completeness::of(&trace, &order);
-    completeness.inferred_frees = pairing.all_inferred;
-    completeness.frees_without_alloc = pairing.all_without_alloc;
+    completeness.inferred_frees = paired.counts.all_inferred;
+    completeness.frees_without_alloc = paired.counts.all_without_alloc;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
     let narrow = Narrow::default();
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
     let body = match view {
         View::Summary => {
-            let mut body = reports::summary::summary(&pairing, &order, &narrow);
+            let mut body = reports::summary::summary(&paired, &order, &narrow);
             if args.format == Format::Table {
-                let mut sites = reports::sites::sites(&pairing, &naming, &args.sort, Some(5), &narrow);
+                let mut sites = reports::sites::sites(&paired, &naming, &args.sort, Some(5), &narrow);
                 body.extend(sites.remove("rows").map(|rows| ("top_sites".to_owned(), rows)));
             }
             body
         }
-        View::Sites => reports::sites::sites(&pairing, &naming, &args.sort, top, &narrow),
-        View::Caches => reports::caches::caches(&pairing, &naming, &args.sort, top, &narrow),
-        View::Mismatch => reports::mismatch::mismatch(&pairing, &naming, top),
-        View::Live => reports::live::live(&pairing, &naming, top, &narrow),
-        View::Cross => reports::cross::cross(&pairing, &naming, &trace.info.cpus, top, &narrow),
+        View::Sites => reports::sites::sites(&paired, &naming, &args.sort, top, &narrow),
+        View::Caches => reports::caches::caches(&paired, &naming, &args.sort, top, &narrow),
+        View::Mismatch => reports::mismatch::mismatch(&paired, &naming, top),
+        View::Live => reports::live::live(&paired, &naming, top, &narrow),
+        View::Cross => reports::cross::cross(&paired, &naming, &trace.info.cpus, top, &narrow),
         View::Events => Map::new(),
     };
     let mut document = reports::head(view.name(), &completeness, &trace.info, &order, &narrow);
     document.extend(body);
     print(args, view, &inputs[0], Value::Object(document))?;
     Ok(status(args, &completeness))
+}
+
+/// The threads that are asked for, or as many as there are CPUs.
+fn crew_size(args: &Args) -> CrewSize {
+    let threads = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let mut size = CrewSize::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
+    size.window = args.window_events.unwrap_or(size.window);
+    size.sized_classes = args.sized_classes.unwrap_or(size.sized_classes);
+    size
 }
 
 fn status(args: &Args, completeness: &Completeness) -> u8 {
@@ -142,8 +173,8 @@ fn events(
     window: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<u8> {
     let mut out = output(args)?;
-    let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, open: Vec::new(), last: 0 };
-    let order = order::merge(&mut trace.streams, &mut trace.names, trace.info.order, window, &mut lines);
+    let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new() };
+    let order = pipeline::in_order(trace, window, |window, first, names| lines.window(window, first, names));
     lines.finish(order.last.unwrap_or(0));
     if let Some(error) = lines.error.take() {
         return Err(error.into());
@@ -166,16 +197,7 @@ fn last_key(trace: &Trace, inputs: &[std::path::PathBuf]) -> anyhow::Result<u64>
             return Ok(ends.iter().filter(|end| end.events.get() > 0).map(|end| end.last.get()).max().unwrap_or(0));
         }
     }
-    struct Nothing;
-    impl Sink for Nothing {
-        fn gap_known(&mut self, _: u64) {}
-        fn advance(&mut self) {}
-        fn event(&mut self, _: &kmemtrace_abi::event::Event, _: &kmemtrace_abi::event::Names) {}
-    }
-    let mut trace = Trace::open(inputs)?;
-    let all = |_| (0, u64::MAX);
-    let order: Order = order::merge(&mut trace.streams, &mut trace.names, trace.info.order, all, &mut Nothing);
-    Ok(order.last.unwrap_or(0))
+    Ok(pipeline::last_key(&mut Trace::open(inputs)?))
 }
 
 /// Whether `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).

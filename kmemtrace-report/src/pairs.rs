@@ -1,99 +1,119 @@
-//! What each event does to the table of live objects, and what that adds to: the contract's section "Pairing", in code.
+//! What each event does to the table of live objects: the contract's section "Pairing", in code.
+//!
+//! A [`Pairing`] goes through the events of one partition of the addresses, in order. What only adds up is summed here;
+//! what an event changes in the live bytes goes to a [`Changes`], because peaks depend on the order over all partitions.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Action, Event, Kind, NameId, Names};
+use kmemtrace_abi::event::Kind;
 
-use crate::figures::{Figures, Peak};
-use crate::findings::{Class, FindingKey, FindingRow};
-use crate::order::Sink;
-use crate::table::{Addresses, Before, Live};
-
-type Table<K, V> = HashMap<K, V, RandomState>;
-
-/// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
-const ZERO_SIZE_PTR: u64 = 16;
-
-/// A finding whose `suspect` is open until every gap that starts at its key or before is known.
-#[derive(Debug)]
-struct Open {
-    key: FindingKey,
-    /// Key of the address's previous event.
-    before: u64,
-    /// Row of an object whose free was inferred.
-    inferred: Option<u32>,
-}
-
-/// Which allocations the filters take, by their events.
-pub(crate) trait Filter {
-    fn takes(&mut self, event: &Event, names: &Names) -> bool;
-}
-
-/// What a row stands for, beside its kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Grouping {
-    /// Nothing: a row per kind.
-    #[default]
-    Kind,
-    /// The call-site of the allocation.
-    Site,
-    /// The name of the cache in the allocation event.
-    Cache,
-}
-
-/// A row's call-site, or its cache, and its kind.
-pub(crate) type RowKey = (u64, Kind);
-
-/// The cache of a row of [`Grouping::Cache`], as a [`NameId::index`].
-pub(crate) fn cache_of(key: RowKey) -> Option<usize> {
-    key.0.checked_sub(1).map(|index| index as usize)
-}
+use crate::classes::{Class, Classes, RowKey, UNSELECTED};
+use crate::decode::{Compact, What};
+use crate::figures::Figures;
+use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Findings};
+use crate::hashing::Seed;
+use crate::order::{Place, Window};
+use crate::table::{Before, Birth, Epoch, IN_GAP, Object, Table};
+use crate::tally::{Closed, Tallies};
 
 /// What the pairing must know of the trace, and of what is asked.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// `kfree` of a cache object is legal (Linux 6.4 on), or the kernel is not known.
     pub(crate) kfree_takes_all: bool,
+    /// CPU of each stream.
+    pub(crate) cpus: Vec<u32>,
     /// Node of each CPU, where the trace records all of them.
     pub(crate) nodes: Option<HashMap<u32, u32>>,
-    /// Which rows to count.
-    pub(crate) grouping: Grouping,
+    /// Rows are call-sites, so findings tell theirs.
+    pub(crate) by_site: bool,
     /// Whether to count pairs per (allocating CPU, freeing CPU).
     pub(crate) matrix: bool,
+    /// Whether the live objects are listed at the end.
+    pub(crate) lists_live: bool,
 }
 
-/// All that comes out of the events.
-pub(crate) struct Pairing<F> {
-    rules: Rules,
-    filter: Option<F>,
-    addresses: Addresses,
-    row_of: Table<RowKey, u32>,
-    last_row: Option<(RowKey, u32)>,
-    /// A row for each key that has an allocation, failed ones included.
-    pub(crate) rows: Vec<(RowKey, Figures)>,
-    kind_peaks: [Peak; 3],
-    /// `kmalloc` and `cache` together.
-    total_peak: Peak,
-    pub(crate) peak_at: Option<u64>,
-    pub(crate) free_events: [u64; 3],
+/// Who takes what events change in the live bytes, in order.
+pub(crate) trait Changes {
+    /// An object becomes live.
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64);
+    /// An object is gone.
+    fn closed(&mut self, event: Number, class: &Class, allocated: u64);
+}
+
+/// An event's number in its window, and its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number {
+    pub(crate) serial: u32,
+    pub(crate) at: u64,
+}
+
+/// Pairs per allocating and freeing CPU.
+pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
+
+/// What adds up over events and partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
     pub(crate) used: u64,
+    pub(crate) free_events: [u64; 3],
     pub(crate) paired: u64,
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
     pub(crate) free_without_alloc: u64,
-    pub(crate) matrix: Table<(u32, u32), u64>,
-    pub(crate) findings: Table<FindingKey, FindingRow>,
+    pub(crate) matrix: Matrix,
     /// Over the whole trace, whatever the filters.
     pub(crate) all_inferred: u64,
     pub(crate) all_without_alloc: u64,
-    open: Vec<Open>,
-    /// The farthest that a known gap reaches; `None` without any.
-    reach: Option<u64>,
-    serial: u64,
 }
 
-fn kind_index(kind: Kind) -> usize {
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.used += other.used;
+        self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
+        self.paired += other.paired;
+        self.cross_node += other.cross_node;
+        self.null_free += other.null_free;
+        self.free_without_alloc += other.free_without_alloc;
+        self.all_inferred += other.all_inferred;
+        self.all_without_alloc += other.all_without_alloc;
+        for (cpus, n) in &other.matrix {
+            *self.matrix.entry(*cpus).or_default() += n;
+        }
+    }
+}
+
+/// An object that is live at the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) address: u64,
+    pub(crate) class: Class,
+    pub(crate) requested: u64,
+    pub(crate) allocated: u64,
+    pub(crate) cpu: u32,
+    pub(crate) birth: Birth,
+}
+
+/// All that comes out of the events.
+#[derive(Debug, Default)]
+pub(crate) struct Paired {
+    pub(crate) counts: Counts,
+    /// A row for each key that an event of an allocation has had.
+    pub(crate) rows: Vec<(RowKey, Figures)>,
+    /// Figures of each kind, in the order of [`Kind::ALL`].
+    pub(crate) kinds: [Figures; 3],
+    /// Figures of `kmalloc` and `cache` together.
+    pub(crate) total: Figures,
+    pub(crate) peak_at: Option<u64>,
+    pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
+    /// Oldest first; only where they are asked for.
+    pub(crate) live: Vec<Live>,
+    /// Whether frees on another NUMA node can be told.
+    pub(crate) knows_nodes: bool,
+}
+
+/// Number of a kind in arrays.
+pub(crate) fn kind_index(kind: Kind) -> usize {
     match kind {
         Kind::Kmalloc => 0,
         Kind::Cache => 1,
@@ -101,279 +121,291 @@ fn kind_index(kind: Kind) -> usize {
     }
 }
 
-impl<F: Filter> Pairing<F> {
-    pub(crate) fn new(rules: Rules, filter: Option<F>) -> Pairing<F> {
+/// Events whose slots of the table are asked for before the first of them is used.
+const GROUP: usize = 32;
+
+/// Some events, with their numbers in the window.
+#[derive(Clone, Copy, Default)]
+struct Group<'e> {
+    events: [Option<&'e Compact>; GROUP],
+    serials: [u32; GROUP],
+    len: usize,
+}
+
+/// The pairing of one partition.
+pub(crate) struct Pairing<'a> {
+    rules: &'a Rules,
+    pub(crate) tallies: Tallies<'a>,
+    part: usize,
+    objects: Table,
+    pages: Table,
+    epoch: Epoch,
+    in_gap: bool,
+    pub(crate) counts: Counts,
+    pub(crate) findings: Findings,
+    /// Frontier of the last window.
+    frontier: Option<u64>,
+    /// Bytes that its tables may take.
+    most_bytes: usize,
+    /// They took more, and it stopped.
+    pub(crate) is_over: bool,
+}
+
+impl<'a> Pairing<'a> {
+    /// The pairing of partition `part` of `parts`.
+    pub(crate) fn new(rules: &'a Rules, registry: &'a Classes, seed: Seed, part: usize, parts: u32) -> Pairing<'a> {
+        let table = || Table::new(seed, parts, rules.lists_live);
         Pairing {
             rules,
-            filter,
-            addresses: Addresses::default(),
-            row_of: Table::default(),
-            last_row: None,
-            rows: Vec::new(),
-            kind_peaks: Default::default(),
-            total_peak: Peak::default(),
-            peak_at: None,
-            free_events: [0; 3],
-            used: 0,
-            paired: 0,
-            cross_node: 0,
-            null_free: 0,
-            free_without_alloc: 0,
-            matrix: Table::default(),
-            findings: Table::default(),
-            all_inferred: 0,
-            all_without_alloc: 0,
-            open: Vec::new(),
-            reach: None,
-            serial: 0,
+            tallies: Tallies::new(registry),
+            part,
+            objects: table(),
+            pages: table(),
+            epoch: 1,
+            in_gap: false,
+            counts: Counts::default(),
+            findings: Findings::default(),
+            frontier: None,
+            most_bytes: usize::MAX,
+            is_over: false,
         }
     }
 
-    /// Objects live now that the filters take, oldest first: address, key of the allocation, object.
-    pub(crate) fn live(&self) -> Vec<(u64, u64, Live)> {
-        let all = self.addresses.live().filter(|(_, _, object)| object.selected);
-        let mut live: Vec<_> = all.map(|(address, at, object)| (address, at, *object)).collect();
-        live.sort_unstable_by_key(|(_, _, object)| object.serial);
-        live
+    /// Stops where its tables take more than so many bytes.
+    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
     }
 
-    /// Whether frees on another NUMA node can be told.
-    pub(crate) fn knows_nodes(&self) -> bool {
-        self.rules.nodes.is_some()
-    }
-
-    /// Figures of each kind, in the order of [`Kind::ALL`].
-    pub(crate) fn kinds(&self) -> [Figures; 3] {
-        let mut kinds: [Figures; 3] = Default::default();
-        for ((_, kind), figures) in &self.rows {
-            kinds[kind_index(*kind)].add(figures);
+    /// Takes the partition's events of the next window.
+    pub(crate) fn take(&mut self, window: &Window<Compact>, changes: &mut impl Changes) {
+        if window.touches_before {
+            self.findings.suspect_open();
+        } else if window.frontier != self.frontier {
+            self.findings.settle_open();
         }
-        for (figures, peak) in kinds.iter_mut().zip(&self.kind_peaks) {
-            figures.peak_live_allocated = Some(peak.greatest());
-        }
-        kinds
-    }
-
-    /// Figures of `kmalloc` and `cache` together.
-    pub(crate) fn total(&self) -> Figures {
-        let mut total = Figures::default();
-        self.rows.iter().filter(|((_, kind), _)| *kind != Kind::Pages).for_each(|(_, figures)| total.add(figures));
-        total.peak_live_allocated = Some(self.total_peak.greatest());
-        total
-    }
-
-    /// Takes the next event; returns whether the object it is about is one that the filters take.
-    #[inline]
-    pub(crate) fn take(&mut self, event: &Event, names: &Names) -> bool {
-        match event.action {
-            Action::Alloc(kind) => {
-                self.used += 1;
-                self.alloc(event, kind, names)
+        self.frontier = window.frontier;
+        let slices = window.slices();
+        let Some(places) = window.parts.get(self.part) else { return };
+        let mut rest = places.as_slice();
+        for (index, stretch) in window.stretches.iter().enumerate() {
+            if stretch.fresh {
+                self.epoch = self.objects.begin_epoch();
+                self.pages.begin_epoch();
             }
-            Action::Free(kind) => {
-                self.used += 1;
-                self.free(event, kind, names)
+            self.in_gap = stretch.in_gap;
+            let until = window.stretches.get(index + 1).map_or(u32::MAX, |next| next.from);
+            let (now, later) = rest.split_at(rest.partition_point(|place| place.serial < until));
+            self.run(now, &slices, window.first_serial, changes);
+            rest = later;
+        }
+    }
+
+    /// Takes events between which no gap begins or ends.
+    fn run(&mut self, places: &[Place], slices: &[&[Compact]], first_serial: u64, changes: &mut impl Changes) {
+        // Slots are asked for a group before they are used: the processor waits for many as long as for one.
+        let mut ahead = Group::default();
+        let mut groups = places.chunks(GROUP);
+        let first = groups.next().unwrap_or_default();
+        self.ask(first, slices, &mut ahead);
+        for places in groups.chain([[].as_slice()]) {
+            self.is_over |= self.objects.bytes() + self.pages.bytes() > self.most_bytes;
+            if self.is_over {
+                return;
             }
-            Action::Other => false,
-        }
-    }
-
-    #[inline]
-    fn selects(&mut self, event: &Event, names: &Names) -> bool {
-        self.filter.as_mut().is_none_or(|filter| filter.takes(event, names))
-    }
-
-    /// The row of an allocation.
-    #[inline]
-    fn row(&mut self, event: &Event, kind: Kind) -> u32 {
-        let group = match self.rules.grouping {
-            Grouping::Kind => 0,
-            Grouping::Site => event.call_site,
-            Grouping::Cache => event.cache.map_or(0, |name: NameId| name.index() as u64 + 1),
-        };
-        let key = (group, kind);
-        if let Some((last, row)) = self.last_row
-            && last == key
-        {
-            return row;
-        }
-        // 2^32 rows do not fit in memory.
-        let next = self.rows.len() as u32;
-        let row = *self.row_of.entry(key).or_insert(next);
-        if row == next {
-            self.rows.push((key, Figures::new()));
-        }
-        self.last_row = Some((key, row));
-        row
-    }
-
-    fn figures(&mut self, row: u32) -> &mut Figures {
-        &mut self.rows[row as usize].1
-    }
-
-    /// Call-site of a row's allocations, where rows have one.
-    fn site(&self, row: u32) -> Option<u64> {
-        (self.rules.grouping == Grouping::Site).then(|| self.rows[row as usize].0.0)
-    }
-
-    fn alloc(&mut self, event: &Event, kind: Kind, names: &Names) -> bool {
-        let selected = self.selects(event, names);
-        if event.failed {
-            if selected {
-                let row = self.row(event, kind);
-                self.figures(row).failed_allocs += 1;
+            let group = ahead;
+            self.ask(places, slices, &mut ahead);
+            for (event, serial) in group.events.iter().zip(group.serials).take(group.len) {
+                if let Some(event) = event {
+                    self.take_event(event, Number { serial, at: event.at }, first_serial, changes);
+                }
             }
-            return selected;
         }
-        // An object that no filter takes is in no row.
-        let row = if selected { self.row(event, kind) } else { u32::MAX };
-        let (requested, allocated) = (event.requested, event.allocated);
-        let object = Live {
-            serial: self.serial,
-            requested,
-            allocated,
-            row,
-            cpu: event.cpu,
-            pid: event.pid,
-            cache: event.cache,
-            kind,
-            selected,
-        };
-        self.serial += 1;
-        if let Before::Live(before, old) = self.addresses.alloc(event.address, event.at, object) {
-            self.infer_free(&old, before, event);
+    }
+
+    /// Finds events, and starts loading their slots.
+    #[inline(always)]
+    fn ask<'e>(&self, places: &[Place], slices: &[&'e [Compact]], group: &mut Group<'e>) {
+        group.len = places.len();
+        for ((event, serial), place) in group.events.iter_mut().zip(&mut group.serials).zip(places) {
+            *event = slices.get(place.slice as usize).and_then(|slice| slice.get(place.offset as usize));
+            *serial = place.serial;
+            if let Some(event) = event {
+                let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
+                table.prefetch(event.hash);
+            }
         }
-        if !selected {
-            return false;
+    }
+
+    #[inline(always)]
+    fn take_event(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
+        self.counts.used += u64::from(event.what != What::Other);
+        match event.what {
+            What::Alloc => self.alloc(event, number, first_serial, changes),
+            What::Free => self.free(event, number, first_serial, changes),
+            What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
+            What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
+            What::Failed | What::Other => {}
         }
-        self.figures(row).opened(requested, allocated);
-        self.kind_peaks[kind_index(kind)].opened(allocated);
-        if kind != Kind::Pages && self.total_peak.opened(allocated) {
-            self.peak_at = Some(event.at);
+    }
+
+    /// What is kept of the time of an event.
+    #[inline(always)]
+    fn now(&self) -> Epoch {
+        if self.in_gap { IN_GAP } else { self.epoch }
+    }
+
+    /// Whether a gap touches the time from `before` to now.
+    #[inline(always)]
+    fn suspects(&self, before: Epoch) -> bool {
+        self.in_gap || before != self.epoch
+    }
+
+    #[inline(always)]
+    fn alloc(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
+        let sizes = (event.requested, event.allocated);
+        let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
+        let own_sizes = class.filter(|class| !class.is_sized).map(|_| sizes);
+        let object = Object { class: event.class, stream: event.stream, own_sizes };
+        let serial = first_serial + u64::from(number.serial);
+        let birth = Birth { at: event.at, serial, pid: event.extra };
+        let now = self.now();
+        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
+        if let Before::Live(before, old) = table.alloc(event.address, event.hash, now, &object, birth) {
+            self.infer_free(&old, before, event, number, serial, changes);
         }
-        if allocated < requested {
-            let key = FindingKey { class: Class::ShortAlloc, alloc_site: self.site(row), free_site: None, kind };
-            self.finding(key, event, None, None);
+        let Some(class) = class else { return };
+        changes.opened(number, &class, event.allocated);
+        if event.allocated < event.requested {
+            let key = FindingKey { class: Of::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
+            self.finding(key, event, serial, None);
         }
-        true
     }
 
     /// The address of `old` was handed out again by `event`.
-    fn infer_free(&mut self, old: &Live, before: u64, event: &Event) {
-        self.all_inferred += 1;
-        if !old.selected {
+    #[inline(never)]
+    fn infer_free(
+        &mut self,
+        old: &Object,
+        before: Epoch,
+        event: &Compact,
+        number: Number,
+        serial: u64,
+        changes: &mut impl Changes,
+    ) {
+        self.counts.all_inferred += 1;
+        if old.class == UNSELECTED {
             return;
         }
-        self.close(old).inferred_frees += 1;
-        let alloc_site = self.site(old.row);
-        let key = FindingKey { class: Class::InferredFree, alloc_site, free_site: None, kind: old.kind };
-        self.finding(key, event, Some(before), Some(old.row));
+        let (class, allocated) = self.tallies.close(old, Closed::Inferred);
+        changes.closed(number, &class, allocated);
+        let key = FindingKey { class: Of::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
+        self.finding(key, event, serial, Some(before));
     }
 
-    #[inline]
-    fn close(&mut self, object: &Live) -> &mut Figures {
-        self.kind_peaks[kind_index(object.kind)].closed(object.allocated);
-        if object.kind != Kind::Pages {
-            self.total_peak.closed(object.allocated);
-        }
-        let figures = self.figures(object.row);
-        figures.closed(object.requested, object.allocated);
-        figures
-    }
-
-    fn free(&mut self, event: &Event, kind: Kind, names: &Names) -> bool {
-        if kind != Kind::Pages && (event.address == 0 || event.address == ZERO_SIZE_PTR) {
-            let selected = self.selects(event, names);
-            self.null_free += u64::from(selected);
-            return selected;
-        }
-        let before = self.addresses.free(event.address, event.at, kind);
+    #[inline(always)]
+    fn free(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
+        let now = self.now();
+        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
+        let before = table.free(event.address, event.hash, now);
         let selected = match before {
-            Before::Live(_, object) => object.selected,
-            _ => self.selects(event, names),
+            Before::Live(_, object) => object.class != UNSELECTED,
+            _ => event.class != UNSELECTED,
         };
-        self.all_without_alloc += u64::from(matches!(before, Before::Unknown));
+        self.counts.all_without_alloc += u64::from(before == Before::Unknown);
         if !selected {
-            return false;
+            return;
         }
-        self.free_events[kind_index(kind)] += 1;
+        self.counts.free_events[kind_index(event.kind)] += 1;
+        let serial = first_serial + u64::from(number.serial);
         match before {
-            Before::Live(before, object) => self.pair(&object, before, event, kind),
+            Before::Live(before, object) => self.pair(&object, before, event, number, serial, changes),
             Before::Freed(before) => {
-                let free_site = Some(event.call_site);
-                let key = FindingKey { class: Class::FreeAfterFree, alloc_site: None, free_site, kind };
-                self.finding(key, event, Some(before), None);
+                let free_site = Some(event.requested);
+                let key = FindingKey { class: Of::FreeAfterFree, alloc: None, free_site, kind: event.kind };
+                self.finding(key, event, serial, Some(before));
             }
-            Before::Unknown => self.free_without_alloc += 1,
+            Before::Unknown => self.counts.free_without_alloc += 1,
         }
-        true
     }
 
-    #[inline]
-    fn pair(&mut self, object: &Live, before: u64, event: &Event, kind: Kind) {
-        self.paired += 1;
-        let crossed = object.cpu != event.cpu;
-        let row = self.close(object);
-        row.frees += 1;
-        if crossed {
-            row.cross_cpu += 1;
-            row.cross_cpu_bytes += u128::from(object.allocated);
+    #[inline(always)]
+    fn pair(
+        &mut self,
+        object: &Object,
+        before: Epoch,
+        event: &Compact,
+        number: Number,
+        serial: u64,
+        changes: &mut impl Changes,
+    ) {
+        self.counts.paired += 1;
+        let crossed = object.stream != event.stream;
+        let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
+        let (class, allocated) = self.tallies.close(object, how);
+        changes.closed(number, &class, allocated);
+        if crossed || self.rules.matrix {
+            self.count_cpus(object.stream, event.stream);
         }
-        if crossed && let Some(nodes) = &self.rules.nodes {
-            self.cross_node += u64::from(nodes.get(&object.cpu) != nodes.get(&event.cpu));
+        if class.kind != event.kind {
+            let legal = event.kind == Kind::Kmalloc && self.rules.kfree_takes_all;
+            let of = if legal { Of::KindMismatchLegal } else { Of::KindMismatch };
+            self.mismatch(of, &class, before, event, serial);
+        }
+        if class.cache != 0 && event.extra != 0 && class.cache != event.extra {
+            self.mismatch(Of::CacheMismatch, &class, before, event, serial);
+        }
+    }
+
+    #[inline(never)]
+    fn count_cpus(&mut self, from: u16, to: u16) {
+        let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
+        let (from, to) = (cpu(from), cpu(to));
+        if from != to
+            && let Some(nodes) = &self.rules.nodes
+        {
+            self.counts.cross_node += u64::from(nodes.get(&from) != nodes.get(&to));
         }
         if self.rules.matrix {
-            *self.matrix.entry((object.cpu, event.cpu)).or_default() += 1;
-        }
-        if object.kind != kind {
-            let legal = kind == Kind::Kmalloc && self.rules.kfree_takes_all;
-            let class = if legal { Class::KindMismatchLegal } else { Class::KindMismatch };
-            self.mismatch(class, object, before, event);
-        }
-        if object.cache.zip(event.cache).is_some_and(|(a, b)| a != b) {
-            self.mismatch(Class::CacheMismatch, object, before, event);
+            *self.counts.matrix.entry((from, to)).or_default() += 1;
         }
     }
 
-    fn mismatch(&mut self, class: Class, object: &Live, before: u64, event: &Event) {
-        let (alloc_site, free_site) = (self.site(object.row), Some(event.call_site));
-        self.finding(FindingKey { class, alloc_site, free_site, kind: object.kind }, event, Some(before), None);
+    #[cold]
+    fn mismatch(&mut self, of: Of, class: &Class, before: Epoch, event: &Compact, serial: u64) {
+        let (alloc, free_site) = (Some(class.row), Some(event.requested));
+        self.finding(FindingKey { class: of, alloc, free_site, kind: class.kind }, event, serial, Some(before));
     }
 
-    /// Counts a finding; with `before`, the key of the address's previous event, loss may be its cause.
-    fn finding(&mut self, mut key: FindingKey, event: &Event, before: Option<u64>, inferred: Option<u32>) {
-        if self.rules.grouping != Grouping::Site {
+    /// Counts a finding; with `before`, the time of the address's previous event, loss may be its cause.
+    #[inline(never)]
+    fn finding(&mut self, mut key: FindingKey, event: &Compact, serial: u64, before: Option<Epoch>) {
+        if !self.rules.by_site {
+            key.alloc = key.alloc.filter(|_| key.class == Of::InferredFree);
             key.free_site = None;
         }
-        let first = (event.at, event.cpu, event.address);
-        self.findings.entry(key).or_insert(FindingRow { count: 0, suspect: 0, first }).count += 1;
-        if let Some(before) = before {
-            self.open.push(Open { key, before, inferred });
-        }
-    }
-}
-
-impl<F: Filter> Sink for Pairing<F> {
-    fn gap_known(&mut self, to: u64) {
-        self.reach = self.reach.max(Some(to));
+        let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
+        let row = FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial };
+        let suspect = before.is_some_and(|before| self.suspects(before));
+        // A gap that begins at this very key may not have been read yet.
+        let open = before.is_some() && !suspect && self.frontier == Some(event.at);
+        self.findings.count(key, row, suspect, open);
     }
 
-    /// Of all gaps that start no later than the open findings, one touches [before, key] if the farthest one does.
-    #[inline]
-    fn advance(&mut self) {
-        while let Some(open) = self.open.pop() {
-            if self.reach.is_some_and(|reach| reach >= open.before) {
-                if let Some(row) = self.findings.get_mut(&open.key) {
-                    row.suspect += 1;
-                }
-            } else if let Some(row) = open.inferred {
-                self.figures(row).live_is_upper_bound = true;
-            }
-        }
+    /// How many objects are live, whatever the filters.
+    pub(crate) fn live_objects(&self) -> usize {
+        self.objects.live_objects() + self.pages.live_objects()
     }
 
-    #[inline]
-    fn event(&mut self, event: &Event, names: &Names) {
-        self.take(event, names);
+    /// Live objects that the filters take, in no order.
+    pub(crate) fn live(&mut self) -> Vec<Live> {
+        let (objects, pages, tallies) = (&self.objects, &self.pages, &mut self.tallies);
+        let selected = objects.live().chain(pages.live()).filter(|(_, object, _)| object.class != UNSELECTED);
+        let live = selected.map(|(address, object, birth)| {
+            let class = tallies.class(object.class);
+            let (requested, allocated) = object.own_sizes.unwrap_or((class.requested, class.allocated));
+            let cpu = self.rules.cpus.get(usize::from(object.stream)).copied().unwrap_or(0);
+            Live { address, class, requested, allocated, cpu, birth }
+        });
+        live.collect()
     }
 }

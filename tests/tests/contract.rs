@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kmemtrace_abi::event::{Gap, GapCause, Item};
-use kmemtrace_abi::generate::{Era, Shape, Workload, trace_dir};
-use kmemtrace_tests::programs::{differences, json};
-use kmemtrace_tests::recording::Directory;
+use kmemtrace_abi::generate::{Era, Shape, Workload, relay_dir, trace_dir};
+use kmemtrace_tests::programs::{differences, json, run_to};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
-use kmemtrace_tests::views::{assert_views, expected, printed};
+use kmemtrace_tests::views::{DOCUMENTS, assert_views, expected, printed};
 use serde_json::{Value, json};
 
 const A: u64 = 0xffff_8880_0000_1000;
@@ -263,4 +263,50 @@ fn a_missing_or_unfinished_file_is_a_gap() {
     let summary =
         json!({ "completeness": completeness, "findings": { "inferred_free": { "count": 1, "suspect": 1 } } });
     assert_all("missing", missing, &[("summary", summary)]);
+}
+
+/// Holds every view of a trace, however the work is cut, against the bytes that one thread prints by default, and those
+/// against the reference.
+fn assert_any_cut(what: &str, dir: &Directory, known: &Known, seed: u64) {
+    assert_views(what, dir.path(), known);
+    for view in DOCUMENTS {
+        let alone = printed(view, dir.path());
+        for jobs in 1..=8u64 {
+            // From an event at a time to all of them at once.
+            let window = [1, 2, 7, 40, 300][(seed + jobs) as usize % 5];
+            let sized = [0, 5, 1000][(seed + jobs) as usize % 3];
+            let [jobs, window, sized] = [jobs, window, sized].map(|n| n.to_string());
+            let options = [
+                [view, "--format", "json", "-j", &jobs].as_slice(),
+                &["--window-events", &window, "--sized-classes", &sized],
+            ]
+            .concat();
+            let cut = run_to(0, "kmemtrace-report", &options, &[dir.path()]);
+            assert!(alone == cut, "{what}, {view}, -j {jobs}, windows of {window}, {sized} sized classes: {:?}", {
+                differences(&json(&alone), &json(&cut))
+            });
+        }
+    }
+}
+
+#[test]
+fn any_number_of_threads_says_the_same() {
+    for seed in seeds(500..508) {
+        let (options, workload) = random_workload(seed, 700);
+        let dir = Directory::new(&trace_dir(&workload, seed));
+        assert_any_cut(&format!("seed {seed}, {:?}", options.shape), &dir, &Known::of_workload(workload), seed);
+    }
+    for seed in seeds(500..502) {
+        let (workload, options, streams) = random_relay(seed, 500);
+        let dir = Directory::new(&relay_dir(&workload, &options, &streams, seed));
+        let known = Known::of_relay(workload, &options, &streams, false, None);
+        assert_any_cut(&format!("seed {seed}, {options:?}"), &dir, &known, seed);
+    }
+}
+
+/// Seeds of random traces, or those that `KMEMTRACE_SEEDS=FROM..TO` asks for.
+fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let asked = std::env::var("KMEMTRACE_SEEDS").ok();
+    let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
 }

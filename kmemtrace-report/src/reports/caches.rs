@@ -3,19 +3,20 @@
 use serde_json::{Map, Value, json};
 
 use super::{Naming, SortKey, cut_rows, put_name, put_others, rank, sort_rows};
+use crate::classes::cache_of;
 use crate::figures::Narrow;
-use crate::pairs::{Filter, Pairing, cache_of};
+use crate::pairs::Paired;
 
 /// The members after the head.
-pub(crate) fn caches<F: Filter>(
-    pairing: &Pairing<F>,
+pub(crate) fn caches(
+    paired: &Paired,
     naming: &Naming<'_>,
     keys: &[SortKey],
     top: Option<usize>,
     narrow: &Narrow,
 ) -> Map<String, Value> {
     let name = |index: Option<usize>| index.and_then(|index| naming.names.at(index));
-    let with_allocations = pairing.rows.iter().filter(|(_, figures)| !figures.is_empty());
+    let with_allocations = paired.rows.iter().filter(|(_, figures)| !figures.is_empty());
     let mut rows: Vec<_> = with_allocations.map(|(key, figures)| ((name(cache_of(*key)), key.1), figures)).collect();
     rows.sort_by_key(|((name, kind), _)| (*name, rank(*kind)));
     sort_rows(&mut rows, keys);

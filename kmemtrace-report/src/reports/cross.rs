@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 
 use super::{Naming, rank};
 use crate::figures::Narrow;
-use crate::pairs::{Filter, Pairing};
+use crate::pairs::Paired;
 
 /// The members after the head.
-pub(crate) fn cross<F: Filter>(
-    pairing: &Pairing<F>,
+pub(crate) fn cross(
+    paired: &Paired,
     naming: &Naming<'_>,
     cpus: &[u32],
     top: Option<usize>,
     narrow: &Narrow,
 ) -> Map<String, Value> {
-    let pairs = |from: u32, to: u32| pairing.matrix.get(&(from, to)).copied().unwrap_or(0);
+    let pairs = |from: u32, to: u32| paired.counts.matrix.get(&(from, to)).copied().unwrap_or(0);
     let matrix: Vec<Vec<u64>> = cpus.iter().map(|&from| cpus.iter().map(|&to| pairs(from, to)).collect()).collect();
-    let mut rows: Vec<_> = pairing.rows.iter().filter(|(_, figures)| figures.cross_cpu > 0).collect();
+    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, figures)| figures.cross_cpu > 0).collect();
     rows.sort_by_key(|((call_site, kind), f)| {
         (Reverse(f.cross_cpu_bytes), Reverse(f.cross_cpu), *call_site, rank(*kind))
     });

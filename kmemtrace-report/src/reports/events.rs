@@ -1,14 +1,15 @@
 //! `events`: the decoded events in the total order, one JSON object a line.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 
-use kmemtrace_abi::event::{Action, Event, Gap, Names};
+use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
 use serde_json::{Map, Value, json};
 
 use super::{address, put_name};
-use crate::order::Sink;
-use crate::pairs::Filter;
+use crate::decode::Filter;
+use crate::order::{Chunk, Keyed, Window};
 
 /// Writes each event as it comes, so that no trace is too long.
 pub(crate) struct Lines<'a, F> {
@@ -17,44 +18,78 @@ pub(crate) struct Lines<'a, F> {
     pub(crate) filter: Option<F>,
     /// The first error; nothing is written after it.
     pub(crate) error: Option<io::Error>,
-    /// Gaps that go to the end of the trace, whose key is known only then.
-    pub(crate) open: Vec<(u64, Gap)>,
-    /// `--time`: gaps outside of the window are not shown.
-    pub(crate) last: u64,
+    /// Gaps that have not ended yet, by their ends.
+    pub(crate) gaps: BinaryHeap<Reverse<GapLine>>,
 }
 
-impl<F> Lines<'_, F> {
+/// A gap, to be written where it ends: its end, CPU and beginning, and how many events were lost.
+pub(crate) type GapLine = (u64, u32, u64, Option<u64>);
+
+impl Keyed for Event {
+    fn key(&self) -> u64 {
+        self.at
+    }
+
+    fn part(&self, _: u32) -> u32 {
+        0
+    }
+}
+
+impl Items for Chunk<Event> {
+    fn event(&mut self, event: Event, _: &Names) {
+        self.events.push(event);
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.gaps.push(gap);
+    }
+}
+
+impl<F: Filter> Lines<'_, F> {
+    /// Writes the events of a window, and the gaps that end before them. `first` is the first key of all.
+    pub(crate) fn window(&mut self, window: &Window<Event>, first: u64, names: &Names) {
+        let line = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
+        self.gaps.extend(window.gaps.iter().map(line));
+        let slices = window.slices();
+        for place in window.parts.iter().flatten() {
+            let Some(event) = slices.get(place.slice as usize).and_then(|s| s.get(place.offset as usize)) else {
+                continue;
+            };
+            while let Some(&Reverse((to, cpu, from, lost))) = self.gaps.peek()
+                && to <= event.at
+            {
+                self.gaps.pop();
+                self.gap_line(from, to, cpu, lost);
+            }
+            self.event(event, names);
+        }
+    }
+
     fn line(&mut self, line: Map<String, Value>) {
         if self.error.is_none() {
             self.error = writeln!(self.out, "{}", Value::Object(line)).err();
         }
     }
 
-    /// Writes the gaps that go to the end.
+    /// Writes the gaps that go to the end, whose key is `last`.
     pub(crate) fn finish(&mut self, last: u64) {
-        for (from, gap) in std::mem::take(&mut self.open) {
-            self.gap_line(from, last.max(from), &gap);
+        while let Some(Reverse((to, cpu, from, lost))) = self.gaps.pop() {
+            let at = if to == u64::MAX { last.max(from) } else { to };
+            self.gap_line(from, at, cpu, lost);
         }
     }
 
-    fn gap_line(&mut self, from: u64, at: u64, gap: &Gap) {
+    fn gap_line(&mut self, from: u64, at: u64, cpu: u32, lost: Option<u64>) {
         let mut line = Map::new();
         line.insert("at".to_owned(), json!(at));
         line.insert("from".to_owned(), json!(from));
-        line.insert("cpu".to_owned(), json!(gap.cpu));
+        line.insert("cpu".to_owned(), json!(cpu));
         line.insert("event".to_owned(), json!("gap"));
-        line.insert("lost".to_owned(), json!(gap.lost));
+        line.insert("lost".to_owned(), json!(lost));
         self.line(line);
     }
-}
-
-impl<F: Filter> Sink for Lines<'_, F> {
-    fn gap_known(&mut self, _to: u64) {}
-
-    fn advance(&mut self) {}
 
     fn event(&mut self, event: &Event, names: &Names) {
-        self.last = event.at;
         let object = event.action != Action::Other;
         if self.filter.as_mut().is_some_and(|filter| !object || !filter.takes(event, names)) {
             return;
@@ -83,12 +118,5 @@ impl<F: Filter> Sink for Lines<'_, F> {
             put_name(&mut line, "cache", Some(names.get(cache)));
         }
         self.line(line);
-    }
-
-    fn gap(&mut self, from: u64, gap: &Gap) {
-        match gap.to {
-            Some(to) => self.gap_line(from, to, gap),
-            None => self.open.push((from, *gap)),
-        }
     }
 }

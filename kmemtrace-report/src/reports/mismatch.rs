@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::{Naming, address, rank};
-use crate::pairs::{Filter, Pairing};
+use crate::pairs::Paired;
 
 /// The members after the head.
-pub(crate) fn mismatch<F: Filter>(pairing: &Pairing<F>, naming: &Naming<'_>, top: Option<usize>) -> Map<String, Value> {
-    let mut rows: Vec<_> = pairing.findings.iter().collect();
+pub(crate) fn mismatch(paired: &Paired, naming: &Naming<'_>, top: Option<usize>) -> Map<String, Value> {
+    let mut rows: Vec<_> = paired.findings.iter().collect();
     rows.sort_by_key(|(key, row)| {
         (std::cmp::Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind))
     });

@@ -4,17 +4,17 @@ use serde_json::{Map, Value, json};
 
 use super::{Naming, SortKey, cut_rows, put_others, rank, sort_rows};
 use crate::figures::Narrow;
-use crate::pairs::{Filter, Pairing};
+use crate::pairs::Paired;
 
 /// The members after the head.
-pub(crate) fn sites<F: Filter>(
-    pairing: &Pairing<F>,
+pub(crate) fn sites(
+    paired: &Paired,
     naming: &Naming<'_>,
     keys: &[SortKey],
     top: Option<usize>,
     narrow: &Narrow,
 ) -> Map<String, Value> {
-    let with_allocations = pairing.rows.iter().filter(|(_, figures)| !figures.is_empty());
+    let with_allocations = paired.rows.iter().filter(|(_, figures)| !figures.is_empty());
     let mut rows: Vec<_> = with_allocations.map(|(key, figures)| (*key, figures)).collect();
     rows.sort_by_key(|((call_site, kind), _)| (*call_site, rank(*kind)));
     sort_rows(&mut rows, keys);

@@ -6,50 +6,50 @@ use serde_json::{Map, Value, json};
 use crate::figures::Narrow;
 use crate::findings::Class;
 use crate::order::Order;
-use crate::pairs::{Filter, Pairing};
+use crate::pairs::Paired;
 
 /// The members after the head.
-pub(crate) fn summary<F: Filter>(pairing: &Pairing<F>, order: &Order, narrow: &Narrow) -> Map<String, Value> {
+pub(crate) fn summary(paired: &Paired, order: &Order, narrow: &Narrow) -> Map<String, Value> {
     let mut document = Map::new();
     let mut put = |name: &str, value| document.insert(name.to_owned(), value);
-    let (total, used) = (order.events, pairing.used);
+    let (total, used) = (order.events, paired.counts.used);
     put("events", json!({ "total": total, "used": used, "other": total - used }));
-    let of_kinds = pairing.kinds();
+    let of_kinds = &paired.kinds;
     let mut kinds = Map::new();
     for (index, kind) in Kind::ALL.into_iter().enumerate() {
         let mut row = Map::new();
         of_kinds[index].put(&mut row, narrow);
-        row.insert("free_events".to_owned(), json!(pairing.free_events[index]));
+        row.insert("free_events".to_owned(), json!(paired.counts.free_events[index]));
         kinds.insert(kind.name().to_owned(), Value::Object(row));
     }
     put("kinds", Value::Object(kinds));
     let mut total = Map::new();
-    pairing.total().put(&mut total, narrow);
-    total.insert("peak_at".to_owned(), json!(pairing.peak_at.or(order.first).unwrap_or(0)));
+    paired.total.put(&mut total, narrow);
+    total.insert("peak_at".to_owned(), json!(paired.peak_at.or(order.first).unwrap_or(0)));
     put("total", Value::Object(total));
     let all = |figure: fn(&crate::figures::Figures) -> u128| of_kinds.iter().map(figure).sum::<u128>();
     put(
         "pairs",
         json!({
-            "paired": pairing.paired,
+            "paired": paired.counts.paired,
             "cross_cpu": narrow.u64(all(|k| k.cross_cpu.into())),
             "cross_cpu_bytes": narrow.u64(all(|k| k.cross_cpu_bytes)),
-            "cross_node": pairing.knows_nodes().then_some(pairing.cross_node),
+            "cross_node": paired.knows_nodes.then_some(paired.counts.cross_node),
         }),
     );
     let mut findings = Map::new();
     for class in Class::ALL {
-        let rows = pairing.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
+        let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
         let (count, suspect) = rows.fold((0u64, 0u64), |(c, s), row| (c + row.count, s + row.suspect));
         if class != Class::ShortAlloc {
             findings.insert(class.name().to_owned(), json!({ "count": count, "suspect": suspect }));
             continue;
         }
         let failed = narrow.u64(all(|k| k.failed_allocs.into()));
-        findings.insert("free_without_alloc".to_owned(), json!({ "count": pairing.free_without_alloc }));
+        findings.insert("free_without_alloc".to_owned(), json!({ "count": paired.counts.free_without_alloc }));
         findings.insert("short_alloc".to_owned(), json!({ "count": count }));
         findings.insert("failed_alloc".to_owned(), json!({ "count": failed }));
-        findings.insert("null_free".to_owned(), json!({ "count": pairing.null_free }));
+        findings.insert("null_free".to_owned(), json!({ "count": paired.counts.null_free }));
     }
     put("findings", Value::Object(findings));
     document

@@ -202,7 +202,7 @@ impl FromStr for SizeRange {
 }
 
 /// `4096`, `4K`, `16M`, `1G`: powers of 1024.
-fn parse_size(text: &str) -> Option<u64> {
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 10),
         b'M' | b'm' => (&text[..text.len() - 1], 20),

@@ -1,0 +1,135 @@
+//! What the objects of a trace have in common, as one number each: the row that they count in, their kind, their cache and
+//! their sizes. All threads share the numbers; whoever has seen one keeps it, so that the lock is rarely taken.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::{Kind, Names};
+
+/// A row's call-site, or its cache, and its kind.
+pub(crate) type RowKey = (u64, Kind);
+
+/// What a row stands for, beside its kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// Nothing: a row per kind.
+    #[default]
+    Kind,
+    /// The call-site of the allocation.
+    Site,
+    /// The name of the cache in the allocation event.
+    Cache,
+}
+
+/// The cache of a row of [`Grouping::Cache`], as a [`kmemtrace_abi::event::NameId::index`].
+pub(crate) fn cache_of(key: RowKey) -> Option<usize> {
+    key.0.checked_sub(1).map(|index| index as usize)
+}
+
+/// No class: an object that the filters do not take.
+pub(crate) const UNSELECTED: u32 = (1 << 29) - 1;
+
+/// A number for a cache name: 0 for none, else one more than its index.
+pub(crate) type CacheNumber = u32;
+
+/// Classes that have their sizes. A trace with more has classes whose objects have their own each, so that what
+/// is kept of classes does not grow with every size that a hostile trace makes up.
+pub(crate) const MOST_SIZED: u32 = 1 << 18;
+
+/// What objects of a class share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Class {
+    pub(crate) row: u32,
+    pub(crate) cache: CacheNumber,
+    pub(crate) kind: Kind,
+    /// Whether the sizes are those of all its objects.
+    pub(crate) is_sized: bool,
+    pub(crate) requested: u64,
+    pub(crate) allocated: u64,
+}
+
+/// All numbers given.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    /// Names of caches and events.
+    pub(crate) names: Names,
+    /// By row.
+    pub(crate) rows: Vec<RowKey>,
+    by_row: HashMap<RowKey, u32, RandomState>,
+    most_sized: u32,
+    classes: Vec<Class>,
+    by_class: HashMap<Class, u32, RandomState>,
+    /// There were more classes than numbers.
+    pub(crate) exhausted: bool,
+}
+
+/// The registry as threads share it.
+#[derive(Debug)]
+pub(crate) struct Classes(Mutex<Registry>);
+
+impl Classes {
+    pub(crate) fn new(names: Names, most_sized: u32) -> Classes {
+        Classes(Mutex::new(Registry {
+            names,
+            rows: Vec::new(),
+            by_row: HashMap::default(),
+            most_sized,
+            classes: Vec::new(),
+            by_class: HashMap::default(),
+            exhausted: false,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a cache.
+    pub(crate) fn cache(&self, name: &[u8]) -> CacheNumber {
+        (self.lock().names.intern(name).index() as u32).saturating_add(1)
+    }
+
+    /// The class of objects of these sizes that count in the row `key` and come from `cache`.
+    pub(crate) fn class(&self, key: RowKey, cache: CacheNumber, (requested, allocated): (u64, u64)) -> u32 {
+        let registry = &mut *self.lock();
+        let next = registry.rows.len() as u32;
+        let row = *registry.by_row.entry(key).or_insert(next);
+        if row == next {
+            registry.rows.push(key);
+        }
+        let sized = Class { row, cache, kind: key.1, is_sized: true, requested, allocated };
+        let next = registry.classes.len() as u32;
+        if let Some(&number) = registry.by_class.get(&sized) {
+            return number;
+        }
+        let class = if next < registry.most_sized {
+            sized
+        } else {
+            Class { is_sized: false, requested: 0, allocated: 0, ..sized }
+        };
+        let number = *registry.by_class.entry(class).or_insert(next);
+        if number == next {
+            if next >= UNSELECTED {
+                registry.exhausted = true;
+                return UNSELECTED;
+            }
+            registry.classes.push(class);
+        }
+        number
+    }
+
+    /// Hands the classes from number `from` on to `take`.
+    pub(crate) fn from(&self, from: usize, take: impl FnMut(&Class)) {
+        self.lock().classes.get(from..).unwrap_or_default().iter().for_each(take);
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.lock().rows.len()
+    }
+
+    pub(crate) fn into_inner(self) -> Registry {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

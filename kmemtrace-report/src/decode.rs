@@ -1,0 +1,241 @@
+//! One CPU's stream as chunks of compact events: only what the pairing looks at, 48 bytes each, with call-site, kind and
+//! cache as one number and the address's hash at hand. Gaps stand beside them.
+
+use kmemtrace_abi::event::{Action, Event, Gap, Items, Kind, NameId, Names};
+use kmemtrace_abi::trace::CpuStream;
+
+use crate::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
+use crate::hashing::{Seed, split};
+use crate::order::{Chunk, Keyed};
+
+/// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
+const ZERO_SIZE_PTR: u64 = 16;
+
+/// Which allocations the filters take, by their events.
+pub(crate) trait Filter {
+    fn takes(&mut self, event: &Event, names: &Names) -> bool;
+}
+
+/// Takes every event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct All;
+
+impl Filter for All {
+    #[inline(always)]
+    fn takes(&mut self, _: &Event, _: &Names) -> bool {
+        true
+    }
+}
+
+/// What an event means to the pairing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// An object becomes live.
+    Alloc,
+    /// An allocation that returned null.
+    Failed,
+    /// A free with a real pointer.
+    Free,
+    /// A free of `NULL` or `ZERO_SIZE_PTR`.
+    NullFree,
+    /// Counted, not analysed.
+    Other,
+}
+
+/// An event, as short as the pairing needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compact {
+    /// Order key.
+    pub(crate) at: u64,
+    pub(crate) address: u64,
+    /// Allocations: bytes asked for. Frees: the call-site.
+    pub(crate) requested: u64,
+    pub(crate) allocated: u64,
+    /// Allocations: the class. [`UNSELECTED`] where the filters do not take the event.
+    pub(crate) class: u32,
+    /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`].
+    pub(crate) extra: u32,
+    /// Of the address.
+    pub(crate) hash: u32,
+    /// Number of the stream.
+    pub(crate) stream: u16,
+    pub(crate) what: What,
+    pub(crate) kind: Kind,
+}
+
+/// `Compact::extra` of an allocation by nobody known.
+pub(crate) const NO_PID: u32 = 1 << 31;
+
+impl Keyed for Compact {
+    #[inline]
+    fn key(&self) -> u64 {
+        self.at
+    }
+
+    #[inline]
+    fn part(&self, parts: u32) -> u32 {
+        split(self.hash, parts).0
+    }
+}
+
+/// Reads one CPU's stream.
+pub(crate) struct Reader<'a, F> {
+    pub(crate) stream: CpuStream,
+    names: Names,
+    compactor: Compactor<'a, F>,
+}
+
+impl<'a, F: Filter> Reader<'a, F> {
+    /// The reader of stream `number`; `names` are those that the trace had when it was opened.
+    pub(crate) fn new(
+        stream: CpuStream,
+        number: u16,
+        names: &Names,
+        classes: &'a Classes,
+        grouping: Grouping,
+        seed: Seed,
+        filter: F,
+    ) -> Reader<'a, F> {
+        let compactor = Compactor {
+            classes,
+            grouping,
+            seed,
+            filter,
+            number,
+            caches: Vec::new(),
+            recent: vec![Recent::default(); RECENT].into(),
+            chunk: Chunk::default(),
+        };
+        Reader { stream, names: names.clone(), compactor }
+    }
+
+    /// The next chunk, in the memory of a used one; whether it is the last.
+    pub(crate) fn read(&mut self, mut used: Chunk<Compact>, batch: usize) -> (Chunk<Compact>, bool) {
+        used.clear();
+        self.compactor.chunk = used;
+        let more = self.stream.decode(&mut self.names, &mut self.compactor, batch);
+        (std::mem::take(&mut self.compactor.chunk), !more)
+    }
+}
+
+/// A class that was asked for lately.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    group: u64,
+    sizes: (u64, u64),
+    cache: CacheNumber,
+    class: u32,
+    kind: Kind,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent { group: 0, sizes: (0, 0), cache: 0, class: UNSELECTED, kind: Kind::Pages }
+    }
+}
+
+const RECENT: usize = 2048;
+
+struct Compactor<'a, F> {
+    classes: &'a Classes,
+    grouping: Grouping,
+    seed: Seed,
+    filter: F,
+    number: u16,
+    /// By index of the reader's own names; 0: not asked for yet.
+    caches: Vec<CacheNumber>,
+    recent: Box<[Recent]>,
+    chunk: Chunk<Compact>,
+}
+
+impl<F: Filter> Items for Compactor<'_, F> {
+    #[inline(always)]
+    fn event(&mut self, event: Event, names: &Names) {
+        let takes = self.filter.takes(&event, names);
+        let cache = event.cache.map_or(0, |name| self.cache(name, names));
+        let (what, kind) = match event.action {
+            Action::Alloc(kind) if event.failed => (What::Failed, kind),
+            Action::Alloc(kind) => (What::Alloc, kind),
+            Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
+                (What::NullFree, kind)
+            }
+            Action::Free(kind) => (What::Free, kind),
+            Action::Other => (What::Other, Kind::Kmalloc),
+        };
+        let allocates = matches!(what, What::Alloc | What::Failed);
+        let class = if !takes {
+            UNSELECTED
+        } else if allocates {
+            self.class(
+                event.call_site,
+                kind,
+                cache,
+                if event.failed { (0, 0) } else { (event.requested, event.allocated) },
+            )
+        } else {
+            0
+        };
+        // What no address is looked up for goes to any partition.
+        let hashed = if matches!(what, What::Alloc | What::Free) { event.address } else { event.at };
+        self.chunk.events.push(Compact {
+            at: event.at,
+            address: event.address,
+            requested: if allocates { event.requested } else { event.call_site },
+            allocated: event.allocated,
+            class,
+            extra: if allocates { event.pid.map_or(NO_PID, i32::cast_unsigned) } else { cache },
+            hash: self.seed.hash(hashed),
+            stream: self.number,
+            what,
+            kind,
+        });
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.chunk.gaps.push(gap);
+    }
+}
+
+impl<F> Compactor<'_, F> {
+    #[inline]
+    fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
+        match self.caches.get(name.index()) {
+            Some(&number) if number != 0 => number,
+            _ => self.new_cache(name, names),
+        }
+    }
+
+    #[cold]
+    fn new_cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
+        let number = self.classes.cache(names.get(name));
+        if self.caches.len() <= name.index() {
+            self.caches.resize(name.index() + 1, 0);
+        }
+        self.caches[name.index()] = number;
+        number
+    }
+
+    #[inline]
+    fn class(&mut self, call_site: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
+        let group = match self.grouping {
+            Grouping::Kind => 0,
+            Grouping::Site => call_site,
+            Grouping::Cache => u64::from(cache),
+        };
+        let sum = group ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
+        let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize & (RECENT - 1);
+        let recent = &self.recent[slot];
+        let same = recent.group == group && recent.sizes == sizes && recent.cache == cache && recent.kind == kind;
+        if same && recent.class != UNSELECTED {
+            return recent.class;
+        }
+        self.rare_class(slot, group, kind, cache, sizes)
+    }
+
+    #[cold]
+    fn rare_class(&mut self, slot: usize, group: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
+        let class = self.classes.class((group, kind), cache, sizes);
+        self.recent[slot] = Recent { group, sizes, cache, class, kind };
+        class
+    }
+}

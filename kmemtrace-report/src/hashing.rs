@@ -1,0 +1,38 @@
+//! Where an address belongs: which partition, and where in its table. Keyed at random, so that no trace can make
+//! all of its addresses collide.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// The key of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed {
+    xor: u64,
+    factor: u64,
+}
+
+impl Seed {
+    pub(crate) fn random() -> Seed {
+        let state = RandomState::new();
+        Seed { xor: state.hash_one(0), factor: state.hash_one(1) | 1 }
+    }
+
+    /// 32 bits that differ in all places for addresses that differ in one.
+    #[inline]
+    pub(crate) fn hash(self, address: u64) -> u32 {
+        let product = u128::from(address ^ self.xor) * u128::from(self.factor);
+        (((product >> 64) as u64 ^ product as u64) >> 32) as u32
+    }
+}
+
+/// Splits a hash into one of `parts` and 32 bits of what is left.
+#[inline]
+pub(crate) fn split(hash: u32, parts: u32) -> (u32, u32) {
+    let product = u64::from(hash) * u64::from(parts);
+    ((product >> 32) as u32, product as u32)
+}
+
+/// The place of a hash among `places`, which are fewer than 2^32.
+#[inline]
+pub(crate) fn place(hash: u32, places: usize) -> usize {
+    (u64::from(hash).wrapping_mul(places as u64) >> 32) as usize
+}
