@@ -91,7 +91,7 @@ fn a_big_endian_machine() -> Result<(), Skip> {
 
 /// Records a run both ways at once, then overruns a small channel.
 fn relay(arch: &str) -> Result<(), Skip> {
-    // The numbers of the first part go over the end of 31 bits, as those of a channel do that has long been there.
+    // The numbers of the first part go over the end of 31 bits, those of the second over the end of 32.
     let script = "
         channel=/sys/kernel/debug/kmemtrace
         insmod /modules/kmemtrace.ko first=2147480000
@@ -111,7 +111,7 @@ fn relay(arch: &str) -> Result<(), Skip> {
         [ $(cat $channel/total_overruns) = 0 ]
         rmmod kmemtrace
 
-        insmod /modules/kmemtrace.ko subbufs=2
+        insmod /modules/kmemtrace.ko subbufs=2 first=-500
         kmemtraced -o /out/lossy 2>/tmp/lossy &
         relay=$!
         recording /tmp/lossy
