@@ -40,6 +40,8 @@ fn main() {
     };
     build();
     cost(&tracefs);
+    beside_perf(&tracefs);
+    buffers();
     full_speed();
     two_recorders();
 }
@@ -55,6 +57,8 @@ struct Run {
     file_bytes: u64,
     /// Sum of the sub-buffers' commit sizes; 0 where it was not looked at.
     event_bytes: u64,
+    /// Of the splice loop's files, ten pages a zstd frame.
+    packed_bytes: u64,
     lost: u64,
 }
 
@@ -84,6 +88,12 @@ fn event_bytes(path: &Path, shape: &PageShape) -> u64 {
         bytes += stored as u64 - if lost { shape.target.word_bytes.into() } else { 0 };
     }
     bytes
+}
+
+/// Bytes of a file in zstd frames of so many bytes each, at zstd's own level.
+fn packed_bytes(path: &Path, chunk: usize) -> u64 {
+    let bytes = must("file", std::fs::read(path));
+    bytes.chunks(chunk).map(|chunk| must("zstd", zstd::bulk::compress(chunk, 0)).len() as u64).sum()
 }
 
 /// Splices the sub-buffers of one CPU to a file until told to stop; processor time, ns.
@@ -146,8 +156,9 @@ fn splice_loop(tracefs: &Tracefs, mode: &[&str]) -> Run {
     let sum = |name| cpus.iter().map(|&cpu| must(name, instance.stat(cpu, name))).sum();
     let paths = cpus.iter().map(|cpu| directory.file(&format!("cpu{cpu}")));
     let event_bytes = paths.clone().map(|path| event_bytes(&path, &shape)).sum();
+    let packed_bytes = paths.clone().map(|path| packed_bytes(&path, 10 * shape.size)).sum();
     let file_bytes = paths.map(|path| size(&path)).sum();
-    Run { events: sum("read events"), cpu_ns, file_bytes, event_bytes, lost: sum("overrun") }
+    Run { events: sum("read events"), cpu_ns, file_bytes, event_bytes, packed_bytes, lost: sum("overrun") }
 }
 
 /// What check says of a recording's CPU files.
@@ -169,18 +180,22 @@ fn recorder(mode: &[&str], options: &[&str]) -> Run {
     let files = std::fs::read_dir(ended.trace()).into_iter().flatten().flatten();
     let files = files.filter(|f| f.file_name().to_str().is_some_and(|name| name.starts_with("cpu")));
     let (events, lost) = totals(&ended.trace());
-    Run { events, cpu_ns, file_bytes: files.map(|f| size(&f.path())).sum(), event_bytes: 0, lost }
+    Run { events, cpu_ns, file_bytes: files.map(|f| size(&f.path())).sum(), event_bytes: 0, packed_bytes: 0, lost }
 }
 
 fn cost(tracefs: &Tracefs) {
     let time = seconds(4).min(4).to_string();
     let mode = ["mix", &time];
     let (mut bare, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut smaller, mut smaller_ratios) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (a, b) = (splice_loop(tracefs, &mode), recorder(&mode, &[]));
+        let a = splice_loop(tracefs, &mode);
+        let (b, c) = (recorder(&mode, &["--compress", "none"]), recorder(&mode, &[]));
         ratios.push(b.per_event() / a.per_event());
+        smaller_ratios.push(c.per_event() / a.per_event());
         bare.push(a);
         ours.push(b);
+        smaller.push(c);
     }
     let bytes = |runs: &[Run]| median(runs.iter().map(|r| r.file_bytes as f64 / r.events.max(1) as f64).collect());
     let event_bytes = median(bare.iter().map(|r| r.event_bytes as f64 / r.events.max(1) as f64).collect());
@@ -197,8 +212,87 @@ fn cost(tracefs: &Tracefs) {
         ]
     };
     let head = ["draining", "M events", "CPU ns/event", "ratio", "bytes/event", "file/event bytes", "lost"];
-    let rows = [row("bare splice loop", &bare, 1.0), row("kmemtraced", &ours, median(ratios))];
+    let rows = [
+        row("bare splice loop", &bare, 1.0),
+        row("kmemtraced --compress none", &ours, median(ratios)),
+        row("kmemtraced", &smaller, median(smaller_ratios)),
+    ];
     table(&format!("processor time to drain `kmemload mix {time}`, median of {ROUNDS}"), &head, &rows);
+    let packed = median(bare.iter().map(|r| r.packed_bytes as f64 / r.events.max(1) as f64).collect());
+    println!("ten pages a zstd frame, as trace-cmd stores them: {packed:.2} bytes/event of the splice loop's");
+}
+
+/// Processor time of the children that have ended, ns (`/proc/self/stat`).
+fn children_ns() -> f64 {
+    let stat = must("/proc/self/stat", std::fs::read_to_string("/proc/self/stat"));
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: f64 = fields.iter().skip(13).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks * 1e9 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// What a fixed piece of work costs in all, kernel and recorder together, beyond the work itself.
+fn beside_perf(tracefs: &Tracefs) {
+    let rounds = (seconds(4) * 10_000).min(40_000).to_string();
+    let directory = Directory::new(&[]);
+    let out = |name: &str| directory.file(name).display().to_string();
+    let (ours, smaller, perf) = (out("none"), out("auto"), out("perf.data"));
+    let kmemtraced = program("kmemtraced").display().to_string();
+    let recorders: [(&str, Vec<&str>); 3] = [
+        ("kmemtraced --compress none", vec![&kmemtraced, "-qf", "--compress", "none", "-o", &ours, "--"]),
+        ("kmemtraced", vec![&kmemtraced, "-qf", "-o", &smaller, "--"]),
+        ("perf kmem record -m 16M", vec!["perf", "kmem", "record", "-q", "-m", "16M", "-o", &perf]),
+    ];
+    let work = [program("kmemload").display().to_string(), "rounds".to_owned(), rounds.clone()];
+    let work: Vec<&str> = work.iter().map(String::as_str).collect();
+    let cost = |before: &[&str], work: &[&str]| {
+        let all = [before, work].concat();
+        let start = children_ns();
+        let run = Command::new(all[0]).args(&all[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        run.ok().map(|_| children_ns() - start)
+    };
+    let (mut alone, mut kernel, mut extra) = (Vec::new(), Vec::new(), vec![Vec::new(); recorders.len()]);
+    let instance = Instance::new(tracefs).unwrap_or_else(|Skip(reason)| panic!("{reason}"));
+    for (file, value) in [("trace_clock", "mono"), ("buffer_size_kb", "16384")] {
+        must(file, instance.write(file, value));
+    }
+    let enable = |value| {
+        for event in ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"] {
+            must(event, instance.write(&format!("events/kmem/{event}/enable"), value));
+        }
+    };
+    for _ in 0..ROUNDS {
+        alone.extend(cost(&[], &work));
+        enable("1");
+        kernel.extend(cost(&[], &work));
+        enable("0");
+        for ((_, before), extra) in recorders.iter().zip(&mut extra) {
+            // Without what it takes to begin and end, which is the same for a second and for a day.
+            let fixed = cost(before, &["true"]);
+            extra.extend(cost(before, &work).zip(fixed).map(|(all, fixed)| all - fixed));
+        }
+    }
+    let events = totals(&directory.file("none")).0.max(1) as f64;
+    let alone = median(alone);
+    let per_event = |costs: &[f64]| (median(costs.to_vec()) - alone) / events;
+    let perf = per_event(&extra[2]);
+    let row = |name: &str, costs: &[f64]| {
+        vec![name.to_owned(), format!("{:.0}", per_event(costs)), format!("{:.2}", per_event(costs) / perf)]
+    };
+    let mut rows = vec![row("tracefs, nobody reads", &kernel)];
+    rows.extend(recorders.iter().zip(&extra).map(|((name, _), costs)| row(name, costs)));
+    let head = ["kernel and recorder", "CPU ns/event", "ratio"];
+    table(&format!("`kmemload rounds {rounds}`, {:.1} M events, median of {ROUNDS}", events / 1e6), &head, &rows);
+}
+
+/// What is lost at full speed with smaller buffers.
+fn buffers() {
+    let time = seconds(4).min(4).to_string();
+    let row = |size: &str| {
+        let run = recorder(&["mix", &time], &["-b", size]);
+        vec![size.to_owned(), format!("{:.1}", run.events as f64 / 1e6), run.lost.to_string()]
+    };
+    let rows: Vec<_> = ["256K", "1M", "4M", "16M"].map(row).into();
+    table(&format!("kmemtraced, `kmemload mix {time}`"), &["buffer of a CPU", "M events", "lost"], &rows);
 }
 
 /// At least a million events a second on each CPU for a minute, into files on disk.

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
     /// Store blocks smaller: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
-    #[arg(long, value_name = "HOW", default_value = "none")]
+    #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) compress: Compress,
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]

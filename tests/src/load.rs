@@ -73,12 +73,22 @@ pub fn cross(count: usize, bytes: usize, cpus: (usize, usize)) -> io::Result<()>
 /// Many kinds of objects that live for a moment, on every CPU at once for `time`: some eighty events a round. As many rounds a
 /// second on each CPU as it can, or at most `pace`.
 pub fn mix(time: Duration, pace: Option<u32>) -> io::Result<()> {
+    let start = Instant::now();
+    mix_while(&|_| start.elapsed() < time, pace)
+}
+
+/// The same, `count` rounds on every CPU.
+pub fn rounds(count: u64) -> io::Result<()> {
+    mix_while(&|done| done < count, None)
+}
+
+fn mix_while(goes_on: &(impl Fn(u64) -> bool + Sync), pace: Option<u32>) -> io::Result<()> {
     on_every_cpu(|_| {
         let start = Instant::now();
         let mut rounds = 0u64;
         let standing = UnixDatagram::pair()?;
         let mut buffer = [0; 256];
-        while start.elapsed() < time {
+        while goes_on(rounds) {
             let due =
                 pace.map_or(Duration::ZERO, |pace| Duration::from_secs_f64(rounds as f64 / f64::from(pace.max(1))));
             thread::sleep(due.saturating_sub(start.elapsed()));

@@ -1,6 +1,6 @@
 //! A command that makes known kernel allocations, to be recorded: see `kmemtrace_tests::load`.
 //!
-//! `kmemload iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `items COUNT SECONDS`, or `leak COUNT`, which holds
+//! `kmemload iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `rounds COUNT`, `items COUNT SECONDS`, or `leak COUNT`, which holds
 //! its objects until its standard input ends. Prints its process id, then `ready` once it has done its work.
 
 use std::io::{self, Read, Write};
@@ -37,6 +37,7 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
         },
         ("mix", &[seconds]) => load::mix(Duration::from_secs(seconds as u64), None)?,
         ("mix", &[seconds, pace]) => load::mix(Duration::from_secs(seconds as u64), u32::try_from(pace).ok())?,
+        ("rounds", &[count]) => load::rounds(count as u64)?,
         ("items", &[count, seconds]) => load::items(count, Duration::from_secs(seconds as u64))?,
         ("leak", &[count]) => {
             let held = load::leak(count)?;
@@ -46,7 +47,7 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
             return Ok(());
         }
         _ => {
-            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | items COUNT SECONDS | leak COUNT";
+            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | leak COUNT";
             return Err(io::Error::other(format!("usage: {usage}")));
         }
     }
