@@ -320,7 +320,8 @@ impl Table {
         let own = &self.segments[segment];
         let fixed = FIXED_SLOTS / (SEGMENTS * self.parts) as usize;
         let (live, taken) = (own.live, own.taken);
-        let allowed = 3 * live + (taken - live) + fixed;
+        // 40 bytes a live object and 14 a freed address: some of what segments leave behind is not used again at once.
+        let allowed = live * 5 / 2 + (taken - live) * 7 / 8 + fixed;
         if allowed * 2 >= taken * 3 {
             self.resize(segment, allowed.min(taken * 2), false);
         } else {
