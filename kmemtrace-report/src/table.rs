@@ -110,7 +110,7 @@ impl Line {
     #[inline(always)]
     fn find(&self, address: u64) -> Option<usize> {
         // Without a branch for each slot: which one it is cannot be predicted.
-        let bit = |n: usize| u32::from(self.0[n].address == address || self.0[n].is_empty()) << n;
+        let bit = |n: usize| u32::from((self.0[n].address == address) | self.0[n].is_empty()) << n;
         let found = bit(0) | bit(1) | bit(2) | bit(3);
         (found != 0).then(|| found.trailing_zeros() as usize)
     }
