@@ -324,6 +324,8 @@ pub mod item {
     pub const RECORDER: u16 = 12;
     /// Text: bytes of each CPU's kernel buffer.
     pub const BUFFER_BYTES: u16 = 13;
+    /// Nothing: the kernel began to record at boot, and the recorder took that over.
+    pub const SINCE_BOOT: u16 = 14;
 
     /// Text: `/proc/kallsyms` at the start.
     pub const KALLSYMS: u16 = 100;

@@ -22,6 +22,7 @@ pub(crate) struct FileHeader {
     pub(crate) header_page: String,
     /// (system, format text) of each event.
     pub(crate) formats: Vec<(String, String)>,
+    pub(crate) since_boot: bool,
     pub(crate) started: Option<(u64, u64)>,
 }
 
@@ -92,6 +93,7 @@ impl FileHeader {
                     let system = name.split('/').next().unwrap_or_default();
                     header.formats.push((system.to_owned(), format.to_owned()));
                 }
+                item::SINCE_BOOT => header.since_boot = true,
                 item::STARTED => header.started = two_u64(bytes),
                 _ => {}
             }

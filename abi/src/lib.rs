@@ -16,6 +16,7 @@ pub mod generate;
 mod header;
 mod kmem;
 mod open;
+pub mod pieces;
 pub mod relay;
 mod stream;
 pub mod subbuffer;

@@ -382,6 +382,9 @@ impl Cursor {
 
     fn push_gap(&mut self, items: &mut impl Items, gap: Gap) {
         self.facts.gaps += 1;
+        if gap.from.is_none() && gap.to.is_some() {
+            self.facts.lost_before = gap.lost;
+        }
         items.gap(gap);
     }
 
@@ -712,6 +715,10 @@ impl Cursor {
         let raw = self.facts.version.is_none() && !relay;
         let told = !raw || self.facts.counters.is_some() || self.marks.uncounted == 0;
         self.facts.lost = (self.marks.unknown == 0 && told).then_some(lost);
+        if self.facts.lost_before.is_none() && self.facts.gaps == 1 {
+            // There was no room for the number, and the counters have it.
+            self.facts.lost_before = self.facts.lost;
+        }
         if raw && ending == Ending::Whole && !self.damaged {
             self.compare_with_stats();
         }

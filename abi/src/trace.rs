@@ -72,6 +72,8 @@ pub struct TraceInfo {
     pub page_bytes: Option<u64>,
     /// Trace clock.
     pub clock: Option<String>,
+    /// Whether the kernel began to record at boot.
+    pub since_boot: bool,
     /// CPUs of the recording, ascending, those whose file is missing included.
     pub cpus: Vec<u32>,
     /// CPUs whose file is missing.
@@ -126,6 +128,8 @@ pub struct FileFacts {
     pub lost: Option<u64>,
     /// Gaps in this CPU's stream.
     pub gaps: u64,
+    /// Of the events lost, those before the first one that is here; `None` where nobody knows the number.
+    pub lost_before: Option<u64>,
     /// Events that the blocks after a damaged place count and that could not be read.
     pub unread: u64,
     /// The last counters in the file; only our own recordings have them.
@@ -156,6 +160,7 @@ impl FileFacts {
             last: None,
             lost: Some(0),
             gaps: 0,
+            lost_before: Some(0),
             unread: 0,
             counters: None,
             bytes: 0,

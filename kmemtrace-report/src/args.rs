@@ -16,7 +16,7 @@ use crate::select::{Select, parse_size};
     after_help = "Exit status: 0 printed, 2 usage or unreadable, 3 no trace (or --strict and it is incomplete)"
 )]
 pub(crate) struct Args {
-    /// A view, then the trace directory or files [default: summary of ./kmemtrace.data]
+    /// A view (or pack: store the recording smaller), then the trace directory or files [default: summary of ./kmemtrace.data]
     #[arg(value_name = "VIEW] [DIR|FILE")]
     pub(crate) words: Vec<PathBuf>,
     /// How to print
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Overwrite the output file
+    /// Overwrite the output file; pack what has no end
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Sort rows by these, greatest first
@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Stop with a message where more memory would be needed: 512M, 4G
     #[arg(long, value_name = "SIZE", value_parser = max_memory)]
     pub(crate) max_memory: Option<u64>,
+    /// How small pack makes it: a zstd level [default: 9]
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<i32>,
     /// No progress line on a terminal
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -115,7 +118,8 @@ impl Args {
     pub(crate) fn view_and_inputs(&self) -> (View, Vec<PathBuf>) {
         let named = self.words.first().and_then(|word| View::from_str(word.to_str()?, false).ok());
         // A directory of that name is a directory: `./live` says so.
-        let inputs = &self.words[usize::from(named.is_some())..];
+        let is_pack = self.words.first().is_some_and(|word| word == "pack");
+        let inputs = &self.words[usize::from(named.is_some() || is_pack)..];
         let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
         (named.unwrap_or(View::Summary), inputs)
     }

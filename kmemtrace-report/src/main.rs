@@ -16,6 +16,7 @@ mod hashing;
 mod ledger;
 mod mapping;
 mod order;
+mod pack;
 mod pairs;
 mod pipeline;
 mod prefetch;
@@ -80,6 +81,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn run(args: &Args) -> anyhow::Result<u8> {
     let (view, inputs) = args.view_and_inputs();
+    if args.words.first().is_some_and(|word| word == "pack") {
+        pack::pack(&inputs, args.level.unwrap_or(pack::LEVEL), args.force)?;
+        return Ok(0);
+    }
     let mut trace = Trace::open(&inputs)?;
     let window = match &args.time {
         Some(window) => {

@@ -45,12 +45,18 @@ pub(crate) struct Args {
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) flush: Duration,
+    /// How often what was written must be on the disk: none, flush (as often as --flush says), or a time
+    #[arg(long, value_name = "WHEN", default_value = "none")]
+    pub(crate) sync: Sync,
     /// Trace clock [default: mono]
     #[arg(long, value_name = "NAME")]
     pub(crate) clock: Option<String>,
     /// Record from this relay channel of the 2008 kmemtrace [default: kmemtrace in debugfs where it is there, else tracefs]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["tracefs", "buffer_size", "events", "clock"])]
     pub(crate) relay: Option<PathBuf>,
+    /// Take over what the kernel's command line had recorded since boot (trace_instance=kmemtrace,..., or trace_event=), and go on
+    #[arg(long, conflicts_with_all = ["relay", "clock"])]
+    pub(crate) boot: bool,
     /// Record from tracefs, mounted here [default: found, or mounted]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) tracefs: Option<PathBuf>,
@@ -80,6 +86,36 @@ pub(crate) enum Verb {
     Recover,
     /// Say what this kernel offers
     Probe,
+}
+
+/// How often files are synchronised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    Never,
+    Flush,
+    Every(Duration),
+}
+
+impl Sync {
+    pub(crate) fn resolve(self, flush: Duration) -> Option<Duration> {
+        match self {
+            Sync::Never => None,
+            Sync::Flush => Some(flush),
+            Sync::Every(time) => Some(time),
+        }
+    }
+}
+
+impl std::str::FromStr for Sync {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sync, String> {
+        match text {
+            "none" => Ok(Sync::Never),
+            "flush" => Ok(Sync::Flush),
+            _ => time(text).map(Sync::Every).map_err(|error| format!("none, flush, or a time: {error}")),
+        }
+    }
 }
 
 /// `4096`, `64K`, `16M`, `1G`.

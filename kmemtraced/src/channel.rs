@@ -71,6 +71,7 @@ impl Channel {
             formats: Vec::new(),
             events: Vec::new(),
             buffer_bytes: None,
+            since_boot: false,
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,
         };

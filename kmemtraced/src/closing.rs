@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::args::Args;
-use crate::source::Framing;
+use crate::source::{Framing, SourceFacts};
 use crate::writer::Outcome;
 
 /// Events were lost.
@@ -20,7 +20,7 @@ const ENDED_EARLY: u8 = 3;
 pub(crate) fn close(
     args: &Args,
     dir: &Path,
-    framing: &Framing,
+    facts: &SourceFacts,
     why: &str,
     outcomes: &[(u32, Outcome)],
     meta: Option<io::Error>,
@@ -47,7 +47,10 @@ pub(crate) fn close(
         let _ = writeln!(stderr, "somebody cleared the buffer while recording: an unknown number of events is missing");
     }
     if lost > 0 && failed.is_none() {
-        let remedy = match framing {
+        let remedy = match *facts.framing {
+            Framing::SubBuffers(_) if facts.since_boot => {
+                "boot with a larger trace_buf_size, or give a larger --buffer-size"
+            }
             Framing::SubBuffers(_) => "record again with a larger --buffer-size",
             Framing::Relay(_) => "start the kernel with more kmemtrace.subbufs",
         };

@@ -37,6 +37,14 @@ pub(crate) struct Crew {
     pub(crate) tids: Vec<i32>,
 }
 
+/// How the threads are to go about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) flush: Duration,
+    pub(crate) sync: Option<Duration>,
+    pub(crate) compress: Compress,
+}
+
 /// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
 pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
     let info = rustix::system::sysinfo();
@@ -69,8 +77,7 @@ impl Crew {
         source: &dyn TraceSource,
         output: &Output,
         description: &Arc<Description>,
-        flush: Duration,
-        compress: Compress,
+        wishes: Wishes,
     ) -> anyhow::Result<Crew> {
         let facts = source.facts();
         let mut crew = Crew {
@@ -97,7 +104,8 @@ impl Crew {
             let mut writer = Writer {
                 file: BlockFile::new(output.file(&format!("cpu{cpu}.out"))?, cpu, description.recording),
                 description: Arc::clone(description),
-                compress: Blocks::new(compress),
+                compress: Blocks::new(wishes.compress),
+                sync: wishes.sync,
                 full,
                 free: free_in,
                 progress: Arc::clone(&progress),
@@ -114,7 +122,7 @@ impl Crew {
             let reader = match source.cpu(cpu) {
                 Some(source) => {
                     let (framing, stop) = (Arc::clone(&facts.framing), Arc::clone(&crew.stop));
-                    let reader = Reader { source, framing, flush, full: full_in, free, stop };
+                    let reader = Reader { source, framing, flush: wishes.flush, full: full_in, free, stop };
                     let tid = tids_in.clone();
                     Some(thread::Builder::new().name(format!("read{cpu}")).spawn(move || {
                         begin_thread(Some(cpu), &tid);

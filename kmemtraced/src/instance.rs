@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 
+use crate::boot::made_at_boot;
 use crate::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
 
 /// What recorders leave word of here, so that a killed one's traces are known as ours.
@@ -40,6 +41,22 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("kmemtrace") || state_file(name).exists()
 }
 
+fn leave_word(name: &str) {
+    let _ = fs::create_dir_all(STATE);
+    let _ = fs::write(state_file(name), format!("{}\n", std::process::id()));
+}
+
+fn lock(instance: &KernelFs, name: &str) -> anyhow::Result<OwnedFd> {
+    instance.lock().map_err(|error| {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return anyhow::Error::new(error).context(format!("{}: cannot be locked", instance.path("").display()));
+        }
+        let pid = fs::read_to_string(state_file(name));
+        let pid = pid.map(|pid| format!(" (pid {})", pid.trim())).unwrap_or_default();
+        anyhow!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)")
+    })
+}
+
 fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     let dir = format!("instances/{name}");
     let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
@@ -58,27 +75,24 @@ impl Instance {
         let dir = format!("instances/{name}");
         let path = tracefs.path(&dir);
         if let Ok(there) = tracefs.sub(&dir) {
-            let held = there.lock();
-            if held.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
-                let pid = fs::read_to_string(state_file(name));
-                let pid = pid.map(|pid| format!(" (pid {})", pid.trim())).unwrap_or_default();
-                bail!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)");
-            }
+            let held = lock(&there, name)?;
             if !is_ours(name) {
                 bail!("instance {name} exists and is not ours: use another name (-B), or remove {}", path.display());
+            }
+            if made_at_boot(name) && !state_file(name).exists() {
+                bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
             }
             // What is held open cannot be removed.
             drop((there, held));
             remove(&tracefs, name)
                 .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
         }
-        let _ = fs::create_dir_all(STATE);
-        let _ = fs::write(state_file(name), format!("{}\n", std::process::id()));
+        leave_word(name);
         tracefs.make_dir(&dir).with_context(|| {
             format!("{}: cannot be made: it takes root and a kernel with trace instances", path.display())
         })?;
         let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", path.display()))?;
-        let lock = fs.lock().with_context(|| format!("{}: cannot be locked", path.display()))?;
+        let lock = lock(&fs, name)?;
         let free_buffer =
             fs.write("options/disable_on_free", "1").and_then(|()| fs.open("free_buffer", OFlags::WRONLY));
         let instance = Instance { fs, tracefs, name: name.to_owned(), free_buffer: free_buffer.ok(), _lock: lock };
@@ -86,9 +100,19 @@ impl Instance {
         Ok(instance)
     }
 
-    /// `saved_cmdlines` of the kernel: all instances share it.
-    pub(crate) fn saved_cmdlines(&self) -> Vec<u8> {
-        self.tracefs.read("saved_cmdlines").unwrap_or_default()
+    /// Takes over one that the kernel has made, with what is in it. It is removed like one of our own.
+    pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
+        let dir = format!("instances/{name}");
+        let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", tracefs.path(&dir).display()))?;
+        let lock = lock(&fs, name)?;
+        leave_word(name);
+        // Opening free_buffer would empty it in the end.
+        Ok(Instance { fs, tracefs, name: name.to_owned(), free_buffer: None, _lock: lock })
+    }
+
+    /// The directory that has this one, where the kernel keeps what all instances share.
+    pub(crate) fn top(&self) -> &KernelFs {
+        &self.tracefs
     }
 }
 
@@ -112,7 +136,8 @@ pub(crate) fn recover(tracefs: &KernelFs, also: &str) -> anyhow::Result<Vec<Stri
     for name in tracefs.names("instances") {
         let dir = format!("instances/{name}");
         let free = tracefs.sub(&dir).is_ok_and(|instance| instance.lock().is_ok());
-        if (name == also || is_ours(&name)) && free {
+        let ours = is_ours(&name) && (!made_at_boot(&name) || state_file(&name).exists());
+        if (name == also || ours) && free {
             let path = tracefs.path(&dir);
             remove(tracefs, &name).with_context(|| format!("{}: cannot be removed", path.display()))?;
             removed.push(name);

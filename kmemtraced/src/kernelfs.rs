@@ -144,6 +144,16 @@ impl KernelFs {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Empties a file of lines.
+    pub(crate) fn clear(&self, file: &str) -> io::Result<()> {
+        self.open(file, OFlags::WRONLY | OFlags::TRUNC).map(drop)
+    }
+
+    /// Adds a line to a file of lines.
+    pub(crate) fn append(&self, file: &str, line: &str) -> io::Result<()> {
+        self.open(file, OFlags::WRONLY | OFlags::APPEND)?.write_all(format!("{line}\n").as_bytes())
+    }
+
     /// Writes a control file. Never with truncation: to some of these files that is a command of its own.
     pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
         self.open(file, OFlags::WRONLY)?.write_all(text.as_bytes())

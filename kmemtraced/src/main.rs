@@ -1,11 +1,12 @@
 //! `kmemtraced`: records the kernel's memory events into a trace directory.
 //!
-//! A `source` is where bytes come from: `tracefs` (in an `instance` of its own) or the `channel` of the 2008 kmemtrace, both
+//! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the `channel` of the 2008 kmemtrace, both
 //! reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer` thread per CPU seals (and may `compress`) and writes
 //! them; the `crew`
 //! is all of these. `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
 
 mod args;
+mod boot;
 mod channel;
 mod closing;
 mod compress;
@@ -47,7 +48,9 @@ fn main() -> ExitCode {
 }
 
 fn recover(args: &Args) -> anyhow::Result<u8> {
-    let mut removed = instance::recover(&record::tracefs(args)?, &args.instance)?;
+    let tracefs = record::tracefs(args)?;
+    let mut removed = instance::recover(&tracefs, &args.instance)?;
+    removed.extend(boot::recover(&tracefs));
     removed.extend(channel::recover()?);
     let _ = match removed.is_empty() {
         true => writeln!(io::stdout(), "nothing was left behind"),

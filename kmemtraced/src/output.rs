@@ -152,6 +152,9 @@ impl Description {
             let format = if full { format } else { without_print_fmt(format) };
             put(item::EVENT_FORMAT, format!("{name}\n{format}").as_bytes());
         }
+        if facts.since_boot {
+            put(item::SINCE_BOOT, &[]);
+        }
         put(item::STARTED, &self.started);
         put(item::RECORDER, concat!("kmemtraced ", env!("CARGO_PKG_VERSION")).as_bytes());
         if let Some(bytes) = facts.buffer_bytes {

@@ -13,10 +13,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
 use crate::args::Args;
+use crate::boot;
 use crate::channel::{self, Channel};
 use crate::closing;
 use crate::compress::Blocks;
-use crate::crew::{Crew, share_of_memory};
+use crate::crew::{self, Crew, share_of_memory};
 use crate::instance;
 use crate::kernelfs::KernelFs;
 use crate::output::{self, Description, Output, SideTexts};
@@ -65,6 +66,16 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         let channel = KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?;
         return Ok(Box::new(Channel::set_up(channel)?));
     }
+    let tracefs = || {
+        let tracefs = tracefs(args)?;
+        // What a killed recorder left enabled there.
+        boot::recover(&tracefs);
+        anyhow::Ok(tracefs)
+    };
+    if args.boot {
+        let more = args.events.as_deref().unwrap_or_default();
+        return Ok(Box::new(RingBuffers::take_over(tracefs()?, &args.instance, more, args.buffer_size)?));
+    }
     let wants_tracefs =
         args.tracefs.is_some() || args.events.is_some() || args.buffer_size.is_some() || args.clock.is_some();
     if let Some(channel) = channel::find().filter(|_| !wants_tracefs) {
@@ -77,7 +88,7 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         clock: args.clock.as_deref().unwrap_or("mono"),
         buffer_bytes: &|cpus| args.buffer_size.unwrap_or_else(|| default_buffer_bytes(cpus)),
     };
-    Ok(Box::new(RingBuffers::set_up(tracefs(args)?, &wishes)?))
+    Ok(Box::new(RingBuffers::set_up(tracefs()?, &wishes)?))
 }
 
 /// Records; returns the exit status.
@@ -115,7 +126,12 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     for payload in output::meta_payloads(&texts.at_start(&facts.events)) {
         put_text(&mut meta, &payload).context("meta.out: cannot be written")?;
     }
-    let crew = Crew::start(&*source, output, &description, args.flush, args.compress)?;
+    let sync = args.sync.resolve(args.flush);
+    if sync.is_some() {
+        meta.sync().context("meta.out: cannot be written")?;
+    }
+    let crew =
+        Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
     if !source.leave_out(&crew.tids) && args.verbose {
         say(args, "this kernel cannot leave the recorder's own threads out: their events are in the trace");
     }
@@ -136,9 +152,10 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
             put_text(&mut meta, &payload)?;
         }
         let end = End { blocks: meta.blocks().into(), reason: ended.reason.into(), ..End::default() };
-        meta.put(kind::END, end.as_bytes())
+        meta.put(kind::END, end.as_bytes())?;
+        if sync.is_some() { meta.sync() } else { Ok(()) }
     })();
-    let status = closing::close(args, &output.dir, &facts.framing, &ended.why, &outcomes, finished.err());
+    let status = closing::close(args, &output.dir, &facts, &ended.why, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
     Ok(match child.map(closing::leave) {
         Some(commands) if status <= 1 => commands,

@@ -49,6 +49,8 @@ pub(crate) struct SourceFacts {
     pub(crate) events: Vec<String>,
     /// Kernel buffer of a CPU.
     pub(crate) buffer_bytes: Option<u64>,
+    /// Whether the kernel began to record at boot.
+    pub(crate) since_boot: bool,
     /// For people: what is recorded from.
     pub(crate) shown: String,
 }

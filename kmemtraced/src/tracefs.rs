@@ -1,7 +1,8 @@
-//! The ring buffers of tracefs as a source: events chosen and enabled in an instance of our own.
+//! The ring buffers of tracefs as a source: events chosen and enabled in an instance of our own, or a buffer that the kernel has
+//! filled since boot.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use kmemtrace_abi::target::Endian;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 
+use crate::boot::{self, Boot};
 use crate::instance::Instance;
 use crate::kernelfs::KernelFs;
 use crate::source::{CpuSource, Framing, SourceFacts, Stats, TraceSource};
@@ -19,6 +21,10 @@ use crate::source::{CpuSource, Framing, SourceFacts, Stats, TraceSource};
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
 const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
+
+/// Size of a sub-buffer, and the least number of them that a buffer is to have.
+const SUB_BUFFER_KIB: u64 = 64;
+const SUB_BUFFERS_AT_LEAST: u64 = 32;
 
 /// What to set up.
 pub(crate) struct Wishes<'a> {
@@ -30,10 +36,34 @@ pub(crate) struct Wishes<'a> {
     pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
 }
 
-/// An instance, set up and not yet started.
+/// Whose buffers they are.
+enum Owner {
+    Us(Instance),
+    Boot(Boot),
+}
+
+impl Owner {
+    /// The trace directory of the buffers.
+    fn fs(&self) -> &KernelFs {
+        match self {
+            Owner::Us(instance) | Owner::Boot(Boot::Instance(instance)) => &instance.fs,
+            Owner::Boot(Boot::TopLevel(top)) => &top.fs,
+        }
+    }
+
+    /// The top-level trace directory.
+    fn top(&self) -> &KernelFs {
+        match self {
+            Owner::Us(instance) | Owner::Boot(Boot::Instance(instance)) => instance.top(),
+            Owner::Boot(Boot::TopLevel(top)) => &top.fs,
+        }
+    }
+}
+
+/// The buffers of a trace directory, set up and not yet started.
 pub(crate) struct RingBuffers {
     facts: Arc<SourceFacts>,
-    instance: Instance,
+    owner: Owner,
 }
 
 impl RingBuffers {
@@ -41,8 +71,7 @@ impl RingBuffers {
         let instance = Instance::create(tracefs, wishes.instance)?;
         let fs = &instance.fs;
         let events = choose_events(fs, wishes.events)?;
-        let cpus = fs.numbered("per_cpu", "cpu");
-        let buffer_bytes = (wishes.buffer_bytes)(cpus.len());
+        let buffer_bytes = (wishes.buffer_bytes)(fs.numbered("per_cpu", "cpu").len());
         // Clock first: setting it empties the buffer.
         let clocks = fs.get("trace_clock")?;
         if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == wishes.clock) {
@@ -51,30 +80,74 @@ impl RingBuffers {
         fs.set("trace_clock", wishes.clock)?;
         // Only in overwrite mode do sub-buffers carry marks of what was lost.
         fs.set("options/overwrite", "1")?;
+        if buffer_bytes >= SUB_BUFFERS_AT_LEAST * SUB_BUFFER_KIB * 1024 {
+            // Fewer and larger reads. Linux 6.8 on; elsewhere a sub-buffer is a page.
+            let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
+        }
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())?;
         let _ = fs.write("buffer_percent", "25");
-        let header_page = fs.get("events/header_page")?;
-        let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
-        let facts = SourceFacts {
-            word_bytes: shape.target.word_bytes,
-            framing: Arc::new(Framing::SubBuffers(shape)),
-            clock: Some(wishes.clock.to_owned()),
-            header_page,
-            header_event: fs.get("events/header_event").unwrap_or_default(),
-            formats: formats(fs, &events)?,
-            buffer_bytes: Some(buffer_bytes),
-            shown: format!(
-                "{} CPUs x {} KiB   {} events   clock {}",
-                cpus.len(),
-                buffer_bytes / 1024,
-                events.len(),
-                wishes.clock
-            ),
-            cpus,
-            events,
-        };
-        Ok(RingBuffers { facts: Arc::new(facts), instance })
+        let clock = wishes.clock.to_owned();
+        Ok(RingBuffers { facts: Arc::new(facts(fs, events, clock, buffer_bytes, false)?), owner: Owner::Us(instance) })
     }
+
+    /// Takes over what the kernel has filled since boot. More events may be enabled in it, and its buffers may grow.
+    pub(crate) fn take_over(
+        tracefs: KernelFs,
+        instance: &str,
+        more_events: &[String],
+        buffer_bytes: Option<u64>,
+    ) -> anyhow::Result<RingBuffers> {
+        let owner = Owner::Boot(boot::take_over(tracefs, instance)?);
+        let fs = owner.fs();
+        let mut events = boot::enabled(fs)?;
+        events.extend(choose_events(fs, more_events)?);
+        events.sort();
+        events.dedup();
+        let clocks = fs.get("trace_clock")?;
+        let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
+        let text = fs.get("buffer_size_kb")?;
+        let digits = text.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        let mut bytes = digits.parse::<u64>().unwrap_or(0).saturating_mul(1024);
+        // Growing keeps what is in them.
+        if let Some(wanted) = buffer_bytes.filter(|&wanted| wanted > bytes) {
+            fs.set("buffer_size_kb", &(wanted / 1024).to_string())?;
+            bytes = wanted;
+        }
+        let clock = clock.unwrap_or("local").to_owned();
+        Ok(RingBuffers { facts: Arc::new(facts(fs, events, clock, bytes, true)?), owner })
+    }
+}
+
+fn facts(
+    fs: &KernelFs,
+    events: Vec<String>,
+    clock: String,
+    buffer_bytes: u64,
+    since_boot: bool,
+) -> anyhow::Result<SourceFacts> {
+    let cpus = fs.numbered("per_cpu", "cpu");
+    let header_page = fs.get("events/header_page")?;
+    let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
+    let shown = format!(
+        "{} CPUs x {} KiB   {} events   clock {clock}{}",
+        cpus.len(),
+        buffer_bytes / 1024,
+        events.len(),
+        if since_boot { "   since boot" } else { "" }
+    );
+    Ok(SourceFacts {
+        word_bytes: shape.target.word_bytes,
+        framing: Arc::new(Framing::SubBuffers(shape)),
+        clock: Some(clock),
+        header_page,
+        header_event: fs.get("events/header_event").unwrap_or_default(),
+        formats: formats(fs, &events)?,
+        buffer_bytes: Some(buffer_bytes),
+        since_boot,
+        shown,
+        cpus,
+        events,
+    })
 }
 
 /// `system/event` of all that is asked for and there.
@@ -130,7 +203,7 @@ impl TraceSource for RingBuffers {
     }
 
     fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>> {
-        let fs = &self.instance.fs;
+        let fs = self.owner.fs();
         // Exactly one descriptor: closing a copy would change how the kernel answers.
         let raw = fs.open(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
         let stats = fs.open(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY).ok()?;
@@ -138,23 +211,22 @@ impl TraceSource for RingBuffers {
     }
 
     fn leave_out(&self, threads: &[i32]) -> bool {
-        let file = self.instance.fs.open("set_event_notrace_pid", OFlags::WRONLY | OFlags::APPEND);
-        file.and_then(|mut file| threads.iter().try_for_each(|tid| file.write_all(format!("{tid}\n").as_bytes())))
-            .is_ok()
+        let fs = self.owner.fs();
+        threads.iter().all(|tid| fs.append("set_event_notrace_pid", &tid.to_string()).is_ok())
     }
 
     fn start(&self) -> anyhow::Result<()> {
-        let fs = &self.instance.fs;
+        let fs = self.owner.fs();
         self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
         fs.set("tracing_on", "1")
     }
 
     fn stop(&self) {
-        let _ = self.instance.fs.write("tracing_on", "0");
+        let _ = self.owner.fs().write("tracing_on", "0");
     }
 
     fn comms(&self) -> Vec<u8> {
-        self.instance.saved_cmdlines()
+        self.owner.top().read("saved_cmdlines").unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
@@ -34,12 +35,18 @@ pub(crate) struct Progress {
 pub(crate) trait Store: Write + Send {
     /// Leaves the first `len` bytes, and goes on behind them.
     fn cut(&mut self, len: u64) -> io::Result<()>;
+    /// Returns when all that was written survives a power cut.
+    fn sync(&mut self) -> io::Result<()>;
 }
 
 impl Store for File {
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.set_len(len)?;
         self.seek(io::SeekFrom::Start(len)).map(drop)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
     }
 }
 
@@ -115,6 +122,11 @@ impl BlockFile {
         Ok(())
     }
 
+    /// Has what was written on the disk.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+
     /// Blocks written.
     pub(crate) fn blocks(&self) -> u64 {
         self.sequence
@@ -126,6 +138,8 @@ pub(crate) struct Writer {
     pub(crate) file: BlockFile,
     pub(crate) description: Arc<Description>,
     pub(crate) compress: Option<Blocks>,
+    /// How often what was written is to be on the disk.
+    pub(crate) sync: Option<Duration>,
     pub(crate) full: Receiver<Message>,
     pub(crate) free: Sender<Vec<u8>>,
     pub(crate) progress: Arc<Progress>,
@@ -175,6 +189,7 @@ impl Writer {
         let mut base = Counters::default();
         let mut told = Counters::default();
         let mut unwritten = 0u64;
+        let mut synced = Instant::now();
         while let Ok(message) = self.full.recv() {
             match message {
                 Message::Data(mut buffer, used) => {
@@ -233,6 +248,13 @@ impl Writer {
                     }
                 }
             }
+            if self.sync.is_some_and(|every| synced.elapsed() >= every) && outcome.error.is_none() {
+                synced = Instant::now();
+                if let Err(error) = self.file.sync() {
+                    outcome.error = Some(error);
+                    self.progress.failed.store(true, Ordering::Release);
+                }
+            }
         }
         // What could not be written gets its place again if there is room now.
         let failed = outcome.error.take();
@@ -253,6 +275,9 @@ impl Writer {
         let mut block = vec![0; HEADER_BYTES];
         block.extend_from_slice(end.as_bytes());
         self.put(kind::END, &mut block, &mut outcome, marked);
+        if self.sync.is_some() && outcome.error.is_none() {
+            outcome.error = self.file.sync().err();
+        }
         outcome.error = failed.or(outcome.error);
         outcome.bytes = self.file.bytes;
         outcome.taken = counters.read.get().saturating_sub(outcome.events + unwritten);
@@ -381,6 +406,10 @@ mod tests {
             self.room += std::mem::take(&mut self.later);
             Ok(())
         }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     fn description(workload: &Workload) -> Description {
@@ -397,6 +426,7 @@ mod tests {
             formats: kmemtrace_abi::generate::layout::layouts(&workload.shape).iter().map(event).collect(),
             events: Vec::new(),
             buffer_bytes: None,
+            since_boot: false,
             shown: String::new(),
         };
         Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16] }
@@ -434,6 +464,7 @@ mod tests {
             file: BlockFile::new(disk, 0, [7; 16]),
             description: Arc::new(description(&workload)),
             compress: (seed % 3 == 2).then(|| Blocks::new(Compress::Zstd(1))).flatten(),
+            sync: None,
             full,
             free,
             progress: Arc::default(),
@@ -508,7 +539,9 @@ mod tests {
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let file = BlockFile::new(disk, 0, [7; 16]);
         let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-        let outcome = Writer { file, description, compress: None, full, free, progress: Arc::default(), reason }.run();
+        let outcome =
+            Writer { file, description, compress: None, sync: None, full, free, progress: Arc::default(), reason }
+                .run();
         let bytes = bytes.lock().unwrap().clone();
         (bytes, outcome)
     }

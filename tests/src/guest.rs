@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use crate::programs::{json, run};
+use serde_json::Value;
+
+use crate::programs::{json, run, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
@@ -141,4 +143,17 @@ pub fn checked(trace: &Path) -> (String, u64) {
     let events = files.iter().filter_map(|file| file["events"].as_u64()).sum();
     let verdict = ["corrupt", "truncated", "lossy"].into_iter().find(|&verdict| document[verdict] != 0);
     (verdict.unwrap_or("ok").to_owned(), events)
+}
+
+/// Rows of `sites` whose symbol is one of these, whatever a compiler has appended to it.
+///
+/// # Panics
+/// If there is no report.
+pub fn sites(trace: &Path, options: &[&str], symbols: &[&str]) -> Vec<Value> {
+    let document = json(&run_to(0, "kmemtrace-report", &[&["sites", "--format", "json"], options].concat(), &[trace]));
+    let is_named = |row: &Value| {
+        let name = row["symbol"].as_str().unwrap_or_default();
+        symbols.iter().any(|symbol| name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with(['+', '.'])))
+    };
+    document["rows"].as_array().into_iter().flatten().filter(|row| is_named(row)).cloned().collect()
 }

@@ -57,8 +57,14 @@ fn listed(differences: &[String]) -> String {
 /// Members that name a row.
 const KEYS: [&str; 7] = ["class", "alloc_site", "free_site", "call_site", "cache", "kind", "address"];
 
-/// A document whose order of rows of equal rank does not matter, where the contract does not tell it.
+/// Members that the reference knows nothing of: it resolves no addresses.
+const SYMBOLS: [&str; 4] = ["symbol", "module", "alloc_symbol", "free_symbol"];
+
+/// A document without symbols, whose order of rows of equal rank does not matter, where the contract does not tell it.
 fn comparable(view: &str, mut document: Value) -> Value {
+    for row in document["rows"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        row.retain(|member, _| !SYMBOLS.contains(&member.as_str()));
+    }
     let key = |row: &Value| KEYS.map(|member| row[member].to_string());
     let rank = match view {
         "sites" | "caches" => "wasted",

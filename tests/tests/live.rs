@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         ("objects_held_are_live", objects_held_are_live),
         ("objects_freed_elsewhere_cross", objects_freed_elsewhere_cross),
         ("a_captured_tree_has_what_happened", a_captured_tree_has_what_happened),
+        ("the_lines_of_the_readme_make_a_tree", the_lines_of_the_readme_make_a_tree),
     ])
 }
 
@@ -208,5 +209,32 @@ fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     assert_eq!((&trace["input"], &trace["clock"]), (&"tree".into(), &"mono".into()));
     assert_eq!(trace["kernel"], release);
+    Ok(())
+}
+
+fn the_lines_of_the_readme_make_a_tree() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = must("README.md", std::fs::read_to_string(readme));
+    let lines = readme.split("```").find_map(|block| block.strip_prefix("sh\nout=/tmp/tree"));
+    let lines = lines.unwrap_or_else(|| panic!("README.md has no such lines any more"));
+    let directory = Directory::new(&[]);
+    let tree = directory.file("tree");
+    let load = format!("{} iov 500 40", program("kmemload").display());
+    let script = format!("out={}{lines}", tree.display())
+        .replace("/sys/kernel/tracing", &tracefs.path().display().to_string())
+        .replace("kmt", &format!("kmemtrace-readme-{}", std::process::id()))
+        .replace("sleep 5", &load);
+    let output = must("sh", Command::new("sh").args(["-c", &script]).output());
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    let checked = json(&run_to(0, "kmemtrace-check", &["--format", "json"], &[&tree]));
+    let findings = |document: &Value| document["findings"].as_array().map_or(0, Vec::len);
+    let files = checked["files"].as_array().map_or(0, |files| files.iter().map(findings).sum());
+    assert_eq!(findings(&checked) + files, 0, "nothing is missing: {checked}");
+    views::assert_invariants("README", &tree);
+    let pid = pid_of(&output.stdout);
+    let bytes = 40 * load::VECTOR_BYTES;
+    let made = events_of(&tree, pid).into_iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count();
+    assert_eq!(made, 500);
     Ok(())
 }

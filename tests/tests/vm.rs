@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module};
-use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module, sites};
+use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::views;
@@ -19,16 +19,6 @@ fn main() -> ExitCode {
         ("relay_amd64", relay_amd64),
         ("relay_s390x", relay_s390x),
     ])
-}
-
-/// Rows of `sites` whose symbol is one of these, whatever a compiler has appended to it.
-fn sites(trace: &Path, options: &[&str], symbols: &[&str]) -> Vec<Value> {
-    let document = json(&run_to(0, "kmemtrace-report", &[&["sites", "--format", "json"], options].concat(), &[trace]));
-    let is_named = |row: &Value| {
-        let name = row["symbol"].as_str().unwrap_or_default();
-        symbols.iter().any(|symbol| name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with(['+', '.'])))
-    };
-    document["rows"].as_array().into_iter().flatten().filter(|row| is_named(row)).cloned().collect()
 }
 
 /// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size.
@@ -101,7 +91,7 @@ fn a_big_endian_machine() -> Result<(), Skip> {
 
 /// Records a run both ways at once, then overruns a small channel.
 fn relay(arch: &str) -> Result<(), Skip> {
-    // The numbers of the first part go over the end of 31 bits, as those of a channel do that has long been there.
+    // The numbers of the first part go over the end of 31 bits, those of the second over the end of 32.
     let script = "
         channel=/sys/kernel/debug/kmemtrace
         insmod /modules/kmemtrace.ko first=2147480000
@@ -121,7 +111,7 @@ fn relay(arch: &str) -> Result<(), Skip> {
         [ $(cat $channel/total_overruns) = 0 ]
         rmmod kmemtrace
 
-        insmod /modules/kmemtrace.ko subbufs=2
+        insmod /modules/kmemtrace.ko subbufs=2 first=-500
         kmemtraced -o /out/lossy 2>/tmp/lossy &
         relay=$!
         recording /tmp/lossy

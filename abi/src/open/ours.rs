@@ -125,6 +125,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         word_bytes,
         page_bytes: header.page_bytes,
         clock: header.clock,
+        since_boot: header.since_boot,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order,

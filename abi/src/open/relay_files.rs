@@ -62,6 +62,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         word_bytes: None,
         page_bytes: None,
         clock: None,
+        since_boot: false,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },

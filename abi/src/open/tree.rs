@@ -258,6 +258,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         word_bytes: Some(shape.target.word_bytes),
         page_bytes,
         clock,
+        since_boot: false,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: OrderKey::Time,

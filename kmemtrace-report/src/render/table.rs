@@ -127,7 +127,15 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
         head.push(format!("Linux {kernel} {}", trace["arch"].as_str().unwrap_or_default()));
     }
     head.push(format!("{} CPUs", count(&trace["cpus"])));
-    head.push(format!("recorded {}", moment(document, &trace["last"]).trim_start_matches(['+', '#'])));
+    head.push(match trace["order"].as_str() {
+        Some("sequence") => format!("numbers {} to {}", count(&trace["first"]), count(&trace["last"])),
+        _ => format!("recorded {}", moment(document, &trace["last"]).trim_start_matches('+')),
+    });
+    if let Some(since_boot) = trace.get("since_boot") {
+        let first = trace["first"].as_u64().unwrap_or(0) as f64 / 1e9;
+        let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
+        head.push(format!("since {first:.6} s after boot, {lost} lost before"));
+    }
     let _ = writeln!(out, "{}\n", head.join("   "));
     let mut table = new_table(&["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""]);
     for row in super::rows("summary", document) {

@@ -25,6 +25,7 @@ pub(crate) struct Completeness {
     pub(crate) verdict: Verdict,
     pub(crate) lost_events: Option<u64>,
     pub(crate) gaps: u64,
+    lost_before: Option<u64>,
     truncated_files: Vec<String>,
     missing_cpus: Vec<u32>,
     pub(crate) inferred_frees: u64,
@@ -53,6 +54,7 @@ impl Completeness {
             verdict,
             lost_events,
             gaps,
+            lost_before: facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost_before?))),
             truncated_files: facts().filter(|f| !missing(f)).filter(cut).map(name).collect(),
             missing_cpus: trace.info.missing.clone(),
             inferred_frees: 0,
@@ -91,7 +93,7 @@ pub(crate) fn head(
     if narrow.saturated() {
         complete["saturated"] = json!(true);
     }
-    let trace = json!({
+    let mut trace = json!({
         "input": info.input.name(),
         "source": info.source.map(|s| match s { Source::Tracefs => "tracefs", Source::Relay => "relay" }),
         "kernel": info.kernel,
@@ -106,6 +108,9 @@ pub(crate) fn head(
         "first": order.first.unwrap_or(0),
         "last": order.last.unwrap_or(0),
     });
+    if info.since_boot {
+        trace["since_boot"] = json!({ "lost_before_first": completeness.lost_before });
+    }
     let mut document = Map::new();
     document.insert("schema".to_owned(), json!(format!("kmemtrace.{view}/1")));
     document.insert("completeness".to_owned(), complete);

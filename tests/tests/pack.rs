@@ -1,0 +1,67 @@
+//! `kmemtrace-report pack`: smaller files that say the same.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+
+use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::guest::checked;
+use kmemtrace_tests::programs::{run, run_to};
+use kmemtrace_tests::recording::{Directory, random_workload};
+use kmemtrace_tests::views::{DOCUMENTS, printed};
+
+fn bytes_in(dir: &Path) -> u64 {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+fn everything(trace: &Path) -> Vec<Vec<u8>> {
+    DOCUMENTS.into_iter().chain(["events"]).map(|view| printed(view, trace)).collect()
+}
+
+#[test]
+fn a_packed_recording_says_the_same_in_less_room() {
+    for seed in 0..10 {
+        let (_, workload) = random_workload(seed, 3000);
+        let dir = Directory::new(&trace_dir(&workload, seed));
+        let (before, bytes) = ((everything(dir.path()), checked(dir.path())), bytes_in(dir.path()));
+        run_to(0, "kmemtrace-report", &["pack", "--level", "3", "-f"], &[dir.path()]);
+        assert!((everything(dir.path()), checked(dir.path())) == before, "seed {seed}");
+        assert!(bytes_in(dir.path()) < bytes, "seed {seed}");
+        let again = bytes_in(dir.path());
+        run_to(0, "kmemtrace-report", &["pack", "--level", "3", "-f"], &[dir.path()]);
+        assert_eq!(bytes_in(dir.path()), again, "what is packed stays as it is");
+    }
+}
+
+#[test]
+fn damage_is_kept_as_it_is() {
+    for seed in 0..6 {
+        let mut files = trace_dir(&workload(seed, &Options::plain(Shape::plain(), 2, 3000)), seed);
+        let bytes = &mut files[0].1;
+        let at = bytes.len() * 2 / 3;
+        match seed % 3 {
+            0 => bytes.truncate(at),
+            1 => bytes[at] ^= 0x10,
+            _ => drop(bytes.drain(at..at + 50)),
+        }
+        let dir = Directory::new(&files);
+        let before = (everything(dir.path()), checked(dir.path()));
+        run_to(0, "kmemtrace-report", &["pack", "-f"], &[dir.path()]);
+        assert!((everything(dir.path()), checked(dir.path())) == before, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_may_still_be_recorded_is_left_alone() {
+    let mut files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 1, 1000)), 1);
+    let len = files[0].1.len();
+    files[0].1.truncate(len - 10);
+    let dir = Directory::new(&files);
+    let before = fs::read(dir.file(&files[0].0)).unwrap();
+    let output = run("kmemtrace-report", &["pack"], &[dir.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("has no end"), "{output:?}");
+    assert!(fs::read(dir.file(&files[0].0)).unwrap() == before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files.len(), "nothing else is left there");
+}

@@ -1,0 +1,103 @@
+//! Real recordings of many machines, in `tests/data`: what is in them, and every view of them held against the reference.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::guest::checked;
+use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::views::{assert_invariants, assert_views, printed};
+use serde_json::{Value, json};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
+}
+
+/// A recording as it is, or unpacked into a directory that goes away with what is returned.
+fn sample(name: &str) -> (PathBuf, Option<Directory>) {
+    let plain = data(name);
+    if plain.is_dir() {
+        return (plain, None);
+    }
+    let dir = Directory::new(&[]);
+    let mut packed = zstd::stream::read::Decoder::new(File::open(data(&format!("{name}.tar.zst"))).unwrap()).unwrap();
+    let mut tar = Command::new("tar").args(["-x", "-C"]).arg(dir.path()).stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = tar.stdin.take().unwrap();
+    io::copy(&mut packed, &mut pipe).unwrap();
+    pipe.flush().unwrap();
+    drop(pipe);
+    assert!(tar.wait().unwrap().success());
+    (dir.file(name), Some(dir))
+}
+
+/// Name, verdict of the check, its events, and members of `trace` in the report.
+fn samples() -> Vec<(&'static str, &'static str, u64, Value)> {
+    let machine = |input: &str, arch: &str, endian: &str, word: u32, page: u32| json!({ "input": input, "source": "tracefs", "arch": arch, "endian": endian, "word_bytes": word, "page_bytes": page });
+    let relay = |endian: &str| json!({ "input": "relay", "source": "relay", "endian": endian, "order": "sequence" });
+    vec![
+        ("amd64-6.18", "ok", 1_259, machine("kmemtrace", "x86_64", "little", 8, 4096)),
+        ("amd64-6.1", "ok", 22_955, machine("kmemtrace", "x86_64", "little", 8, 4096)),
+        ("amd64-6.1-lossy", "lossy", 17_473, machine("kmemtrace", "x86_64", "little", 8, 4096)),
+        ("i386-6.1", "ok", 22_612, machine("kmemtrace", "i686", "little", 4, 4096)),
+        ("ppc64el-6.1", "ok", 22_886, machine("kmemtrace", "ppc64le", "little", 8, 65536)),
+        ("arm64-16k-6.12", "ok", 22_882, machine("kmemtrace", "aarch64", "little", 8, 16384)),
+        ("s390x-6.1", "ok", 23_114, machine("kmemtrace", "s390x", "big", 8, 4096)),
+        ("tree-ppc64el-6.1", "ok", 22_796, machine("tree", "ppc64le", "little", 8, 65536)),
+        ("tree-s390x-6.1", "ok", 23_057, machine("tree", "s390x", "big", 8, 4096)),
+        ("relay-amd64-6.1", "ok", 23_282, relay("little")),
+        ("relay-s390x-6.1", "ok", 23_581, relay("big")),
+    ]
+}
+
+#[test]
+fn each_has_what_was_recorded() {
+    for (name, verdict, events, machine) in samples() {
+        let (trace, _dir) = sample(name);
+        assert_eq!(checked(&trace), (verdict.to_owned(), events), "{name}");
+        let head = json(&printed("summary", &trace));
+        for (member, expected) in machine.as_object().unwrap() {
+            assert_eq!(&head["trace"][member], expected, "{name}: {member}");
+        }
+        if verdict == "lossy" {
+            // What the recorder printed when it stopped.
+            assert_eq!(head["completeness"]["lost_events"], 22_678, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_loads_known_allocations_are_in_each() {
+    for (name, verdict, _, machine) in samples() {
+        if verdict == "lossy" || name == "amd64-6.18" {
+            continue;
+        }
+        let (trace, _dir) = sample(name);
+        let document = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[&trace]));
+        // 256 times nine iovecs, as tests/data/README.md says: sites have names where there were symbols.
+        let requested = 256 * 9 * 2 * machine["word_bytes"].as_u64().unwrap_or(8);
+        let is_iovec = |row: &&Value| match row["symbol"].as_str() {
+            Some(symbol) => symbol.starts_with("iovec_from_user"),
+            None => row["requested"] == requested && row["kind"] == "kmalloc" && row["allocs"] == 256,
+        };
+        let rows: Vec<&Value> = document["rows"].as_array().unwrap().iter().filter(is_iovec).collect();
+        let [row] = rows[..] else { panic!("{name}: {rows:?}") };
+        for (member, expected) in [("allocs", 256), ("frees", 256), ("requested", requested), ("live_objects", 0)] {
+            assert_eq!(row[member], expected, "{name}: {member}");
+        }
+    }
+}
+
+#[test]
+fn reports_say_what_the_reference_says() {
+    for (name, ..) in samples() {
+        let (trace, _dir) = sample(name);
+        assert_views(name, &trace, &Known::of_trace(Trace::open(std::slice::from_ref(&trace)).unwrap()));
+        assert_invariants(name, &trace);
+    }
+}

@@ -1,0 +1,156 @@
+//! Guests that take longer than `tests/run` should: `tests/run-vm` runs these. What cannot run on this machine is listed as skipped.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use kmemtrace_tests::guest::{Guest, checked, sites};
+use kmemtrace_tests::programs::json;
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::views;
+
+const LINUX_6_12: &str = r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64";
+const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free";
+
+fn main() -> ExitCode {
+    runner::main(&[
+        ("linux_6_1", linux_6_1),
+        ("linux_6_12", linux_6_12),
+        ("a_machine_of_32_bits", || other_machine("i386", 4, 4096)),
+        ("pages_of_64_kib", || other_machine("ppc64el", 8, 65536)),
+        ("pages_of_16_kib", || other_machine("arm64", 8, 16384)),
+        ("boot_events_of_the_top_level_buffer", boot_events_of_the_top_level_buffer),
+        ("boot_events_of_an_instance", boot_events_of_an_instance),
+        ("a_power_cut", a_power_cut),
+    ])
+}
+
+/// Holds both recordings of `kmemload iov 3000 20` in a guest, by our recorder and by plain `cat`, against what that does.
+fn assert_recordings(out: &Directory, word_bytes: u64) {
+    for (name, options) in [("trace", &["--comm", "kmemload"][..]), ("tree", &["--comm", "kmemload"])] {
+        let trace = out.file(name);
+        assert_eq!(checked(&trace).0, "ok", "{name}");
+        views::assert_invariants(name, &trace);
+        let rows = sites(&trace, options, &["iovec_from_user"]);
+        let [row] = &rows[..] else { panic!("{name}: call-sites of iovecs: {rows:?}") };
+        for (member, expected) in [("allocs", 3000), ("frees", 3000), ("requested", 3000 * 20 * 2 * word_bytes)] {
+            assert_eq!(row[member], expected, "{name}: {member} of {row}");
+        }
+    }
+}
+
+const BOTH_WAYS: &str = "
+    kmemtraced -o /out/trace -- kmemload iov 3000 20
+    sh /bin/capture.sh /out/tree kmemload iov 3000 20";
+
+fn linux(kernel: Option<&str>) -> Result<(), Skip> {
+    let mut guest = Guest::new("amd64")?;
+    if let Some(kernel) = kernel {
+        guest = guest.option("-k", kernel);
+    }
+    assert_recordings(&guest.run(BOTH_WAYS)?, 8);
+    Ok(())
+}
+
+fn linux_6_1() -> Result<(), Skip> {
+    linux(None)
+}
+
+fn linux_6_12() -> Result<(), Skip> {
+    linux(Some(LINUX_6_12))
+}
+
+fn other_machine(arch: &str, word_bytes: u64, page_bytes: u64) -> Result<(), Skip> {
+    let out = Guest::new(arch)?.run(BOTH_WAYS)?;
+    assert_recordings(&out, word_bytes);
+    for name in ["trace", "tree"] {
+        let head = json(&views::printed("summary", &out.file(name)));
+        assert_eq!(head["trace"]["word_bytes"], word_bytes, "{name}");
+        assert_eq!(head["trace"]["page_bytes"], page_bytes, "{name}");
+    }
+    Ok(())
+}
+
+/// The boot's events and the load's are there, and nothing stays enabled.
+fn take_over(guest: Guest, directory: &str) -> Result<Directory, Skip> {
+    let script = format!(
+        "
+        kmemtraced --boot -o /out/trace 2>/tmp/messages &
+        recorder=$!
+        recording /tmp/messages
+        kmemload iov 300 20
+        kill -TERM $recorder
+        wait $recorder || [ $? = 1 ]
+        cat /tmp/messages
+        ls /sys/kernel/tracing/instances >/out/instances
+        cat /sys/kernel/tracing{directory}/set_event >/out/set_event || true"
+    );
+    let out = guest.run(&script)?;
+    assert_eq!(out.text("instances"), "");
+    assert_eq!(out.text("set_event"), "");
+    let trace = out.file("trace");
+    let rows = sites(&trace, &["--comm", "kmemload"], &["iovec_from_user"]);
+    assert_eq!(rows.iter().filter_map(|row| row["allocs"].as_u64()).sum::<u64>(), 300, "{rows:?}");
+    Ok(out)
+}
+
+fn boot_events_of_the_top_level_buffer() -> Result<(), Skip> {
+    let options = format!("trace_event={SLAB_EVENTS} trace_buf_size=64M");
+    let out = take_over(Guest::new("amd64")?.option("-c", options), "")?;
+    let trace = out.file("trace");
+    assert_eq!(checked(&trace).0, "ok");
+    let head = json(&views::printed("summary", &trace));
+    assert_eq!(head["trace"]["since_boot"]["lost_before_first"], 0);
+    let first = head["trace"]["first"].as_u64().unwrap_or(u64::MAX);
+    assert!(first < 2_000_000_000, "the first event was {first} ns after boot");
+    Ok(())
+}
+
+fn boot_events_of_an_instance() -> Result<(), Skip> {
+    // So small that most is lost before somebody comes, and large enough for the load.
+    let options = format!("trace_instance=kmemtrace,{SLAB_EVENTS} trace_buf_size=512K");
+    let guest = Guest::new("amd64")?.option("-k", LINUX_6_12).option("-c", options);
+    let out = take_over(guest, "/instances/kmemtrace")?;
+    let trace = out.file("trace");
+    assert_eq!(checked(&trace).0, "lossy");
+    let head = json(&views::printed("summary", &trace));
+    let lost = head["trace"]["since_boot"]["lost_before_first"].as_u64();
+    assert!(lost.is_some_and(|lost| lost > 1000), "{}", head["trace"]);
+    assert_eq!(head["completeness"]["lost_events"].as_u64(), lost, "all that was lost was lost before");
+    Ok(())
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) -> Result<(), Skip> {
+    let output = Command::new(program).args(arguments).arg(path).output();
+    let output = output.map_err(|error| Skip(format!("{program}: {error}")))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(Skip(format!("{program}: {}", errors.trim()))) }
+}
+
+fn a_power_cut() -> Result<(), Skip> {
+    let script = "
+        mkdir /disk
+        mount -t ext4 /dev/vdb /disk
+        kmemtraced --sync 1s --flush 200ms -o /disk/trace 2>/tmp/messages &
+        recording /tmp/messages
+        echo at work >/dev/console
+        while true; do kmemload iov 2000 20; kmemload mix 1; done >/dev/null";
+    for (seconds, number) in [(3.0, 0), (4.3, 1), (5.6, 2), (7.0, 3)] {
+        let dir = Directory::on_disk();
+        let disk = dir.file("disk");
+        let made = File::create(&disk).and_then(|file| file.set_len(512 << 20));
+        made.unwrap_or_else(|error| panic!("{}: {error}", disk.display()));
+        run("mkfs.ext4", &["-q"], &disk)?;
+        Guest::new("amd64")?.option("-M", "ext4").option("-d", &disk).cut_after(seconds, script)?;
+        // Its journal is replayed, as the next boot would do.
+        run("e2fsck", &["-p", "-E", "journal_only"], &disk)?;
+        let trace = dir.file("trace");
+        run("debugfs", &["-R", &format!("rdump trace {}", dir.path().display())], &disk)?;
+        let (verdict, events) = checked(&trace);
+        assert!(["ok", "truncated"].contains(&verdict.as_str()), "cut {number}: {verdict}");
+        assert!(events > 1000, "cut {number}: {events} events");
+        views::assert_invariants("power cut", &trace);
+    }
+    Ok(())
+}
