@@ -51,7 +51,7 @@ impl CrewSize {
 
     /// Partitions of the addresses. Two threads are busy without: one pairs while the other reads.
     fn parts(self) -> u32 {
-        if self.threads <= 2 { 1 } else { self.threads.min(MOST_PARTS) }
+        if self.threads <= 2 { 1 } else { self.threads.min(256).min(MOST_PARTS) }
     }
 }
 
