@@ -142,7 +142,8 @@ fn read_apart(streams: &mut [CpuStream], names: &Names, threads: usize) -> Vec<C
         }
     };
     thread::scope(|scope| {
-        (1..threads.min(count)).for_each(|_| drop(scope.spawn(work)));
+        // Where the system has no thread to give, the others read its files.
+        (1..threads.min(count)).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });
     files.into_iter().flatten().collect()

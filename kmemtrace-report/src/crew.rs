@@ -21,7 +21,8 @@ pub(crate) fn do_all(threads: u32, tasks: Vec<Task<'_>>) {
         return work();
     }
     thread::scope(|scope| {
-        (0..others).for_each(|_| drop(scope.spawn(work)));
+        // Where the system has no thread to give, the others do its tasks.
+        (0..others).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });
 }

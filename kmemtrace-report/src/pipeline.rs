@@ -51,14 +51,14 @@ impl CrewSize {
 
     /// Partitions of the addresses. Two threads are busy without: one pairs while the other reads.
     fn parts(self) -> u32 {
-        if self.threads <= 2 { 1 } else { self.threads.min(MOST_PARTS) }
+        if self.threads <= 2 { 1 } else { self.threads.min(256).min(MOST_PARTS) }
     }
 }
 
 /// Events of a window on one thread: what of them is in memory should stay in a core's cache.
 const WINDOW: usize = 8192;
 /// On several: a step should take long enough for nobody to notice its end.
-const WINDOW_AT_ONCE: usize = 32 << 10;
+const WINDOW_AT_ONCE: usize = 64 << 10;
 
 /// Memory of all stages for each event of a window: chunks being read, merged, paired and replayed, places and logs.
 const BUFFER_BYTES: usize = 400;

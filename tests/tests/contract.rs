@@ -5,7 +5,7 @@
 
 use kmemtrace_abi::event::{Gap, GapCause, Item};
 use kmemtrace_abi::generate::{Era, Shape, Workload, relay_dir, trace_dir};
-use kmemtrace_tests::programs::{differences, json, run_to};
+use kmemtrace_tests::programs::{differences, json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
@@ -302,6 +302,20 @@ fn any_number_of_threads_says_the_same() {
         let known = Known::of_relay(workload, &options, &streams, false, None);
         assert_any_cut(&format!("seed {seed}, {options:?}"), &dir, &known, seed);
     }
+}
+
+#[test]
+fn what_needs_more_memory_than_allowed_stops_with_a_line() {
+    let (_, workload) = random_workload(1, 700);
+    let dir = Directory::new(&trace_dir(&workload, 1));
+    for (jobs, view) in [("1", "summary"), ("3", "sites"), ("2", "live")] {
+        let output = run("kmemtrace-report", &[view, "-j", jobs, "--max-memory", "1M"], &[dir.path()]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len(), told.lines().count()), (Some(2), 0, 1), "{told}");
+        assert!(told.contains("1.00 MiB of --max-memory") && told.contains("allow more"), "{told}");
+    }
+    let whole = run_to(0, "kmemtrace-report", &["summary", "--format", "json", "--max-memory", "1G"], &[dir.path()]);
+    assert!(whole == printed("summary", dir.path()));
 }
 
 /// Seeds of random traces, or those that `KMEMTRACE_SEEDS=FROM..TO` asks for.
