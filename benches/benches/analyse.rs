@@ -1,11 +1,16 @@
 //! What checking and reporting cost, beside reading the same bytes: on a recording of the running kernel where that can be had, on
 //! a generated trace else.
 
+use std::collections::HashMap;
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::{Event, Gap, Items, Names};
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_abi::trace::Trace;
 use kmemtrace_benches::{build, median, seconds, table};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
@@ -19,21 +24,24 @@ fn main() {
         return;
     }
     build();
-    for mode in [
-        vec!["mix".to_owned(), seconds(5).to_string()],
-        vec!["items".to_owned(), "1000000".to_owned(), seconds(5).to_string()],
-    ] {
-        let (name, directory) = recorded(&mode).unwrap_or_else(|Skip(reason)| {
+    let time = seconds(5).to_string();
+    for mode in
+        [&["mix", &time][..], &["items", "10000", &time], &["items", "1000000", &time], &["items", "10000000", &time]]
+    {
+        let (name, directory) = recorded(mode).unwrap_or_else(|Skip(reason)| {
             println!("no recording ({reason}): a generated trace");
             generated()
         });
         analyse(&name, &directory.file("trace"));
+        if mode[1] != "10000000" {
+            beside_perf(mode);
+        }
     }
 }
 
-fn recorded(mode: &[String]) -> Result<(String, Directory), Skip> {
+fn recorded(mode: &[&str]) -> Result<(String, Directory), Skip> {
     can_record()?;
-    let recorder = Recorder::start(&[]);
+    let recorder = Recorder::start(&["--compress", "none"]);
     let status = Command::new(program("kmemload")).args(mode).stdout(Stdio::null()).status();
     assert!(status.is_ok_and(|s| s.success()), "kmemload {mode:?}");
     Ok((format!("kmemload {}", mode.join(" ")), recorder.stop().directory))
@@ -62,6 +70,82 @@ fn time(command: impl Fn() -> Command) -> f64 {
     median((0..ROUNDS).map(|_| once()).collect())
 }
 
+/// Adds up what it gets: nothing that the decoder does may be left out.
+#[derive(Default)]
+struct Sum(u64);
+
+impl Items for Sum {
+    fn event(&mut self, event: Event, _: &Names) {
+        self.0 = self.0.wrapping_add(event.at ^ event.address ^ event.call_site ^ event.requested ^ event.allocated);
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.0 = self.0.wrapping_add(gap.lost.unwrap_or(0));
+    }
+}
+
+/// Seconds to read and decode all events on this thread.
+fn decode(trace: &Path) -> f64 {
+    let once = || {
+        let start = Instant::now();
+        let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
+        let mut sum = Sum::default();
+        for stream in &mut trace.streams {
+            while stream.decode(&mut trace.names, &mut sum, 1 << 16) {}
+        }
+        black_box(sum.0);
+        start.elapsed().as_secs_f64()
+    };
+    once();
+    median((0..ROUNDS).map(|_| once()).collect())
+}
+
+/// Nanoseconds to change a random one of `entries` entries of a plain hash table, one after the other.
+fn random_update(entries: u64) -> f64 {
+    const UPDATES: u64 = 4_000_000;
+    let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !7;
+    let mut table: HashMap<u64, [u64; 2], RandomState> = (0..entries.max(1)).map(|n| (spread(n), [n; 2])).collect();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let start = Instant::now();
+    for _ in 0..UPDATES {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        if let Some(entry) = table.get_mut(&spread(random % entries.max(1))) {
+            entry[0] ^= random;
+        }
+    }
+    black_box(&table);
+    start.elapsed().as_secs_f64() * 1e9 / UPDATES as f64
+}
+
+/// `perf kmem stat` on a recording of its own of the same load.
+fn beside_perf(mode: &[&str]) {
+    let directory = Directory::new(&[]);
+    let data = directory.file("perf.data");
+    let mut record = Command::new("perf");
+    record.args(["kmem", "record", "-q", "-m", "16M", "-o"]).arg(&data).arg(program("kmemload")).args(mode);
+    let recorded = record.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !recorded.is_ok_and(|status| status.success()) {
+        return println!("perf kmem: cannot record here");
+    }
+    let stats = Command::new("perf").args(["report", "--stats", "-i"]).arg(&data).output();
+    let stats = stats.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let samples = stats.lines().find_map(|line| line.trim().strip_prefix("SAMPLE events:"));
+    let samples: f64 = samples.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN);
+    let start = Instant::now();
+    let mut stat = Command::new("perf");
+    stat.arg("kmem").arg("-i").arg(&data).args(["--slab", "--caller", "stat"]);
+    let stated = stat.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(stated.is_ok(), "perf kmem cannot run");
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "perf kmem --slab --caller stat, {:.1} M events of the same load: {:.2} M events/s",
+        samples / 1e6,
+        samples / seconds / 1e6
+    );
+}
+
 fn analyse(name: &str, trace: &Path) {
     let files: Vec<PathBuf> = std::fs::read_dir(trace).into_iter().flatten().flatten().map(|f| f.path()).collect();
     let bytes: u64 = files.iter().filter_map(|f| std::fs::metadata(f).ok()).map(|m| m.len()).sum();
@@ -86,11 +170,17 @@ fn analyse(name: &str, trace: &Path) {
             format!("{:.1}", seconds / cat),
         ]
     };
-    let mut rows = vec![row("cat > /dev/null, one core", cat)];
+    let decode = decode(trace);
+    let mut rows = vec![row("cat > /dev/null, one core", cat), row("read and decode, one thread", decode)];
+    let mut summary = f64::NAN;
     for (what, name, arguments) in [
         ("check", "kmemtrace-check", &[][..]),
         ("report summary", "kmemtrace-report", &["summary", "--format", "json"]),
         ("report sites", "kmemtrace-report", &["sites", "--format", "json"]),
+        ("report caches", "kmemtrace-report", &["caches", "--format", "json"]),
+        ("report mismatch", "kmemtrace-report", &["mismatch", "--format", "json"]),
+        ("report cross", "kmemtrace-report", &["cross", "--format", "json"]),
+        ("report live --top 20", "kmemtrace-report", &["live", "--top", "20", "--format", "json"]),
     ] {
         let (program, what) = (program(name), what.to_owned());
         let on_all = || {
@@ -103,9 +193,21 @@ fn analyse(name: &str, trace: &Path) {
             command.arg(trace);
             command
         };
-        rows.push(row(&format!("{what}, one core"), time(on_one)));
+        let seconds = time(on_one);
+        if what == "report summary" {
+            summary = seconds;
+        }
+        rows.push(row(&format!("{what}, one core"), seconds));
         rows.push(row(&what, time(on_all)));
     }
     let title = format!("{name}: {:.1} M events, {} MiB, median of {ROUNDS}", events as f64 / 1e6, bytes >> 20);
     table(&title, &["", "ms", "GB/s", "M events/s", "times cat"], &rows);
+    let document = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[trace]).stdout);
+    let live = document["total"]["live_objects"].as_u64().unwrap_or(0);
+    println!(
+        "merge, pair and count: {:.0} ns an event; a random update of a hash table of the {:.2} M live objects: {:.0} ns",
+        (summary - decode) * 1e9 / events as f64,
+        live as f64 / 1e6,
+        random_update(live)
+    );
 }
