@@ -26,14 +26,14 @@ fn main() {
     build();
     let time = seconds(5).to_string();
     for mode in
-        [&["mix", &time][..], &["items", "10000", &time], &["items", "1000000", &time], &["items", "10000000", &time]]
+        [&["mix", &time][..], &["items", "10000", &time], &["items", "1000000", &time], &["items", "4000000", &time]]
     {
         let (name, directory) = recorded(mode).unwrap_or_else(|Skip(reason)| {
             println!("no recording ({reason}): a generated trace");
             generated()
         });
         analyse(&name, &directory.file("trace"));
-        if mode[1] != "10000000" {
+        if mode[1] != "4000000" {
             beside_perf(mode);
         }
     }

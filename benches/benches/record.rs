@@ -303,6 +303,7 @@ fn full_speed() {
     must("kmemload", load(&["mix", &time.to_string(), ROUNDS_A_SECOND]).wait());
     let elapsed = start.elapsed().as_secs_f64();
     let ended = recorder.stop();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{}: {}", ended.status, ended.stderr);
     let found = json(&run("kmemtrace-check", &["--format", "json"], &[&ended.trace()]).stdout);
     let rows: Vec<Vec<String>> = found["files"]
         .as_array()
