@@ -50,6 +50,7 @@ use figures::Narrow;
 use filter::Selected;
 use pairs::Rules;
 use pipeline::{CrewSize, Job};
+use render::Document;
 use reports::{Completeness, Naming};
 use symbols::Symbols;
 
@@ -57,6 +58,9 @@ use symbols::Symbols;
 const UNUSABLE: u8 = 2;
 /// No trace at all, or `--strict` and an incomplete one.
 const NO_TRACE: u8 = 3;
+
+/// Memory of a row of a table.
+const TABLE_ROW_BYTES: usize = 2500;
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -118,8 +122,17 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         matrix: view == View::Cross,
         lists_live: view == View::Live,
     };
-    let job =
-        Job { rules, grouping, crew: crew_size(args), budget: Budget::new(args.max_memory), is_quiet: args.quiet };
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
+    let job = Job {
+        rules,
+        grouping,
+        crew: crew_size(args),
+        budget: Budget::new(args.max_memory),
+        // Its columns are as wide as their widest cell, so all rows are there at once.
+        row_bytes: if args.format == Format::Table && top.is_none() { TABLE_ROW_BYTES } else { 0 },
+        is_quiet: args.quiet,
+    };
     let (order, paired) = match filter {
         None => pipeline::run(&mut trace, job, &All, window)?,
         Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,
@@ -129,8 +142,6 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
     let narrow = Narrow::default();
-    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
     let body = match view {
         View::Summary => {
             let mut body = reports::summary::summary(&paired, &order, &narrow);
@@ -143,13 +154,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         View::Sites => reports::sites::sites(&paired, &naming, &args.sort, top, &narrow),
         View::Caches => reports::caches::caches(&paired, &naming, &args.sort, top, &narrow),
         View::Mismatch => reports::mismatch::mismatch(&paired, &naming, top),
-        View::Live => reports::live::live(&paired, &naming, top, &narrow),
+        View::Live => reports::live::live(&paired, top, &narrow),
         View::Cross => reports::cross::cross(&paired, &naming, &trace.info.cpus, top, &narrow),
         View::Events => Map::new(),
     };
     let mut document = reports::head(view.name(), &completeness, &trace.info, &order, &narrow);
     document.extend(body);
-    print(args, view, &inputs[0], Value::Object(document))?;
+    let rows = (view == View::Live).then(|| Box::new(reports::live::rows(&paired, &naming, top)) as render::Rows<'_>);
+    print(args, view, &inputs[0], Document { members: Value::Object(document), rows })?;
     Ok(status(args, &completeness))
 }
 
@@ -233,15 +245,12 @@ fn output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
     Ok(Box::new(BufWriter::new(file)))
 }
 
-fn print(args: &Args, view: View, input: &Path, document: Value) -> anyhow::Result<()> {
+fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyhow::Result<()> {
     let mut out = output(args)?;
     match args.format {
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-        Format::Jsonl => render::jsonl::jsonl(view.name(), &document, &mut out)?,
-        Format::Csv => render::csv::csv(view.name(), &document, &mut out)?,
+        Format::Json => render::json::json(document, &mut out)?,
+        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out)?,
+        Format::Csv => render::csv::csv(view.name(), document, &mut out)?,
         Format::Table => {
             let title = input.display().to_string();
             let options = render::table::TableOptions {
@@ -249,7 +258,7 @@ fn print(args: &Args, view: View, input: &Path, document: Value) -> anyhow::Resu
                 show_addresses: args.show_addresses,
                 title: render::escape::escape(title.as_bytes()).into_owned(),
             };
-            write!(out, "{}", render::table::table(view.name(), &escaped(document), &options))?;
+            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))?;
         }
     }
     out.flush()?;

@@ -20,7 +20,7 @@ use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::ledger::{Ledger, Log};
 use crate::order::{Chunk, MOST_PARTS, Merger, Order, Window};
-use crate::pairs::{Paired, Pairing, Rules, kind_index};
+use crate::pairs::{Live, Paired, Pairing, Rules, kind_index};
 use crate::progress::Progress;
 
 /// What to do, and with how many threads.
@@ -29,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) grouping: Grouping,
     pub(crate) crew: CrewSize,
     pub(crate) budget: Budget,
+    /// Memory that a table needs for each live object that is listed.
+    pub(crate) row_bytes: usize,
     pub(crate) is_quiet: bool,
 }
 
@@ -62,8 +64,8 @@ const WINDOW_AT_ONCE: usize = 64 << 10;
 
 /// Memory of all stages for each event of a window: chunks being read, merged, paired and replayed, places and logs.
 const BUFFER_BYTES: usize = 400;
-/// Memory that the document has for each row of live objects.
-const LIVE_ROW_BYTES: usize = 2500;
+/// Memory for each live object that is listed, while they are sorted.
+const LISTED_BYTES: usize = 2 * size_of::<Live>();
 
 /// A partition of the addresses.
 struct Partition<'a> {
@@ -185,7 +187,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { mut rules, grouping, crew, budget, is_quiet } = job;
+    let Job { mut rules, grouping, crew, budget, row_bytes, is_quiet } = job;
     let streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
@@ -233,7 +235,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let mut live = Vec::new();
     if rules.lists_live {
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
-        if (rows * LIVE_ROW_BYTES) as u64 > budget.left(0) {
+        if (rows * (LISTED_BYTES + row_bytes)) as u64 > budget.left(0) {
             budget.exceeded("rows of live objects", merger.merged.events)?;
         }
         live.extend(partitions.iter_mut().flat_map(|part| part.pairing.live()));

@@ -167,7 +167,8 @@ fn a_full_disk_ends_it_with_what_fitted() -> Result<(), Skip> {
         let size = std::ffi::CString::new(format!("size={kib}k"));
         must("mount", mount("none", &path, "tmpfs", MountFlags::empty(), must("size", size).as_c_str()));
         let _small = Small(&path);
-        let recorder = Recorder::start_in(directory, &instance_name(), &["--flush", "100ms"]);
+        // As it is, so that it does fill the disk.
+        let recorder = Recorder::start_in(directory, &instance_name(), &["--flush", "100ms", "--compress", "none"]);
         let name = recorder.instance_name().to_owned();
         load_for(2000);
         let ended = recorder.wait();
@@ -270,7 +271,7 @@ fn a_command_is_recorded_and_its_status_passed_on() -> Result<(), Skip> {
 
 fn limits_end_it() -> Result<(), Skip> {
     can_record()?;
-    for options in [["-d", "200ms"], ["--max-size", "2M"]] {
+    for options in [["-d", "200ms"], ["--max-size", "1M"]] {
         let recorder = Recorder::start(&options);
         load_for(1500);
         let ended = recorder.wait();

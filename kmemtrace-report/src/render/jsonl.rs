@@ -2,16 +2,18 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde_json::json;
+
+use super::Document;
 
 /// Writes a view; `summary`, which has no rows, is one line.
-pub(crate) fn jsonl(view: &str, document: &Value, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn jsonl(view: &str, document: Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     if view == "summary" {
-        return writeln!(out, "{document}");
+        return writeln!(out, "{}", document.members);
     }
-    let head = json!({
-        "schema": document["schema"], "completeness": document["completeness"], "trace": document["trace"],
-    });
+    let members = &document.members;
+    let head =
+        json!({ "schema": members["schema"], "completeness": members["completeness"], "trace": members["trace"] });
     writeln!(out, "{head}")?;
-    super::rows(view, document).iter().try_for_each(|row| writeln!(out, "{row}"))
+    document.into_rows(view).try_for_each(|row| writeln!(out, "{row}"))
 }

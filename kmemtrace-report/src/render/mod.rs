@@ -2,11 +2,40 @@
 
 pub(crate) mod csv;
 pub(crate) mod escape;
+pub(crate) mod json;
 pub(crate) mod jsonl;
 pub(crate) mod table;
 pub(crate) mod units;
 
 use serde_json::{Value, json};
+
+/// Rows that are made one by one.
+pub(crate) type Rows<'a> = Box<dyn Iterator<Item = Value> + 'a>;
+
+/// What a view comes to.
+pub(crate) struct Document<'a> {
+    /// All members; `rows` is `null` where they come one by one.
+    pub(crate) members: Value,
+    /// The rows, where there may be more of them than there is memory for.
+    pub(crate) rows: Option<Rows<'a>>,
+}
+
+impl<'a> Document<'a> {
+    /// The rows of the view, one by one.
+    fn into_rows(self, view: &str) -> Rows<'a> {
+        let Document { members, rows: streamed } = self;
+        streamed.unwrap_or_else(|| Box::new(rows(view, &members).into_iter()))
+    }
+
+    /// All members, rows included.
+    pub(crate) fn into_value(self) -> Value {
+        let Document { mut members, rows } = self;
+        if let Some(rows) = rows {
+            members["rows"] = rows.collect();
+        }
+        members
+    }
+}
 
 /// The rows of a view: those of its document, for `summary` one a kind and the total.
 fn rows(view: &str, document: &Value) -> Vec<Value> {

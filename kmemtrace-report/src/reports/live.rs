@@ -7,10 +7,18 @@ use crate::decode::NO_PID;
 use crate::figures::Narrow;
 use crate::pairs::{Live, Paired};
 
-/// The members after the head.
-pub(crate) fn live(paired: &Paired, naming: &Naming<'_>, top: Option<usize>, narrow: &Narrow) -> Map<String, Value> {
-    let (objects, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
-    let rows = objects.iter().map(|object| {
+/// The objects that have rows, and the others.
+fn split(paired: &Paired, top: Option<usize>) -> (&[Live], &[Live]) {
+    paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()))
+}
+
+/// A row for each object: there may be millions, so they are made one by one.
+pub(crate) fn rows<'a>(
+    paired: &'a Paired,
+    naming: &'a Naming<'a>,
+    top: Option<usize>,
+) -> impl Iterator<Item = Value> + 'a {
+    split(paired, top).0.iter().map(|object| {
         let ((call_site, _), figures) = &paired.rows[object.class.row as usize];
         let pid = Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
         let mut row = Map::new();
@@ -30,9 +38,14 @@ pub(crate) fn live(paired: &Paired, naming: &Naming<'_>, top: Option<usize>, nar
         row.insert("at".to_owned(), json!(object.birth.at));
         row.insert("live_is_upper_bound".to_owned(), json!(figures.live_is_upper_bound));
         Value::Object(row)
-    });
+    })
+}
+
+/// The members after the head, without the rows.
+pub(crate) fn live(paired: &Paired, top: Option<usize>, narrow: &Narrow) -> Map<String, Value> {
+    let (_, rest) = split(paired, top);
     let mut document = Map::new();
-    document.insert("rows".to_owned(), rows.collect());
+    document.insert("rows".to_owned(), Value::Null);
     if !rest.is_empty() {
         let sum = |size: fn(&Live) -> u64| rest.iter().map(|o| u128::from(size(o))).sum();
         let (requested, allocated) = (narrow.u64(sum(|o| o.requested)), narrow.u64(sum(|o| o.allocated)));
