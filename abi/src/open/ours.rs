@@ -12,7 +12,8 @@ use crate::fault::{Code, Fault};
 use crate::header::{FileHeader, SideItems};
 use crate::kmem::Decoder;
 use crate::relay::Layout;
-use crate::stream::{Coding, CpuStream, RelayCoding, RelayNames};
+use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::{Coding, CpuStream};
 use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.

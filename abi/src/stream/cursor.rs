@@ -1,0 +1,138 @@
+//! What is carried from record to record of a stream, whatever the records are.
+
+use std::path::PathBuf;
+
+use super::totals::Marks;
+use crate::block::{GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN};
+use crate::blocks::Block;
+use crate::event::{Event, Gap, GapCause, Items, Names};
+use crate::fault::{Code, Fault};
+use crate::trace::FileFacts;
+
+/// What is carried from record to record.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    pub(super) cpu: u32,
+    pub(super) facts: FileFacts,
+    /// The batch is full at this many items.
+    pub(super) until: u64,
+    /// Key of the last event.
+    pub(super) last: Option<u64>,
+    /// Events are missing from `last` to the next event.
+    pub(super) pending: Option<(GapCause, Option<u64>)>,
+    /// Some of the file was not read as it was written, so its totals cannot be compared.
+    pub(super) damaged: bool,
+    /// Events before the current block.
+    pub(super) before_block: u64,
+    pub(super) marks: Marks,
+    /// Events that somebody else read.
+    pub(super) taken: u64,
+}
+
+impl Cursor {
+    pub(super) fn new(path: PathBuf, cpu: u32) -> Cursor {
+        Cursor {
+            cpu,
+            facts: FileFacts::new(path, Some(cpu)),
+            until: 0,
+            last: None,
+            pending: None,
+            damaged: false,
+            before_block: 0,
+            marks: Marks::default(),
+            taken: 0,
+        }
+    }
+
+    /// Items so far.
+    #[inline]
+    pub(super) fn taken(&self) -> u64 {
+        self.facts.events + self.facts.gaps
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.taken() >= self.until
+    }
+
+    pub(super) fn fault(&mut self, code: Code, block: &Block, message: String) {
+        let number = block.header.sequence.get();
+        let message = format!("block {number} at byte {}: {message}", block.offset);
+        self.facts.add(Fault { code, offset: block.offset, block: Some(number), message });
+    }
+
+    pub(super) fn damage(&mut self) {
+        self.damaged = true;
+        self.pending.get_or_insert((GapCause::Damage, None));
+    }
+
+    pub(super) fn gap_record(&mut self, gap: &GapRecord, block: &Block) {
+        let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN);
+        match lost {
+            Some(n) => self.marks.recorder = self.marks.recorder.saturating_add(n),
+            None => self.marks.unknown += 1,
+        }
+        let number = lost.map_or("some".into(), |n| n.to_string());
+        let (code, cause, message) = match gap.reason.get() {
+            GAP_CLEARED => {
+                (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned())
+            }
+            GAP_FULL => (
+                Code::Overrun,
+                GapCause::Overrun,
+                format!("{number} events of all CPUs were dropped about here: the channel was full"),
+            ),
+            _ => (
+                Code::RecorderLoss,
+                GapCause::Recorder,
+                format!("{number} events were read here and could not be written"),
+            ),
+        };
+        self.fault(code, block, message);
+        self.pending = Some((cause, lost));
+    }
+
+    /// A gap from the last event to the next one, whose key is `to` (`None`: the end of the trace).
+    #[cold]
+    pub(super) fn gap(&mut self, items: &mut impl Items, cause: Option<GapCause>, to: Option<u64>) {
+        let (cause, lost) = self.pending.take().or(cause.map(|c| (c, None))).unwrap_or((GapCause::Damage, None));
+        self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
+    }
+
+    pub(super) fn push_gap(&mut self, items: &mut impl Items, gap: Gap) {
+        self.facts.gaps += 1;
+        if gap.from.is_none() && gap.to.is_some() {
+            self.facts.lost_before = gap.lost;
+        }
+        items.gap(gap);
+    }
+
+    /// The order key of an event stamped `time`; never before its predecessor's.
+    #[inline]
+    pub(super) fn key(&mut self, time: u64, offset: u64) -> u64 {
+        match self.last {
+            Some(last) if time < last => self.back_in_time(time, last, offset),
+            _ => time,
+        }
+    }
+
+    #[cold]
+    fn back_in_time(&mut self, time: u64, last: u64, offset: u64) -> u64 {
+        let message = format!("time stamp {time} follows {last}");
+        self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
+        last
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, items: &mut impl Items, event: Event, names: &Names) {
+        if self.pending.is_some() {
+            self.gap(items, None, Some(event.at));
+        }
+        if self.last.is_none() {
+            self.facts.first = Some(event.at);
+        }
+        self.last = Some(event.at);
+        self.facts.events += 1;
+        items.event(event, names);
+    }
+}
