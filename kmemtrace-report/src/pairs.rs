@@ -210,11 +210,9 @@ impl<'a> Pairing<'a> {
     /// Takes events between which no gap begins or ends.
     fn run(&mut self, part: &Part<Compact>, range: Range<usize>, changes: &mut impl Changes) {
         let Some(events) = part.events.get(range.clone()) else { return };
-        let ahead = part.events.get(range.start + AHEAD..).unwrap_or_default().iter();
-        let mut ahead = ahead.map(Some).chain(std::iter::repeat(None));
         for (event, index) in events.iter().zip(range) {
-            if let Some(Some(event)) = ahead.next() {
-                self.ask(event);
+            if let Some(ahead) = part.events.get(index + AHEAD) {
+                self.ask(ahead);
             }
             self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
         }

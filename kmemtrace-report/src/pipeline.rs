@@ -58,7 +58,7 @@ impl CrewSize {
 }
 
 /// Events of a window on one thread: what of them is in memory should stay in a core's cache.
-const WINDOW: usize = 8192;
+const WINDOW: usize = 2048;
 /// On several: a step should take long enough for nobody to notice its end.
 const WINDOW_AT_ONCE: usize = 64 << 10;
 

@@ -134,7 +134,6 @@ struct Segment {
     births: Vec<[Birth; SLOTS]>,
     /// Slots that are not empty.
     taken: usize,
-    live: usize,
     /// Freed in the current epoch.
     freed: FreedSet,
     /// Freed before.
@@ -201,7 +200,6 @@ impl Table {
         let (line, index) = segment.find(address, rest);
         let slot = Slot { address, seen: now };
         let before = std::mem::replace(&mut segment.lines[line].0[index], slot).seen;
-        segment.live = segment.live.wrapping_add(now.is_live().into()).wrapping_sub(before.is_live().into());
         if self.keeps_births {
             segment.births[line][index] = birth;
         }
@@ -268,7 +266,7 @@ impl Table {
 
     /// How many objects are live.
     pub(crate) fn live_objects(&self) -> usize {
-        self.segments.iter().map(|segment| segment.live).sum()
+        self.segments.iter().map(|segment| segment.live().count()).sum()
     }
 
     /// Live objects with their addresses and the sizes that their classes do not tell, in no order.
@@ -283,7 +281,7 @@ impl Table {
     #[cold]
     fn make_room(&mut self, segment: usize) {
         let own = &self.segments[segment];
-        let (live, taken, fixed) = (own.live, own.taken, self.fixed);
+        let (live, taken, fixed) = (own.live().count(), own.taken, self.fixed);
         // 40 bytes a live object and 14 a freed address: some of what segments leave behind is not used again at once.
         let allowed = live * 5 / 2 + (taken - live) * 7 / 8 + fixed;
         if allowed * 2 >= taken * 3 {
