@@ -368,7 +368,7 @@ mod tests {
                 // Few live ones among many freed ones, then the other way round.
                 let (address, allocates) = (random >> 47, (random >> 20) % 100 < if step < 100_000 { 30 } else { 80 });
                 let hash = seed.hash(address);
-                if hash % parts != 0 {
+                if !hash.is_multiple_of(parts) {
                     continue;
                 }
                 if step % 40_000 == 39_999 {
