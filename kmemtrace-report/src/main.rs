@@ -4,9 +4,9 @@
 //! its sums, `reports` makes a document of them, `render` prints it.
 
 mod args;
+mod board;
 mod budget;
 mod classes;
-mod crew;
 mod decode;
 mod figures;
 mod filter;

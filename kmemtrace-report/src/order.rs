@@ -241,19 +241,9 @@ impl<E: Keyed + Copy> Merger<E> {
         }
     }
 
-    /// Streams to read from before, or while, the next window is made.
-    pub(crate) fn wanted(&self) -> Vec<usize> {
-        let limit = self.limit().map_or(0, |(key, _)| key);
-        let is_wanted = |queue: &Queue<E>| {
-            // A queue keeps one chunk beyond the window.
-            !queue.ended && queue.chunks.back().is_none_or(|last| last.events.first().is_none_or(|e| e.key() <= limit))
-        };
-        (0..self.queues.len()).filter(|&index| is_wanted(&self.queues[index])).collect()
-    }
-
-    /// Whether a stream must be read before its first event is known.
+    /// Whether a stream must be read before more can be merged.
     pub(crate) fn lacks(&self, stream: usize) -> bool {
-        self.queues.get(stream).is_some_and(|queue| !queue.ended && queue.chunks.is_empty())
+        self.waiting(stream) == 0 && !self.has_ended(stream)
     }
 
     /// Whether the last window was made: that of the streams' ends, where all gaps are known. It may have no events.
@@ -270,9 +260,19 @@ impl<E: Keyed + Copy> Merger<E> {
         Some(limit)
     }
 
-    /// A chunk to read into.
-    pub(crate) fn spare(&mut self) -> Chunk<E> {
-        self.through.pop().unwrap_or_default()
+    /// Chunks that all has been taken of, to read into again.
+    pub(crate) fn through(&mut self) -> impl Iterator<Item = Chunk<E>> {
+        self.through.drain(..)
+    }
+
+    /// Chunks of a stream that more is to be taken of.
+    pub(crate) fn waiting(&self, stream: usize) -> usize {
+        self.queues.get(stream).map_or(0, |queue| queue.chunks.len())
+    }
+
+    /// Whether the last chunk of a stream is here.
+    pub(crate) fn has_ended(&self, stream: usize) -> bool {
+        self.queues.get(stream).is_none_or(|queue| queue.ended)
     }
 
     /// The next window; `None` where a stream must be read before.
@@ -307,7 +307,8 @@ impl<E: Keyed + Copy> Merger<E> {
     fn merge(&mut self, limit: (u64, usize), window: &mut Window<E>) {
         let mut queues = std::mem::take(&mut self.queues);
         let mut heads = std::mem::take(&mut self.heads);
-        let head = |(stream, queue): (usize, &Queue<E>)| Some((queue.next_key()?, stream)).filter(|&head| head <= limit);
+        let head =
+            |(stream, queue): (usize, &Queue<E>)| Some((queue.next_key()?, stream)).filter(|&head| head <= limit);
         heads.extend(queues.iter().enumerate().filter_map(head).map(Reverse));
         self.keys.clear();
         while let Some(Reverse((_, stream))) = heads.pop() {

@@ -271,9 +271,15 @@ impl<'a> Pairing<'a> {
 
     /// The object of an event's address is gone: its class.
     #[inline(always)]
-    fn close(&mut self, object: Seen, how: Closed, event: &Compact, number: Number, changes: &mut impl Changes) -> Class {
-        let own_sizes =
-            if object.has_own_sizes() { self.table(event.kind).take_sizes(event.address) } else { None };
+    fn close(
+        &mut self,
+        object: Seen,
+        how: Closed,
+        event: &Compact,
+        number: Number,
+        changes: &mut impl Changes,
+    ) -> Class {
+        let own_sizes = if object.has_own_sizes() { self.table(event.kind).take_sizes(event.address) } else { None };
         let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
         changes.closed(number, &class, allocated);
         class
@@ -365,7 +371,8 @@ impl<'a> Pairing<'a> {
             key.free_site = None;
         }
         let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
-        let row = FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
+        let row =
+            FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
         // A gap touches the time from then to now.
         let suspect = before.is_some_and(|before| self.now == IN_GAP || before != self.epoch);
         // A gap that begins at this very key may not have been read yet.

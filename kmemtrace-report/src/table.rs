@@ -119,7 +119,11 @@ impl Line {
         let [a, b, c, d] = &self.0;
         let is = |slot: &Slot, bit: u32| u32::from(slot.address == address) << bit;
         let found = is(a, 0) | is(b, 1) | is(c, 2) | is(d, 3);
-        if found == 0 { self.0.iter().position(|slot| slot.seen.is_nothing()) } else { Some(found.trailing_zeros() as usize) }
+        if found == 0 {
+            self.0.iter().position(|slot| slot.seen.is_nothing())
+        } else {
+            Some(found.trailing_zeros() as usize)
+        }
     }
 }
 

@@ -116,7 +116,8 @@ impl Cursor {
                         break;
                     }
                 };
-                let at = if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
+                let at =
+                    if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
                 match decoder.decode::<O, I>(at, self.cpu, &record, names) {
                     Ok(event) if self.is_plain() => {
                         items.event(event, names);
