@@ -15,6 +15,7 @@ use crate::fault::{Code, Fault};
 use crate::format::{EventFormat, PageShape};
 use crate::header;
 use crate::kmem::Decoder;
+use crate::stream::sub_buffers::SubBufferCoding;
 use crate::stream::{Coding, CpuStream};
 use crate::subbuffer;
 use crate::target::{Endian, Target};
@@ -211,7 +212,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
     }
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
-    let coding = Arc::new(Coding::SubBuffers(shape, decoder));
+    let coding = Arc::new(Coding::SubBuffers(SubBufferCoding { shape, decoder }));
     let mut streams = Vec::new();
     for (cpu, file) in streams_at {
         let opened = open_regular(&file)?;

@@ -2,7 +2,7 @@
 
 mod cursor;
 pub(crate) mod relay_records;
-mod sub_buffers;
+pub(crate) mod sub_buffers;
 mod totals;
 
 use std::fs::File;
@@ -13,13 +13,11 @@ use zerocopy::FromBytes;
 
 use self::cursor::Cursor;
 use self::relay_records::RelayCoding;
-use self::sub_buffers::Place;
+use self::sub_buffers::{Place, SubBufferCoding};
 use crate::block::{Counters, End, GapRecord, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{GapCause, Item, Items, Names};
 use crate::fault::{Code, Fault};
-use crate::format::PageShape;
-use crate::kmem::Decoder;
 use crate::trace::FileFacts;
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
@@ -29,7 +27,7 @@ const BATCH: usize = 512;
 #[derive(Debug)]
 pub(crate) enum Coding {
     /// Sub-buffers of tracefs.
-    SubBuffers(PageShape, Decoder),
+    SubBuffers(SubBufferCoding),
     /// Records of a relay channel.
     Relay(RelayCoding),
     /// Nothing tells how.
@@ -143,9 +141,7 @@ impl CpuStream {
                 }
                 Body::Raw(window) => {
                     let ending = match &*self.coding {
-                        Coding::SubBuffers(shape, decoder) => {
-                            self.cursor.raw_sub_buffers(window, shape, decoder, names, items)
-                        }
+                        Coding::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
                         Coding::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
                         Coding::Unknown => Some(Ending::Whole),
                     };
@@ -230,9 +226,7 @@ impl Cursor {
         items: &mut impl Items,
     ) -> Option<usize> {
         match coding {
-            Coding::SubBuffers(shape, decoder) => {
-                self.sub_buffers(payload, from, Place::of(block), shape, decoder, names, items)
-            }
+            Coding::SubBuffers(coding) => self.sub_buffers(payload, from, Place::of(block), coding, names, items),
             Coding::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
             Coding::Unknown => {
                 self.damage();
