@@ -129,7 +129,7 @@ impl CpuStream {
     ///
     /// Generic, so that what `items` does not look at is not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
-        let before = self.cursor.taken();
+        let before = self.cursor.items();
         self.cursor.until = before.saturating_add(batch as u64);
         while !self.cursor.is_full() {
             match &mut self.body {
@@ -171,7 +171,7 @@ impl CpuStream {
                 },
             }
         }
-        self.cursor.taken() > before
+        self.cursor.items() > before
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
