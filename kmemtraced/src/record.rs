@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
 use crate::args::Args;
+use crate::block_file::BlockFile;
 use crate::boot;
 use crate::channel::{self, Channel};
 use crate::closing;
@@ -23,7 +24,7 @@ use crate::kernelfs::KernelFs;
 use crate::output::{self, Description, Output, SideTexts};
 use crate::source::TraceSource;
 use crate::tracefs::{RingBuffers, Wishes};
-use crate::writer::{BlockFile, Progress};
+use crate::writer::Progress;
 
 /// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
 pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
