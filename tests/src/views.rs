@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::guest::sites;
 use crate::programs::{differences, json, run_to};
 use crate::reference::{Known, documents, pairs};
 
@@ -168,6 +169,20 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         .filter_map(Value::as_u64)
         .sum();
     assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
+}
+
+/// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size; `options` select
+/// the load.
+///
+/// # Panics
+/// If it differs.
+pub fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
+    let rows = sites(trace, options, &["iovec_from_user"]);
+    let [row] = &rows[..] else { panic!("{}: call-sites of iovecs: {rows:?}", trace.display()) };
+    let requested = 3000 * 20 * 2 * word_bytes;
+    for (member, expected) in [("allocs", 3000), ("frees", 3000), ("live_objects", 0), ("requested", requested)] {
+        assert_eq!(row[member], expected, "{}: {member} of {row}", trace.display());
+    }
 }
 
 #[cfg(test)]
