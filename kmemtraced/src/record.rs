@@ -133,8 +133,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     }
     let crew =
         Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
-    if !source.leave_out(&crew.tids) && args.verbose {
-        say(args, "this kernel cannot leave the recorder's own threads out: their events are in the trace");
+    if !source.leave_out(&crew.tids) {
+        say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
     }
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
