@@ -10,6 +10,7 @@ use kmemtrace_abi::block::{
     Counters, End, GAP_CLEARED, GAP_FULL, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN, kind,
 };
 use kmemtrace_abi::relay;
+use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
@@ -18,7 +19,7 @@ use crate::block_file::{BlockFile, Content, with_room};
 use crate::compress::Blocks;
 use crate::output::Description;
 use crate::reader::Message;
-use crate::source::{Framing, Stats};
+use crate::source::Framing;
 
 /// What all threads tell of a CPU while they run.
 #[derive(Debug, Default)]
@@ -140,13 +141,13 @@ impl Writer {
         let seen = account.seen.unwrap_or_default();
         let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
         if stats.is_before(&seen) {
-            account.base = sum(&account.base, &seen);
+            account.base = seen.after(&account.base);
             account.cleared = true;
             self.gap(GAP_CLEARED, LOST_UNKNOWN, account);
         } else if relay && account.seen.is_some() && stats.overrun > seen.overrun {
             self.gap(GAP_FULL, stats.overrun - seen.overrun, account);
         }
-        let now = sum(&account.base, &stats);
+        let now = stats.after(&account.base);
         self.progress.lost.store(now.lost(), Ordering::Relaxed);
         let is_news = account.seen.is_some() && now.kernel_lost() != account.told.kernel_lost();
         account.seen = Some(stats);
@@ -163,7 +164,7 @@ impl Writer {
         if unwritten > 0 {
             self.gap(GAP_NOT_WRITTEN, unwritten, &mut account);
         }
-        let mut counters = sum(&account.base, &account.seen.unwrap_or_default());
+        let mut counters = account.seen.unwrap_or_default().after(&account.base);
         counters.recorder_lost = unwritten.into();
         let Content { events, first, last } = account.content;
         let end = End {
@@ -250,18 +251,6 @@ impl Writer {
             }
         }
         (content, lost)
-    }
-}
-
-/// Counters over the times that the buffer was reset.
-fn sum(base: &Counters, stats: &Stats) -> Counters {
-    Counters {
-        overrun: (base.overrun.get() + stats.overrun).into(),
-        commit_overrun: (base.commit_overrun.get() + stats.commit_overrun).into(),
-        dropped: (base.dropped.get() + stats.dropped).into(),
-        read: (base.read.get() + stats.read).into(),
-        unread: stats.entries.into(),
-        recorder_lost: base.recorder_lost,
     }
 }
 

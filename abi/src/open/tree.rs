@@ -15,6 +15,7 @@ use crate::fault::{Code, Fault};
 use crate::format::{EventFormat, PageShape};
 use crate::header;
 use crate::kmem::Decoder;
+use crate::stats::Stats;
 use crate::stream::sub_buffers::SubBufferCoding;
 use crate::stream::{Coding, CpuStream};
 use crate::subbuffer;
@@ -220,7 +221,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(&coding));
         let facts = stream.facts_mut();
         facts.source = Some(Source::Tracefs);
-        facts.counters = stats.as_deref().map(counters);
+        facts.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
         if stats.is_none() {
             let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
             facts.add(fault(Code::TreeIncomplete, message));
@@ -270,23 +271,6 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
 
 fn fault(code: Code, message: String) -> Fault {
     Fault { code, offset: 0, block: None, message }
-}
-
-/// The counters in `per_cpu/cpuN/stats`.
-fn counters(stats: &str) -> Counters {
-    let mut counters = Counters::default();
-    for (name, value) in stats.lines().filter_map(|line| line.split_once(':')) {
-        let Ok(value) = value.trim().parse::<u64>() else { continue };
-        match name.trim() {
-            "entries" => counters.unread = value.into(),
-            "overrun" => counters.overrun = value.into(),
-            "commit overrun" => counters.commit_overrun = value.into(),
-            "dropped events" => counters.dropped = value.into(),
-            "read events" => counters.read = value.into(),
-            _ => {}
-        }
-    }
-    counters
 }
 
 #[cfg(test)]
