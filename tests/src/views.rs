@@ -19,6 +19,14 @@ pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
     run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[trace])
 }
 
+/// The lines of `events`.
+///
+/// # Panics
+/// If there is no report.
+pub fn events(trace: &Path) -> Vec<Value> {
+    printed("events", trace).split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect()
+}
+
 /// What every view should print.
 pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
     let pairs = pairs::pairs(known);
@@ -45,9 +53,7 @@ pub fn assert_views(what: &str, trace: &Path, known: &Known) {
         let differences = differences(&expected, &found);
         assert!(differences.is_empty(), "{what}, {view}:\n{}", listed(&differences));
     }
-    let found: Vec<Value> =
-        printed("events", trace).split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect();
-    assert_lines(what, &lines, &found);
+    assert_lines(what, &lines, &events(trace));
 }
 
 fn listed(differences: &[String]) -> String {

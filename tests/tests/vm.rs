@@ -146,8 +146,7 @@ fn assert_lossy(out: &Directory) {
     assert_eq!(checked(&trace).0, "lossy");
     let summary = json(&views::printed("summary", &trace));
     assert_eq!(summary["completeness"]["lost_events"], overruns, "{}", summary["completeness"]);
-    let events = views::printed("events", &trace);
-    let lines: Vec<Value> = events.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect();
+    let lines = views::events(&trace);
     let gaps: Vec<usize> = (0..lines.len()).filter(|&at| lines[at]["event"] == "gap").collect();
     let lost: u64 = gaps.iter().filter_map(|&at| lines[at]["lost"].as_u64()).sum();
     assert_eq!(lost, overruns, "gaps: {:?}", gaps.iter().map(|&at| &lines[at]).collect::<Vec<_>>());
