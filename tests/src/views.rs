@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::guest::sites;
-use crate::programs::{differences, json, run_to};
+use crate::programs::{differences, json, json_lines, run_to};
 use crate::reference::{Known, documents, pairs};
 
 /// Views that print one document.
@@ -24,7 +24,7 @@ pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
 /// # Panics
 /// If there is no report.
 pub fn events(trace: &Path) -> Vec<Value> {
-    printed("events", trace).split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect()
+    json_lines(&printed("events", trace))
 }
 
 /// What every view should print.
