@@ -1,7 +1,9 @@
 //! `kmemtrace-report`: what a trace says of the kernel's memory.
 //!
-//! Read in the order the data flows: `order` merges the CPUs' events, `pairs` keeps the live table, `figures` are
-//! its sums, `reports` makes a document of them, `render` prints it.
+//! Read in the order the data flows, all of it driven by the `pipeline`: `decode` reads the CPUs' streams, `order` merges
+//! them, `pairs` says what each event does to the live `table` and to addresses that were `freed`, `tally` and `ledger`
+//! count that, `figures` are their sums, `findings` what does not match. `reports` makes a document of them, `render`
+//! prints it; `select` and `symbols` tell which objects are asked for and what they are called.
 
 mod args;
 mod budget;
