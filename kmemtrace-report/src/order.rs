@@ -1,12 +1,11 @@
 //! All CPUs' events in the one total order of the contract: (key, CPU, position in the CPU's stream).
 //!
 //! The merge takes what has been read of each CPU up to the point behind which a CPU may still bring earlier events, and
-//! makes a window of it: references to the events in order, dealt out to partitions, with what is known of gaps. Memory is
+//! makes a window of it: the events in order, dealt out to partitions, with what is known of gaps. Memory is
 //! that of a few chunks a CPU, however long the trace.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
 
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::trace::OrderKey;
@@ -54,13 +53,35 @@ pub(crate) struct Order {
     pub(crate) holes: u64,
 }
 
-/// Where an event of a window is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Its number in the window.
-    pub(crate) serial: u32,
-    pub(crate) slice: u32,
-    pub(crate) offset: u32,
+/// Events of a window that belong to one partition, in order.
+#[derive(Debug)]
+pub(crate) struct Part<E> {
+    pub(crate) events: Vec<E>,
+    /// Their numbers in the window; none where it has no other events.
+    serials: Vec<u32>,
+}
+
+impl<E> Part<E> {
+    fn new() -> Part<E> {
+        Part { events: Vec::new(), serials: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.serials.clear();
+    }
+
+    /// The number in the window of an event.
+    #[inline(always)]
+    pub(crate) fn serial(&self, index: usize) -> u32 {
+        self.serials.get(index).copied().unwrap_or(index as u32)
+    }
+
+    /// Where the events from number `serial` on begin.
+    pub(crate) fn position(&self, serial: u32) -> usize {
+        let len = self.events.len();
+        if self.serials.is_empty() { len.min(serial as usize) } else { self.serials.partition_point(|&n| n < serial) }
+    }
 }
 
 /// From an event of the window on, what is known of gaps.
@@ -77,9 +98,8 @@ pub(crate) struct Stretch {
 /// Some of the trace, complete and in order.
 #[derive(Debug)]
 pub(crate) struct Window<E> {
-    slices: Vec<Slice<E>>,
-    /// Events of each partition, in order.
-    pub(crate) parts: Vec<Vec<Place>>,
+    /// Events of each partition.
+    pub(crate) parts: Vec<Part<E>>,
     /// Partition of each event, where there are several.
     pub(crate) owners: Vec<u16>,
     /// Number of the first event in the trace.
@@ -93,18 +113,10 @@ pub(crate) struct Window<E> {
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// A chunk that events of a window are in.
-#[derive(Debug)]
-struct Slice<E> {
-    chunk: Arc<Chunk<E>>,
-    stream: usize,
-}
-
 impl<E> Window<E> {
-    fn new() -> Window<E> {
+    fn new(parts: u32) -> Window<E> {
         Window {
-            slices: Vec::new(),
-            parts: Vec::new(),
+            parts: (0..parts).map(|_| Part::new()).collect(),
             owners: Vec::new(),
             first_serial: 0,
             stretches: Vec::new(),
@@ -115,8 +127,7 @@ impl<E> Window<E> {
     }
 
     fn clear(&mut self) {
-        self.slices.clear();
-        self.parts.iter_mut().for_each(Vec::clear);
+        self.parts.iter_mut().for_each(Part::clear);
         self.owners.clear();
         self.stretches.clear();
         self.gaps.clear();
@@ -124,20 +135,14 @@ impl<E> Window<E> {
 
     /// An event of a partition by its number in the window.
     pub(crate) fn event(&self, part: usize, serial: u32) -> Option<&E> {
-        let places = self.parts.get(part)?;
-        let place = &places[places.binary_search_by_key(&serial, |place| place.serial).ok()?];
-        self.slices.get(place.slice as usize)?.chunk.events.get(place.offset as usize)
-    }
-
-    /// The events that places refer to.
-    pub(crate) fn slices(&self) -> Vec<&[E]> {
-        self.slices.iter().map(|slice| slice.chunk.events.as_slice()).collect()
+        let part = self.parts.get(part)?;
+        part.events.get(part.position(serial))
     }
 }
 
 struct Queue<E> {
     /// None of them is empty.
-    chunks: VecDeque<Arc<Chunk<E>>>,
+    chunks: VecDeque<Chunk<E>>,
     /// Events of the first chunk that have been taken.
     taken: usize,
     ended: bool,
@@ -148,6 +153,10 @@ struct Queue<E> {
 impl<E: Keyed> Queue<E> {
     fn last_key(&self) -> Option<u64> {
         Some(self.chunks.back()?.events.last()?.key())
+    }
+
+    fn next_key(&self) -> Option<u64> {
+        Some(self.chunks.front()?.events.get(self.taken)?.key())
     }
 }
 
@@ -171,30 +180,16 @@ pub(crate) struct Merger<E> {
     serial: u64,
     pub(crate) merged: Order,
     gaps: Vec<Gap>,
-    sorted: Vec<Entry>,
+    /// Streams that have more for the window that is made, by their next event.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Keys of the events of the window that is made.
+    keys: Vec<u64>,
+    /// Windows and chunks whose memory is used again.
     used: Vec<Window<E>>,
+    through: Vec<Chunk<E>>,
 }
 
-/// An event to be sorted.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: u64,
-    offset: u32,
-    /// Slice, and above it the partition.
-    slice: u32,
-}
-
-impl Entry {
-    fn slice(&self) -> usize {
-        self.slice as usize & ((1 << SLICE_BITS) - 1)
-    }
-}
-
-const SLICE_BITS: u32 = 20;
-/// Partitions that an [`Entry`] has room for.
-pub(crate) const MOST_PARTS: u32 = 1 << (32 - SLICE_BITS);
-
-impl<E: Keyed> Merger<E> {
+impl<E: Keyed + Copy> Merger<E> {
     /// For the streams of these CPUs, in their order.
     pub(crate) fn new(cpus: Vec<u32>, order: OrderKey, parts: u32) -> Merger<E> {
         let queue = || Queue { chunks: VecDeque::new(), taken: 0, ended: false, gap: None };
@@ -202,7 +197,7 @@ impl<E: Keyed> Merger<E> {
             queues: cpus.iter().map(|_| queue()).collect(),
             cpus,
             order,
-            parts: parts.clamp(1, MOST_PARTS),
+            parts: parts.max(1),
             bounds: None,
             to_come: BinaryHeap::new(),
             reach: None,
@@ -212,15 +207,16 @@ impl<E: Keyed> Merger<E> {
             serial: 0,
             merged: Order::default(),
             gaps: Vec::new(),
-            sorted: Vec::new(),
+            heads: BinaryHeap::new(),
+            keys: Vec::new(),
             used: Vec::new(),
+            through: Vec::new(),
         }
     }
 
     /// Key of the first event of all, once each stream has been read once.
     pub(crate) fn first_key(&self) -> u64 {
-        let first = |queue: &Queue<E>| queue.chunks.front().and_then(|chunk| chunk.events.first()).map(Keyed::key);
-        self.queues.iter().filter_map(first).min().unwrap_or(0)
+        self.queues.iter().filter_map(Queue::next_key).min().unwrap_or(0)
     }
 
     /// Takes only events with keys within these bounds.
@@ -241,7 +237,7 @@ impl<E: Keyed> Merger<E> {
         self.gaps.append(&mut chunk.gaps);
         queue.ended = ended;
         if !chunk.events.is_empty() {
-            queue.chunks.push_back(Arc::new(chunk));
+            queue.chunks.push_back(chunk);
         }
     }
 
@@ -274,62 +270,92 @@ impl<E: Keyed> Merger<E> {
         Some(limit)
     }
 
+    /// A chunk to read into.
+    pub(crate) fn spare(&mut self) -> Chunk<E> {
+        self.through.pop().unwrap_or_default()
+    }
+
     /// The next window; `None` where a stream must be read before.
     pub(crate) fn next(&mut self) -> Option<Window<E>> {
-        let (limit, last_stream) = self.limit()?;
-        let is_last = last_stream == usize::MAX;
-        let mut window = self.used.pop().unwrap_or_else(Window::new);
-        for index in 0..self.queues.len() {
-            self.collect(index, limit, index <= last_stream, &mut window);
-        }
-        // Stable: equal keys stay in the order of CPUs and positions. Streams are long runs, which it merges.
-        self.sorted.sort_by_key(|entry| entry.key);
-        self.begin_gaps(limit, is_last);
-        self.find_holes(&window);
-        if let Some((from, to)) = self.bounds {
-            self.sorted.retain(|entry| (from..=to).contains(&entry.key));
-        }
-        window.frontier = (!is_last).then_some(limit);
+        let limit = self.limit()?;
+        let is_last = limit.1 == usize::MAX;
+        let mut window = self.used.pop().unwrap_or_else(|| Window::new(self.parts));
+        self.merge(limit, &mut window);
+        self.begin_gaps(limit.0, is_last);
+        window.frontier = (!is_last).then_some(limit.0);
         window.touches_before = self.begin_before();
         self.find_stretches(&mut window);
-        self.deal(&mut window);
         window.gaps.append(&mut self.gaps);
-        self.frontier = Some(limit);
+        window.first_serial = self.serial;
+        self.serial += self.keys.len() as u64;
+        self.merged.events += self.keys.len() as u64;
+        self.merged.first = self.merged.first.or(self.keys.first().copied());
+        self.merged.last = self.keys.last().copied().or(self.merged.last);
+        self.frontier = Some(limit.0);
         self.is_done = is_last;
         Some(window)
     }
 
-    /// Takes a window back, to use its memory again; returns the chunks that are through.
-    pub(crate) fn recycle(&mut self, mut window: Window<E>, through: &mut Vec<Chunk<E>>) {
-        through.extend(window.slices.drain(..).filter_map(|slice| Arc::into_inner(slice.chunk)));
+    /// Takes a window back, to use its memory again.
+    pub(crate) fn recycle(&mut self, mut window: Window<E>) {
         window.clear();
         self.used.push(window);
     }
 
-    /// Moves a stream's events up to `limit` into the window.
-    fn collect(&mut self, stream: usize, limit: u64, inclusive: bool, window: &mut Window<E>) {
-        let queue = &mut self.queues[stream];
-        while let Some(chunk) = queue.chunks.front() {
-            let rest = &chunk.events[queue.taken..];
-            let count = rest.partition_point(|e| e.key() < limit || inclusive && e.key() == limit);
-            if count == 0 {
-                break;
+    /// Moves all events up to `limit` into the window, in order: those of the stream with the earliest one, up to the
+    /// earliest of another stream, and so on. Equal keys are in the order of CPUs.
+    fn merge(&mut self, limit: (u64, usize), window: &mut Window<E>) {
+        let mut queues = std::mem::take(&mut self.queues);
+        let mut heads = std::mem::take(&mut self.heads);
+        let head =
+            |(stream, queue): (usize, &Queue<E>)| Some((queue.next_key()?, stream)).filter(|&head| head <= limit);
+        heads.extend(queues.iter().enumerate().filter_map(head).map(Reverse));
+        self.keys.clear();
+        while let Some(Reverse((_, stream))) = heads.pop() {
+            let until = heads.peek().map_or(limit, |&Reverse(other)| other.min(limit));
+            // The last key that comes before the other's.
+            let last = if stream <= until.1 { until.0 } else { until.0.saturating_sub(1) };
+            let queue = &mut queues[stream];
+            while let Some(chunk) = queue.chunks.front() {
+                let rest = &chunk.events[queue.taken..];
+                let run = &rest[..rest.iter().take_while(|event| event.key() <= last).count()];
+                queue.taken += run.len();
+                self.append(run, stream, window);
+                if run.len() < rest.len() {
+                    break;
+                }
+                queue.taken = 0;
+                self.through.extend(queue.chunks.pop_front());
             }
-            let slice = window.slices.len() as u32;
-            let (parts, first) = (self.parts, queue.taken as u32);
-            let entry = |(e, offset): (&E, u32)| Entry {
-                key: e.key(),
-                offset,
-                slice: slice | if parts == 1 { 0 } else { e.part(parts) << SLICE_BITS },
-            };
-            self.sorted.extend(rest[..count].iter().zip(first..).map(entry));
-            window.slices.push(Slice { chunk: Arc::clone(chunk), stream });
-            queue.taken += count;
-            if queue.taken < chunk.events.len() {
-                break;
+            heads.extend(head((stream, queue)).map(Reverse));
+        }
+        (self.queues, self.heads) = (queues, heads);
+    }
+
+    /// Appends some events of a stream to the window.
+    #[inline(always)]
+    fn append(&mut self, mut run: &[E], stream: usize, window: &mut Window<E>) {
+        if self.order == OrderKey::Sequence {
+            self.find_holes(run, self.cpus[stream]);
+        }
+        if let Some((from, to)) = self.bounds {
+            let begin = run.partition_point(|event| event.key() < from);
+            let end = run.partition_point(|event| event.key() <= to);
+            run = run.get(begin..end).unwrap_or_default();
+        }
+        let first = self.keys.len() as u32;
+        self.keys.extend(run.iter().map(Keyed::key));
+        if let [only] = window.parts.as_mut_slice() {
+            only.events.extend_from_slice(run);
+            return;
+        }
+        for (event, serial) in run.iter().zip(first..) {
+            let owner = event.part(self.parts);
+            window.owners.push(owner as u16);
+            if let Some(part) = window.parts.get_mut(owner as usize) {
+                part.events.push(*event);
+                part.serials.push(serial);
             }
-            queue.taken = 0;
-            queue.chunks.pop_front();
         }
     }
 
@@ -342,22 +368,18 @@ impl<E: Keyed> Merger<E> {
         }
     }
 
-    /// Missing sequence numbers, each run a gap.
-    fn find_holes(&mut self, window: &Window<E>) {
-        if self.order != OrderKey::Sequence {
-            return;
-        }
-        for entry in &self.sorted {
-            if let Some(last) = self.last.filter(|&last| entry.key > last.saturating_add(1)) {
-                let lost = entry.key - last - 1;
+    /// Missing sequence numbers, each run of them a gap.
+    fn find_holes(&mut self, run: &[E], cpu: u32) {
+        for key in run.iter().map(Keyed::key) {
+            if let Some(last) = self.last.filter(|&last| key > last.saturating_add(1)) {
+                let lost = key - last - 1;
                 self.merged.holes += 1;
                 self.merged.missing = self.merged.missing.saturating_add(lost);
-                self.to_come.push(Reverse((last, entry.key)));
-                let cpu = window.slices.get(entry.slice()).map_or(0, |slice| self.cpus[slice.stream]);
-                let (from, to) = (Some(last), Some(entry.key));
+                self.to_come.push(Reverse((last, key)));
+                let (from, to) = (Some(last), Some(key));
                 self.gaps.push(Gap { from, to, cpu, lost: Some(lost), cause: GapCause::Sequence });
             }
-            self.last = Some(entry.key);
+            self.last = Some(key);
         }
     }
 
@@ -377,48 +399,23 @@ impl<E: Keyed> Merger<E> {
 
     /// Cuts the window where gaps begin and end.
     fn find_stretches(&mut self, window: &mut Window<E>) {
-        let entries = &self.sorted;
         let mut fresh = window.touches_before;
         let mut from = 0;
-        while let Some(first) = entries.get(from) {
+        while let Some(&first) = self.keys.get(from) {
             while let Some(&Reverse((begin, end))) = self.to_come.peek()
-                && begin <= first.key
+                && begin <= first
             {
                 self.to_come.pop();
                 self.reach = self.reach.max(Some(end));
                 fresh = true;
             }
-            let in_gap = self.reach.is_some_and(|reach| first.key <= reach);
+            let in_gap = self.reach.is_some_and(|reach| first <= reach);
             window.stretches.push(Stretch { from: from as u32, fresh, in_gap });
             let next_begins = self.to_come.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
             let ends = self.reach.filter(|_| in_gap).unwrap_or(u64::MAX);
-            let same = |entry: &Entry| entry.key < next_begins && entry.key <= ends || entry.key == first.key;
-            from += entries[from..].partition_point(same);
+            let same = |&key: &u64| key < next_begins && key <= ends || key == first;
+            from += self.keys[from..].partition_point(same);
             fresh = false;
         }
-    }
-
-    /// Gives each partition its events.
-    fn deal(&mut self, window: &mut Window<E>) {
-        window.parts.resize_with(self.parts as usize, Vec::new);
-        window.first_serial = self.serial;
-        self.serial += self.sorted.len() as u64;
-        self.merged.events += self.sorted.len() as u64;
-        self.merged.first = self.merged.first.or(self.sorted.first().map(|entry| entry.key));
-        self.merged.last = self.sorted.last().map(|entry| entry.key).or(self.merged.last);
-        let place =
-            |(entry, serial): (&Entry, u32)| Place { serial, slice: entry.slice() as u32, offset: entry.offset };
-        let entries = self.sorted.iter().zip(0..);
-        if let [only] = window.parts.as_mut_slice() {
-            only.extend(entries.map(place));
-        } else {
-            window.owners.extend(self.sorted.iter().map(|entry| (entry.slice >> SLICE_BITS) as u16));
-            for (entry, serial) in entries {
-                if let Some(part) = window.parts.get_mut((entry.slice >> SLICE_BITS) as usize) {
-                    part.push(place((entry, serial)));
-                }
-            }
-        }
-        self.sorted.clear();
     }
 }

@@ -19,7 +19,7 @@ use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::ledger::{Ledger, Log};
-use crate::order::{Chunk, MOST_PARTS, Merger, Order, Window};
+use crate::order::{Chunk, Merger, Order, Window};
 use crate::pairs::{Live, Paired, Pairing, Rules, kind_index};
 use crate::progress::Progress;
 
@@ -53,12 +53,12 @@ impl CrewSize {
 
     /// Partitions of the addresses. Two threads are busy without: one pairs while the other reads.
     fn parts(self) -> u32 {
-        if self.threads <= 2 { 1 } else { self.threads.min(256).min(MOST_PARTS) }
+        if self.threads <= 2 { 1 } else { self.threads.min(256) }
     }
 }
 
 /// Events of a window on one thread: what of them is in memory should stay in a core's cache.
-const WINDOW: usize = 8192;
+const WINDOW: usize = 2048;
 /// On several: a step should take long enough for nobody to notice its end.
 const WINDOW_AT_ONCE: usize = 64 << 10;
 
@@ -89,8 +89,6 @@ struct Pipeline<'a, F> {
     merged: Option<Window<Compact>>,
     /// To be replayed in the next step from the logs of the partitions.
     paired: Option<Window<Compact>>,
-    /// Chunks whose memory is used again.
-    spare: Vec<Chunk<Compact>>,
 }
 
 impl<F: Filter + Send> Pipeline<'_, F> {
@@ -127,11 +125,11 @@ impl<F: Filter + Send> Pipeline<'_, F> {
 
     /// One step of all stages at once, each with what the one before it came to in the last step.
     fn step(&mut self) {
-        let Pipeline { batch, merger, ledger, merged, paired, spare, .. } = self;
+        let Pipeline { batch, merger, ledger, merged, paired, .. } = self;
         let mut next = None;
         let mut read: Vec<(usize, Chunk<Compact>, bool)> = Vec::new();
         if !merger.is_done() {
-            read.extend(merger.wanted().into_iter().map(|index| (index, spare.pop().unwrap_or_default(), false)));
+            read.extend(merger.wanted().into_iter().map(|index| (index, merger.spare(), false)));
         }
         // The longest ones first.
         let mut tasks: Vec<Task<'_>> = Vec::new();
@@ -175,7 +173,7 @@ impl<F: Filter + Send> Pipeline<'_, F> {
             }
         }
         if let Some(window) = std::mem::replace(&mut self.merged, next) {
-            self.merger.recycle(window, &mut self.spare);
+            self.merger.recycle(window);
         }
     }
 }
@@ -207,7 +205,6 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         ledger: Ledger::default(),
         merged: None,
         paired: None,
-        spare: Vec::new(),
     };
     for (stream, number) in streams.into_iter().zip(0u16..) {
         let reader = Reader::new(stream, number, &trace.names, &classes, grouping, seed, filter.clone());
@@ -268,7 +265,6 @@ pub(crate) fn in_order(
     let mut merger = Merger::new(cpus, trace.info.order, 1);
     let (streams, names) = (&mut trace.streams, &mut trace.names);
     let batch = batch(WINDOW, streams.len());
-    let mut spare: Vec<Chunk<Event>> = Vec::new();
     let mut read = |merger: &mut Merger<Event>, names: &mut Names, index: usize, mut chunk: Chunk<Event>| {
         chunk.clear();
         let ended = !streams[index].decode(names, &mut chunk, batch);
@@ -285,10 +281,11 @@ pub(crate) fn in_order(
     while !merger.is_done() {
         if let Some(window) = merger.next() {
             take(&window, first.max(bounds.0), names);
-            merger.recycle(window, &mut spare);
+            merger.recycle(window);
         }
         for index in merger.wanted() {
-            read(&mut merger, names, index, spare.pop().unwrap_or_default());
+            let chunk = merger.spare();
+            read(&mut merger, names, index, chunk);
         }
     }
     merger.merged

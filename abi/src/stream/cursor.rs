@@ -117,10 +117,24 @@ impl Cursor {
     }
 
     #[cold]
-    fn back_in_time(&mut self, time: u64, last: u64, offset: u64) -> u64 {
+    pub(super) fn back_in_time(&mut self, time: u64, last: u64, offset: u64) -> u64 {
         let message = format!("time stamp {time} follows {last}");
         self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
         last
+    }
+
+    /// Whether nothing is to be told before the next event.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        self.pending.is_none() && self.last.is_some()
+    }
+
+    /// So many events were told, the last of them at `last`.
+    pub(super) fn settle(&mut self, events: u64, last: u64) {
+        if events > 0 {
+            self.facts.events += events;
+            self.last = Some(last);
+        }
     }
 
     #[inline(always)]

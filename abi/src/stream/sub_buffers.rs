@@ -108,6 +108,9 @@ impl Cursor {
             if let Some(missed) = sub_buffer.missed {
                 self.mark(missed, sub_buffer.timestamp, items);
             }
+            // Between events that nothing is told of but themselves, only these two are carried on.
+            let mut last = self.last.unwrap_or(0);
+            let mut events = 0;
             for record in sub_buffer.records::<O>() {
                 let record = match record {
                     Ok(record) => record,
@@ -116,12 +119,24 @@ impl Cursor {
                         break;
                     }
                 };
-                let at = self.key(record.time, place.offset);
-                match coding.decoder.decode::<O, I>(at, self.cpu, record.payload, names) {
-                    Ok(event) => self.push(items, event, names),
-                    Err(error) => self.bad_record(error, at, place, from, names, items),
+                let at =
+                    if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
+                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names) {
+                    Ok(event) if self.is_plain() => {
+                        items.event(event, names);
+                        events += 1;
+                    }
+                    other => {
+                        self.settle(std::mem::take(&mut events), last);
+                        match other {
+                            Ok(event) => self.push(items, event, names),
+                            Err(error) => self.bad_record(error, at, place, from, names, items),
+                        }
+                    }
                 }
+                last = at;
             }
+            self.settle(events, last);
             from += sub_buffer.stored;
         }
         (from < payload.len()).then_some(from)
