@@ -18,6 +18,7 @@ mod kmem;
 mod open;
 pub mod pieces;
 pub mod relay;
+pub mod stats;
 mod stream;
 pub mod subbuffer;
 pub mod target;

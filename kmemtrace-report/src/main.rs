@@ -1,7 +1,9 @@
 //! `kmemtrace-report`: what a trace says of the kernel's memory.
 //!
-//! Read in the order the data flows: `order` merges the CPUs' events, `pairs` keeps the live table, `figures` are
-//! its sums, `reports` makes a document of them, `render` prints it.
+//! Read in the order the data flows, all of it driven by the `pipeline`: `decode` reads the CPUs' streams, `order` merges
+//! them, `pairs` says what each event does to the live `table` and to addresses that were `freed`, `tally` and `ledger`
+//! count that, `figures` are their sums, `findings` what does not match. `reports` makes a document of them, `render`
+//! prints it; `select` and `symbols` tell which objects are asked for and what they are called.
 
 mod args;
 mod board;
@@ -38,6 +40,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use kmemtrace_abi::block::End;
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = kmemtrace_abi::escape::escape(format!("{error:#}").as_bytes()).into_owned();
+            let text = escape(format!("{error:#}").as_bytes()).into_owned();
             let _ = writeln!(io::stderr(), "kmemtrace-report: {text}");
             let no_trace = error.downcast_ref::<OpenError>().is_some_and(OpenError::is_no_trace);
             ExitCode::from(if no_trace { NO_TRACE } else { UNUSABLE })
@@ -256,7 +259,7 @@ fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyho
             let options = render::table::TableOptions {
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
-                title: render::escape::escape(title.as_bytes()).into_owned(),
+                title: escape(title.as_bytes()).into_owned(),
             };
             write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))?;
         }
@@ -268,7 +271,7 @@ fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyho
 /// The document with every string made harmless for a terminal.
 fn escaped(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(render::escape::escape(text.as_bytes()).into_owned()),
+        Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
         Value::Array(values) => values.into_iter().map(escaped).collect(),
         Value::Object(members) => members.into_iter().map(|(name, value)| (name, escaped(value))).collect(),
         other => other,

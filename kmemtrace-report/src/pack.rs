@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::pieces::{Piece, pieces};
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -25,7 +26,7 @@ pub(crate) fn pack(inputs: &[PathBuf], level: i32, unfinished: bool) -> anyhow::
     for input in inputs {
         for path in files(input)? {
             let (before, after) = pack_file(&path, level, unfinished)?;
-            let shown = kmemtrace_abi::escape::escape(path.as_os_str().as_encoded_bytes()).into_owned();
+            let shown = escape(path.as_os_str().as_encoded_bytes()).into_owned();
             writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after))?;
         }
     }

@@ -72,9 +72,6 @@ pub(crate) struct Args {
     /// Say nothing where all is well
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Say more
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
     /// Record while this runs
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

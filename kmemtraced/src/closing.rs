@@ -36,7 +36,7 @@ pub(crate) fn close(
         let mib = bytes as f64 / 1048576.0;
         let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost");
     }
-    for (cpu, o) in outcomes.iter().filter(|(_, o)| o.taken > 0) {
+    for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         let _ = writeln!(
             stderr,

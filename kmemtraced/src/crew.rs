@@ -10,11 +10,12 @@ use crossbeam_channel::Sender;
 use kmemtrace_abi::block::{END_ASKED, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
+use crate::block_file::BlockFile;
 use crate::compress::{Blocks, Compress};
 use crate::output::{Description, Output};
 use crate::reader::{BLOCK_BYTES, Reader};
 use crate::source::{Framing, TraceSource};
-use crate::writer::{BlockFile, Outcome, Progress, Writer};
+use crate::writer::{Outcome, Progress, Writer};
 
 /// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
 const POOL_BYTES: u64 = 32 << 20;

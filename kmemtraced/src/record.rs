@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
 use crate::args::Args;
+use crate::block_file::BlockFile;
 use crate::boot;
 use crate::channel::{self, Channel};
 use crate::closing;
@@ -23,7 +24,7 @@ use crate::kernelfs::KernelFs;
 use crate::output::{self, Description, Output, SideTexts};
 use crate::source::TraceSource;
 use crate::tracefs::{RingBuffers, Wishes};
-use crate::writer::{BlockFile, Progress};
+use crate::writer::Progress;
 
 /// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
 pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
@@ -132,8 +133,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     }
     let crew =
         Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
-    if !source.leave_out(&crew.tids) && args.verbose {
-        say(args, "this kernel cannot leave the recorder's own threads out: their events are in the trace");
+    if !source.leave_out(&crew.tids) {
+        say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
     }
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::format::PageShape;
+use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::target::Endian;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
@@ -16,7 +17,7 @@ use rustix::fs::OFlags;
 use crate::boot::{self, Boot};
 use crate::instance::Instance;
 use crate::kernelfs::KernelFs;
-use crate::source::{CpuSource, Framing, SourceFacts, Stats, TraceSource};
+use crate::source::{CpuSource, Framing, SourceFacts, TraceSource};
 
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];

@@ -8,7 +8,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use kmemtrace_tests::live::Tracefs;
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -104,8 +104,7 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
 fn events_by_site(trace: &Path, pid: i64) -> BTreeMap<(String, String), u64> {
     let lines = run_to(0, "kmemtrace-report", &["events", "--pid", &pid.to_string()], &[trace]);
     let mut sites = BTreeMap::new();
-    for line in lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
-        let event = json(line);
+    for event in json_lines(&lines) {
         if event["pid"] == pid {
             *sites.entry((event["event"].to_string(), event["call_site"].to_string())).or_default() += 1;
         }

@@ -121,9 +121,13 @@ fn pid_of(stdout: &[u8]) -> i64 {
 
 /// The events of a process (of all its threads only where it has one).
 fn events_of(trace: &Path, pid: i64) -> Vec<Value> {
-    let lines = views::printed("events", trace);
-    let events = lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json);
-    events.filter(|event| event["pid"] == pid).collect()
+    views::events(trace).into_iter().filter(|event| event["pid"] == pid).collect()
+}
+
+/// How often a process asked for room for so many iovecs.
+fn iovecs_of(trace: &Path, pid: i64, vectors: usize) -> usize {
+    let bytes = vectors * load::VECTOR_BYTES;
+    events_of(trace, pid).iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count()
 }
 
 fn known_allocations_are_all_recorded() -> Result<(), Skip> {
@@ -201,10 +205,7 @@ fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
     assert!(output.status.success(), "capture.sh: {}", String::from_utf8_lossy(&output.stderr));
     run_to(0, "kmemtrace-check", &[], &[&tree]);
     views::assert_invariants("captured", &tree);
-    let pid = pid_of(&output.stdout);
-    let bytes = 40 * load::VECTOR_BYTES;
-    let made = events_of(&tree, pid).into_iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count();
-    assert_eq!(made as u64, COUNT);
+    assert_eq!(iovecs_of(&tree, pid_of(&output.stdout), 40) as u64, COUNT);
     let trace = json(&views::printed("summary", &tree))["trace"].clone();
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     assert_eq!((&trace["input"], &trace["clock"]), (&"tree".into(), &"mono".into()));
@@ -232,9 +233,6 @@ fn the_lines_of_the_readme_make_a_tree() -> Result<(), Skip> {
     let files = checked["files"].as_array().map_or(0, |files| files.iter().map(findings).sum());
     assert_eq!(findings(&checked) + files, 0, "nothing is missing: {checked}");
     views::assert_invariants("README", &tree);
-    let pid = pid_of(&output.stdout);
-    let bytes = 40 * load::VECTOR_BYTES;
-    let made = events_of(&tree, pid).into_iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count();
-    assert_eq!(made, 500);
+    assert_eq!(iovecs_of(&tree, pid_of(&output.stdout), 40), 500);
     Ok(())
 }

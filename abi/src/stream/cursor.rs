@@ -26,7 +26,7 @@ pub(super) struct Cursor {
     pub(super) before_block: u64,
     pub(super) marks: Marks,
     /// Events that somebody else read.
-    pub(super) taken: u64,
+    pub(super) read_by_others: u64,
 }
 
 impl Cursor {
@@ -40,19 +40,19 @@ impl Cursor {
             damaged: false,
             before_block: 0,
             marks: Marks::default(),
-            taken: 0,
+            read_by_others: 0,
         }
     }
 
     /// Items so far.
     #[inline]
-    pub(super) fn taken(&self) -> u64 {
+    pub(super) fn items(&self) -> u64 {
         self.facts.events + self.facts.gaps
     }
 
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.taken() >= self.until
+        self.items() >= self.until
     }
 
     pub(super) fn fault(&mut self, code: Code, block: &Block, message: String) {

@@ -2,7 +2,7 @@
 
 mod cursor;
 pub(crate) mod relay_records;
-mod sub_buffers;
+pub(crate) mod sub_buffers;
 mod totals;
 
 use std::fs::File;
@@ -13,13 +13,11 @@ use zerocopy::FromBytes;
 
 use self::cursor::Cursor;
 use self::relay_records::RelayCoding;
-use self::sub_buffers::Place;
+use self::sub_buffers::{Place, SubBufferCoding};
 use crate::block::{Counters, End, GapRecord, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{GapCause, Item, Items, Names};
 use crate::fault::{Code, Fault};
-use crate::format::PageShape;
-use crate::kmem::Decoder;
 use crate::trace::FileFacts;
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
@@ -29,7 +27,7 @@ const BATCH: usize = 512;
 #[derive(Debug)]
 pub(crate) enum Coding {
     /// Sub-buffers of tracefs.
-    SubBuffers(PageShape, Decoder),
+    SubBuffers(SubBufferCoding),
     /// Records of a relay channel.
     Relay(RelayCoding),
     /// Nothing tells how.
@@ -131,7 +129,7 @@ impl CpuStream {
     ///
     /// Generic, so that what `items` does not look at is not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
-        let before = self.cursor.taken();
+        let before = self.cursor.items();
         self.cursor.until = before.saturating_add(batch as u64);
         while !self.cursor.is_full() {
             match &mut self.body {
@@ -143,9 +141,7 @@ impl CpuStream {
                 }
                 Body::Raw(window) => {
                     let ending = match &*self.coding {
-                        Coding::SubBuffers(shape, decoder) => {
-                            self.cursor.raw_sub_buffers(window, shape, decoder, names, items)
-                        }
+                        Coding::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
                         Coding::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
                         Coding::Unknown => Some(Ending::Whole),
                     };
@@ -175,7 +171,7 @@ impl CpuStream {
                 },
             }
         }
-        self.cursor.taken() > before
+        self.cursor.items() > before
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
@@ -230,9 +226,7 @@ impl Cursor {
         items: &mut impl Items,
     ) -> Option<usize> {
         match coding {
-            Coding::SubBuffers(shape, decoder) => {
-                self.sub_buffers(payload, from, Place::of(block), shape, decoder, names, items)
-            }
+            Coding::SubBuffers(coding) => self.sub_buffers(payload, from, Place::of(block), coding, names, items),
             Coding::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
             Coding::Unknown => {
                 self.damage();
