@@ -184,6 +184,8 @@ impl Writer {
         let mut all = Content::default();
         let mut marked = 0u64;
         let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
+        // Old kernels do not count what they hand out.
+        let mut counts_reads = false;
         // The first counters are those from before the recording.
         let (mut seen, mut counted) = (Stats::default(), false);
         let mut base = Counters::default();
@@ -229,8 +231,16 @@ impl Writer {
                     let _ = self.free.send(buffer);
                 }
                 Message::Stats(stats) => {
-                    if stats.is_before(&seen) {
+                    // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even
+                    // if it has come farther since than it was when it was last asked.
+                    counts_reads |= stats.read > 0;
+                    let handed_out = outcome.events + unwritten;
+                    let behind = counts_reads && base.read.get().saturating_add(stats.read) < handed_out;
+                    if stats.is_before(&seen) || behind {
                         base = sum(&base, &seen);
+                        if counts_reads {
+                            base.read = base.read.get().max(handed_out.saturating_sub(stats.read)).into();
+                        }
                         outcome.cleared = true;
                         self.gap(GAP_CLEARED, LOST_UNKNOWN, &mut outcome, marked);
                     } else if relay && counted && stats.overrun > seen.overrun {
@@ -365,7 +375,9 @@ mod tests {
     use kmemtrace_abi::block::{END_ASKED, END_ERROR};
     use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
-    use kmemtrace_abi::generate::{Options, Random, RelayOptions, Shape, Workload, pages::Encoder, workload};
+    use kmemtrace_abi::generate::{
+        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, workload,
+    };
     use kmemtrace_abi::trace::{FileFacts, Trace};
 
     use super::*;
@@ -554,6 +566,30 @@ mod tests {
         assert_eq!(outcome.read, 25);
         let (_, lost, verdict) = read_back(&bytes);
         assert_eq!((lost, verdict), (None, Verdict::Lossy));
+    }
+
+    #[test]
+    fn counters_that_began_anew_are_a_gap_even_if_they_have_come_farther_since() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let data =
+            |page: &Page| Message::Data([&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat(), page.trimmed);
+        let stats = |read| Message::Stats(Stats { read, ..Stats::default() });
+        let counts: Vec<u64> = pages.iter().take(4).map(|page| page.events.into()).collect();
+        let all: u64 = counts.iter().sum();
+        for (clears, counter) in [(false, all), (true, all - counts[0] - counts[1])] {
+            let mut messages = vec![stats(0), data(&pages[0]), stats(counts[0])];
+            // Cleared after the second one, and nobody asked before the fourth.
+            messages.extend(pages[1..4].iter().map(data));
+            messages.extend([stats(counter), stats(counter)]);
+            assert!(counter >= counts[0]);
+            let (bytes, outcome) = written_of(description(&workload), messages);
+            assert_eq!((outcome.cleared, outcome.taken, outcome.read), (clears, 0, all));
+            let (events, lost, verdict) = read_back(&bytes);
+            assert_eq!(events, all);
+            let wanted = if clears { (None, Verdict::Lossy) } else { (Some(0), Verdict::Complete) };
+            assert_eq!((lost, verdict), wanted);
+        }
     }
 
     #[test]
