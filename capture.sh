@@ -24,5 +24,6 @@ for file in $instance/per_cpu/cpu*/stats $instance/events/header_* $instance/eve
 	$instance/events/ftrace/*/format $instance/trace_clock; do
 	copy "$file" "${file#$instance/}"
 done
-copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms; copy /proc/modules modules
+copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms
+: >"$out/modules"; copy /proc/modules modules	# A kernel without modules has no such file.
 uname -a >"$out/uname"; awk '/KernelPageSize/ { print $2 * 1024; exit }' /proc/self/smaps >"$out/page_size"
