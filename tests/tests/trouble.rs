@@ -127,3 +127,13 @@ fn a_window_without_events_is_no_riddle() {
     let output = run("kmemtrace-report", &["--time", "+0s,"], &[trace.path()]);
     assert!(output.stderr.is_empty(), "{output:?}");
 }
+
+#[test]
+fn a_mistyped_view_is_told_before_the_recording() {
+    let nowhere = Directory::new(&[]);
+    let output = Command::new(program("kmemtraced")).current_dir(nowhere.path()).args(["--report", "summry"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("summary, sites, "), "{output:?}");
+    assert_eq!(fs::read_dir(nowhere.path()).unwrap().count(), 0);
+}
