@@ -127,7 +127,9 @@ impl Args {
     /// What may be the matter where the trace cannot be opened, other than the trace.
     pub(crate) fn hint(&self) -> Option<String> {
         let is_view = |word: &PathBuf| word.to_str().is_some_and(|word| View::from_str(word, false).is_ok());
-        let (first, rest) = self.words.split_first()?;
+        let Some((first, rest)) = self.words.split_first() else {
+            return Some("no trace is named, and kmemtraced has left none here".to_owned());
+        };
         if let Some(view) = rest.iter().find(|word| is_view(word) && !word.exists()) {
             return Some(format!("{}: a view stands before its trace", view.display()));
         }
