@@ -215,7 +215,11 @@ pub enum OpenError {
         found: u16,
     },
     /// Files of different recordings.
-    #[error("{a} and {b} are of different recordings: keep the files of each in a directory of its own", a = a.display(), b = b.display())]
+    #[error(
+        "{a} and {b} are of different recordings: keep the files of each in a directory of its own",
+        a = a.display(),
+        b = b.display()
+    )]
     Mixed {
         /// One file.
         a: PathBuf,

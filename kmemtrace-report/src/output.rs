@@ -55,8 +55,8 @@ impl Output {
         Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_closed: false }
     }
 
-    /// Ends it: `written` is what became of the writing. The error is an [`io::Error`] of kind `BrokenPipe` where a reader has
-    /// had enough, however the writer put it.
+    /// Ends it: `written` is what became of the writing. The error is an [`io::Error`] of kind `BrokenPipe` where a
+    /// reader has had enough, however the writer put it.
     pub(crate) fn finish(mut self, written: io::Result<()>) -> anyhow::Result<()> {
         let written = written.and_then(|()| self.flush());
         if self.is_closed {

@@ -40,7 +40,7 @@ pub(crate) fn pack(inputs: &[PathBuf], level: i32, unfinished: bool) -> anyhow::
     Ok(())
 }
 
-/// Locks a directory as its recorder does: what was replaced under a recorder would go on growing where nobody finds it.
+/// Locks a directory as its recorder does: what was replaced under one would go on growing where nobody finds it.
 fn lock(dir: &Path) -> anyhow::Result<File> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let lock = File::open(dir).with_context(|| format!("{}: cannot be read", dir.display()))?;

@@ -231,8 +231,8 @@ impl Writer {
                     let _ = self.free.send(buffer);
                 }
                 Message::Stats(stats) => {
-                    // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even
-                    // if it has come farther since than it was when it was last asked.
+                    // All that was read has come before these counters. Where the kernel counts less of it, it began
+                    // anew, even if it has come farther since than it was when it was last asked.
                     counts_reads |= stats.read > 0;
                     let handed_out = outcome.events + unwritten;
                     let behind = counts_reads && base.read.get().saturating_add(stats.read) < handed_out;

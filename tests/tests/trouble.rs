@@ -1,5 +1,5 @@
-//! What a user in trouble meets: one line that says what, where and what to do, the status that scripts go by, and nothing half
-//! written left behind.
+//! What a user in trouble meets: one line that says what, where and what to do, the status that scripts go by, and
+//! nothing half written left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

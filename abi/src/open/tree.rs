@@ -153,10 +153,9 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let mut texts = Texts { root: root.clone(), missing: Vec::new() };
     let header_page = texts.want_text("events/header_page", "the usual layout of sub-buffers is taken");
     if live && header_page.is_some() {
-        return Err(no_trace(
-            path,
-            "its events/header_page is empty, as that of a running kernel is: record with kmemtraced, or copy its files with cat",
-        ));
+        let reason =
+            "its events/header_page is empty, as a running kernel's is: record with kmemtraced, or copy by cat";
+        return Err(no_trace(path, reason));
     }
     let uname = texts.want_text("uname", "the kernel and its architecture are not known").unwrap_or_default();
     let (kernel, arch) = release_and_machine(&uname);
