@@ -18,6 +18,7 @@ mod hashing;
 mod ledger;
 mod mapping;
 mod order;
+mod output;
 mod pack;
 mod pairs;
 mod pipeline;
@@ -30,14 +31,13 @@ mod symbols;
 mod table;
 mod tally;
 
+use std::cell::Cell;
 use std::collections::{BinaryHeap, HashMap};
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
 use clap::Parser;
 use kmemtrace_abi::block::End;
 use kmemtrace_abi::escape::escape;
@@ -51,6 +51,8 @@ use classes::Grouping;
 use decode::All;
 use figures::Narrow;
 use filter::Selected;
+use order::Order;
+use output::Output;
 use pairs::Rules;
 use pipeline::{CrewSize, Job};
 use render::Document;
@@ -92,16 +94,20 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         pack::pack(&inputs, args.level.unwrap_or(pack::LEVEL), args.force)?;
         return Ok(0);
     }
-    let mut trace = Trace::open(&inputs)?;
+    let mut trace = open(args, &inputs)?;
+    let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
     let window = match &args.time {
         Some(window) => {
-            let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
             let last = if window.needs_last() { last_key(&trace, &inputs)? } else { u64::MAX };
             Some((*window, units, last))
         }
         None => None,
     };
-    let window = |first| window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units));
+    let begins = Cell::new(0);
+    let window = |first| {
+        begins.set(first);
+        window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units))
+    };
     let kallsyms = std::mem::take(&mut trace.side.kallsyms);
     let modules = std::mem::take(&mut trace.side.modules);
     let comms = std::mem::take(&mut trace.side.comms);
@@ -110,7 +116,9 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let symbols = if needs_symbols { Symbols::new(&kallsyms, &modules) } else { Symbols::default() };
     let filter = Selected::new(&args.select, &symbols, &comms);
     if view == View::Events {
-        return events(args, &mut trace, &comms, filter, window);
+        let (status, order) = events(args, &mut trace, &comms, filter, window)?;
+        tell_empty_window(args, &order, begins.get(), units);
+        return Ok(status);
     }
     let grouping = match view {
         View::Caches => Grouping::Cache,
@@ -140,6 +148,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         None => pipeline::run(&mut trace, job, &All, window)?,
         Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,
     };
+    tell_empty_window(args, &order, begins.get(), units);
     let mut completeness = Completeness::of(&trace, &order);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
@@ -168,6 +177,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status(args, &completeness))
 }
 
+fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+    let opened = Trace::open(inputs).map_err(anyhow::Error::from);
+    opened.map_err(|error| match args.hint() {
+        Some(hint) => error.context(hint),
+        None => error,
+    })
+}
+
 /// The threads that are asked for, or as many as there are CPUs.
 fn crew_size(args: &Args) -> CrewSize {
     let threads = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
@@ -191,24 +208,33 @@ fn events(
     comms: &HashMap<i32, Box<[u8]>>,
     filter: Option<Selected<'_>>,
     window: impl FnOnce(u64) -> (u64, u64),
-) -> anyhow::Result<u8> {
-    let mut out = output(args)?;
+) -> anyhow::Result<(u8, Order)> {
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
     let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new() };
     let order = pipeline::in_order(trace, window, |window, first, names| lines.window(window, first, names));
     lines.finish(order.last.unwrap_or(0));
-    if let Some(error) = lines.error.take() {
-        return Err(error.into());
-    }
-    out.flush()?;
+    let written = lines.error.take().map_or(Ok(()), Err);
+    out.finish(written)?;
     let completeness = Completeness::of(trace, &order);
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let verdict = completeness.verdict_name();
     let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {} gaps", order.events, completeness.gaps);
-    Ok(status(args, &completeness))
+    Ok((status(args, &completeness), order))
+}
+
+/// Says why there is nothing to see where `--time` has no event: the trace's clock is not the wall's.
+fn tell_empty_window(args: &Args, order: &Order, begins: u64, units: u64) {
+    if args.time.is_some() && order.events == 0 {
+        let begins = begins as f64 / units as f64;
+        let _ = writeln!(
+            io::stderr(),
+            "kmemtrace-report: --time: no event is in there; the first one of the trace is at {begins}"
+        );
+    }
 }
 
 /// Key of the last event: from the end blocks of finished files, else by a pass of its own over the trace.
-fn last_key(trace: &Trace, inputs: &[std::path::PathBuf]) -> anyhow::Result<u64> {
+fn last_key(trace: &Trace, inputs: &[PathBuf]) -> anyhow::Result<u64> {
     // A clock that may go back has its last time not always at the end.
     if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
         let ends =
@@ -235,25 +261,12 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
     (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
 }
 
-fn output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
-    let Some(path) = &args.output else { return Ok(Box::new(BufWriter::new(io::stdout().lock()))) };
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).create_new(!args.force);
-    let file = match options.open(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            bail!("{}: exists already: use -f to overwrite it, or another name", path.display())
-        }
-        opened => opened.with_context(|| format!("{}: cannot be written", path.display()))?,
-    };
-    Ok(Box::new(BufWriter::new(file)))
-}
-
 fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyhow::Result<()> {
-    let mut out = output(args)?;
-    match args.format {
-        Format::Json => render::json::json(document, &mut out)?,
-        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out)?,
-        Format::Csv => render::csv::csv(view.name(), document, &mut out)?,
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = match args.format {
+        Format::Json => render::json::json(document, &mut out),
+        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out),
+        Format::Csv => render::csv::csv(view.name(), document, &mut out),
         Format::Table => {
             let title = input.display().to_string();
             let options = render::table::TableOptions {
@@ -261,11 +274,10 @@ fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyho
                 show_addresses: args.show_addresses,
                 title: escape(title.as_bytes()).into_owned(),
             };
-            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))?;
+            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))
         }
-    }
-    out.flush()?;
-    Ok(())
+    };
+    out.finish(written)
 }
 
 /// The document with every string made harmless for a terminal.

@@ -95,6 +95,7 @@ impl Crew {
         };
         let blocks = (pool as usize / block).max(3);
         for &cpu in &facts.cpus {
+            let name = format!("cpu{cpu}.out");
             let (full_in, full) = crossbeam_channel::bounded(blocks + 4);
             let (free_in, free) = crossbeam_channel::bounded(blocks);
             for _ in 0..blocks {
@@ -103,7 +104,7 @@ impl Crew {
             }
             let progress = Arc::new(Progress::default());
             let mut writer = Writer {
-                file: BlockFile::new(output.file(&format!("cpu{cpu}.out"))?, cpu, description.recording),
+                file: BlockFile::new(output.file(&name)?, cpu, description.recording),
                 description: Arc::clone(description),
                 compress: Blocks::new(wishes.compress),
                 sync: wishes.sync,
@@ -112,7 +113,7 @@ impl Crew {
                 progress: Arc::clone(&progress),
                 reason: Arc::clone(&crew.reason),
             };
-            writer.begin().with_context(|| format!("cpu{cpu}.out: cannot be written"))?;
+            writer.begin().with_context(|| output.unwritable(&name))?;
             let tid = tids_in.clone();
             let writer = thread::Builder::new().name(format!("write{cpu}")).spawn(move || {
                 begin_thread(None, &tid);

@@ -117,7 +117,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     let recording = output::new_recording()?;
     let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
     let mut meta = BlockFile::new(output.file("meta.out")?, NO_CPU, recording);
-    meta.put(kind::FILE_HEADER, &description.payload(true)).context("meta.out: cannot be written")?;
+    meta.put(kind::FILE_HEADER, &description.payload(true)).with_context(|| output.unwritable("meta.out"))?;
     let mut texts = SideTexts::open();
     let mut smaller = Blocks::new(args.compress);
     let mut put_text = |meta: &mut BlockFile, payload: &[u8]| match &mut smaller {
@@ -125,11 +125,11 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         None => meta.put(kind::META, payload),
     };
     for payload in output::meta_payloads(&texts.at_start(&facts.events)) {
-        put_text(&mut meta, &payload).context("meta.out: cannot be written")?;
+        put_text(&mut meta, &payload).with_context(|| output.unwritable("meta.out"))?;
     }
     let sync = args.sync.resolve(args.flush);
     if sync.is_some() {
-        meta.sync().context("meta.out: cannot be written")?;
+        meta.sync().with_context(|| output.unwritable("meta.out"))?;
     }
     let crew =
         Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
@@ -142,7 +142,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         let child = Command::new(program).args(rest).spawn();
         child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
     });
-    let waited = started.map(|child| wait(args, child, &crew, asked));
+    let waited = started.map(|child| wait(args, child, &crew, output, asked));
     source.stop();
     let outcomes = crew.stop(waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason));
     let comms = source.comms();
@@ -156,7 +156,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         meta.put(kind::END, end.as_bytes())?;
         if sync.is_some() { meta.sync() } else { Ok(()) }
     })();
-    let status = closing::close(args, &output.dir, &facts, &ended.why, &outcomes, finished.err());
+    let status = closing::close(args, output, &facts, &ended.why, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
     Ok(match child.map(closing::leave) {
         Some(commands) if status <= 1 => commands,
@@ -165,7 +165,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
 }
 
 /// Waits for the first reason to stop.
-fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, asked: &Asked) -> (Stop, Option<Child>) {
+fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, asked: &Asked) -> (Stop, Option<Child>) {
     let start = Instant::now();
     let show = !args.quiet && io::stderr().is_terminal();
     let mut shown = (Instant::now(), 0);
@@ -189,6 +189,9 @@ fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, asked: &Asked) -> (S
         }
         if crew.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             break Stop { why: "cannot write".into(), reason: END_ERROR };
+        }
+        if output.is_gone() {
+            break Stop { why: format!("{} was removed", output.dir.display()), reason: END_ERROR };
         }
         if asked.counters.swap(false, Ordering::AcqRel) {
             for (cpu, p) in crew.progress() {

@@ -85,7 +85,8 @@ impl RingBuffers {
             // Fewer and larger reads. Linux 6.8 on; elsewhere a sub-buffer is a page.
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
         }
-        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())?;
+        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
+            .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
         let clock = wishes.clock.to_owned();
         Ok(RingBuffers { facts: Arc::new(facts(fs, events, clock, buffer_bytes, false)?), owner: Owner::Us(instance) })

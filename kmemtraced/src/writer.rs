@@ -70,6 +70,8 @@ struct Account {
     marked: u64,
     /// The last counters; the first are those from before the recording.
     seen: Option<Stats>,
+    /// The kernel counts the events that it hands out.
+    counts_reads: bool,
     /// What the counters had come to when the buffer was last reset.
     base: Counters,
     /// Counters of the last block that has some.
@@ -140,8 +142,17 @@ impl Writer {
     fn stats(&mut self, stats: Stats, account: &mut Account) {
         let seen = account.seen.unwrap_or_default();
         let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
-        if stats.is_before(&seen) {
+        // Old kernels do not count what they hand out.
+        account.counts_reads |= stats.read > 0;
+        // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even if it
+        // has come farther since than it was when it was last asked.
+        let handed_out = account.content.events + account.unwritten;
+        let is_behind = account.counts_reads && account.base.read.get().saturating_add(stats.read) < handed_out;
+        if stats.is_before(&seen) || is_behind {
             account.base = seen.after(&account.base);
+            if account.counts_reads {
+                account.base.read = account.base.read.get().max(handed_out.saturating_sub(stats.read)).into();
+            }
             account.cleared = true;
             self.gap(GAP_CLEARED, LOST_UNKNOWN, account);
         } else if relay && account.seen.is_some() && stats.overrun > seen.overrun {
@@ -262,7 +273,9 @@ mod tests {
     use kmemtrace_abi::block::{END_ASKED, END_ERROR};
     use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
-    use kmemtrace_abi::generate::{Options, Random, RelayOptions, Shape, Workload, pages::Encoder, workload};
+    use kmemtrace_abi::generate::{
+        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, workload,
+    };
     use kmemtrace_abi::trace::{FileFacts, Trace};
 
     use super::*;
@@ -452,6 +465,30 @@ mod tests {
         assert_eq!(outcome.read, 25);
         let (_, lost, verdict) = read_back(&bytes);
         assert_eq!((lost, verdict), (None, Verdict::Lossy));
+    }
+
+    #[test]
+    fn counters_that_began_anew_are_a_gap_even_if_they_have_come_farther_since() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let data =
+            |page: &Page| Message::Data([&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat(), page.trimmed);
+        let stats = |read| Message::Stats(Stats { read, ..Stats::default() });
+        let counts: Vec<u64> = pages.iter().take(4).map(|page| page.events.into()).collect();
+        let all: u64 = counts.iter().sum();
+        for (clears, counter) in [(false, all), (true, all - counts[0] - counts[1])] {
+            let mut messages = vec![stats(0), data(&pages[0]), stats(counts[0])];
+            // Cleared after the second one, and nobody asked before the fourth.
+            messages.extend(pages[1..4].iter().map(data));
+            messages.extend([stats(counter), stats(counter)]);
+            assert!(counter >= counts[0]);
+            let (bytes, outcome) = written_of(description(&workload), messages);
+            assert_eq!((outcome.cleared, outcome.read_by_others, outcome.read), (clears, 0, all));
+            let (events, lost, verdict) = read_back(&bytes);
+            assert_eq!(events, all);
+            let wanted = if clears { (None, Verdict::Lossy) } else { (Some(0), Verdict::Complete) };
+            assert_eq!((lost, verdict), wanted);
+        }
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! On the running kernel, as root. What cannot run here is listed as skipped at the end.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use kmemtrace_abi::format::{EventFormat, PageShape};
 use kmemtrace_abi::subbuffer::{self, Missed};
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         ("objects_held_are_live", objects_held_are_live),
         ("objects_freed_elsewhere_cross", objects_freed_elsewhere_cross),
         ("a_captured_tree_has_what_happened", a_captured_tree_has_what_happened),
+        ("a_capture_that_is_stopped_leaves_nothing", a_capture_that_is_stopped_leaves_nothing),
         ("the_lines_of_the_readme_make_a_tree", the_lines_of_the_readme_make_a_tree),
     ])
 }
@@ -210,6 +214,27 @@ fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     assert_eq!((&trace["input"], &trace["clock"]), (&"tree".into(), &"mono".into()));
     assert_eq!(trace["kernel"], release);
+    Ok(())
+}
+
+fn a_capture_that_is_stopped_leaves_nothing() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let directory = Directory::new(&[]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture.sh");
+    let instance = tracefs.path().join("instances/kmemtrace-capture");
+    let mut command = Command::new("sh");
+    command.arg(script).arg(directory.file("tree")).args(["sleep", "60"]).process_group(0);
+    let mut child = must("capture.sh", command.stderr(Stdio::null()).spawn());
+    let group = rustix::process::Pid::from_child(&child);
+    let is_at_work =
+        || std::fs::read(instance.join("events/kmem/kfree/enable")).is_ok_and(|text| text.starts_with(b"1"));
+    while !is_at_work() {
+        assert!(must("capture.sh", child.try_wait()).is_none(), "capture.sh ended early");
+        sleep(Duration::from_millis(10));
+    }
+    must("kill", rustix::process::kill_process_group(group, rustix::process::Signal::TERM));
+    assert_eq!(must("capture.sh", child.wait()).code(), Some(1));
+    assert!(!instance.exists(), "{} is left, and records", instance.display());
     Ok(())
 }
 

@@ -26,6 +26,8 @@ use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trac
 const RAW: &str = "trace_pipe_raw";
 /// No text of a kernel is longer, and a directory may hold any file by its name.
 const LONGEST_TEXT: u64 = 1 << 30;
+/// Events of slabs under these names, whatever the kernel.
+const EVERY_KERNEL_HAS: [&str; 4] = ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"];
 /// Sub-buffers from which the byte order is told.
 const SAMPLES: usize = 64;
 
@@ -190,7 +192,9 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let mut texts = Texts { root: root.clone(), missing: Vec::new() };
     let header_page = texts.want_text("events/header_page", "the usual layout of sub-buffers is taken");
     if live && header_page.is_some() {
-        return Err(no_trace(path, "is the tracefs of a running kernel: record with kmemtraced, or copy its files"));
+        let reason =
+            "its events/header_page is empty, as a running kernel's is: record with kmemtraced, or copy by cat";
+        return Err(no_trace(path, reason));
     }
     let uname = texts.want_text("uname", "the kernel and its architecture are not known").unwrap_or_default();
     let (kernel, arch) = release_and_machine(&uname);
@@ -210,8 +214,13 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
             Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
         }
     }
-    if formats.is_empty() {
+    let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
+    if !formats.iter().any(|(system, _)| system == "kmem") {
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
+    }
+    for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
+        let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
+        side.add(fault(Code::TreeIncomplete, message));
     }
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
     let coding = Arc::new(Coding::SubBuffers(SubBufferCoding { shape, decoder }));
