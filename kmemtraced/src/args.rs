@@ -75,6 +75,9 @@ pub(crate) struct Args {
     /// Say nothing where all is well
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Say what was enabled, and what each CPU came to
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
     /// Record while this runs
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

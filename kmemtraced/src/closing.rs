@@ -39,6 +39,9 @@ pub(crate) fn close(
         let mib = bytes as f64 / 1048576.0;
         let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost");
     }
+    for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
+        let _ = writeln!(stderr, "CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost);
+    }
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         let _ = writeln!(

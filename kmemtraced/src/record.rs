@@ -22,7 +22,7 @@ use crate::crew::{self, Crew, share_of_memory};
 use crate::instance;
 use crate::kernelfs::KernelFs;
 use crate::output::{self, Description, Output, SideTexts};
-use crate::source::TraceSource;
+use crate::source::{Framing, TraceSource};
 use crate::tracefs::{RingBuffers, Wishes};
 use crate::writer::Progress;
 
@@ -133,8 +133,17 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     }
     let crew =
         Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
-    if !source.leave_out(&crew.tids) {
-        say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
+    let is_left_out = source.leave_out(&crew.tids);
+    if args.verbose {
+        for event in &facts.events {
+            say(args, &format!("event {event}"));
+        }
+        if let Framing::SubBuffers(shape) = &*facts.framing {
+            say(args, &format!("sub-buffers of {} KiB", shape.size >> 10));
+        }
+        if !is_left_out {
+            say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
+        }
     }
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
