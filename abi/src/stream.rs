@@ -1,17 +1,19 @@
 //! One CPU's file as a stream of events and gaps.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use crate::block::{Counters, End, GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN, kind};
+use crate::block::{Counters, End, GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN, RecordingId, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{Action, Event, Gap, GapCause, Item, Items, Kind, NameId, Names};
 use crate::fault::{Code, Fault, Verdict};
 use crate::format::PageShape;
 use crate::kmem::{Decoder, ShortRecord};
+use crate::landmarks::{Keeper, Landmarks, Point};
 use crate::relay::{self, Layout, Parsed, RelayRecord};
 use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::target::{Big, Endian, Little, Order};
@@ -99,6 +101,20 @@ pub struct CpuStream {
     /// The block being decoded, and how far.
     block: Option<(Block, usize)>,
     cursor: Cursor,
+    /// Where only a part is read.
+    part: Option<Part>,
+}
+
+/// A part of a file that is read, with the gaps of all of it.
+#[derive(Debug)]
+struct Part {
+    gaps: Vec<Gap>,
+    /// Gaps that were handed over, before the part or in it.
+    known: usize,
+    /// Whether those before it were.
+    begun: bool,
+    /// Greatest order key that is wanted.
+    to: u64,
 }
 
 /// What is carried from record to record.
@@ -119,6 +135,8 @@ struct Cursor {
     marks: Marks,
     /// Events that somebody else read.
     taken: u64,
+    /// Keeps landmarks, where somebody wants them.
+    keeper: Option<Box<Keeper>>,
 }
 
 /// What the marks in the stream say of lost events.
@@ -165,8 +183,9 @@ impl CpuStream {
             before_block: 0,
             marks: Marks::default(),
             taken: 0,
+            keeper: None,
         };
-        CpuStream { body, coding, block: None, cursor }
+        CpuStream { body, coding, block: None, cursor, part: None }
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {
@@ -203,6 +222,55 @@ impl CpuStream {
         }
     }
 
+    /// The recording that the file belongs to, while it is read.
+    pub fn recording(&self) -> Option<RecordingId> {
+        match &self.body {
+            Body::Blocks(reader) => reader.recording(),
+            _ => None,
+        }
+    }
+
+    /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
+    pub fn metadata(&self) -> Option<io::Result<Metadata>> {
+        match &self.body {
+            Body::Blocks(reader) => Some(reader.file().metadata()),
+            Body::Raw(window) => Some(window.file().metadata()),
+            Body::Missing | Body::Done => None,
+        }
+    }
+
+    /// Keeps landmarks from now on; before the first item is taken.
+    pub fn keep_landmarks(&mut self) {
+        self.cursor.keeper = Some(Box::new(Keeper::new()));
+    }
+
+    /// The landmarks of a file that has been read to its end; `None` where they were not kept, or would be too many.
+    pub fn landmarks(&self) -> Option<&Landmarks> {
+        self.cursor.keeper.as_ref()?.landmarks()
+    }
+
+    /// From now on, and before the first item is taken, only what is needed for events with keys from `from` to `to` is read;
+    /// some before and behind come with them, and so do all gaps. `landmarks` must be those of this file.
+    ///
+    /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
+    /// verdict than lossy in them where this part is not good any more.
+    pub fn narrow(&mut self, landmarks: &Landmarks, (from, to): (u64, u64)) {
+        let Body::Blocks(reader) = &mut self.body else { return };
+        let mut known = 0;
+        if let Some(point) = landmarks.before(from) {
+            if let Err(error) = reader.enter(point.offset, point.sequence) {
+                let (offset, message) =
+                    (point.offset, format!("cannot be read from byte {} on: {error}", point.offset));
+                self.cursor.facts.add(Fault { code: Code::CutInBlock, offset, block: Some(point.sequence), message });
+            }
+            self.block = None;
+            self.cursor.last = point.last;
+            (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
+            known = usize::try_from(point.gaps).unwrap_or(usize::MAX).min(landmarks.gaps.len());
+        }
+        self.part = Some(Part { gaps: landmarks.gaps.clone(), known, begun: false, to });
+    }
+
     /// What is known of the file so far; complete once `fill` returned false.
     pub fn facts(&self) -> &FileFacts {
         &self.cursor.facts
@@ -222,8 +290,12 @@ impl CpuStream {
     /// Generic, so that what `items` does not look at is not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
         let before = self.cursor.taken();
+        let known = self.part.as_mut().is_some_and(|part| part.begin(items));
         self.cursor.until = before.saturating_add(batch as u64);
         while !self.cursor.is_full() {
+            if self.part.as_ref().is_some_and(|part| self.cursor.last > Some(part.to)) {
+                return self.leave_part(items) || self.cursor.taken() > before || known;
+            }
             match &mut self.body {
                 Body::Done => break,
                 Body::Missing => {
@@ -257,6 +329,9 @@ impl CpuStream {
                         Err(ending) => {
                             self.cursor.facts.bytes = reader.bytes_read();
                             self.cursor.facts.blocks = reader.blocks();
+                            if self.part.is_some() {
+                                return self.leave_part(items) || self.cursor.taken() > before || known;
+                            }
                             self.cursor.finish(ending, items);
                             self.body = Body::Done;
                         }
@@ -264,7 +339,21 @@ impl CpuStream {
                 },
             }
         }
-        self.cursor.taken() > before
+        self.cursor.taken() > before || known
+    }
+
+    /// Hands over the gaps behind the part that was wanted; whether there are any.
+    #[cold]
+    fn leave_part(&mut self, items: &mut impl Items) -> bool {
+        if let Body::Blocks(reader) = &self.body {
+            self.cursor.facts.bytes = reader.bytes_met();
+        }
+        self.body = Body::Done;
+        let gaps = self.part.take().map(|part| part.gaps).unwrap_or_default();
+        let met = usize::try_from(self.cursor.facts.gaps).unwrap_or(usize::MAX);
+        let rest = gaps.get(met..).unwrap_or_default();
+        rest.iter().for_each(|gap| items.gap(*gap));
+        !rest.is_empty()
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
@@ -288,6 +377,7 @@ impl CpuStream {
         match block.header.kind {
             kind::DATA => {
                 cursor.before_block = cursor.facts.events;
+                cursor.keep_point(&block);
                 self.block = Some((block, 0));
             }
             kind::COUNTERS => match Counters::read_from_prefix(payload) {
@@ -321,6 +411,18 @@ impl CpuStream {
             },
             _ => {}
         }
+    }
+}
+
+impl Part {
+    /// Hands over the gaps before the part, once; whether there are any.
+    fn begin(&mut self, items: &mut impl Items) -> bool {
+        if std::mem::replace(&mut self.begun, true) {
+            return false;
+        }
+        let before = self.gaps.get(..self.known).unwrap_or_default();
+        before.iter().for_each(|gap| items.gap(*gap));
+        !before.is_empty()
     }
 }
 
@@ -380,7 +482,22 @@ impl Cursor {
         self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
     }
 
+    /// Where nothing is missing before a block, reading may begin with it.
+    fn keep_point(&mut self, block: &Block) {
+        if self.pending.is_some() || self.damaged {
+            return;
+        }
+        let (sequence, facts) = (block.header.sequence.get(), &self.facts);
+        let point = Point { offset: block.offset, sequence, events: facts.events, gaps: facts.gaps, last: self.last };
+        if let Some(keeper) = &mut self.keeper {
+            keeper.point(point);
+        }
+    }
+
     fn push_gap(&mut self, items: &mut impl Items, gap: Gap) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.gap(gap);
+        }
         self.facts.gaps += 1;
         if gap.from.is_none() && gap.to.is_some() {
             self.facts.lost_before = gap.lost;
