@@ -28,6 +28,8 @@ pub(crate) fn pack(inputs: &[PathBuf], level: i32, unfinished: bool) -> anyhow::
             let shown = kmemtrace_abi::escape::escape(path.as_os_str().as_encoded_bytes()).into_owned();
             writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after))?;
         }
+        // It is of the files that were there before.
+        crate::index::remove(input);
     }
     Ok(())
 }
