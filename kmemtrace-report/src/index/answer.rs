@@ -34,7 +34,7 @@ impl Question {
             && self.lists_live >= other.lists_live
     }
 
-    /// What costs next to nothing to find out beside it, so that other views have it, too.
+    /// With what costs little to find out beside it, so that other views have it, too.
     pub(crate) fn with_more(self) -> Question {
         match self.grouping {
             Grouping::Kind | Grouping::Site => Question { grouping: Grouping::Site, matrix: true, ..self },

@@ -141,11 +141,16 @@ impl Index {
             let read: u64 = trace.streams.iter().map(CpuStream::bytes_read).sum();
             self.tell(format_args!("{read} of {} bytes had to be read", self.identity.bytes()));
         } else {
-            self.tell(format_args!("the trace is damaged where it was good: removed"));
+            self.tell_of_damage();
             self.found = None;
-            remove(&self.dir);
         }
         is_good
+    }
+
+    /// What it says holds no more, though the files have the same times.
+    fn tell_of_damage(&self) {
+        self.tell(format_args!("the trace is damaged where it was good: removed"));
+        remove(&self.dir);
     }
 
     /// Has the streams of a trace, before anything is read of them, keep what the index needs of them.
@@ -166,10 +171,15 @@ impl Index {
             let lists_live = question.lists_live && paired.live.len() <= answer::MOST_LIVE;
             (Question { lists_live, ..question }, order, paired)
         });
-        let adds = self.found.is_none() || answer.is_some_and(|(question, ..)| self.lacks(question));
         // Facts of a file with an end and no damage are never worse.
         let mut facts = trace.streams.iter().map(CpuStream::facts).chain(&trace.side.facts);
-        if !adds || completeness.verdict > Verdict::Lossy || facts.any(|facts| facts.verdict > Verdict::Lossy) {
+        if completeness.verdict > Verdict::Lossy || facts.any(|facts| facts.verdict > Verdict::Lossy) {
+            if self.found.is_some() {
+                self.tell_of_damage();
+            }
+            return;
+        }
+        if self.found.is_some() && !answer.is_some_and(|(question, ..)| self.lacks(question)) {
             return;
         }
         match self.write(trace, completeness, answer) {
