@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use kmemtrace_abi::generate::{Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
+use kmemtrace_abi::pieces::{Piece, pieces};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, seeds};
 use kmemtrace_tests::views::DOCUMENTS;
@@ -87,7 +88,33 @@ fn whole(seed: u64, events: usize) -> (String, Workload) {
     (format!("seed {seed}, {:?}", options.shape), workload(seed, &options))
 }
 
-/// First and last key of the trace, and so many windows on it.
+/// Order keys where a reader may go wrong: of several events, and those with which blocks end.
+fn edges(dir: &Path) -> Vec<u64> {
+    let lines = without(&["events"], dir).out;
+    let mut keys: Vec<u64> = lines
+        .split(|&b| b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(json)
+        .filter(|line| line["event"] != "gap")
+        .map(|line| line["at"].as_u64().unwrap())
+        .collect();
+    keys.sort_unstable();
+    let mut edges: Vec<u64> = keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "out") {
+            edges.extend(pieces(&fs::read(path).unwrap()).filter_map(|piece| match piece {
+                Piece::Block { info, .. } if info.events > 0 => Some(info.last),
+                _ => None,
+            }));
+        }
+    }
+    edges.retain(|key| keys.binary_search(key).is_ok());
+    edges.extend(keys.first());
+    edges
+}
+
+/// So many windows on the trace.
 fn windows(dir: &Path, random: &mut Random, count: usize) -> Vec<String> {
     let summary = json(&without(&["summary"], dir).out);
     let [first, last] = ["first", "last"].map(|member| summary["trace"][member].as_u64().unwrap());
@@ -95,16 +122,19 @@ fn windows(dir: &Path, random: &mut Random, count: usize) -> Vec<String> {
     let span = last - first + 1;
     let shown =
         |at: u64| if is_time { format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000) } else { at.to_string() };
+    let edges = edges(dir);
     let window = |n: usize| {
         let (a, b) = (first + random.below(span), first + random.below(span));
-        match n % 8 {
+        let edge = edges.get(random.below(edges.len().max(1) as u64) as usize).copied().unwrap_or(first);
+        match n % 9 {
             0 => format!("{},{}", shown(a.min(b)), shown(a.max(b))),
             1 => format!("{},", shown(a)),
-            2 => format!(",{}", shown(b)),
-            3 => format!("{},{}", shown(a), shown(a)),
+            2 => format!(",{}", shown(edge)),
+            3 => format!("{},{}", shown(edge), shown(edge)),
             4 => "+0,".to_owned(),
             5 => format!("{},{}", shown(last), shown(last)),
             6 => "40%,60%".to_owned(),
+            7 => format!("{},{}", shown(edge), shown(edge.saturating_add(span / 20))),
             _ => format!("{},{}", shown(a), shown(a + span / 20)),
         }
     };
@@ -122,13 +152,13 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
     let mut random = Random::new(seed ^ 0x1dec);
     let by_time = json(&without(&["summary"], dir).out)["trace"]["order"] == "time";
     assert!(is_whole(dir), "{what}");
-    let windows = windows(dir, &mut random, 8);
+    let windows = windows(dir, &mut random, 27);
     let mut views: Vec<&str> = DOCUMENTS.into_iter().chain(["events"]).collect();
     let start = seed as usize % views.len();
     views.rotate_left(start);
     for (number, view) in views.into_iter().enumerate() {
-        let window = &windows[(number + seed as usize) % windows.len()];
-        let other = &windows[(number + 3 + seed as usize) % windows.len()];
+        let window = &windows[(2 * number + seed as usize) % windows.len()];
+        let other = &windows[(2 * number + 3 + seed as usize) % windows.len()];
         let cases: [&[&str]; 6] = [
             &["--time", window],
             &[],
@@ -141,12 +171,9 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
             let options = [&[view], case].concat();
             let plain = without(&options, dir);
             assert_eq!(plain.of_index, [""; 0]);
-            let cut = [
-                ["-j", &random.pick(&[1, 2, 3, 5]).to_string()].map(str::to_owned),
-                ["--window-events", &random.pick(&[1, 7, 300, 8192]).to_string()].map(str::to_owned),
-            ]
-            .concat();
-            let cut: Vec<&str> = options.iter().copied().chain(cut.iter().map(String::as_str)).collect();
+            let jobs = random.pick(&[1, 2, 3, 5]).to_string();
+            let events = random.pick(&[1, 1, 7, 300, 8192]).to_string();
+            let cut = [&options[..], &["-j", &jobs, "--window-events", &events]].concat();
             let (first, second) = (with(&cut, dir), with(&cut, dir));
             let what = format!("{what}: {cut:?}");
             assert_same(&format!("{what}, first ({:?})", first.of_index), &plain, &first);
