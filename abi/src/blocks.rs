@@ -9,8 +9,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use crate::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
 use crate::fault::{Code, Fault};
 
-/// Bytes asked of the system at once.
-const CHUNK: usize = 256 << 10;
+/// Bytes asked of the system at once, at least and at most.
+const CHUNK: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
+/// Bytes to have beyond those that are wanted: the next block's header, so that a block comes with one call and nothing
+/// that was read is moved.
+const AHEAD: usize = 256;
 /// Zeros at the end of a file that a power cut leaves: at least a disk sector.
 const SECTOR: usize = 512;
 
@@ -36,13 +39,14 @@ impl Window {
     /// The bytes at hand, at least `want` of them unless the file ends before.
     pub(crate) fn fill(&mut self, want: usize) -> &[u8] {
         while self.end - self.start < want && !self.eof {
-            if self.buffer.len() - self.end < CHUNK {
+            let ask = (want - (self.end - self.start)).saturating_add(AHEAD).clamp(*CHUNK.start(), *CHUNK.end());
+            if self.buffer.len() - self.end < ask {
                 self.buffer.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
                 self.start = 0;
-                self.buffer.resize(self.end + CHUNK, 0);
+                self.buffer.resize(self.buffer.len().max(self.end + ask), 0);
             }
-            match self.file.read(&mut self.buffer[self.end..]) {
+            match self.file.read(&mut self.buffer[self.end..self.end + ask]) {
                 Ok(0) => self.eof = true,
                 Ok(n) => self.end += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -3,9 +3,12 @@
 //! The offsets of an event's fields are resolved once per file, so that decoding a record is a table
 //! look-up by `common_type` and a few loads.
 
+use byteorder::ByteOrder;
+
 use crate::event::{Action, Event, Items, Kind, NameId, Names};
 use crate::format::{EventFormat, Field, Place};
-use crate::target::{Endian, Order, u16_at, u32_at, u64_at, uint_at};
+use crate::subbuffer::Record;
+use crate::target::{Endian, Order, u16_at, u32_at, uint_at};
 
 /// Where a number is in a record.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +32,21 @@ impl Slot {
         Slot { offset, size, mask: u64::MAX >> (64 - 8 * u32::from(size)) }
     }
 
-    /// The number, 0 where it is not there. Mostly one load, whatever the size.
+    /// The number, 0 where it is not there.
     #[inline]
     fn read<O: Order>(self, record: &[u8]) -> u64 {
-        match u64_at::<O>(record, self.offset as usize) {
-            Some(word) => match O::ENDIAN {
-                Endian::Little => word & self.mask,
-                Endian::Big => word >> (self.mask.leading_zeros() & 63) & self.mask,
-            },
-            None => self.read_at_end::<O>(record),
-        }
+        uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
     }
 
-    #[cold]
-    fn read_at_end<O: Order>(self, record: &[u8]) -> u64 {
-        uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
+    /// The same for a number in the first [`NEAR`] bytes: one load, whatever its size.
+    #[inline(always)]
+    fn read_near<O: Order>(self, head: &Head) -> u64 {
+        let at = self.offset as usize % NEAR;
+        let word = O::Stream::read_u64(&head[at..at + 8]);
+        match O::ENDIAN {
+            Endian::Little => word & self.mask,
+            Endian::Big => word >> (self.mask.leading_zeros() & 63) & self.mask,
+        }
     }
 
     fn end(self) -> usize {
@@ -51,15 +54,18 @@ impl Slot {
     }
 }
 
-/// What the sizes of an event's object are taken from.
+/// A record's fields begin before this offset, on every kernel that was seen.
+const NEAR: usize = 64;
+/// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
+type Head = [u8; NEAR + 8];
+
+/// Where the name of a cache is told.
 #[derive(Clone, Copy, Debug)]
-enum Size {
-    /// `bytes_req` and `bytes_alloc`.
-    Bytes(Slot, Slot),
-    /// `order`: `page_bytes << order`.
-    Order(Slot),
-    /// A free, or no object.
-    None,
+struct NamePlace {
+    /// Length and offset of the name: upper and lower 16 bits.
+    location: Slot,
+    /// What the offset counts from.
+    base: usize,
 }
 
 /// How records of one event id are decoded.
@@ -72,12 +78,16 @@ struct Plan {
     address: Slot,
     /// The address that means "nothing was allocated".
     failed: Option<u64>,
-    size: Size,
+    /// `bytes_req` and `bytes_alloc`; or `order`, of which the bytes are `page_bytes << order`.
+    sizes: [Slot; 2],
+    has_order: bool,
     gfp: Option<Slot>,
     node: Option<Slot>,
-    cache: Option<(Slot, Place)>,
+    cache: Option<NamePlace>,
     /// A shorter record is damaged.
     least: usize,
+    /// All fields begin within [`NEAR`].
+    is_near: bool,
 }
 
 /// A record that ends before its fields do.
@@ -108,11 +118,13 @@ impl Decoder {
             call_site: Slot::ABSENT,
             address: Slot::ABSENT,
             failed: None,
-            size: Size::None,
+            sizes: [Slot::ABSENT; 2],
+            has_order: false,
             gfp: None,
             node: None,
             cache: None,
             least: 0,
+            is_near: true,
         };
         let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes };
         for (system, format) in formats {
@@ -129,53 +141,67 @@ impl Decoder {
         decoder
     }
 
-    /// Decodes the payload of a record for `I`. `at` and `cpu` are taken as they are.
+    /// Decodes a record for `I`. `at` and `cpu` are taken as they are.
     #[inline(always)]
     pub(crate) fn decode<O: Order, I: Items>(
         &self,
         at: u64,
         cpu: u32,
-        record: &[u8],
+        record: &Record<'_>,
         names: &mut Names,
     ) -> Result<Event, ShortRecord> {
-        let have = record.len();
+        let have = record.payload.len();
         // `common_type` is the first field of every event of every kernel.
-        let id = u16_at::<O>(record, 0).ok_or(ShortRecord { have, need: 2 })?;
+        let id = u16_at::<O>(record.payload, 0).ok_or(ShortRecord { have, need: 2 })?;
         let index = self.by_id.get(usize::from(id)).copied().unwrap_or(0);
         let plan = self.plans.get(usize::from(index)).ok_or(ShortRecord { have, need: 0 })?;
         if have < plan.least {
             return Err(ShortRecord { have, need: plan.least });
         }
-        let address = plan.address.read::<O>(record);
-        let (requested, allocated) = match plan.size {
-            Size::Bytes(requested, allocated) => (requested.read::<O>(record), allocated.read::<O>(record)),
-            Size::Order(order) => {
-                let bytes = page_bytes(self.page_bytes, order.read::<O>(record));
-                (bytes, bytes)
-            }
-            Size::None => (0, 0),
+        let mut event = match record.rest.first_chunk() {
+            Some(head) if plan.is_near => self.event(plan, |slot| slot.read_near::<O>(head)),
+            _ => self.event(plan, |slot| slot.read::<O>(record.payload)),
         };
-        let cache = match plan.cache {
-            Some((slot, place)) if I::NAMES => {
-                string::<O>(record, slot, place).and_then(|field| names.intern_field(field))
-            }
-            _ => None,
-        };
-        Ok(Event {
-            at,
+        if let Some(name) = plan.cache.filter(|_| I::NAMES) {
+            event.cache = name.read::<O>(record.payload).and_then(|field| names.intern_field(field));
+        }
+        Ok(Event { at, cpu, ..event })
+    }
+
+    /// The event of a record whose numbers `read` knows.
+    #[inline(always)]
+    fn event(&self, plan: &Plan, read: impl Fn(Slot) -> u64) -> Event {
+        let address = read(plan.address);
+        let [mut requested, mut allocated] = plan.sizes.map(&read);
+        if plan.has_order {
+            requested = page_bytes(self.page_bytes, requested);
+            allocated = requested;
+        }
+        Event {
+            at: 0,
             address,
-            call_site: plan.call_site.read::<O>(record),
+            call_site: read(plan.call_site),
             requested,
             allocated,
-            gfp: plan.gfp.map(|slot| slot.read::<O>(record)),
-            cpu,
-            pid: plan.pid.map(|slot| slot.read::<O>(record) as u32 as i32),
-            node: plan.node.map(|slot| slot.read::<O>(record) as u32 as i32),
-            cache,
+            gfp: plan.gfp.map(&read),
+            cpu: 0,
+            pid: plan.pid.map(|slot| read(slot) as u32 as i32),
+            node: plan.node.map(|slot| read(slot) as u32 as i32),
+            cache: None,
             name: plan.name,
             action: plan.action,
             failed: plan.failed == Some(address),
-        })
+        }
+    }
+}
+
+impl NamePlace {
+    /// The name with its NUL; `None` where it is outside of the record.
+    #[inline(always)]
+    fn read<O: Order>(self, record: &[u8]) -> Option<&[u8]> {
+        let location = u32_at::<O>(record, self.location.offset as usize)?;
+        let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
+        record.get(self.base + offset..)?.get(..len)
     }
 }
 
@@ -202,25 +228,23 @@ impl Plan {
             Action::Alloc(_) => Some(0),
             _ => None,
         };
-        let size = match action {
-            Action::Alloc(Kind::Pages) => Size::Order(slot("order").unwrap_or(Slot::ABSENT)),
-            Action::Alloc(_) => {
-                Size::Bytes(slot("bytes_req").unwrap_or(Slot::ABSENT), slot("bytes_alloc").unwrap_or(Slot::ABSENT))
-            }
-            _ => Size::None,
+        let size = |name| slot(name).unwrap_or(Slot::ABSENT);
+        let (sizes, has_order) = match action {
+            Action::Alloc(Kind::Pages) => ([size("order"), Slot::ABSENT], true),
+            Action::Alloc(_) => ([size("bytes_req"), size("bytes_alloc")], false),
+            _ => ([Slot::ABSENT; 2], false),
         };
-        let cache =
-            format.field("name").filter(|f| f.place != Place::Fixed).map(|f| (Slot::new(f.offset as u32, 4), f.place));
+        let cache = format.field("name").filter(|field| field.place != Place::Fixed).map(|field| {
+            let location = Slot::new(field.offset as u32, 4);
+            NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
+        });
         let call_site = slot("call_site").unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot("gfp_flags"), slot("node"));
-        let sizes = match size {
-            Size::Bytes(requested, allocated) => [requested, allocated],
-            Size::Order(order) => [order, Slot::ABSENT],
-            Size::None => [Slot::ABSENT; 2],
-        };
-        let slots = [Some(address), Some(call_site), pid, gfp, node, cache.map(|(slot, _)| slot)];
-        let least = slots.into_iter().flatten().chain(sizes).map(Slot::end).max().unwrap_or(0);
-        Plan { action, address, failed, size, call_site, gfp, node, cache, least, ..plain }
+        let slots = [Some(address), Some(call_site), pid, gfp, node, cache.map(|name| name.location)];
+        let slots = slots.into_iter().flatten().chain(sizes);
+        let least = slots.clone().map(Slot::end).max().unwrap_or(0);
+        let is_near = slots.clone().all(|slot| (slot.offset as usize) < NEAR);
+        Plan { action, address, failed, sizes, has_order, call_site, gfp, node, cache, least, is_near, ..plain }
     }
 }
 
@@ -230,15 +254,6 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
         .ok()
         .and_then(|order| 1u64.checked_shl(order))
         .map_or(u64::MAX, |n| page_bytes.saturating_mul(n))
-}
-
-/// The string that a `__data_loc` or `__rel_loc` points at, with its NUL; `None` where it is outside of the record.
-#[inline]
-fn string<O: Order>(record: &[u8], slot: Slot, place: Place) -> Option<&[u8]> {
-    let location = u32_at::<O>(record, slot.offset as usize)?;
-    let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
-    let start = if place == Place::RelLoc { slot.end() + offset } else { offset };
-    record.get(start..)?.get(..len)
 }
 
 #[cfg(test)]
@@ -271,6 +286,11 @@ mod tests {
         Decoder::new(&formats, 4096, names)
     }
 
+    /// A record with nothing behind it.
+    fn whole(payload: &[u8]) -> Record<'_> {
+        Record { time: 0, payload, rest: payload }
+    }
+
     #[test]
     fn a_record_becomes_an_event_by_its_format() {
         let mut names = Names::new();
@@ -285,7 +305,11 @@ mod tests {
         }
         record.extend_from_slice(&(-1i32).to_le_bytes());
         record.extend_from_slice(b"\x01dentry\0");
-        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &record, &mut names).unwrap();
+        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &whole(&record), &mut names).unwrap();
+        // What stands behind a record is not part of it.
+        let more = [&record[..], &[0xff; 80]].concat();
+        let among = Record { time: 0, payload: &record, rest: &more };
+        assert_eq!(decoder.decode::<Little, Vec<Item>>(9, 3, &among, &mut names), Ok(event));
         assert_eq!((event.at, event.cpu, event.pid, event.node), (9, 3, Some(-7), Some(-1)));
         assert_eq!((event.call_site, event.address), (0xffff_ffff_8123_4567, 0xffff_8880_1111_2222));
         assert_eq!((event.requested, event.allocated, event.gfp), (100, 128, Some(0xcc0)));
@@ -293,10 +317,10 @@ mod tests {
         assert_eq!(names.get(event.cache.unwrap()), b"dentry");
         assert_eq!(names.get(event.name), b"kmem_cache_alloc");
         // A name outside of the record is none; a record cut in its fields is refused.
-        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &record[..64], &mut names).unwrap();
+        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &whole(&record[..64]), &mut names).unwrap();
         assert_eq!(event.cache, None);
         assert_eq!(
-            decoder.decode::<Little, Vec<Item>>(9, 3, &record[..56], &mut names),
+            decoder.decode::<Little, Vec<Item>>(9, 3, &whole(&record[..56]), &mut names),
             Err(ShortRecord { have: 56, need: 60 })
         );
     }
@@ -311,10 +335,13 @@ mod tests {
             record.extend_from_slice(&order.to_be_bytes());
             record
         };
-        let event = decoder.decode::<Big, Vec<Item>>(1, 0, &record(0x1234, 3), &mut names).unwrap();
+        let event = decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(0x1234, 3)), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
-        assert!(decoder.decode::<Big, Vec<Item>>(1, 0, &record(u32::MAX, 0), &mut names).unwrap().failed);
-        assert_eq!(decoder.decode::<Big, Vec<Item>>(1, 0, &record(1, 90), &mut names).unwrap().allocated, u64::MAX);
+        assert!(decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(u32::MAX, 0)), &mut names).unwrap().failed);
+        assert_eq!(
+            decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated,
+            u64::MAX
+        );
     }
 
     #[test]
@@ -322,7 +349,7 @@ mod tests {
         let mut names = Names::new();
         let decoder = decoder(&mut names);
         for id in [0u16, 6, 8, u16::MAX] {
-            let event = decoder.decode::<Little, Vec<Item>>(1, 0, &id.to_le_bytes(), &mut names).unwrap();
+            let event = decoder.decode::<Little, Vec<Item>>(1, 0, &whole(&id.to_le_bytes()), &mut names).unwrap();
             assert_eq!((event.action, event.pid), (Action::Other, None), "{id}");
         }
     }

@@ -19,6 +19,7 @@ pub mod landmarks;
 mod open;
 pub mod pieces;
 pub mod relay;
+pub mod stats;
 mod stream;
 pub mod subbuffer;
 pub mod target;

@@ -129,6 +129,8 @@ pub struct Record<'a> {
     pub time: u64,
     /// From `common_type` on; padded to 4 bytes, so it may be longer than the event's fields.
     pub payload: &'a [u8],
+    /// From there to the end of the sub-buffer's data: a few bytes are mostly there to be read, however short the payload.
+    pub rest: &'a [u8],
 }
 
 /// Iterator over the records of a sub-buffer. An `Err` is the last item.
@@ -163,12 +165,13 @@ impl<'a, O: Order> Iterator for Records<'a, O> {
             };
             if let 1..PADDING = type_len {
                 let end = 4 + 4 * type_len as usize;
-                let Some(payload) = entry.get(4..end) else {
+                let rest = &entry[4..];
+                let Some(payload) = rest.get(..end - 4) else {
                     return Some(Err(self.bad(end as u64)));
                 };
                 self.time = self.time.wrapping_add(u64::from(delta));
                 self.offset += end;
-                return Some(Ok(Record { time: self.time, payload }));
+                return Some(Ok(Record { time: self.time, payload, rest }));
             }
             if type_len == PADDING && delta == 0 {
                 self.offset = self.data.len();
@@ -185,7 +188,7 @@ impl<'a, O: Order> Iterator for Records<'a, O> {
                     }
                     self.time = self.time.wrapping_add(u64::from(delta));
                     self.offset += end;
-                    return Some(Ok(Record { time: self.time, payload: &entry[8..end] }));
+                    return Some(Ok(Record { time: self.time, payload: &entry[8..end], rest: &entry[8..] }));
                 }
                 PADDING => {
                     let end = (array as usize).saturating_add(4);

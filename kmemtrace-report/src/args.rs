@@ -132,4 +132,18 @@ impl Args {
         let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
         (named.unwrap_or(View::Summary), inputs)
     }
+
+    /// What may be the matter where the trace cannot be opened, other than the trace.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let is_view = |word: &PathBuf| word.to_str().is_some_and(|word| View::from_str(word, false).is_ok());
+        let Some((first, rest)) = self.words.split_first() else {
+            return Some("no trace is named, and kmemtraced has left none here".to_owned());
+        };
+        if let Some(view) = rest.iter().find(|word| is_view(word) && !word.exists()) {
+            return Some(format!("{}: a view stands before its trace", view.display()));
+        }
+        let is_name = first.components().count() == 1 && !first.exists();
+        let views: Vec<&str> = View::value_variants().iter().map(|view| view.name()).collect();
+        (is_name && !is_view(first)).then(|| format!("{}: is no view ({}, pack)", first.display(), views.join(", ")))
+    }
 }

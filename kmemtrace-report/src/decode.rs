@@ -5,7 +5,7 @@ use kmemtrace_abi::event::{Action, Event, Gap, Items, Kind, NameId, Names};
 use kmemtrace_abi::trace::CpuStream;
 
 use crate::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
-use crate::hashing::{Seed, split};
+use crate::hashing::Seed;
 use crate::order::{Chunk, Keyed};
 
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
@@ -74,7 +74,11 @@ impl Keyed for Compact {
 
     #[inline]
     fn part(&self, parts: u32) -> u32 {
-        split(self.hash, parts).0
+        self.hash % parts
+    }
+
+    fn cpu(&self, cpus: &[u32]) -> u32 {
+        cpus.get(usize::from(self.stream)).copied().unwrap_or(0)
     }
 }
 

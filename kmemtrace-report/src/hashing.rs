@@ -24,13 +24,6 @@ impl Seed {
     }
 }
 
-/// Splits a hash into one of `parts` and 32 bits of what is left.
-#[inline]
-pub(crate) fn split(hash: u32, parts: u32) -> (u32, u32) {
-    let product = u64::from(hash) * u64::from(parts);
-    ((product >> 32) as u32, product as u32)
-}
-
 /// The place of a hash among `places`, which are fewer than 2^32.
 #[inline]
 pub(crate) fn place(hash: u32, places: usize) -> usize {

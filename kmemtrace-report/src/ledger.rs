@@ -11,10 +11,12 @@ use crate::decode::Compact;
 use crate::order::{Keyed, Window};
 use crate::pairs::{Changes, Number, kind_index};
 
-/// Live bytes, and the most they ever were.
+/// The most bytes that were ever live, and how far below that they are now: mostly one number changes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
-    live: u128,
+    /// Bytes that may become live before there are more than ever: so many, and those of `spill`.
+    room: u64,
+    spill: u128,
     greatest: u128,
 }
 
@@ -22,15 +24,35 @@ impl Peak {
     /// Bytes become live; true where there were never as many.
     #[inline(always)]
     fn opened(&mut self, allocated: u64) -> bool {
-        self.live += u128::from(allocated);
-        let higher = self.live > self.greatest;
-        self.greatest = self.greatest.max(self.live);
-        higher
+        match self.room.checked_sub(allocated) {
+            Some(room) => {
+                self.room = room;
+                false
+            }
+            None => self.opened_more(allocated.into()),
+        }
+    }
+
+    #[inline(never)]
+    fn opened_more(&mut self, allocated: u128) -> bool {
+        let room = self.spill + u128::from(self.room);
+        self.set_room(room.saturating_sub(allocated));
+        self.greatest += allocated.saturating_sub(room);
+        allocated > room
     }
 
     #[inline(always)]
     fn closed(&mut self, allocated: u64) {
-        self.live -= u128::from(allocated);
+        match self.room.checked_add(allocated) {
+            Some(room) => self.room = room,
+            None => self.set_room(self.spill + u128::from(self.room) + u128::from(allocated)),
+        }
+    }
+
+    #[cold]
+    fn set_room(&mut self, room: u128) {
+        self.room = u64::try_from(room).unwrap_or(u64::MAX);
+        self.spill = room - u128::from(self.room);
     }
 }
 
@@ -77,7 +99,7 @@ impl Ledger {
     }
 
     /// Takes the changes that a window's partitions have logged, in the window's order.
-    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[&Log]) {
+    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[Log]) {
         let mut rest: Vec<&[Entry]> = logs.iter().map(|log| log.entries.as_slice()).collect();
         let mut peak = None;
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
@@ -140,8 +162,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn clear(&mut self) {
+    /// Empty, in the same memory.
+    pub(crate) fn cleared(mut self) -> Log {
         self.entries.clear();
+        self
     }
 
     #[inline]

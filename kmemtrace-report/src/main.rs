@@ -1,12 +1,15 @@
 //! `kmemtrace-report`: what a trace says of the kernel's memory.
 //!
-//! Read in the order the data flows: `order` merges the CPUs' events, `pairs` keeps the live table, `figures` are
-//! its sums, `reports` makes a document of them, `render` prints it.
+//! Read in the order the data flows, all of it driven by the `pipeline`: `decode` reads the CPUs' streams, `order` merges
+//! them, `pairs` says what each event does to the live `table` and to addresses that were `freed`, `tally` and `ledger`
+//! count that, `figures` are their sums, `findings` what does not match. `reports` makes a document of them, `render`
+//! prints it; `select` and `symbols` tell which objects are asked for and what they are called. A `pass` does all of this for a
+//! trace, or finds in the `index` beside it what an earlier one came to.
 
 mod args;
+mod board;
 mod budget;
 mod classes;
-mod crew;
 mod decode;
 mod figures;
 mod filter;
@@ -17,8 +20,10 @@ mod index;
 mod ledger;
 mod mapping;
 mod order;
+mod output;
 mod pack;
 mod pairs;
+mod pass;
 mod pipeline;
 mod prefetch;
 mod progress;
@@ -29,16 +34,16 @@ mod symbols;
 mod table;
 mod tally;
 
+use std::cell::Cell;
 use std::collections::{BinaryHeap, HashMap};
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
 use clap::Parser;
 use kmemtrace_abi::block::End;
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
@@ -46,12 +51,14 @@ use serde_json::{Map, Value};
 use args::{Args, Format, View};
 use budget::Budget;
 use classes::Grouping;
-use decode::{All, Filter};
+use decode::All;
 use figures::Narrow;
 use filter::Selected;
-use index::{Index, Narrowed, Question, Settings};
+use index::{Index, Question, Settings};
 use order::Order;
-use pairs::{Paired, Rules};
+use output::Output;
+use pairs::Rules;
+use pass::Pass;
 use pipeline::{CrewSize, Job};
 use render::Document;
 use reports::{Completeness, Naming};
@@ -74,7 +81,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = kmemtrace_abi::escape::escape(format!("{error:#}").as_bytes()).into_owned();
+            let text = escape(format!("{error:#}").as_bytes()).into_owned();
             let _ = writeln!(io::stderr(), "kmemtrace-report: {text}");
             let no_trace = error.downcast_ref::<OpenError>().is_some_and(OpenError::is_no_trace);
             ExitCode::from(if no_trace { NO_TRACE } else { UNUSABLE })
@@ -92,19 +99,23 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         pack::pack(&inputs, args.level.unwrap_or(pack::LEVEL), args.force)?;
         return Ok(0);
     }
-    let mut trace = Trace::open(&inputs)?;
+    let mut trace = open(args, &inputs)?;
     let budget = Budget::new(args.max_memory);
     let settings = Settings { from: args.index_from, is_wanted: !args.no_index, is_told: args.verbose };
     let index = Index::of(&inputs, &trace, settings, budget);
+    let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
     let window = match &args.time {
         Some(window) => {
-            let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
             let last = if window.needs_last() { last_key(&trace, &inputs, index.as_ref())? } else { u64::MAX };
             Some((*window, units, last))
         }
         None => None,
     };
-    let window = |first| window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units));
+    let begins = Cell::new(0);
+    let window = |first| {
+        begins.set(first);
+        window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units))
+    };
     let kallsyms = std::mem::take(&mut trace.side.kallsyms);
     let modules = std::mem::take(&mut trace.side.modules);
     let comms = std::mem::take(&mut trace.side.comms);
@@ -113,7 +124,9 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let symbols = if needs_symbols { Symbols::new(&kallsyms, &modules) } else { Symbols::default() };
     let filter = Selected::new(&args.select, &symbols, &comms);
     if view == View::Events {
-        return events(args, &inputs, &mut trace, index, &comms, filter, window);
+        let (status, order) = events(args, &inputs, &mut trace, index, &comms, filter, window)?;
+        tell_empty_window(args, &order, begins.get(), units);
+        return Ok(status);
     }
     let mut asked = Question {
         grouping: match view {
@@ -154,6 +167,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         (Some(filter), true) => pass.of_window(&filter, window)?,
         (Some(filter), false) => pass.through(&filter, window)?,
     };
+    tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
@@ -181,69 +195,12 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status(args, &completeness))
 }
 
-/// How the figures of a view are come by.
-struct Pass<'a> {
-    trace: &'a mut Trace,
-    inputs: &'a [PathBuf],
-    index: Option<Index>,
-    job: Job,
-    asked: Question,
-}
-
-type Outcome = anyhow::Result<(Order, Paired, Completeness)>;
-
-impl Pass<'_> {
-    fn prepare(&mut self) {
-        if let Some(index) = &self.index {
-            index.prepare(self.trace);
-        }
-    }
-
-    /// Of the whole trace, by an earlier pass or this one.
-    fn of_all(mut self) -> Outcome {
-        if let Some(index) = &mut self.index
-            && let Some(answer) = index.answer(self.asked, &mut self.trace.names)
-            && self.job.has_room_for(answer.1.live.len())
-        {
-            return Ok(answer);
-        }
-        self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.job, &All, |_| (0, u64::MAX))?;
-        let completeness = Completeness::of(self.trace, &order);
-        if let Some(index) = &self.index {
-            index.keep(self.trace, &completeness, Some((self.asked, &order, &paired)));
-        }
-        Ok((order, paired, completeness))
-    }
-
-    /// Of a window, without reading what is far from it, where that is known.
-    fn of_window<F: Filter + Clone + Send>(
-        mut self,
-        filter: &F,
-        window: impl FnOnce(u64) -> (u64, u64) + Copy,
-    ) -> Outcome {
-        if let Some(index) = &mut self.index
-            && let Some(Narrowed { bounds, completeness, .. }) = index.narrow(self.trace, window)
-        {
-            let (order, paired) = pipeline::run(self.trace, self.job.clone(), filter, |_| bounds)?;
-            if index.was_good(self.trace) {
-                return Ok((order, paired, completeness));
-            }
-            *self.trace = Trace::open(self.inputs)?;
-        }
-        self.through(filter, window)
-    }
-
-    /// By reading all of it.
-    fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
-        self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.job, filter, window)?;
-        let completeness = Completeness::of(self.trace, &order);
-        if let Some(index) = &self.index {
-            index.keep(self.trace, &completeness, None);
-        }
-        Ok((order, paired, completeness))
-    }
+fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+    let opened = Trace::open(inputs).map_err(anyhow::Error::from);
+    opened.map_err(|error| match args.hint() {
+        Some(hint) => error.context(hint),
+        None => error,
+    })
 }
 
 /// The threads that are asked for, or as many as there are CPUs.
@@ -271,8 +228,8 @@ fn events(
     comms: &HashMap<i32, Box<[u8]>>,
     filter: Option<Selected<'_>>,
     window: impl FnOnce(u64) -> (u64, u64) + Copy,
-) -> anyhow::Result<u8> {
-    let mut out = output(args)?;
+) -> anyhow::Result<(u8, Order)> {
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
     let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new() };
     let narrow = |index: &mut Index, trace: &mut Trace| index.narrow(trace, window);
     let mut narrowed = index.as_mut().filter(|_| args.time.is_some()).and_then(|index| narrow(index, trace));
@@ -290,10 +247,8 @@ fn events(
     let bounds = |first| narrowed.as_ref().map_or_else(|| window(first), |narrowed| narrowed.bounds);
     let order = pipeline::in_order(trace, first, bounds, |window, first, names| lines.window(window, first, names));
     lines.finish(order.last.unwrap_or(0));
-    if let Some(error) = lines.error.take() {
-        return Err(error.into());
-    }
-    out.flush()?;
+    let written = lines.error.take().map_or(Ok(()), Err);
+    out.finish(written)?;
     let completeness = match narrowed {
         Some(narrowed) => narrowed.completeness,
         None => {
@@ -307,7 +262,18 @@ fn events(
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let verdict = completeness.verdict_name();
     let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {} gaps", order.events, completeness.gaps);
-    Ok(status(args, &completeness))
+    Ok((status(args, &completeness), order))
+}
+
+/// Says why there is nothing to see where `--time` has no event: the trace's clock is not the wall's.
+fn tell_empty_window(args: &Args, order: &Order, begins: u64, units: u64) {
+    if args.time.is_some() && order.events == 0 {
+        let begins = begins as f64 / units as f64;
+        let _ = writeln!(
+            io::stderr(),
+            "kmemtrace-report: --time: no event is in there; the first one of the trace is at {begins}"
+        );
+    }
 }
 
 /// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
@@ -341,43 +307,29 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
     (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
 }
 
-fn output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
-    let Some(path) = &args.output else { return Ok(Box::new(BufWriter::new(io::stdout().lock()))) };
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).create_new(!args.force);
-    let file = match options.open(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            bail!("{}: exists already: use -f to overwrite it, or another name", path.display())
-        }
-        opened => opened.with_context(|| format!("{}: cannot be written", path.display()))?,
-    };
-    Ok(Box::new(BufWriter::new(file)))
-}
-
 fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyhow::Result<()> {
-    let mut out = output(args)?;
-    match args.format {
-        Format::Json => render::json::json(document, &mut out)?,
-        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out)?,
-        Format::Csv => render::csv::csv(view.name(), document, &mut out)?,
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = match args.format {
+        Format::Json => render::json::json(document, &mut out),
+        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out),
+        Format::Csv => render::csv::csv(view.name(), document, &mut out),
         Format::Table => {
             let title = input.display().to_string();
             let options = render::table::TableOptions {
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
-                title: render::escape::escape(title.as_bytes()).into_owned(),
+                title: escape(title.as_bytes()).into_owned(),
             };
-            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))?;
+            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))
         }
-    }
-    out.flush()?;
-    Ok(())
+    };
+    out.finish(written)
 }
 
 /// The document with every string made harmless for a terminal.
 fn escaped(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(render::escape::escape(text.as_bytes()).into_owned()),
+        Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
         Value::Array(values) => values.into_iter().map(escaped).collect(),
         Value::Object(members) => members.into_iter().map(|(name, value)| (name, escaped(value))).collect(),
         other => other,

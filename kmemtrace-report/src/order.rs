@@ -1,12 +1,11 @@
 //! All CPUs' events in the one total order of the contract: (key, CPU, position in the CPU's stream).
 //!
 //! The merge takes what has been read of each CPU up to the point behind which a CPU may still bring earlier events, and
-//! makes a window of it: references to the events in order, dealt out to partitions, with what is known of gaps. Memory is
+//! makes a window of it: the events in order, dealt out to partitions, with what is known of gaps. Memory is
 //! that of a few chunks a CPU, however long the trace.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
 
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::trace::OrderKey;
@@ -17,6 +16,8 @@ pub(crate) trait Keyed {
     fn key(&self) -> u64;
     /// To which of `parts` partitions it belongs.
     fn part(&self, parts: u32) -> u32;
+    /// Its CPU; `cpus` are those of the streams.
+    fn cpu(&self, cpus: &[u32]) -> u32;
 }
 
 /// What is read of a CPU's stream at once: events in order, and the gaps before, between and after them.
@@ -54,13 +55,35 @@ pub(crate) struct Order {
     pub(crate) holes: u64,
 }
 
-/// Where an event of a window is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Its number in the window.
-    pub(crate) serial: u32,
-    pub(crate) slice: u32,
-    pub(crate) offset: u32,
+/// Events of a window that belong to one partition, in order.
+#[derive(Debug)]
+pub(crate) struct Part<E> {
+    pub(crate) events: Vec<E>,
+    /// Their numbers in the window; none where it has no other events.
+    serials: Vec<u32>,
+}
+
+impl<E> Part<E> {
+    fn new() -> Part<E> {
+        Part { events: Vec::new(), serials: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.serials.clear();
+    }
+
+    /// The number in the window of an event.
+    #[inline(always)]
+    pub(crate) fn serial(&self, index: usize) -> u32 {
+        self.serials.get(index).copied().unwrap_or(index as u32)
+    }
+
+    /// Where the events from number `serial` on begin.
+    pub(crate) fn position(&self, serial: u32) -> usize {
+        let len = self.events.len();
+        if self.serials.is_empty() { len.min(serial as usize) } else { self.serials.partition_point(|&n| n < serial) }
+    }
 }
 
 /// From an event of the window on, what is known of gaps.
@@ -77,9 +100,8 @@ pub(crate) struct Stretch {
 /// Some of the trace, complete and in order.
 #[derive(Debug)]
 pub(crate) struct Window<E> {
-    slices: Vec<Slice<E>>,
-    /// Events of each partition, in order.
-    pub(crate) parts: Vec<Vec<Place>>,
+    /// Events of each partition.
+    pub(crate) parts: Vec<Part<E>>,
     /// Partition of each event, where there are several.
     pub(crate) owners: Vec<u16>,
     /// Number of the first event in the trace.
@@ -93,18 +115,10 @@ pub(crate) struct Window<E> {
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// A chunk that events of a window are in.
-#[derive(Debug)]
-struct Slice<E> {
-    chunk: Arc<Chunk<E>>,
-    stream: usize,
-}
-
 impl<E> Window<E> {
-    fn new() -> Window<E> {
+    fn new(parts: u32) -> Window<E> {
         Window {
-            slices: Vec::new(),
-            parts: Vec::new(),
+            parts: (0..parts).map(|_| Part::new()).collect(),
             owners: Vec::new(),
             first_serial: 0,
             stretches: Vec::new(),
@@ -115,8 +129,7 @@ impl<E> Window<E> {
     }
 
     fn clear(&mut self) {
-        self.slices.clear();
-        self.parts.iter_mut().for_each(Vec::clear);
+        self.parts.iter_mut().for_each(Part::clear);
         self.owners.clear();
         self.stretches.clear();
         self.gaps.clear();
@@ -124,20 +137,15 @@ impl<E> Window<E> {
 
     /// An event of a partition by its number in the window.
     pub(crate) fn event(&self, part: usize, serial: u32) -> Option<&E> {
-        let places = self.parts.get(part)?;
-        let place = &places[places.binary_search_by_key(&serial, |place| place.serial).ok()?];
-        self.slices.get(place.slice as usize)?.chunk.events.get(place.offset as usize)
-    }
-
-    /// The events that places refer to.
-    pub(crate) fn slices(&self) -> Vec<&[E]> {
-        self.slices.iter().map(|slice| slice.chunk.events.as_slice()).collect()
+        let part = self.parts.get(part)?;
+        part.events.get(part.position(serial))
     }
 }
 
+/// What was read of a stream and not yet merged.
 struct Queue<E> {
     /// None of them is empty.
-    chunks: VecDeque<Arc<Chunk<E>>>,
+    chunks: VecDeque<Chunk<E>>,
     /// Events of the first chunk that have been taken.
     taken: usize,
     ended: bool,
@@ -145,10 +153,59 @@ struct Queue<E> {
     gap: Option<(u64, u64)>,
 }
 
-impl<E: Keyed> Queue<E> {
+impl<E: Keyed + Copy> Queue<E> {
     fn last_key(&self) -> Option<u64> {
         Some(self.chunks.back()?.events.last()?.key())
     }
+
+    fn next_key(&self) -> Option<u64> {
+        Some(self.chunks.front()?.events.get(self.taken)?.key())
+    }
+
+    /// What is left of the first chunk.
+    fn rest(&self) -> &[E] {
+        self.chunks.front().and_then(|chunk| chunk.events.get(self.taken..)).unwrap_or_default()
+    }
+
+    /// Moves the events up to `until`, a key and a stream, to `ordered`; `stream` is this one's number.
+    fn move_until(&mut self, until: (u64, usize), stream: usize, ordered: &mut Vec<E>) {
+        let rest = self.rest();
+        let run = rest.iter().take_while(|event| (event.key(), stream) <= until).count();
+        ordered.extend_from_slice(&rest[..run]);
+        self.taken += run;
+    }
+
+    /// The first chunk, where all of it was taken.
+    fn take_used(&mut self) -> Option<Chunk<E>> {
+        if !self.rest().is_empty() {
+            return None;
+        }
+        self.taken = 0;
+        self.chunks.pop_front()
+    }
+}
+
+/// Moves events before `until` from the first chunks of two queues to `ordered`, until one of the chunks is through;
+/// returns how many. Of equal keys `lower`'s is first.
+fn merge_two<E: Keyed + Copy>(lower: &mut Queue<E>, upper: &mut Queue<E>, until: u64, ordered: &mut Vec<E>) -> usize {
+    let before = ordered.len();
+    let (a, b) = (lower.rest(), upper.rest());
+    let (mut i, mut j) = (0, 0);
+    ordered.reserve(a.len() + b.len());
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        // Streams take turns in no order that a processor could foresee, so nothing branches on it.
+        let is_upper = y.key() < x.key();
+        let next = [x, y][usize::from(is_upper)];
+        if next.key() >= until {
+            break;
+        }
+        ordered.push(*next);
+        i += usize::from(!is_upper);
+        j += usize::from(is_upper);
+    }
+    lower.taken += i;
+    upper.taken += j;
+    ordered.len() - before
 }
 
 /// Merges the chunks of all CPUs.
@@ -171,30 +228,16 @@ pub(crate) struct Merger<E> {
     serial: u64,
     pub(crate) merged: Order,
     gaps: Vec<Gap>,
-    sorted: Vec<Entry>,
+    /// Streams that have more for the window that is made, by their next event.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Events of the window that is made.
+    ordered: Vec<E>,
+    /// Windows and chunks whose memory is used again.
     used: Vec<Window<E>>,
+    through: Vec<Chunk<E>>,
 }
 
-/// An event to be sorted.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: u64,
-    offset: u32,
-    /// Slice, and above it the partition.
-    slice: u32,
-}
-
-impl Entry {
-    fn slice(&self) -> usize {
-        self.slice as usize & ((1 << SLICE_BITS) - 1)
-    }
-}
-
-const SLICE_BITS: u32 = 20;
-/// Partitions that an [`Entry`] has room for.
-pub(crate) const MOST_PARTS: u32 = 1 << (32 - SLICE_BITS);
-
-impl<E: Keyed> Merger<E> {
+impl<E: Keyed + Copy> Merger<E> {
     /// For the streams of these CPUs, in their order.
     pub(crate) fn new(cpus: Vec<u32>, order: OrderKey, parts: u32) -> Merger<E> {
         let queue = || Queue { chunks: VecDeque::new(), taken: 0, ended: false, gap: None };
@@ -202,7 +245,7 @@ impl<E: Keyed> Merger<E> {
             queues: cpus.iter().map(|_| queue()).collect(),
             cpus,
             order,
-            parts: parts.clamp(1, MOST_PARTS),
+            parts: parts.max(1),
             bounds: None,
             to_come: BinaryHeap::new(),
             reach: None,
@@ -212,15 +255,16 @@ impl<E: Keyed> Merger<E> {
             serial: 0,
             merged: Order::default(),
             gaps: Vec::new(),
-            sorted: Vec::new(),
+            heads: BinaryHeap::new(),
+            ordered: Vec::new(),
             used: Vec::new(),
+            through: Vec::new(),
         }
     }
 
     /// Key of the first event of all, once each stream has been read once.
     pub(crate) fn first_key(&self) -> u64 {
-        let first = |queue: &Queue<E>| queue.chunks.front().and_then(|chunk| chunk.events.first()).map(Keyed::key);
-        self.queues.iter().filter_map(first).min().unwrap_or(0)
+        self.queues.iter().filter_map(Queue::next_key).min().unwrap_or(0)
     }
 
     /// Takes only events with keys within these bounds.
@@ -241,23 +285,13 @@ impl<E: Keyed> Merger<E> {
         self.gaps.append(&mut chunk.gaps);
         queue.ended = ended;
         if !chunk.events.is_empty() {
-            queue.chunks.push_back(Arc::new(chunk));
+            queue.chunks.push_back(chunk);
         }
     }
 
-    /// Streams to read from before, or while, the next window is made.
-    pub(crate) fn wanted(&self) -> Vec<usize> {
-        let limit = self.limit().map_or(0, |(key, _)| key);
-        let is_wanted = |queue: &Queue<E>| {
-            // A queue keeps one chunk beyond the window.
-            !queue.ended && queue.chunks.back().is_none_or(|last| last.events.first().is_none_or(|e| e.key() <= limit))
-        };
-        (0..self.queues.len()).filter(|&index| is_wanted(&self.queues[index])).collect()
-    }
-
-    /// Whether a stream must be read before its first event is known.
+    /// Whether a stream must be read before more can be merged.
     pub(crate) fn lacks(&self, stream: usize) -> bool {
-        self.queues.get(stream).is_some_and(|queue| !queue.ended && queue.chunks.is_empty())
+        self.waiting(stream) == 0 && !self.has_ended(stream)
     }
 
     /// Whether the last window was made: that of the streams' ends, where all gaps are known. It may have no events.
@@ -274,62 +308,80 @@ impl<E: Keyed> Merger<E> {
         Some(limit)
     }
 
+    /// Chunks that all has been taken of, to read into again.
+    pub(crate) fn through(&mut self) -> impl Iterator<Item = Chunk<E>> {
+        self.through.drain(..)
+    }
+
+    /// Chunks of a stream that more is to be taken of.
+    pub(crate) fn waiting(&self, stream: usize) -> usize {
+        self.queues.get(stream).map_or(0, |queue| queue.chunks.len())
+    }
+
+    /// Whether the last chunk of a stream is here.
+    pub(crate) fn has_ended(&self, stream: usize) -> bool {
+        self.queues.get(stream).is_none_or(|queue| queue.ended)
+    }
+
     /// The next window; `None` where a stream must be read before.
     pub(crate) fn next(&mut self) -> Option<Window<E>> {
-        let (limit, last_stream) = self.limit()?;
-        let is_last = last_stream == usize::MAX;
-        let mut window = self.used.pop().unwrap_or_else(Window::new);
-        for index in 0..self.queues.len() {
-            self.collect(index, limit, index <= last_stream, &mut window);
+        let limit = self.limit()?;
+        let is_last = limit.1 == usize::MAX;
+        let mut window = self.used.pop().unwrap_or_else(|| Window::new(self.parts));
+        self.merge(limit);
+        if self.order == OrderKey::Sequence {
+            self.find_holes();
         }
-        // Stable: equal keys stay in the order of CPUs and positions. Streams are long runs, which it merges.
-        self.sorted.sort_by_key(|entry| entry.key);
-        self.begin_gaps(limit, is_last);
-        self.find_holes(&window);
-        if let Some((from, to)) = self.bounds {
-            self.sorted.retain(|entry| (from..=to).contains(&entry.key));
-        }
-        window.frontier = (!is_last).then_some(limit);
+        self.keep_to_bounds();
+        self.begin_gaps(limit.0, is_last);
+        window.frontier = (!is_last).then_some(limit.0);
         window.touches_before = self.begin_before();
         self.find_stretches(&mut window);
-        self.deal(&mut window);
         window.gaps.append(&mut self.gaps);
-        self.frontier = Some(limit);
+        window.first_serial = self.serial;
+        self.serial += self.ordered.len() as u64;
+        self.merged.events += self.ordered.len() as u64;
+        self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
+        self.merged.last = self.ordered.last().map(Keyed::key).or(self.merged.last);
+        self.deal(&mut window);
+        self.frontier = Some(limit.0);
         self.is_done = is_last;
         Some(window)
     }
 
-    /// Takes a window back, to use its memory again; returns the chunks that are through.
-    pub(crate) fn recycle(&mut self, mut window: Window<E>, through: &mut Vec<Chunk<E>>) {
-        through.extend(window.slices.drain(..).filter_map(|slice| Arc::into_inner(slice.chunk)));
+    /// Takes a window back, to use its memory again.
+    pub(crate) fn recycle(&mut self, mut window: Window<E>) {
         window.clear();
         self.used.push(window);
     }
 
-    /// Moves a stream's events up to `limit` into the window.
-    fn collect(&mut self, stream: usize, limit: u64, inclusive: bool, window: &mut Window<E>) {
-        let queue = &mut self.queues[stream];
-        while let Some(chunk) = queue.chunks.front() {
-            let rest = &chunk.events[queue.taken..];
-            let count = rest.partition_point(|e| e.key() < limit || inclusive && e.key() == limit);
-            if count == 0 {
-                break;
+    /// Moves all events up to `limit` into `ordered`, equal keys in the order of CPUs.
+    fn merge(&mut self, limit: (u64, usize)) {
+        let Merger { queues, heads, ordered, through, .. } = self;
+        let head = |queues: &[Queue<E>], stream: usize| {
+            Some((queues.get(stream)?.next_key()?, stream)).filter(|&head| head <= limit).map(Reverse)
+        };
+        heads.extend((0..queues.len()).filter_map(|stream| head(queues, stream)));
+        while let Some(Reverse((_, first))) = heads.pop() {
+            let second = heads.pop().map(|Reverse((_, stream))| stream);
+            // Events of these two streams that come before all others are merged without asking which is whose turn.
+            let until = heads.peek().map_or(limit, |&Reverse(other)| other.min(limit));
+            let mut moved = 0;
+            if let Some(second) = second {
+                let (lower, upper) = (first.min(second), first.max(second));
+                let (below, above) = queues.split_at_mut(upper);
+                moved = merge_two(&mut below[lower], &mut above[0], until.0, ordered);
             }
-            let slice = window.slices.len() as u32;
-            let (parts, first) = (self.parts, queue.taken as u32);
-            let entry = |(e, offset): (&E, u32)| Entry {
-                key: e.key(),
-                offset,
-                slice: slice | if parts == 1 { 0 } else { e.part(parts) << SLICE_BITS },
-            };
-            self.sorted.extend(rest[..count].iter().zip(first..).map(entry));
-            window.slices.push(Slice { chunk: Arc::clone(chunk), stream });
-            queue.taken += count;
-            if queue.taken < chunk.events.len() {
-                break;
+            if moved == 0 {
+                // One stream alone, or equal keys.
+                let until =
+                    second.and_then(|second| head(queues, second)).map_or(until, |Reverse(other)| other.min(until));
+                queues[first].move_until(until, first, ordered);
             }
-            queue.taken = 0;
-            queue.chunks.pop_front();
+            for stream in second.into_iter().chain([first]) {
+                through.extend(queues[stream].take_used());
+                heads.extend(head(queues, stream));
+            }
         }
     }
 
@@ -342,22 +394,44 @@ impl<E: Keyed> Merger<E> {
         }
     }
 
-    /// Missing sequence numbers, each run a gap.
-    fn find_holes(&mut self, window: &Window<E>) {
-        if self.order != OrderKey::Sequence {
-            return;
-        }
-        for entry in &self.sorted {
-            if let Some(last) = self.last.filter(|&last| entry.key > last.saturating_add(1)) {
-                let lost = entry.key - last - 1;
+    /// Missing sequence numbers, each run of them a gap.
+    fn find_holes(&mut self) {
+        for event in &self.ordered {
+            let key = event.key();
+            if let Some(last) = self.last.filter(|&last| key > last.saturating_add(1)) {
+                let lost = key - last - 1;
                 self.merged.holes += 1;
                 self.merged.missing = self.merged.missing.saturating_add(lost);
-                self.to_come.push(Reverse((last, entry.key)));
-                let cpu = window.slices.get(entry.slice()).map_or(0, |slice| self.cpus[slice.stream]);
-                let (from, to) = (Some(last), Some(entry.key));
+                self.to_come.push(Reverse((last, key)));
+                let (from, to) = (Some(last), Some(key));
+                let cpu = event.cpu(&self.cpus);
                 self.gaps.push(Gap { from, to, cpu, lost: Some(lost), cause: GapCause::Sequence });
             }
-            self.last = Some(entry.key);
+            self.last = Some(key);
+        }
+    }
+
+    /// Leaves out what is not within the bounds.
+    fn keep_to_bounds(&mut self) {
+        if let Some((from, to)) = self.bounds {
+            self.ordered.truncate(self.ordered.partition_point(|event| event.key() <= to));
+            self.ordered.drain(..self.ordered.partition_point(|event| event.key() < from));
+        }
+    }
+
+    /// Gives each partition its events.
+    fn deal(&mut self, window: &mut Window<E>) {
+        if let [only] = window.parts.as_mut_slice() {
+            std::mem::swap(&mut only.events, &mut self.ordered);
+            return;
+        }
+        for (event, serial) in self.ordered.drain(..).zip(0..) {
+            let owner = event.part(self.parts);
+            window.owners.push(owner as u16);
+            if let Some(part) = window.parts.get_mut(owner as usize) {
+                part.events.push(event);
+                part.serials.push(serial);
+            }
         }
     }
 
@@ -377,48 +451,23 @@ impl<E: Keyed> Merger<E> {
 
     /// Cuts the window where gaps begin and end.
     fn find_stretches(&mut self, window: &mut Window<E>) {
-        let entries = &self.sorted;
         let mut fresh = window.touches_before;
         let mut from = 0;
-        while let Some(first) = entries.get(from) {
+        while let Some(first) = self.ordered.get(from).map(Keyed::key) {
             while let Some(&Reverse((begin, end))) = self.to_come.peek()
-                && begin <= first.key
+                && begin <= first
             {
                 self.to_come.pop();
                 self.reach = self.reach.max(Some(end));
                 fresh = true;
             }
-            let in_gap = self.reach.is_some_and(|reach| first.key <= reach);
+            let in_gap = self.reach.is_some_and(|reach| first <= reach);
             window.stretches.push(Stretch { from: from as u32, fresh, in_gap });
             let next_begins = self.to_come.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
             let ends = self.reach.filter(|_| in_gap).unwrap_or(u64::MAX);
-            let same = |entry: &Entry| entry.key < next_begins && entry.key <= ends || entry.key == first.key;
-            from += entries[from..].partition_point(same);
+            let same = |key: u64| key < next_begins && key <= ends || key == first;
+            from += self.ordered[from..].partition_point(|event| same(event.key()));
             fresh = false;
         }
-    }
-
-    /// Gives each partition its events.
-    fn deal(&mut self, window: &mut Window<E>) {
-        window.parts.resize_with(self.parts as usize, Vec::new);
-        window.first_serial = self.serial;
-        self.serial += self.sorted.len() as u64;
-        self.merged.events += self.sorted.len() as u64;
-        self.merged.first = self.merged.first.or(self.sorted.first().map(|entry| entry.key));
-        self.merged.last = self.sorted.last().map(|entry| entry.key).or(self.merged.last);
-        let place =
-            |(entry, serial): (&Entry, u32)| Place { serial, slice: entry.slice() as u32, offset: entry.offset };
-        let entries = self.sorted.iter().zip(0..);
-        if let [only] = window.parts.as_mut_slice() {
-            only.extend(entries.map(place));
-        } else {
-            window.owners.extend(self.sorted.iter().map(|entry| (entry.slice >> SLICE_BITS) as u16));
-            for (entry, serial) in entries {
-                if let Some(part) = window.parts.get_mut((entry.slice >> SLICE_BITS) as usize) {
-                    part.push(place((entry, serial)));
-                }
-            }
-        }
-        self.sorted.clear();
     }
 }

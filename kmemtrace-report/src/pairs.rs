@@ -4,6 +4,7 @@
 //! what an event changes in the live bytes goes to a [`Changes`], because peaks depend on the order over all partitions.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
@@ -13,8 +14,8 @@ use crate::decode::{Compact, What};
 use crate::figures::Figures;
 use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
-use crate::order::{Place, Window};
-use crate::table::{Before, Birth, Epoch, IN_GAP, Object, Table};
+use crate::order::{Part, Window};
+use crate::table::{Birth, Epoch, IN_GAP, Seen, Table};
 use crate::tally::{Closed, Tallies};
 
 /// What the pairing must know of the trace, and of what is asked.
@@ -121,16 +122,10 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
     }
 }
 
-/// Events whose slots of the table are asked for before the first of them is used.
-const GROUP: usize = 32;
-
-/// Some events, with their numbers in the window.
-#[derive(Clone, Copy, Default)]
-struct Group<'e> {
-    events: [Option<&'e Compact>; GROUP],
-    serials: [u32; GROUP],
-    len: usize,
-}
+/// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
+const AHEAD: usize = 32;
+/// Events after which the memory of the tables is looked at.
+const WEIGHED: usize = 256;
 
 /// The pairing of one partition.
 pub(crate) struct Pairing<'a> {
@@ -140,9 +135,12 @@ pub(crate) struct Pairing<'a> {
     objects: Table,
     pages: Table,
     epoch: Epoch,
-    in_gap: bool,
+    /// What is kept of the time of an event: the epoch, or [`IN_GAP`].
+    now: Epoch,
     pub(crate) counts: Counts,
     pub(crate) findings: Findings,
+    /// Number of the window's first event in the trace.
+    first_serial: u64,
     /// Frontier of the last window.
     frontier: Option<u64>,
     /// Bytes that its tables may take.
@@ -162,9 +160,10 @@ impl<'a> Pairing<'a> {
             objects: table(),
             pages: table(),
             epoch: 1,
-            in_gap: false,
+            now: 1,
             counts: Counts::default(),
             findings: Findings::default(),
+            first_serial: 0,
             frontier: None,
             most_bytes: usize::MAX,
             is_over: false,
@@ -184,176 +183,163 @@ impl<'a> Pairing<'a> {
             self.findings.settle_open();
         }
         self.frontier = window.frontier;
-        let slices = window.slices();
-        let Some(places) = window.parts.get(self.part) else { return };
-        let mut rest = places.as_slice();
+        let Some(part) = window.parts.get(self.part) else { return };
+        self.first_serial = window.first_serial;
+        part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
+        let mut from = 0;
         for (index, stretch) in window.stretches.iter().enumerate() {
             if stretch.fresh {
                 self.epoch = self.objects.begin_epoch();
                 self.pages.begin_epoch();
             }
-            self.in_gap = stretch.in_gap;
-            let until = window.stretches.get(index + 1).map_or(u32::MAX, |next| next.from);
-            let (now, later) = rest.split_at(rest.partition_point(|place| place.serial < until));
-            self.run(now, &slices, window.first_serial, changes);
-            rest = later;
+            self.now = if stretch.in_gap { IN_GAP } else { self.epoch };
+            let until = window.stretches.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
+            while from < until {
+                self.is_over |= self.objects.bytes() + self.pages.bytes() > self.most_bytes;
+                if self.is_over {
+                    return;
+                }
+                let next = until.min(from + WEIGHED);
+                self.counts.used += (next - from) as u64;
+                self.run(part, from..next, changes);
+                from = next;
+            }
         }
     }
 
     /// Takes events between which no gap begins or ends.
-    fn run(&mut self, places: &[Place], slices: &[&[Compact]], first_serial: u64, changes: &mut impl Changes) {
-        // Slots are asked for a group before they are used: the processor waits for many as long as for one.
-        let mut ahead = Group::default();
-        let mut groups = places.chunks(GROUP);
-        let first = groups.next().unwrap_or_default();
-        self.ask(first, slices, &mut ahead);
-        for places in groups.chain([[].as_slice()]) {
-            self.is_over |= self.objects.bytes() + self.pages.bytes() > self.most_bytes;
-            if self.is_over {
-                return;
+    fn run(&mut self, part: &Part<Compact>, range: Range<usize>, changes: &mut impl Changes) {
+        let Some(events) = part.events.get(range.clone()) else { return };
+        for (event, index) in events.iter().zip(range) {
+            if let Some(ahead) = part.events.get(index + AHEAD) {
+                self.ask(ahead);
             }
-            let group = ahead;
-            self.ask(places, slices, &mut ahead);
-            for (event, serial) in group.events.iter().zip(group.serials).take(group.len) {
-                if let Some(event) = event {
-                    self.take_event(event, Number { serial, at: event.at }, first_serial, changes);
-                }
-            }
+            self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
         }
     }
 
-    /// Finds events, and starts loading their slots.
+    /// Starts loading the slot of an event's address.
     #[inline(always)]
-    fn ask<'e>(&self, places: &[Place], slices: &[&'e [Compact]], group: &mut Group<'e>) {
-        group.len = places.len();
-        for ((event, serial), place) in group.events.iter_mut().zip(&mut group.serials).zip(places) {
-            *event = slices.get(place.slice as usize).and_then(|slice| slice.get(place.offset as usize));
-            *serial = place.serial;
-            if let Some(event) = event {
-                let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
-                table.prefetch(event.hash);
-            }
-        }
+    fn ask(&self, event: &Compact) {
+        let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
+        table.prefetch(event.hash);
     }
 
     #[inline(always)]
-    fn take_event(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
-        self.counts.used += u64::from(event.what != What::Other);
+    fn take_event(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
         match event.what {
-            What::Alloc => self.alloc(event, number, first_serial, changes),
-            What::Free => self.free(event, number, first_serial, changes),
+            What::Alloc => self.alloc(event, number, changes),
+            What::Free => self.free(event, number, changes),
             What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
             What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
-            What::Failed | What::Other => {}
+            What::Other => self.counts.used -= 1,
+            What::Failed => {}
         }
     }
 
-    /// What is kept of the time of an event.
+    /// An event's number in the trace.
     #[inline(always)]
-    fn now(&self) -> Epoch {
-        if self.in_gap { IN_GAP } else { self.epoch }
+    fn serial(&self, number: Number) -> u64 {
+        self.first_serial + u64::from(number.serial)
     }
 
-    /// Whether a gap touches the time from `before` to now.
-    #[inline(always)]
-    fn suspects(&self, before: Epoch) -> bool {
-        self.in_gap || before != self.epoch
+    fn table(&mut self, kind: Kind) -> &mut Table {
+        if kind == Kind::Pages { &mut self.pages } else { &mut self.objects }
     }
 
     #[inline(always)]
-    fn alloc(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
+    fn alloc(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
         let sizes = (event.requested, event.allocated);
         let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
-        let own_sizes = class.filter(|class| !class.is_sized).map(|_| sizes);
-        let object = Object { class: event.class, stream: event.stream, own_sizes };
-        let serial = first_serial + u64::from(number.serial);
-        let birth = Birth { at: event.at, serial, pid: event.extra };
-        let now = self.now();
-        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
-        if let Before::Live(before, old) = table.alloc(event.address, event.hash, now, &object, birth) {
-            self.infer_free(&old, before, event, number, serial, changes);
+        let has_own_sizes = class.is_some_and(|class| !class.is_sized);
+        let seen = Seen::alloc(event.class, has_own_sizes, event.stream, self.now);
+        let birth = Birth { at: event.at, serial: self.serial(number), pid: event.extra };
+        let before = self.table(event.kind).see(event.address, event.hash, seen, birth);
+        if before.is_live() {
+            self.infer_free(before, event, number, changes);
         }
         let Some(class) = class else { return };
+        if has_own_sizes {
+            self.table(event.kind).keep_sizes(event.address, sizes);
+        }
         changes.opened(number, &class, event.allocated);
         if event.allocated < event.requested {
             let key = FindingKey { class: Of::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
-            self.finding(key, event, serial, None);
+            self.finding(key, event, number, None);
         }
     }
 
-    /// The address of `old` was handed out again by `event`.
-    #[inline(never)]
-    fn infer_free(
+    /// The object of an event's address is gone: its class.
+    #[inline(always)]
+    fn close(
         &mut self,
-        old: &Object,
-        before: Epoch,
+        object: Seen,
+        how: Closed,
         event: &Compact,
         number: Number,
-        serial: u64,
         changes: &mut impl Changes,
-    ) {
+    ) -> Class {
+        let own_sizes = if object.has_own_sizes() { self.table(event.kind).take_sizes(event.address) } else { None };
+        let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
+        changes.closed(number, &class, allocated);
+        class
+    }
+
+    /// The address of an object was handed out again by `event`.
+    #[inline(never)]
+    fn infer_free(&mut self, object: Seen, event: &Compact, number: Number, changes: &mut impl Changes) {
         self.counts.all_inferred += 1;
-        if old.class == UNSELECTED {
+        if object.class() == UNSELECTED {
             return;
         }
-        let (class, allocated) = self.tallies.close(old, Closed::Inferred);
-        changes.closed(number, &class, allocated);
+        let class = self.close(object, Closed::Inferred, event, number, changes);
         let key = FindingKey { class: Of::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
-        self.finding(key, event, serial, Some(before));
+        self.finding(key, event, number, Some(object.epoch()));
     }
 
     #[inline(always)]
-    fn free(&mut self, event: &Compact, number: Number, first_serial: u64, changes: &mut impl Changes) {
-        let now = self.now();
-        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
-        let before = table.free(event.address, event.hash, now);
-        let selected = match before {
-            Before::Live(_, object) => object.class != UNSELECTED,
-            _ => event.class != UNSELECTED,
-        };
-        self.counts.all_without_alloc += u64::from(before == Before::Unknown);
-        if !selected {
+    fn free(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+        let seen = Seen::free(self.now);
+        let object = self.table(event.kind).see(event.address, event.hash, seen, Birth::default());
+        if !object.is_live() {
+            return self.free_again(object, event, number);
+        }
+        if object.class() == UNSELECTED {
             return;
         }
         self.counts.free_events[kind_index(event.kind)] += 1;
-        let serial = first_serial + u64::from(number.serial);
-        match before {
-            Before::Live(before, object) => self.pair(&object, before, event, number, serial, changes),
-            Before::Freed(before) => {
-                let free_site = Some(event.requested);
-                let key = FindingKey { class: Of::FreeAfterFree, alloc: None, free_site, kind: event.kind };
-                self.finding(key, event, serial, Some(before));
-            }
-            Before::Unknown => self.counts.free_without_alloc += 1,
-        }
-    }
-
-    #[inline(always)]
-    fn pair(
-        &mut self,
-        object: &Object,
-        before: Epoch,
-        event: &Compact,
-        number: Number,
-        serial: u64,
-        changes: &mut impl Changes,
-    ) {
         self.counts.paired += 1;
-        let crossed = object.stream != event.stream;
+        let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
-        let (class, allocated) = self.tallies.close(object, how);
-        changes.closed(number, &class, allocated);
+        let class = self.close(object, how, event, number, changes);
         if crossed || self.rules.matrix {
-            self.count_cpus(object.stream, event.stream);
+            self.count_cpus(object.stream(), event.stream);
         }
         if class.kind != event.kind {
             let legal = event.kind == Kind::Kmalloc && self.rules.kfree_takes_all;
             let of = if legal { Of::KindMismatchLegal } else { Of::KindMismatch };
-            self.mismatch(of, &class, before, event, serial);
+            self.mismatch(of, &class, object, event, number);
         }
-        if class.cache != 0 && event.extra != 0 && class.cache != event.extra {
-            self.mismatch(Of::CacheMismatch, &class, before, event, serial);
+        if class.cache != event.extra && class.cache != 0 && event.extra != 0 {
+            self.mismatch(Of::CacheMismatch, &class, object, event, number);
         }
+    }
+
+    /// A free of an address where nothing is live.
+    #[inline(never)]
+    fn free_again(&mut self, before: Seen, event: &Compact, number: Number) {
+        self.counts.all_without_alloc += u64::from(before.is_nothing());
+        if event.class == UNSELECTED {
+            return;
+        }
+        self.counts.free_events[kind_index(event.kind)] += 1;
+        if before.is_nothing() {
+            self.counts.free_without_alloc += 1;
+            return;
+        }
+        let free_site = Some(event.requested);
+        let key = FindingKey { class: Of::FreeAfterFree, alloc: None, free_site, kind: event.kind };
+        self.finding(key, event, number, Some(before.epoch()));
     }
 
     #[inline(never)]
@@ -371,21 +357,24 @@ impl<'a> Pairing<'a> {
     }
 
     #[cold]
-    fn mismatch(&mut self, of: Of, class: &Class, before: Epoch, event: &Compact, serial: u64) {
+    fn mismatch(&mut self, of: Of, class: &Class, object: Seen, event: &Compact, number: Number) {
         let (alloc, free_site) = (Some(class.row), Some(event.requested));
-        self.finding(FindingKey { class: of, alloc, free_site, kind: class.kind }, event, serial, Some(before));
+        let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
+        self.finding(key, event, number, Some(object.epoch()));
     }
 
     /// Counts a finding; with `before`, the time of the address's previous event, loss may be its cause.
     #[inline(never)]
-    fn finding(&mut self, mut key: FindingKey, event: &Compact, serial: u64, before: Option<Epoch>) {
+    fn finding(&mut self, mut key: FindingKey, event: &Compact, number: Number, before: Option<Epoch>) {
         if !self.rules.by_site {
             key.alloc = key.alloc.filter(|_| key.class == Of::InferredFree);
             key.free_site = None;
         }
         let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
-        let row = FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial };
-        let suspect = before.is_some_and(|before| self.suspects(before));
+        let row =
+            FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
+        // A gap touches the time from then to now.
+        let suspect = before.is_some_and(|before| self.now == IN_GAP || before != self.epoch);
         // A gap that begins at this very key may not have been read yet.
         let open = before.is_some() && !suspect && self.frontier == Some(event.at);
         self.findings.count(key, row, suspect, open);
@@ -399,11 +388,11 @@ impl<'a> Pairing<'a> {
     /// Live objects that the filters take, in no order.
     pub(crate) fn live(&mut self) -> Vec<Live> {
         let (objects, pages, tallies) = (&self.objects, &self.pages, &mut self.tallies);
-        let selected = objects.live().chain(pages.live()).filter(|(_, object, _)| object.class != UNSELECTED);
-        let live = selected.map(|(address, object, birth)| {
-            let class = tallies.class(object.class);
-            let (requested, allocated) = object.own_sizes.unwrap_or((class.requested, class.allocated));
-            let cpu = self.rules.cpus.get(usize::from(object.stream)).copied().unwrap_or(0);
+        let selected = objects.live().chain(pages.live()).filter(|(_, seen, ..)| seen.class() != UNSELECTED);
+        let live = selected.map(|(address, seen, own_sizes, birth)| {
+            let class = tallies.class(seen.class());
+            let (requested, allocated) = own_sizes.unwrap_or((class.requested, class.allocated));
+            let cpu = self.rules.cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
             Live { address, class, requested, allocated, cpu, birth }
         });
         live.collect()

@@ -11,19 +11,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use crate::freed::FreedSet;
-use crate::hashing::{Seed, place, split};
+use crate::hashing::{Seed, place};
 use crate::prefetch::prefetch;
-
-/// An object that was allocated and not freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Object {
-    /// Its class, below 2^29.
-    pub(crate) class: u32,
-    /// Number of the stream that it was allocated in.
-    pub(crate) stream: u16,
-    /// Bytes requested and allocated, where its class does not tell.
-    pub(crate) own_sizes: Option<(u64, u64)>,
-}
 
 /// What only a list of live objects shows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,66 +25,83 @@ pub(crate) struct Birth {
     pub(crate) pid: u32,
 }
 
+/// Bytes requested and allocated.
+pub(crate) type Sizes = (u64, u64);
+
 /// Between which gaps something happened: equal ones have none between them, [`IN_GAP`] is not even equal to itself.
 pub(crate) type Epoch = u16;
 /// Within a gap, or before the last one that is told apart.
 pub(crate) const IN_GAP: Epoch = 0;
 
-/// What an address was last seen doing, before an event; and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// Nothing in this trace.
-    Unknown,
-    /// It was freed.
-    Freed(Epoch),
-    /// It was allocated.
-    Live(Epoch, Object),
-}
-
 const FREED: u32 = 1 << 30;
 const LIVE: u32 = 2 << 30;
+const STATE: u32 = 3 << 30;
 /// The object has sizes of its own: they are in `Table::own_sizes`.
 const OWN: u32 = 1 << 29;
-const STATE: u32 = 3 << 30;
 
-/// An address, and in one word, which the processor writes and soon reads again as one: state, `OWN` and class in 32
-/// bits, above them stream and epoch. The word of an empty slot is 0.
+/// What an address was last seen doing: nothing, or becoming an object of a class that was allocated in a stream, or being
+/// freed; and in which epoch. One word, which the processor writes and soon reads again as one: state, `OWN` and class in
+/// 32 bits, above them stream and epoch; 0 for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    /// An object becomes live, of a class below 2^29 and in the stream of this number.
+    #[inline(always)]
+    pub(crate) fn alloc(class: u32, has_own_sizes: bool, stream: u16, epoch: Epoch) -> Seen {
+        let own = if has_own_sizes { OWN } else { 0 };
+        Seen(u64::from(LIVE | own | class & (OWN - 1)) | u64::from(stream) << 32 | u64::from(epoch) << 48)
+    }
+
+    /// It is freed.
+    #[inline(always)]
+    pub(crate) fn free(epoch: Epoch) -> Seen {
+        Seen(u64::from(FREED) | u64::from(epoch) << 48)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_live(self) -> bool {
+        self.0 as u32 & STATE == LIVE
+    }
+
+    /// Of a live object.
+    #[inline(always)]
+    pub(crate) fn has_own_sizes(self) -> bool {
+        self.0 as u32 & OWN != 0
+    }
+
+    /// Of a live object.
+    #[inline(always)]
+    pub(crate) fn class(self) -> u32 {
+        self.0 as u32 & (OWN - 1)
+    }
+
+    /// Of a live object.
+    #[inline(always)]
+    pub(crate) fn stream(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    #[inline(always)]
+    pub(crate) fn epoch(self) -> Epoch {
+        (self.0 >> 48) as Epoch
+    }
+
+    fn forget_epoch(&mut self) {
+        self.0 &= u64::MAX >> 16;
+    }
+}
+
+/// An address; an empty slot has none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     address: u64,
-    word: u64,
-}
-
-impl Slot {
-    #[inline(always)]
-    fn new(address: u64, state: u32, stream: u16, epoch: Epoch) -> Slot {
-        Slot { address, word: u64::from(state) | u64::from(stream) << 32 | u64::from(epoch) << 48 }
-    }
-
-    #[inline(always)]
-    fn is_empty(self) -> bool {
-        self.word == 0
-    }
-
-    #[inline(always)]
-    fn is_live(self) -> bool {
-        self.word as u32 & STATE == LIVE
-    }
-
-    #[inline(always)]
-    fn has_own_sizes(self) -> bool {
-        self.word as u32 & OWN != 0
-    }
-
-    #[inline(always)]
-    fn epoch(self) -> Epoch {
-        (self.word >> 48) as Epoch
-    }
-
-    #[inline(always)]
-    fn object(self, own_sizes: Option<(u64, u64)>) -> Object {
-        Object { class: self.word as u32 & (OWN - 1), stream: (self.word >> 32) as u16, own_sizes }
-    }
+    seen: Seen,
 }
 
 const SLOTS: usize = 4;
@@ -110,13 +116,18 @@ impl Line {
     #[inline(always)]
     fn find(&self, address: u64) -> Option<usize> {
         // Without a branch for each slot: which one it is cannot be predicted.
-        let bit = |n: usize| u32::from((self.0[n].address == address) | self.0[n].is_empty()) << n;
-        let found = bit(0) | bit(1) | bit(2) | bit(3);
-        (found != 0).then(|| found.trailing_zeros() as usize)
+        let [a, b, c, d] = &self.0;
+        let is = |slot: &Slot, bit: u32| u32::from(slot.address == address) << bit;
+        let found = is(a, 0) | is(b, 1) | is(c, 2) | is(d, 3);
+        if found == 0 {
+            self.0.iter().position(|slot| slot.seen.is_nothing())
+        } else {
+            Some(found.trailing_zeros() as usize)
+        }
     }
 }
 
-const SEGMENTS: u32 = 64;
+const SEGMENTS: usize = 64;
 /// The fixed part of the memory: slots of all segments of all partitions that are there for the asking.
 const FIXED_SLOTS: usize = 128 << 10;
 
@@ -127,7 +138,6 @@ struct Segment {
     births: Vec<[Birth; SLOTS]>,
     /// Slots that are not empty.
     taken: usize,
-    live: usize,
     /// Freed in the current epoch.
     freed: FreedSet,
     /// Freed before.
@@ -141,9 +151,10 @@ type Place = (usize, usize);
 #[derive(Debug)]
 pub(crate) struct Table {
     seed: Seed,
-    parts: u32,
-    segments: Vec<Segment>,
-    own_sizes: HashMap<u64, (u64, u64), RandomState>,
+    /// Slots of a segment that are there for the asking.
+    fixed: usize,
+    segments: Box<[Segment; SEGMENTS]>,
+    own_sizes: HashMap<u64, Sizes, RandomState>,
     epoch: Epoch,
     keeps_births: bool,
     /// Bytes of memory when something last grew.
@@ -153,8 +164,9 @@ pub(crate) struct Table {
 impl Table {
     /// For one of `parts` partitions.
     pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
-        let segments = (0..SEGMENTS).map(|_| Segment::default()).collect();
-        Table { seed, parts, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births, bytes: 0 }
+        let segments = Box::new(std::array::from_fn(|_| Segment::new(keeps_births)));
+        let fixed = FIXED_SLOTS / (SEGMENTS * parts as usize);
+        Table { seed, fixed, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births, bytes: 0 }
     }
 
     /// Bytes of memory.
@@ -169,64 +181,77 @@ impl Table {
         self.bytes = self.segments.iter().map(Segment::bytes).sum::<usize>() + own_sizes;
     }
 
-    /// What is left of a hash: the segment, and the place in it.
+    /// The segment of a hash, and what places it there. Partitions take what they divide by: it is spread over both.
     #[inline(always)]
-    fn locate(hash: u32, parts: u32) -> (usize, u32) {
-        let (segment, rest) = split(split(hash, parts).1, SEGMENTS);
-        (segment as usize, rest)
+    fn locate(hash: u32) -> (usize, u32) {
+        ((hash >> (32 - SEGMENTS.ilog2())) as usize, hash << SEGMENTS.ilog2())
     }
 
     /// Starts loading what an event at an address of this hash will need.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32) {
-        let (segment, rest) = Table::locate(hash, self.parts);
+        let (segment, rest) = Table::locate(hash);
         let lines = &self.segments[segment].lines;
         prefetch(lines, place(rest, lines.len()));
     }
 
-    /// An object becomes live at `address`, whose hash is `hash`. Whatever was live there is not any more.
+    /// What an address, whose hash is `hash`, is seen doing now; returns what it was seen doing before. Where that had sizes
+    /// of its own, they are for the caller to take.
     #[inline(always)]
-    pub(crate) fn alloc(&mut self, address: u64, hash: u32, epoch: Epoch, object: &Object, birth: Birth) -> Before {
-        let (segment, (line, index)) = self.slot(address, hash);
-        let slot = self.segments[segment].lines[line].0[index];
-        let before = self.before(segment, slot, address, hash);
-        let own = match object.own_sizes {
-            None => 0,
-            Some(sizes) => self.keep_sizes(address, sizes),
-        };
-        let state = LIVE | own | object.class & (OWN - 1);
+    pub(crate) fn see(&mut self, address: u64, hash: u32, now: Seen, birth: Birth) -> Seen {
+        let (segment, rest) = Table::locate(hash);
         let segment = &mut self.segments[segment];
-        segment.lines[line].0[index] = Slot::new(address, state, object.stream, epoch);
+        let (line, index) = segment.find(address, rest);
+        let slot = Slot { address, seen: now };
+        let before = std::mem::replace(&mut segment.lines[line].0[index], slot).seen;
         if self.keeps_births {
             segment.births[line][index] = birth;
         }
-        segment.live += usize::from(!slot.is_live());
-        if slot.is_empty() {
-            self.taken(hash);
+        if before.is_nothing() { self.see_first(address, hash) } else { before }
+    }
+
+    /// An address has been given an empty slot: it may have been freed long ago.
+    #[cold]
+    fn see_first(&mut self, address: u64, hash: u32) -> Seen {
+        let (number, rest) = Table::locate(hash);
+        let seed = self.seed;
+        let hash_of = |of| if of == address { rest } else { Table::locate(seed.hash(of)).1 };
+        let segment = &mut self.segments[number];
+        let before = if segment.freed.remove(address, hash_of) {
+            Seen::free(self.epoch)
+        } else if segment.freed_before.remove(address, hash_of) {
+            Seen::free(IN_GAP)
+        } else {
+            Seen::default()
+        };
+        segment.taken += 1;
+        if segment.taken * 4 > segment.lines.len() * SLOTS * 3 {
+            self.make_room(number);
         }
         before
     }
 
-    /// An object is freed at `address`.
-    #[inline(always)]
-    pub(crate) fn free(&mut self, address: u64, hash: u32, epoch: Epoch) -> Before {
-        let (segment, (line, index)) = self.slot(address, hash);
-        let slot = self.segments[segment].lines[line].0[index];
-        let before = self.before(segment, slot, address, hash);
-        let segment = &mut self.segments[segment];
-        segment.lines[line].0[index] = Slot::new(address, FREED, 0, epoch);
-        segment.live -= usize::from(slot.is_live());
-        if slot.is_empty() {
-            self.taken(hash);
+    /// The object that is live at this address has sizes of its own.
+    #[cold]
+    pub(crate) fn keep_sizes(&mut self, address: u64, sizes: Sizes) {
+        let before = self.own_sizes.capacity();
+        self.own_sizes.insert(address, sizes);
+        if self.own_sizes.capacity() > before {
+            self.weigh();
         }
-        before
+    }
+
+    /// The sizes of the object that was live at this address.
+    #[cold]
+    pub(crate) fn take_sizes(&mut self, address: u64) -> Option<Sizes> {
+        self.own_sizes.remove(&address)
     }
 
     /// A gap begins: what happened until now is told apart from what comes.
     pub(crate) fn begin_epoch(&mut self) -> Epoch {
-        let (seed, parts) = (self.seed, self.parts);
-        let hash = |address| Table::locate(seed.hash(address), parts).1;
-        for segment in &mut self.segments {
+        let seed = self.seed;
+        let hash = |address| Table::locate(seed.hash(address)).1;
+        for segment in self.segments.iter_mut() {
             if !segment.freed.is_empty() {
                 let addresses = segment.freed.drain();
                 addresses.for_each(|address| segment.freed_before.insert(address, hash));
@@ -236,7 +261,7 @@ impl Table {
         if self.epoch == Epoch::MAX {
             // Numbers begin again, so none may be left of before.
             let lines = self.segments.iter_mut().flat_map(|segment| &mut segment.lines);
-            lines.flat_map(|line| &mut line.0).for_each(|slot| slot.word &= u64::MAX >> 16);
+            lines.flat_map(|line| &mut line.0).for_each(|slot| slot.seen.forget_epoch());
             self.epoch = IN_GAP;
         }
         self.epoch += 1;
@@ -245,81 +270,22 @@ impl Table {
 
     /// How many objects are live.
     pub(crate) fn live_objects(&self) -> usize {
-        self.segments.iter().map(|segment| segment.live).sum()
+        self.segments.iter().map(|segment| segment.live().count()).sum()
     }
 
-    /// Live objects with their addresses, in no order.
-    pub(crate) fn live(&self) -> impl Iterator<Item = (u64, Object, Birth)> {
+    /// Live objects with their addresses and the sizes that their classes do not tell, in no order.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u64, Seen, Option<Sizes>, Birth)> {
         self.segments.iter().flat_map(Segment::live).map(|(slot, birth)| {
-            let own_sizes = self.own_sizes.get(&slot.address).copied().filter(|_| slot.has_own_sizes());
-            (slot.address, slot.object(own_sizes), birth)
+            let own_sizes = self.own_sizes.get(&slot.address).copied().filter(|_| slot.seen.has_own_sizes());
+            (slot.address, slot.seen, own_sizes, birth)
         })
-    }
-
-    /// Where the address is, or the empty slot where it belongs.
-    #[inline(always)]
-    fn slot(&mut self, address: u64, hash: u32) -> (usize, Place) {
-        let (segment, rest) = Table::locate(hash, self.parts);
-        if self.segments[segment].lines.is_empty() {
-            self.resize(segment, SLOTS, false);
-        }
-        (segment, self.segments[segment].find(address, rest))
-    }
-
-    /// What a slot says, and takes away what else is kept of its address.
-    #[inline(always)]
-    fn before(&mut self, segment: usize, slot: Slot, address: u64, hash: u32) -> Before {
-        if slot.is_live() {
-            let own_sizes = if slot.has_own_sizes() { self.own_sizes.remove(&address) } else { None };
-            Before::Live(slot.epoch(), slot.object(own_sizes))
-        } else if !slot.is_empty() {
-            Before::Freed(slot.epoch())
-        } else {
-            self.freed_long_ago(segment, address, hash)
-        }
-    }
-
-    #[inline(never)]
-    fn freed_long_ago(&mut self, segment: usize, address: u64, hash: u32) -> Before {
-        let (seed, parts) = (self.seed, self.parts);
-        let hash_of = |of| Table::locate(if of == address { hash } else { seed.hash(of) }, parts).1;
-        let segment = &mut self.segments[segment];
-        if segment.freed.remove(address, hash_of) {
-            Before::Freed(self.epoch)
-        } else if segment.freed_before.remove(address, hash_of) {
-            Before::Freed(IN_GAP)
-        } else {
-            Before::Unknown
-        }
-    }
-
-    #[cold]
-    fn keep_sizes(&mut self, address: u64, sizes: (u64, u64)) -> u32 {
-        let before = self.own_sizes.capacity();
-        self.own_sizes.insert(address, sizes);
-        if self.own_sizes.capacity() > before {
-            self.weigh();
-        }
-        OWN
-    }
-
-    /// An empty slot, where this hash belongs, has become somebody's.
-    #[inline(always)]
-    fn taken(&mut self, hash: u32) {
-        let (number, _) = Table::locate(hash, self.parts);
-        let segment = &mut self.segments[number];
-        segment.taken += 1;
-        if segment.taken * 4 > segment.lines.len() * SLOTS * 3 {
-            self.make_room(number);
-        }
     }
 
     /// The segment is full: more slots, as many as its live objects and freed addresses may cost.
     #[cold]
     fn make_room(&mut self, segment: usize) {
         let own = &self.segments[segment];
-        let fixed = FIXED_SLOTS / (SEGMENTS * self.parts) as usize;
-        let (live, taken) = (own.live, own.taken);
+        let (live, taken, fixed) = (own.live().count(), own.taken, self.fixed);
         // 40 bytes a live object and 14 a freed address: some of what segments leave behind is not used again at once.
         let allowed = live * 5 / 2 + (taken - live) * 7 / 8 + fixed;
         if allowed * 2 >= taken * 3 {
@@ -331,18 +297,18 @@ impl Table {
 
     /// Moves a segment into new memory, or only its live objects.
     fn resize(&mut self, segment: usize, slots: usize, without_freed: bool) {
-        let (seed, parts) = (self.seed, self.parts);
-        let hash = |address| Table::locate(seed.hash(address), parts).1;
+        let seed = self.seed;
+        let hash = |address| Table::locate(seed.hash(address)).1;
         let own = &mut self.segments[segment];
         let len = slots.div_ceil(SLOTS);
         let lines = std::mem::replace(&mut own.lines, vec![Line::default(); len]);
         let births = vec![[Birth::default(); SLOTS]; if self.keeps_births { len } else { 0 }];
         let births = std::mem::replace(&mut own.births, births);
         for (from, line) in lines.iter().enumerate() {
-            for (number, slot) in line.0.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
-                if without_freed && !slot.is_live() {
+            for (number, slot) in line.0.iter().enumerate().filter(|(_, slot)| !slot.seen.is_nothing()) {
+                if without_freed && !slot.seen.is_live() {
                     own.taken -= 1;
-                    let is_now = slot.epoch() == self.epoch;
+                    let is_now = slot.seen.epoch() == self.epoch;
                     let set = if is_now { &mut own.freed } else { &mut own.freed_before };
                     set.insert(slot.address, hash);
                     continue;
@@ -359,13 +325,19 @@ impl Table {
 }
 
 impl Segment {
+    /// With a line, so that there is a place for every address.
+    fn new(keeps_births: bool) -> Segment {
+        let births = if keeps_births { vec![[Birth::default(); SLOTS]] } else { Vec::new() };
+        Segment { lines: vec![Line::default()], births, ..Segment::default() }
+    }
+
     #[inline(always)]
     fn find(&self, address: u64, rest: u32) -> Place {
         let lines = self.lines.as_slice();
         let mut line = place(rest, lines.len());
         loop {
             if let Some(index) = lines[line].find(address) {
-                return (line, index);
+                return (line, index & (SLOTS - 1));
             }
             line = if line + 1 == lines.len() { 0 } else { line + 1 };
         }
@@ -374,7 +346,7 @@ impl Segment {
     fn live(&self) -> impl Iterator<Item = (&Slot, Birth)> {
         let births = self.births.iter().flatten().copied().chain(std::iter::repeat(Birth::default()));
         let slots = self.lines.iter().flat_map(|line| &line.0);
-        slots.zip(births).filter(|(slot, _)| slot.is_live())
+        slots.zip(births).filter(|(slot, _)| slot.seen.is_live())
     }
 
     fn bytes(&self) -> usize {
@@ -393,39 +365,43 @@ mod tests {
         let seed = Seed::random();
         for parts in [1, 3] {
             let mut table = Table::new(seed, parts, true);
-            let mut known: HashMap<u64, Before> = HashMap::new();
+            let mut known: HashMap<u64, (Seen, Option<Sizes>)> = HashMap::new();
             let (mut epoch, mut random) = (1, 1u64);
             for step in 0..160_000u64 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Few live ones among many freed ones, then the other way round.
                 let (address, allocates) = (random >> 47, (random >> 20) % 100 < if step < 100_000 { 30 } else { 80 });
                 let hash = seed.hash(address);
+                if !hash.is_multiple_of(parts) {
+                    continue;
+                }
                 if step % 40_000 == 39_999 {
                     epoch = table.begin_epoch();
                 }
-                let own_sizes = (random >> 10).is_multiple_of(50).then_some((step, u64::MAX - step));
-                let object = Object { class: (random >> 8) as u32 & 0xffff, stream: random as u16, own_sizes };
-                let birth = Birth { at: step, serial: step, pid: 0 };
-                let (before, now) = if allocates {
-                    (table.alloc(address, hash, epoch, &object, birth), Before::Live(epoch, object))
-                } else {
-                    (table.free(address, hash, epoch), Before::Freed(epoch))
+                let own_sizes = (allocates && (random >> 10).is_multiple_of(50)).then_some((step, u64::MAX - step));
+                let (class, stream) = ((random >> 8) as u32 & 0xffff, random as u16);
+                let now = match allocates {
+                    true => Seen::alloc(class, own_sizes.is_some(), stream, epoch),
+                    false => Seen::free(epoch),
                 };
-                let expected = known.insert(address, now).unwrap_or(Before::Unknown);
-                match (before, expected) {
+                let before = table.see(address, hash, now, Birth { at: step, serial: step, pid: 0 });
+                let sizes_before = if before.has_own_sizes() { table.take_sizes(address) } else { None };
+                if let Some(sizes) = own_sizes {
+                    table.keep_sizes(address, sizes);
+                }
+                let (expected, sizes_expected) = known.insert(address, (now, own_sizes)).unwrap_or_default();
+                assert_eq!(sizes_before, sizes_expected);
+                if before == Seen::free(IN_GAP) {
                     // Of long ago it is only known that there was a gap.
-                    (Before::Freed(IN_GAP), Before::Freed(then)) => assert_ne!(then, epoch),
-                    (before, expected) => assert_eq!(before, expected),
+                    assert!(!expected.is_live() && !expected.is_nothing() && expected.epoch() != epoch);
+                } else {
+                    assert_eq!(before, expected);
                 }
             }
-            let live = |before: &Before| match before {
-                Before::Live(_, object) => Some(*object),
-                _ => None,
-            };
-            assert_eq!(table.live().count(), known.values().filter_map(live).count());
-            for (address, object, birth) in table.live() {
-                assert_eq!(known.get(&address).and_then(live), Some(object));
-                assert!(object.own_sizes.is_none_or(|(step, _)| step == birth.at));
+            assert_eq!(table.live().count(), known.values().filter(|(seen, _)| seen.is_live()).count());
+            for (address, seen, own_sizes, birth) in table.live() {
+                assert_eq!(known.get(&address), Some(&(seen, own_sizes)));
+                assert!(own_sizes.is_none_or(|(step, _)| step == birth.at));
             }
         }
     }
@@ -434,19 +410,18 @@ mod tests {
     fn memory_stays_within_what_live_and_freed_addresses_may_cost() {
         let seed = Seed::random();
         let mut table = Table::new(seed, 1, false);
-        let object = Object { class: 1, stream: 0, own_sizes: None };
         let (mut live, mut freed) = (0, 0);
         for address in 1..400_000u64 {
             let hash = seed.hash(address);
-            table.alloc(address, hash, 1, &object, Birth::default());
+            table.see(address, hash, Seen::alloc(1, false, 0, 1), Birth::default());
             live += 1;
             // All stay at first, then one in ten.
             if address > 80_000 && address % 10 != 0 {
-                table.free(address, hash, 1);
+                table.see(address, hash, Seen::free(1), Birth::default());
                 (live, freed) = (live - 1, freed + 1);
             }
             if address % 1000 == 0 {
-                let most = 48 * live + 16 * freed + (FIXED_SLOTS * 16) + (SEGMENTS as usize * 4096);
+                let most = 48 * live + 16 * freed + (FIXED_SLOTS * 16) + (SEGMENTS * 4096);
                 assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
             }
         }

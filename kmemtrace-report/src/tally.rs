@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use crate::classes::{Class, Classes};
 use crate::figures::Figures;
-use crate::table::Object;
+use crate::table::Sizes;
 
 /// How an object was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl<'a> Tallies<'a> {
 
     /// An object of these sizes becomes live; its class.
     #[inline(always)]
-    pub(crate) fn open(&mut self, class: u32, sizes: (u64, u64)) -> Class {
+    pub(crate) fn open(&mut self, class: u32, sizes: Sizes) -> Class {
         let tally = self.tally(class);
         tally.opened += 1;
         let of = tally.class;
@@ -94,7 +94,7 @@ impl<'a> Tallies<'a> {
     }
 
     #[cold]
-    fn open_own(&mut self, class: u32, (requested, allocated): (u64, u64)) {
+    fn open_own(&mut self, class: u32, (requested, allocated): Sizes) {
         let sums = self.own_sums.entry(class).or_default();
         sums.requested += u128::from(requested);
         sums.allocated += u128::from(allocated);
@@ -103,8 +103,8 @@ impl<'a> Tallies<'a> {
 
     /// An object is gone; its class, and the bytes that were allocated for it.
     #[inline(always)]
-    pub(crate) fn close(&mut self, object: &Object, how: Closed) -> (Class, u64) {
-        let tally = self.tally(object.class);
+    pub(crate) fn close(&mut self, class: u32, own_sizes: Option<Sizes>, how: Closed) -> (Class, u64) {
+        let tally = self.tally(class);
         match how {
             Closed::Freed => tally.freed += 1,
             Closed::FreedElsewhere => {
@@ -113,16 +113,18 @@ impl<'a> Tallies<'a> {
             }
             Closed::Inferred => tally.inferred += 1,
         }
-        let class = tally.class;
-        if let Some(sizes) = object.own_sizes {
-            self.close_own(object.class, sizes, how);
-            return (class, sizes.1);
+        let of = tally.class;
+        match own_sizes {
+            None => (of, of.allocated),
+            Some(sizes) => {
+                self.close_own(class, sizes, how);
+                (of, sizes.1)
+            }
         }
-        (class, class.allocated)
     }
 
     #[cold]
-    fn close_own(&mut self, class: u32, (requested, allocated): (u64, u64), how: Closed) {
+    fn close_own(&mut self, class: u32, (requested, allocated): Sizes, how: Closed) {
         let sums = self.own_sums.entry(class).or_default();
         sums.closed_requested += u128::from(requested);
         sums.closed_allocated += u128::from(allocated);

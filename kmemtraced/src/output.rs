@@ -12,7 +12,8 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::block::{RecordingId, item};
 use kmemtrace_abi::format::without_print_fmt;
 use kmemtrace_abi::target::Endian;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use crate::kernelfs::{KernelFs, PROC, SYSFS};
@@ -26,7 +27,10 @@ const PIECE: usize = 1 << 20;
 /// The directory, locked while it is written.
 pub(crate) struct Output {
     pub(crate) dir: PathBuf,
-    _lock: File,
+    /// The directory itself, wherever it is moved.
+    lock: File,
+    /// Where an earlier recording was put out of the way.
+    earlier: Option<PathBuf>,
 }
 
 fn is_locked(dir: &Path) -> bool {
@@ -35,10 +39,14 @@ fn is_locked(dir: &Path) -> bool {
 
 /// Removes a trace directory that holds nothing but a trace.
 fn remove_trace(dir: &Path) -> anyhow::Result<()> {
+    if !fs::symlink_metadata(dir)?.is_dir() {
+        bail!("is no directory: move it away first");
+    }
     let names: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
     let ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        // kmemtrace-report may have left its index, or one that it was writing when it was killed.
+        // What a killed pack leaves is ours, too, and so is the index of kmemtrace-report, whole or half written.
+        let name = name.strip_suffix(".packing").unwrap_or(name);
         let of_report = ["report.index", "report.index.new"].contains(&name);
         of_report || name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
     };
@@ -53,17 +61,19 @@ impl Output {
     /// Makes the directory. An earlier default one is renamed, another one must be overwritten with `force`.
     pub(crate) fn create(given: Option<&Path>, force: bool) -> anyhow::Result<Output> {
         let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
+        let mut earlier = None;
         if fs::symlink_metadata(&dir).is_ok() {
             if is_locked(&dir) {
                 bail!("{}: another recorder writes to it", dir.display());
             }
             if given.is_none() {
                 let old = PathBuf::from(format!("{DEFAULT}.old"));
-                if old.exists() {
+                if fs::symlink_metadata(&old).is_ok() {
                     remove_trace(&old).with_context(|| format!("{}: cannot be replaced", old.display()))?;
                 }
                 fs::rename(&dir, &old)
                     .with_context(|| format!("{}: cannot be renamed to {}", dir.display(), old.display()))?;
+                earlier = Some(old);
             } else if force {
                 remove_trace(&dir).with_context(|| format!("{}: cannot be overwritten", dir.display()))?;
             } else {
@@ -74,7 +84,7 @@ impl Output {
         let lock = File::open(&dir)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .with_context(|| format!("{}: cannot be locked", dir.display()))?;
-        Ok(Output { dir, _lock: lock })
+        Ok(Output { dir, lock, earlier })
     }
 
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
@@ -89,9 +99,28 @@ impl Output {
             .with_context(|| format!("{}: cannot be made", path.display()))
     }
 
-    /// Takes the directory away again: nothing was recorded.
+    /// What to say of a file that nothing can be written to; the reason follows.
+    pub(crate) fn unwritable(&self, name: &str) -> String {
+        format!("{}: cannot be written (free some space or use -o)", self.dir.join(name).display())
+    }
+
+    /// Whether somebody has removed the directory: what is written goes nowhere.
+    pub(crate) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.lock).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Whether a file of this name is in the directory.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !matches!(rustix::fs::statat(&self.lock, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+    }
+
+    /// Takes the directory away again, since nothing was recorded; an earlier recording has its name back.
     pub(crate) fn discard(self) {
-        let _ = remove_trace(&self.dir);
+        if remove_trace(&self.dir).is_ok()
+            && let Some(earlier) = self.earlier
+        {
+            let _ = fs::rename(earlier, &self.dir);
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::event::Names;
 use crate::relay::{self, Layout};
-use crate::stream::{Coding, CpuStream, RelayCoding, RelayNames};
+use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::{Coding, CpuStream};
 use crate::target::Endian;
 use crate::trace::{InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
 

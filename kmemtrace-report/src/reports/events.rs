@@ -33,6 +33,10 @@ impl Keyed for Event {
     fn part(&self, _: u32) -> u32 {
         0
     }
+
+    fn cpu(&self, _: &[u32]) -> u32 {
+        self.cpu
+    }
 }
 
 impl Items for Chunk<Event> {
@@ -50,11 +54,7 @@ impl<F: Filter> Lines<'_, F> {
     pub(crate) fn window(&mut self, window: &Window<Event>, first: u64, names: &Names) {
         let line = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
         self.gaps.extend(window.gaps.iter().map(line));
-        let slices = window.slices();
-        for place in window.parts.iter().flatten() {
-            let Some(event) = slices.get(place.slice as usize).and_then(|s| s.get(place.offset as usize)) else {
-                continue;
-            };
+        for event in window.parts.iter().flat_map(|part| &part.events) {
             while let Some(&Reverse((to, cpu, from, lost))) = self.gaps.peek()
                 && to <= event.at
             {

@@ -4,6 +4,7 @@
 //! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
 
 use kmemtrace_abi::escape::escape;
+use memchr::memchr;
 
 /// Text of symbols and modules, indexed by address.
 #[derive(Debug, Default)]
@@ -58,9 +59,11 @@ impl<'a> Symbols<'a> {
         let mut at = 0;
         while at < kallsyms.len() {
             let (line, len) = first_line(&kallsyms[at..]);
-            // Zero is what an unprivileged reader sees in place of every address.
-            if let Some(line) = Line::parse(line).filter(|l| l.address != 0 && !l.is_mapping()) {
-                entries.push(Entry { address: line.address, line: at as u32, is_code: line.is_code() });
+            if let Some((address, kind, name)) = parts(line) {
+                // Zero is what an unprivileged reader sees in place of every address.
+                if address != 0 && !is_mapping(name) {
+                    entries.push(Entry { address, line: at as u32, is_code: is_code(kind, name) });
+                }
             }
             at += len;
         }
@@ -119,45 +122,59 @@ impl Symbol<'_> {
 /// `HEX TYPE NAME[\t[MODULE]]`
 struct Line<'a> {
     address: u64,
-    kind: u8,
     name: &'a [u8],
     module: Option<&'a [u8]>,
 }
 
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Line<'a>> {
-        let (address, rest) = hex(line)?;
-        let [b' ', kind, b' ', rest @ ..] = rest else { return None };
-        let (name, module) = match rest.iter().position(|&b| b == b'\t') {
+        let (address, _, rest) = parts(line)?;
+        let (name, module) = match memchr(b'\t', rest) {
             Some(tab) => (&rest[..tab], rest[tab + 1..].strip_prefix(b"[").and_then(|m| m.strip_suffix(b"]"))),
             None => (rest, None),
         };
-        (!name.is_empty()).then_some(Line { address, kind: *kind, name, module })
-    }
-
-    /// A function. The marks of the end of the kernel's code look like one and are none.
-    fn is_code(&self) -> bool {
-        matches!(self.kind, b't' | b'T' | b'w' | b'W')
-            && !(self.module.is_none() && matches!(self.name, b"_etext" | b"_einittext"))
-    }
-
-    /// ARM's and RISC-V's marks of code and data within a function (`$x`, `$d.1`), which end nothing.
-    fn is_mapping(&self) -> bool {
-        matches!(self.name, [b'$', b'a' | b'd' | b't' | b'x', ..])
+        Some(Line { address, name, module })
     }
 }
+
+/// Address and type of a line, and its name, with the module that it may be in.
+fn parts(line: &[u8]) -> Option<(u64, u8, &[u8])> {
+    let (address, rest) = hex(line)?;
+    let [b' ', kind, b' ', name @ ..] = rest else { return None };
+    (!matches!(name, [] | [b'\t', ..])).then_some((address, *kind, name))
+}
+
+/// A function. The marks of the end of the kernel's code look like one and are none.
+fn is_code(kind: u8, name: &[u8]) -> bool {
+    matches!(kind, b't' | b'T' | b'w' | b'W') && !matches!(name, b"_etext" | b"_einittext")
+}
+
+/// ARM's and RISC-V's marks of code and data within a function (`$x`, `$d.1`), which end nothing.
+fn is_mapping(name: &[u8]) -> bool {
+    matches!(name, [b'$', b'a' | b'd' | b't' | b'x', ..])
+}
+
+/// The value of each byte as a hex digit; 16 where it is none. A trace has hundreds of thousands of addresses as text.
+const DIGITS: [u8; 256] = {
+    let mut values = [16; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
 
 /// The hex number at the start, 1 to 16 digits, and what follows it.
 fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
     let mut digits = 0;
     for &byte in text.iter().take(17) {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            _ => break,
-        };
+        let digit = DIGITS[usize::from(byte)];
+        if digit == 16 {
+            break;
+        }
         value = value << 4 | u64::from(digit);
         digits += 1;
     }
@@ -166,7 +183,7 @@ fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
 
 /// The first line of a text that is not empty, without its newline, and its length with it.
 fn first_line(text: &[u8]) -> (&[u8], usize) {
-    match text.iter().position(|&b| b == b'\n') {
+    match memchr(b'\n', text) {
         Some(end) => (&text[..end], end + 1),
         None => (text, text.len()),
     }

@@ -1,0 +1,310 @@
+//! One CPU's file as a stream of events and gaps: which of its bytes are decoded next, and how.
+
+mod cursor;
+mod part;
+pub(crate) mod relay_records;
+pub(crate) mod sub_buffers;
+mod totals;
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zerocopy::FromBytes;
+
+use self::cursor::Cursor;
+use self::part::Part;
+use self::relay_records::RelayCoding;
+use self::sub_buffers::{Place, SubBufferCoding};
+use crate::block::{Counters, End, GapRecord, RecordingId, kind};
+use crate::blocks::{Block, BlockReader, Ending, Window};
+use crate::event::{GapCause, Item, Items, Names};
+use crate::fault::{Code, Fault};
+use crate::landmarks::{Keeper, Landmarks};
+use crate::trace::FileFacts;
+
+/// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
+const BATCH: usize = 512;
+
+/// How the payloads of a recording are decoded; one for all of its files.
+#[derive(Debug)]
+pub(crate) enum Coding {
+    /// Sub-buffers of tracefs.
+    SubBuffers(SubBufferCoding),
+    /// Records of a relay channel.
+    Relay(RelayCoding),
+    /// Nothing tells how.
+    Unknown,
+}
+
+/// Where a stream's bytes are.
+#[derive(Debug)]
+enum Body {
+    /// A file of ours.
+    Blocks(Box<BlockReader>),
+    /// What the kernel handed out, without blocks around it.
+    Raw(Window),
+    /// Nowhere: the CPU's file is missing.
+    Missing,
+    /// All read.
+    Done,
+}
+
+/// One CPU's events and gaps.
+#[derive(Debug)]
+pub struct CpuStream {
+    body: Body,
+    coding: Arc<Coding>,
+    /// The block being decoded, and how far.
+    block: Option<(Block, usize)>,
+    cursor: Cursor,
+    /// Where only a part is read.
+    part: Option<Part>,
+}
+
+impl CpuStream {
+    pub(crate) fn blocks(path: PathBuf, cpu: u32, reader: BlockReader, coding: Arc<Coding>) -> CpuStream {
+        CpuStream::new(path, cpu, Body::Blocks(Box::new(reader)), coding)
+    }
+
+    pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, coding: Arc<Coding>) -> CpuStream {
+        CpuStream::new(path, cpu, Body::Raw(Window::new(file)), coding)
+    }
+
+    pub(crate) fn missing(path: PathBuf, cpu: u32) -> CpuStream {
+        let mut stream = CpuStream::new(path, cpu, Body::Missing, Arc::new(Coding::Unknown));
+        let message = format!("the file of CPU {cpu} is not there");
+        stream.cursor.facts.add(Fault { code: Code::Missing, offset: 0, block: None, message });
+        stream
+    }
+
+    fn new(path: PathBuf, cpu: u32, body: Body, coding: Arc<Coding>) -> CpuStream {
+        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu), part: None }
+    }
+
+    pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {
+        &mut self.cursor.facts
+    }
+
+    /// What was read while the file was opened: its first block.
+    pub(crate) fn start_with(&mut self, block: Block) {
+        self.begin(block);
+    }
+
+    /// The file's first bytes are damaged.
+    pub(crate) fn mark_damaged(&mut self) {
+        self.cursor.damage();
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.cursor.cpu
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.cursor.facts.path
+    }
+
+    /// Bytes of the file read so far.
+    pub fn bytes_read(&self) -> u64 {
+        match &self.body {
+            Body::Blocks(reader) => reader.bytes_read(),
+            Body::Raw(window) => window.offset(),
+            Body::Missing => 0,
+            Body::Done => self.cursor.facts.bytes,
+        }
+    }
+
+    /// The recording that the file belongs to, while it is read.
+    pub fn recording(&self) -> Option<RecordingId> {
+        match &self.body {
+            Body::Blocks(reader) => reader.recording(),
+            _ => None,
+        }
+    }
+
+    /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
+    pub fn metadata(&self) -> Option<io::Result<Metadata>> {
+        match &self.body {
+            Body::Blocks(reader) => Some(reader.file().metadata()),
+            Body::Raw(window) => Some(window.file().metadata()),
+            Body::Missing | Body::Done => None,
+        }
+    }
+
+    /// Keeps landmarks from now on; before the first item is taken.
+    pub fn keep_landmarks(&mut self) {
+        self.cursor.keeper = Some(Box::new(Keeper::new()));
+    }
+
+    /// The landmarks of a file that has been read to its end; `None` where they were not kept, or would be too many.
+    pub fn landmarks(&self) -> Option<&Landmarks> {
+        self.cursor.keeper.as_ref()?.landmarks()
+    }
+
+    /// From now on, and before the first item is taken, only what is needed for events with keys from `from` to `to` is read;
+    /// some before and behind come with them, and so do all gaps. `landmarks` must be those of this file.
+    ///
+    /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
+    /// verdict than lossy in them where this part is not good any more.
+    pub fn narrow(&mut self, landmarks: &Landmarks, (from, to): (u64, u64)) {
+        let Body::Blocks(reader) = &mut self.body else { return };
+        let mut before = 0;
+        if let Some(point) = landmarks.before(from) {
+            if let Err(error) = reader.enter(point.offset, point.sequence) {
+                let (offset, message) =
+                    (point.offset, format!("cannot be read from byte {} on: {error}", point.offset));
+                self.cursor.facts.add(Fault { code: Code::CutInBlock, offset, block: Some(point.sequence), message });
+            }
+            self.block = None;
+            self.cursor.last = point.last;
+            (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
+            before = point.gaps;
+        }
+        self.part = Some(Part::new(landmarks.gaps.clone(), before, to));
+    }
+
+    /// What is known of the file so far; complete once `fill` returned false.
+    pub fn facts(&self) -> &FileFacts {
+        &self.cursor.facts
+    }
+
+    /// Replaces `items` by the next piece of the stream (never empty); false at its end.
+    ///
+    /// Items are in stream order: a gap stands before the first event after it, and the last gap may be
+    /// open-ended. An unreadable rest is a gap and a fault, not an error.
+    pub fn fill(&mut self, names: &mut Names, items: &mut Vec<Item>) -> bool {
+        items.clear();
+        self.decode(names, items, BATCH)
+    }
+
+    /// Hands the next `batch` items, or some more, to `items`; false at the end of the stream, where there are none.
+    ///
+    /// Generic, so that what `items` does not look at is not even read from the records.
+    pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
+        let before = self.cursor.items();
+        let has_gaps = self.part.as_mut().is_some_and(|part| part.begin(items));
+        self.cursor.until = before.saturating_add(batch as u64);
+        while !self.cursor.is_full() {
+            if self.part.as_ref().is_some_and(|part| part.is_passed_by(self.cursor.last)) {
+                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+            }
+            match &mut self.body {
+                Body::Done => break,
+                Body::Missing => {
+                    self.cursor.gap(items, Some(GapCause::Cut), None);
+                    self.cursor.facts.lost = None;
+                    self.body = Body::Done;
+                }
+                Body::Raw(window) => {
+                    let ending = match &*self.coding {
+                        Coding::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
+                        Coding::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
+                        Coding::Unknown => Some(Ending::Whole),
+                    };
+                    if let Some(ending) = ending {
+                        self.cursor.facts.bytes = window.offset();
+                        self.cursor.finish(ending, items);
+                        self.body = Body::Done;
+                    }
+                }
+                Body::Blocks(reader) => match self.block {
+                    Some((block, from)) => {
+                        let next = self.cursor.payload(reader.payload(), from, &block, &self.coding, names, items);
+                        self.block = next.map(|from| (block, from));
+                        if next.is_none() {
+                            self.cursor.end_of_data(&block);
+                        }
+                    }
+                    None => match reader.next(&mut |fault| self.cursor.facts.add(fault)) {
+                        Ok(block) => self.begin(block),
+                        Err(ending) => {
+                            self.cursor.facts.bytes = reader.bytes_read();
+                            self.cursor.facts.blocks = reader.blocks();
+                            if self.part.is_some() {
+                                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+                            }
+                            self.cursor.finish(ending, items);
+                            self.body = Body::Done;
+                        }
+                    },
+                },
+            }
+        }
+        self.cursor.items() > before || has_gaps
+    }
+
+    /// Ends the part that was wanted, with the gaps behind it; whether there are any.
+    #[cold]
+    fn leave_part(&mut self, items: &mut impl Items) -> bool {
+        if let Body::Blocks(reader) = &self.body {
+            self.cursor.facts.bytes = reader.bytes_met();
+        }
+        self.body = Body::Done;
+        self.part.take().is_some_and(|part| part.end(self.cursor.facts.gaps, items))
+    }
+
+    /// Takes on a block: data is decoded piece by piece, the others at once.
+    fn begin(&mut self, block: Block) {
+        let Body::Blocks(reader) = &self.body else { return };
+        let cursor = &mut self.cursor;
+        cursor.facts.version = Some(reader.version());
+        if block.damage_before {
+            cursor.damage();
+        }
+        let before = block.header.events_before.get();
+        if cursor.damaged {
+            cursor.facts.unread = before.saturating_sub(cursor.facts.events);
+        }
+        if !cursor.damaged && before != cursor.facts.events {
+            let message =
+                format!("its header says that {before} events come before it, and {} do", cursor.facts.events);
+            cursor.fault(Code::WrongTotals, &block, message);
+        }
+        let payload = reader.payload();
+        match block.header.kind {
+            kind::DATA => {
+                cursor.before_block = cursor.facts.events;
+                cursor.keep_point(&block);
+                self.block = Some((block, 0));
+            }
+            kind::COUNTERS => match Counters::read_from_prefix(payload) {
+                Ok((counters, _)) => cursor.facts.counters = Some(counters),
+                Err(_) => cursor.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
+            },
+            kind::GAP => match GapRecord::read_from_prefix(payload) {
+                Ok((gap, _)) => cursor.gap_record(&gap, &block),
+                Err(_) => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
+            },
+            kind::END => match End::read_from_prefix(payload) {
+                Ok((end, _)) => cursor.end_block(&end, &block),
+                Err(_) => cursor.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
+            },
+            _ => {}
+        }
+    }
+}
+
+impl Cursor {
+    /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
+    fn payload(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        block: &Block,
+        coding: &Coding,
+        names: &mut Names,
+        items: &mut impl Items,
+    ) -> Option<usize> {
+        match coding {
+            Coding::SubBuffers(coding) => self.sub_buffers(payload, from, Place::of(block), coding, names, items),
+            Coding::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
+            Coding::Unknown => {
+                self.damage();
+                None
+            }
+        }
+    }
+}

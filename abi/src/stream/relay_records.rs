@@ -1,0 +1,189 @@
+//! Records of a relay channel, one after the other: in the blocks of a file of ours, or raw.
+
+use super::cursor::Cursor;
+use crate::blocks::{Block, Ending, Window};
+use crate::event::{Action, Event, Items, Kind, NameId, Names};
+use crate::fault::{Code, Fault};
+use crate::relay::{self, Layout, Parsed, RelayRecord};
+use crate::target::{Big, Endian, Little, Order};
+
+/// How relay records are decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayCoding {
+    pub(crate) layout: Layout,
+    pub(crate) endian: Endian,
+    /// First sequence number of the recording, from which the others are extended to 64 bits.
+    pub(crate) origin: u32,
+    pub(crate) names: RelayNames,
+}
+
+/// Names of the events that relay records stand for: allocation and free of each kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayNames([(NameId, NameId); 3]);
+
+impl RelayNames {
+    pub(crate) fn new(names: &mut Names) -> RelayNames {
+        RelayNames([
+            (names.intern(b"kmalloc"), names.intern(b"kfree")),
+            (names.intern(b"kmem_cache_alloc"), names.intern(b"kmem_cache_free")),
+            (names.intern(b"mm_page_alloc"), names.intern(b"mm_page_free")),
+        ])
+    }
+}
+
+impl Cursor {
+    /// Decodes some of a raw relay file; says how it ended once it has.
+    pub(super) fn raw_records(
+        &mut self,
+        window: &mut Window,
+        coding: &RelayCoding,
+        names: &Names,
+        items: &mut impl Items,
+    ) -> Option<Ending> {
+        const AT_ONCE: usize = 128 << 10;
+        let offset = window.offset();
+        let bytes = window.fill(AT_ONCE);
+        let at_end = bytes.len() < AT_ONCE;
+        let (taken, after) = self.relay_records(bytes, offset, coding, names, items);
+        let rest = &bytes[taken..];
+        let at = offset + taken as u64;
+        let (skip, ending) = match after {
+            None => (0, (at_end && rest.is_empty()).then_some(Ending::Whole)),
+            Some(Parsed::Bad) => {
+                if self.pending.is_none() {
+                    let message = format!("no record at byte {at}");
+                    self.facts.add(Fault { code: Code::BadRelayRecord, offset: at, block: None, message });
+                    self.damage();
+                }
+                match resume(coding, rest, at_end) {
+                    Some(skip) => (skip, None),
+                    None if at_end => (rest.len(), Some(Ending::Damaged)),
+                    // Three records convince, and they may straddle what is at hand: keep the tail.
+                    None => (rest.len().saturating_sub(AT_ONCE / 2).max(1), None),
+                }
+            }
+            Some(_) if at_end => {
+                let message = format!("ends inside the record at byte {at}; every earlier record is whole");
+                self.facts.add(Fault { code: Code::RelayCut, offset: at, block: None, message });
+                (rest.len(), Some(Ending::Cut))
+            }
+            Some(_) => (0, None),
+        };
+        window.advance(taken + skip);
+        ending
+    }
+
+    /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
+    pub(super) fn relay_payload(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        block: &Block,
+        coding: &RelayCoding,
+        names: &Names,
+        items: &mut impl Items,
+    ) -> Option<usize> {
+        let at = block.offset.saturating_add(block.header.header_len.get().into());
+        let bytes = &payload[from..];
+        let (taken, parsed) = self.relay_records(bytes, at + from as u64, coding, names, items);
+        let next = match parsed {
+            None => from + taken,
+            Some(Parsed::Bad) => {
+                self.fault(Code::BadRelayRecord, block, format!("no record at byte {} of it", from + taken));
+                self.damage();
+                from + taken + resume(coding, &bytes[taken..], true).unwrap_or(bytes.len() - taken)
+            }
+            Some(_) => {
+                self.fault(Code::BadRelayRecord, block, "it ends inside a record".into());
+                self.damage();
+                payload.len()
+            }
+        };
+        (next < payload.len()).then_some(next)
+    }
+
+    /// Decodes whole relay records; returns the bytes they took and what stands after them, `None` where the batch is full.
+    fn relay_records(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        coding: &RelayCoding,
+        names: &Names,
+        items: &mut impl Items,
+    ) -> (usize, Option<Parsed>) {
+        match coding.endian {
+            Endian::Little => self.relay_records_in::<Little>(bytes, offset, coding, names, items),
+            Endian::Big => self.relay_records_in::<Big>(bytes, offset, coding, names, items),
+        }
+    }
+
+    fn relay_records_in<O: Order>(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        coding: &RelayCoding,
+        names: &Names,
+        items: &mut impl Items,
+    ) -> (usize, Option<Parsed>) {
+        let mut taken = 0;
+        while !self.is_full() {
+            match relay::parse::<O>(coding.layout, &bytes[taken..]) {
+                Parsed::Record(record, len) => {
+                    let at = self.relay_key(&record, coding, offset + taken as u64);
+                    self.push(items, relay_event(&record, at, self.cpu, &coding.names), names);
+                    taken += len;
+                }
+                _ if taken == bytes.len() => return (taken, None),
+                other => return (taken, Some(other)),
+            }
+        }
+        (taken, None)
+    }
+
+    fn relay_key(&mut self, record: &RelayRecord, coding: &RelayCoding, offset: u64) -> u64 {
+        if coding.layout != Layout::R4 {
+            return self.key(record.stamp, offset);
+        }
+        let sequence = record.stamp as u32;
+        let Some(last) = self.last else {
+            return u64::from(coding.origin) + u64::from(sequence.wrapping_sub(coding.origin));
+        };
+        let step = sequence.wrapping_sub(last as u32).cast_signed();
+        if step <= 0 {
+            let message = format!("sequence number {sequence} follows {}", last as u32);
+            self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
+        }
+        last + u64::from(step.max(0).cast_unsigned())
+    }
+}
+
+fn resume(coding: &RelayCoding, bytes: &[u8], at_end: bool) -> Option<usize> {
+    match coding.endian {
+        Endian::Little => relay::resume::<Little>(coding.layout, bytes, at_end),
+        Endian::Big => relay::resume::<Big>(coding.layout, bytes, at_end),
+    }
+}
+
+fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> Event {
+    let (alloc, free) = match record.kind {
+        Kind::Kmalloc => names.0[0],
+        Kind::Cache => names.0[1],
+        Kind::Pages => names.0[2],
+    };
+    let allocation = record.allocation;
+    Event {
+        at,
+        address: record.ptr,
+        call_site: record.call_site,
+        requested: allocation.map_or(0, |a| a.requested),
+        allocated: allocation.map_or(0, |a| a.allocated),
+        gfp: allocation.map(|a| a.gfp),
+        cpu,
+        pid: None,
+        node: allocation.map(|a| a.node),
+        cache: None,
+        name: if allocation.is_some() { alloc } else { free },
+        action: if allocation.is_some() { Action::Alloc(record.kind) } else { Action::Free(record.kind) },
+        failed: allocation.is_some() && record.ptr == 0,
+    }
+}

@@ -1,0 +1,190 @@
+//! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
+
+use super::cursor::Cursor;
+use crate::blocks::{Block, Ending, Window};
+use crate::event::{Event, Gap, GapCause, Items, Names};
+use crate::fault::{Code, Fault};
+use crate::format::PageShape;
+use crate::kmem::{Decoder, ShortRecord};
+use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
+use crate::target::{Big, Endian, Little, Order};
+
+/// How sub-buffers are decoded.
+#[derive(Debug)]
+pub(crate) struct SubBufferCoding {
+    pub(crate) shape: PageShape,
+    pub(crate) decoder: Decoder,
+}
+
+/// Where sub-buffers stand in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Of the block, or of the sub-buffer where there are no blocks.
+    offset: u64,
+    block: Option<u64>,
+}
+
+impl Place {
+    pub(super) fn of(block: &Block) -> Place {
+        Place { offset: block.offset, block: Some(block.header.sequence.get()) }
+    }
+
+    /// For people: byte `from` of it.
+    fn sub_buffer(&self, from: usize) -> String {
+        let offset = self.offset;
+        match self.block {
+            Some(number) => format!("block {number} at byte {offset}: the sub-buffer at byte {from} of it"),
+            None => format!("the sub-buffer at byte {}", offset + from as u64),
+        }
+    }
+}
+
+impl Cursor {
+    /// Decodes some of a file of whole sub-buffers, as `cat` leaves them; says how it ended once it has.
+    pub(super) fn raw_sub_buffers(
+        &mut self,
+        window: &mut Window,
+        coding: &SubBufferCoding,
+        names: &mut Names,
+        items: &mut impl Items,
+    ) -> Option<Ending> {
+        while !self.is_full() {
+            let place = Place { offset: window.offset(), block: None };
+            let size = coding.shape.size;
+            let bytes = window.fill(size);
+            let Some(whole) = bytes.get(..size) else {
+                if bytes.is_empty() {
+                    return Some(Ending::Whole);
+                }
+                let message =
+                    format!("ends inside the sub-buffer at byte {}; every earlier one is whole", place.offset);
+                self.place_fault(Code::SubBufferCut, place, message);
+                return Some(Ending::Cut);
+            };
+            match trimmed_len(&coding.shape, whole) {
+                Ok(stored) => {
+                    self.sub_buffers(&whole[..stored], 0, place, coding, names, items);
+                }
+                Err(error) => self.bad_sub_buffer(error, 0, place),
+            }
+            window.advance(size);
+        }
+        None
+    }
+
+    pub(super) fn sub_buffers<I: Items>(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        place: Place,
+        coding: &SubBufferCoding,
+        names: &mut Names,
+        items: &mut I,
+    ) -> Option<usize> {
+        match coding.shape.target.endian {
+            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, coding, names, items),
+            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, coding, names, items),
+        }
+    }
+
+    fn sub_buffers_in<O: Order, I: Items>(
+        &mut self,
+        payload: &[u8],
+        mut from: usize,
+        place: Place,
+        coding: &SubBufferCoding,
+        names: &mut Names,
+        items: &mut I,
+    ) -> Option<usize> {
+        while !self.is_full() {
+            let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
+            let sub_buffer = match SubBuffer::parse::<O>(&coding.shape, bytes) {
+                Ok(sub_buffer) => sub_buffer,
+                Err(error) => {
+                    self.bad_sub_buffer(error, from, place);
+                    return None;
+                }
+            };
+            if let Some(missed) = sub_buffer.missed {
+                self.mark(missed, sub_buffer.timestamp, items);
+            }
+            // Between events that nothing is told of but themselves, only these two are carried on.
+            let mut last = self.last.unwrap_or(0);
+            let mut events = 0;
+            for record in sub_buffer.records::<O>() {
+                let record = match record {
+                    Ok(record) => record,
+                    Err(error) => {
+                        self.bad_sub_buffer(error, from, place);
+                        break;
+                    }
+                };
+                let at =
+                    if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
+                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names) {
+                    Ok(event) if self.is_plain() => {
+                        items.event(event, names);
+                        events += 1;
+                    }
+                    other => {
+                        self.settle(std::mem::take(&mut events), last);
+                        match other {
+                            Ok(event) => self.push(items, event, names),
+                            Err(error) => self.bad_record(error, at, place, from, names, items),
+                        }
+                    }
+                }
+                last = at;
+            }
+            self.settle(events, last);
+            from += sub_buffer.stored;
+        }
+        (from < payload.len()).then_some(from)
+    }
+
+    /// Events were lost before a sub-buffer that starts at `timestamp`.
+    #[cold]
+    fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl Items) {
+        let to = self.last.map_or(timestamp, |last| last.max(timestamp));
+        self.marks.count += 1;
+        let lost = match missed {
+            Missed::Counted(n) => {
+                self.marks.counted = self.marks.counted.saturating_add(n);
+                self.marks.longest = self.marks.longest.max((n, to));
+                Some(n)
+            }
+            Missed::Uncounted => {
+                self.marks.uncounted += 1;
+                None
+            }
+        };
+        self.push_gap(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
+    }
+
+    #[cold]
+    fn bad_record(
+        &mut self,
+        error: ShortRecord,
+        at: u64,
+        place: Place,
+        from: usize,
+        names: &mut Names,
+        items: &mut impl Items,
+    ) {
+        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
+        self.damage();
+        let event = Event::unreadable(at, self.cpu, names);
+        self.push(items, event, names);
+    }
+
+    #[cold]
+    fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, place: Place) {
+        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer(from)));
+        self.damage();
+    }
+
+    #[cold]
+    fn place_fault(&mut self, code: Code, place: Place, message: String) {
+        self.facts.add(Fault { code, offset: place.offset, block: place.block, message });
+    }
+}
