@@ -152,7 +152,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let mut figures = vec![Figures::default(); classes.rows()];
     let mut findings = Vec::new();
     for part in partitions {
-        paired.counts.add(&part.pairing.counts);
+        paired.counts.add(&part.pairing.counts());
         part.pairing.tallies.add_to(&mut figures);
         findings.push(part.pairing.findings);
     }
