@@ -139,6 +139,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         budget.exceeded("live objects and freed addresses", events)?;
     }
     let Done { readers, merger, mut partitions, ledger } = board.into_stages().context("a thread has failed")?;
+    // Nobody looks after the last task.
+    if partitions.iter().any(|part| part.pairing.is_over) {
+        budget.exceeded("live objects and freed addresses", merger.merged.events)?;
+    }
     let mut live = Vec::new();
     if rules.lists_live {
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
