@@ -15,6 +15,7 @@ pub mod format;
 pub mod generate;
 mod header;
 mod kmem;
+pub mod landmarks;
 mod open;
 pub mod pieces;
 pub mod relay;

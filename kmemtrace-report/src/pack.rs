@@ -37,6 +37,8 @@ pub(crate) fn pack(inputs: &[PathBuf], level: i32, unfinished: bool) -> anyhow::
             // Nobody may be reading; the other files are to be packed all the same.
             let _ = writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after));
         }
+        // It is of the files that were there before.
+        crate::index::remove(input);
     }
     Ok(())
 }

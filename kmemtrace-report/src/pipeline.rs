@@ -23,6 +23,7 @@ use crate::pairs::{Live, Paired, Pairing, Rules, kind_index};
 use crate::progress::Progress;
 
 /// What to do, and with how many threads.
+#[derive(Clone)]
 pub(crate) struct Job {
     pub(crate) rules: Rules,
     pub(crate) grouping: Grouping,
@@ -31,6 +32,13 @@ pub(crate) struct Job {
     /// Memory that a table needs for each live object that is listed.
     pub(crate) row_bytes: usize,
     pub(crate) is_quiet: bool,
+}
+
+impl Job {
+    /// Whether so many live objects may be listed.
+    pub(crate) fn has_room_for(&self, rows: usize) -> bool {
+        (rows * (LISTED_BYTES + self.row_bytes)) as u64 <= self.budget.left(0)
+    }
 }
 
 /// How the work is cut.
@@ -131,6 +139,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         budget.exceeded("live objects and freed addresses", events)?;
     }
     let Done { readers, merger, mut partitions, ledger } = board.into_stages().context("a thread has failed")?;
+    // Nobody looks after the last task.
+    if partitions.iter().any(|part| part.pairing.is_over) {
+        budget.exceeded("live objects and freed addresses", merger.merged.events)?;
+    }
     let mut live = Vec::new();
     if rules.lists_live {
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
@@ -157,9 +169,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     Ok((merger.merged, paired))
 }
 
-/// Hands all events within the bounds to `take`, in windows, with the first key of all.
+/// Hands all events within the bounds to `take`, in windows, with the first key of all: the first one read, if nobody knows it.
 pub(crate) fn in_order(
     trace: &mut Trace,
+    first: Option<u64>,
     bounds: impl FnOnce(u64) -> (u64, u64),
     mut take: impl FnMut(&Window<Event>, u64, &Names),
 ) -> Order {
@@ -177,7 +190,7 @@ pub(crate) fn in_order(
             read(&mut merger, names, index, Chunk::default());
         }
     }
-    let first = merger.first_key();
+    let first = first.unwrap_or_else(|| merger.first_key());
     let bounds = bounds(first);
     merger.set_bounds(bounds);
     let mut spare = Vec::new();

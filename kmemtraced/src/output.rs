@@ -45,9 +45,10 @@ fn remove_trace(dir: &Path) -> anyhow::Result<()> {
     let names: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
     let ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        // What a killed pack leaves is ours, too.
+        // What a killed pack leaves is ours, too, and so is the index of kmemtrace-report, whole or half written.
         let name = name.strip_suffix(".packing").unwrap_or(name);
-        name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
+        let of_report = ["report.index", "report.index.new"].contains(&name);
+        of_report || name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
     };
     if let Some(other) = names.iter().find(|path| !ours(path)) {
         bail!("{}: is not ours: move it away first", other.display());
@@ -301,6 +302,22 @@ fn cpu_nodes() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_earlier_trace_goes_with_what_a_report_left_in_it_and_nothing_else_does() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("t");
+        let fill = |names: &[&str]| {
+            fs::create_dir_all(&dir).unwrap();
+            names.iter().for_each(|name| fs::write(dir.join(name), b"x").unwrap());
+        };
+        fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
+        Output::create(Some(&dir), true).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fill(&["meta.out", "notes"]);
+        assert!(Output::create(Some(&dir), true).is_err());
+        assert!(dir.join("notes").exists() && dir.join("meta.out").exists());
+    }
 
     #[test]
     fn only_new_lines_are_kept_at_the_end() {

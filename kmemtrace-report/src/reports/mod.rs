@@ -26,9 +26,9 @@ pub(crate) struct Completeness {
     pub(crate) verdict: Verdict,
     pub(crate) lost_events: Option<u64>,
     pub(crate) gaps: u64,
-    lost_before: Option<u64>,
-    truncated_files: Vec<String>,
-    missing_cpus: Vec<u32>,
+    pub(crate) lost_before: Option<u64>,
+    pub(crate) truncated_files: Vec<String>,
+    pub(crate) missing_cpus: Vec<u32>,
     pub(crate) inferred_frees: u64,
     pub(crate) frees_without_alloc: u64,
 }
