@@ -500,5 +500,7 @@ fn memory_that_is_not_allowed_is_not_taken() {
     let [a, b] = [&["--no-index"][..], &["--index-from", "0"]]
         .map(|options| run("kmemtrace-report", &[&limited[..], options].concat(), &[dir.path()]));
     assert_eq!((a.status.code(), b.status.code()), (Some(2), Some(2)), "{b:?}");
-    assert_eq!(a.stderr, b.stderr);
+    // After how many events that was noticed differs from run to run.
+    let line = |output: &Output| String::from_utf8_lossy(&output.stderr).split(" after ").next().map(str::to_owned);
+    assert_eq!(line(&a), line(&b));
 }
