@@ -124,6 +124,9 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
 
 /// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
 const AHEAD: usize = 32;
+/// Slots are asked for by so many together: where tables are large, what takes longest is to find where in memory they are,
+/// and the processor finds several at once only if nothing stands between.
+const GROUP: usize = 16;
 /// Events after which the memory of the tables is looked at.
 const WEIGHED: usize = 256;
 
@@ -213,11 +216,12 @@ impl<'a> Pairing<'a> {
     /// Takes events between which no gap begins or ends.
     fn run(&mut self, part: &Part<Compact>, range: Range<usize>, changes: &mut impl Changes) {
         let Some(events) = part.events.get(range.clone()) else { return };
-        for (event, index) in events.iter().zip(range) {
-            if let Some(ahead) = part.events.get(index + AHEAD) {
-                self.ask(ahead);
+        for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
+            let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
+            ahead.iter().take(group.len()).for_each(|event| self.ask(event));
+            for (event, index) in group.iter().zip(from..) {
+                self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
             }
-            self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
         }
     }
 
@@ -398,8 +402,8 @@ impl<'a> Pairing<'a> {
         self.objects.live_objects() + self.pages.live_objects()
     }
 
-    /// Live objects that the filters take, in no order.
-    pub(crate) fn live(&mut self) -> Vec<Live> {
+    /// Adds live objects that the filters take, in no order.
+    pub(crate) fn list_live(&mut self, list: &mut Vec<Live>) {
         let (objects, pages, tallies) = (&self.objects, &self.pages, &mut self.tallies);
         let selected = objects.live().chain(pages.live()).filter(|(_, seen, ..)| seen.class() != UNSELECTED);
         let live = selected.map(|(address, seen, own_sizes, birth)| {
@@ -408,6 +412,6 @@ impl<'a> Pairing<'a> {
             let cpu = self.rules.cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
             Live { address, class, requested, allocated, cpu, birth }
         });
-        live.collect()
+        live.for_each(|object| list.push(object));
     }
 }

@@ -149,7 +149,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         if (rows * (LISTED_BYTES + row_bytes)) as u64 > budget.left(0) {
             budget.exceeded("rows of live objects", merger.merged.events)?;
         }
-        live.extend(partitions.iter_mut().flat_map(|part| part.pairing.live()));
+        live.reserve_exact(rows);
+        partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live));
         live.sort_unstable_by_key(|object| object.birth.serial);
     }
     let mut paired = Paired { live, peak_at: ledger.peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
