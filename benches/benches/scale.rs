@@ -1,7 +1,7 @@
 //! What checking and reporting cost as traces grow: from a million events to a hundred, from ten thousand live objects to ten
 //! million, from two CPUs' files to 64. All on generated load; beside it, on the same data, what the machine can do.
 //!
-//! Processor time is what the table compares, because it hardly depends on what else runs. Everything is run in a
+//! `live` is `live --top 20`. Processor time is what the tables compare, because it hardly depends on what else runs. Everything is run in a
 //! process of its own: a child's greatest memory is never less than that of who started it.
 
 use std::path::{Path, PathBuf};
@@ -83,11 +83,11 @@ impl Way {
             Way::Cat => "cat",
             Way::Decode => "decode",
             Way::Check => "check",
-            Way::CheckOnAll => "check, all cores",
+            Way::CheckOnAll => "check all",
             Way::Summary => "summary",
-            Way::SummaryOnAll => "summary, all cores",
+            Way::SummaryOnAll => "summary all",
             Way::Sites => "sites",
-            Way::Live => "live --top 20",
+            Way::Live => "live",
         }
     }
 
@@ -156,15 +156,15 @@ impl Row {
         self.middle(way, |run| run.peak_bytes as f64)
     }
 
+    /// Events, live objects and files.
     fn name(&self) -> Vec<String> {
-        let millions = |n: f64| format!("{}", n / 1e6);
-        let live = if self.load.live == FEW_LIVE {
-            "10 k".to_owned()
-        } else {
-            format!("{} M", millions(self.load.live.into()))
+        let short = |n: u64| match n {
+            1_000_000.. => format!("{} M", n as f64 / 1e6),
+            _ => format!("{} k", n as f64 / 1e3),
         };
-        let note = if self.load.reuses { "" } else { ", no address twice" };
-        vec![format!("{} M events, {live} live{note}", millions(self.load.events as f64)), self.load.cpus.to_string()]
+        let addresses = if self.load.reuses { "" } else { " fresh" };
+        let live = format!("{}{addresses}", short(self.load.live.into()));
+        vec![short(self.load.events), live, self.load.cpus.to_string()]
     }
 }
 
@@ -197,48 +197,46 @@ fn print(rows: &[Row]) {
     let with = |more: &dyn Fn(&Row) -> Vec<String>| -> Vec<Vec<String>> {
         rows.iter().map(|row| [row.name(), more(row)].concat()).collect()
     };
-    let head = |more: &[&'static str]| [&["", "files"], more].concat();
+    let head = |more: &[&'static str]| [&["events", "live", "files"], more].concat();
+    println!("all: on all cores, the others on one; fresh: no address is used twice; median of {ROUNDS}");
     let ways = Way::ALL.map(Way::name);
     let cells = with(&|row| Way::ALL.map(|way| format!("{:.1}", row.cpu_ns(way))).into());
-    table(
-        &format!("processor time, ns an event, median of {ROUNDS}; on one core but for what says otherwise"),
-        &head(&ways),
-        &cells,
-    );
+    table("processor time, ns an event", &head(&ways), &cells);
     let cells = with(&|row| Way::ALL.map(|way| format!("{:.0}", row.middle(way, |run| run.seconds) * 1e3)).into());
-    table("the same runs, ms from start to end", &head(&ways), &cells);
+    table("the same runs from start to end, ms", &head(&ways), &cells);
     let limits = with(&|row| {
         let of_report = row.cpu_ns(Way::Summary) - row.cpu_ns(Way::Decode);
         let cat = row.middle(Way::Cat, |run| run.cpu_seconds);
-        let figures = [row.bytes as f64 / cat / 1e9, row.cpu_ns(Way::Decode), of_report, row.update];
-        let figures = figures.map(|figure| format!("{figure:.1}"));
-        figures.into_iter().chain([format!("{:.2}", of_report / row.update)]).collect()
+        let figures =
+            [row.bytes as f64 / cat / 1e9, row.cpu_ns(Way::Decode), of_report, row.update, of_report / row.update];
+        figures.map(|figure| format!("{figure:.1}")).into()
     });
-    let head_of_limits = ["cat GB/s", "decode ns", "merge, pair, count ns", "random update ns", "ratio"];
-    table(
-        "on one core, beside a random update of a hash table of as many entries as objects are live",
-        &head(&head_of_limits),
-        &limits,
-    );
+    let of_limits = ["cat GB/s", "decode ns", "merge, pair, count ns", "random update ns", "times"];
+    table("beside a random update of a hash table of as many entries as objects are live", &head(&of_limits), &limits);
 
     let usual = &rows[USUAL];
     let ways = [Way::Check, Way::Summary, Way::SummaryOnAll, Way::Sites, Way::Live];
     let cells = with(&|row| ways.map(|way| format!("{:.1}", row.peak(way) / f64::from(1 << 20))).into());
     table("most memory, MiB", &head(&ways.map(Way::name)), &cells);
-    let (of_live, at_most) = (|row: &Row| f64::from(row.load.live - usual.load.live), "bytes");
-    for row in rows {
-        let name = row.name().join(", ");
-        let objects = if row.load.reuses { of_live(row) } else { row.frees as f64 };
-        let what = if row.load.reuses { "live object" } else { "freed address" };
-        if objects > 0.0 {
-            let each = ways.map(|way| format!("{} {:.1}", way.name(), (row.peak(way) - usual.peak(way)) / objects));
-            println!("{name} files: {at_most} a {what} more than with 10 k live: {}", each[1..].join(", "));
-        }
-    }
+    let reports = &ways[1..];
+    let costs: Vec<Vec<String>> = rows
+        .iter()
+        .filter_map(|row| {
+            // What it has more of than the usual row.
+            let (what, number) = match row.load.reuses {
+                true => ("live object", f64::from(row.load.live - usual.load.live)),
+                false => ("freed address", row.frees as f64),
+            };
+            let each = |&way: &Way| format!("{:.1}", (row.peak(way) - usual.peak(way)) / number);
+            (number > 0.0).then(|| [row.name(), vec![what.to_owned()], reports.iter().map(each).collect()].concat())
+        })
+        .collect();
+    let names: Vec<&'static str> = reports.iter().map(|way| way.name()).collect();
+    table("memory beyond that of the second row, bytes", &head(&[&["for each"], names.as_slice()].concat()), &costs);
     let most = &rows[USUAL + 1];
-    let growth = ways.map(|way| {
+    println!("\nten times as many events, from the second row to the third:");
+    for way in ways {
         let (time, memory) = (most.cpu_ns(way) / usual.cpu_ns(way), most.peak(way) / usual.peak(way));
-        format!("{} {time:.2} (memory {memory:.2})", way.name())
-    });
-    println!("time an event of ten times as many events: {}", growth.join(", "));
+        println!("  {}: {time:.2} times the time an event, {memory:.2} times the memory", way.name());
+    }
 }

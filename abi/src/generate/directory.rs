@@ -229,11 +229,11 @@ impl File {
                 self.recorder_lost += gap.lost.get();
             }
         }
-        let payload: Vec<u8> = pages.iter().flat_map(|p| &p.bytes[..p.trimmed]).copied().collect();
+        let stored: Vec<&[u8]> = pages.iter().map(|p| &p.bytes[..p.trimmed]).collect();
         let events = pages.iter().map(|p| p.events).sum();
         let first = pages.first().map_or(0, |p| p.first);
         let last = pages.last().map_or(0, |p| p.last);
-        self.block(kind::DATA, &payload, Tally { events, first, last });
+        self.block(kind::DATA, &stored.concat(), Tally { events, first, last });
         for page in pages {
             if let Some(Missed::Counted(lost)) = page.missed {
                 self.info.lost_before += lost;

@@ -62,7 +62,7 @@ impl SubBufferWriter {
 
     /// Appends a record; false where there is no room for it.
     pub fn record(&mut self, at: u64, payload: &[u8], stamp: Stamp) -> bool {
-        let mut entry = Vec::new();
+        let mut entry = Vec::with_capacity(payload.len() + 16);
         let mut delta = at.wrapping_sub(self.time);
         if stamp == Stamp::Absolute {
             self.word(&mut entry, TIME_STAMP, at & ((1 << DELTA_BITS) - 1));
