@@ -52,7 +52,7 @@ fn all() {
         of(10, FEW_LIVE, 64),
         LoadOptions { reuses: false, ..of(10, FEW_LIVE, 2) },
     ];
-    let part = seconds(FULL).min(FULL);
+    let part = seconds(FULL).clamp(1, FULL);
     let smaller = |load: LoadOptions| {
         let live = if load.live == FEW_LIVE { FEW_LIVE } else { (u64::from(load.live) * part / FULL) as u32 };
         LoadOptions { events: load.events * part / FULL, live, ..load }
