@@ -5,17 +5,22 @@ set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
 [ $# -gt 0 ] || set -- sleep 5
 tracefs=/sys/kernel/tracing; [ -d $tracefs/instances ] || mount -t tracefs none $tracefs
-instance=$tracefs/instances/kmemtrace-capture; mkdir $instance; trap 'rmdir $instance' EXIT
+instance=$tracefs/instances/kmemtrace-capture
+mkdir $instance || { echo "capture.sh: another one is at work, or was killed: then rmdir $instance" >&2; exit 2; }
+# What is held open cannot be removed. Not every shell comes to EXIT when a signal ends it.
+trap 'wait; rmdir $instance' EXIT; trap 'exit 1' HUP INT TERM
 echo mono >$instance/trace_clock
 echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
 for event in $instance/events/kmem/kmalloc* $instance/events/kmem/kmem_cache_* $instance/events/kmem/kfree; do
 	echo 1 >"$event/enable"
 done
+trap : INT	# Ctrl-C ends COMMAND; what it did is kept.
 "$@" || true
+trap 'exit 1' INT
 echo 0 >$instance/tracing_on
 copy() { [ ! -e "$1" ] || { mkdir -p "$out/$(dirname "$2")"; cat "$1" >"$out/$2"; }; }
 for cpu in $instance/per_cpu/cpu*; do
-	copy $cpu/stats "per_cpu/${cpu##*/}/stats"
+	mkdir -p "$out/per_cpu/${cpu##*/}"
 	# A reader of an empty buffer waits for ever, so each has two seconds; all at once.
 	timeout 2 dd bs=1M if=$cpu/trace_pipe_raw of="$out/per_cpu/${cpu##*/}/trace_pipe_raw" 2>/dev/null &
 done
@@ -24,5 +29,6 @@ for file in $instance/per_cpu/cpu*/stats $instance/events/header_* $instance/eve
 	$instance/events/ftrace/*/format $instance/trace_clock; do
 	copy "$file" "${file#$instance/}"
 done
-copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms; copy /proc/modules modules
+copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms
+: >"$out/modules"; copy /proc/modules modules	# A kernel without modules has no such file.
 uname -a >"$out/uname"; awk '/KernelPageSize/ { print $2 * 1024; exit }' /proc/self/smaps >"$out/page_size"

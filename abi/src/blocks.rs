@@ -4,7 +4,7 @@
 //! it reserve memory: the buffer grows only as bytes are really there.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
 use crate::fault::{Code, Fault};
@@ -74,6 +74,17 @@ impl Window {
         self.offset
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Goes on at `offset`.
+    fn enter(&mut self, offset: u64) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(offset))?;
+        (self.start, self.end, self.offset, self.eof) = (0, 0, offset, false);
+        Ok(())
+    }
+
     /// Whether every byte from here to the end is 0 (and at least one is there). Moves to the first that is not.
     fn only_zeros_left(&mut self) -> bool {
         let mut any = false;
@@ -134,6 +145,8 @@ pub(crate) struct BlockReader {
     ended: bool,
     /// How the file came to an end, which is told once.
     over: Option<Ending>,
+    /// Bytes that were passed over.
+    passed: u64,
 }
 
 impl BlockReader {
@@ -151,6 +164,7 @@ impl BlockReader {
             is_expanded: false,
             ended: false,
             over: None,
+            passed: 0,
         }
     }
 
@@ -181,7 +195,25 @@ impl BlockReader {
 
     /// Bytes read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.window.offset()
+        self.window.offset().saturating_sub(self.passed)
+    }
+
+    /// The same, with the block that is being looked at.
+    pub(crate) fn bytes_met(&self) -> u64 {
+        self.bytes_read() + self.current as u64
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        self.window.file()
+    }
+
+    /// Goes on at block `sequence`, whose header is at `offset`.
+    pub(crate) fn enter(&mut self, offset: u64, sequence: u64) -> io::Result<()> {
+        self.passed = offset.saturating_sub(self.window.offset());
+        self.window.enter(offset)?;
+        (self.next_sequence, self.blocks) = (sequence, sequence);
+        (self.current, self.is_expanded, self.ended, self.over) = (0, false, false, None);
+        Ok(())
     }
 
     /// Payload of the current block, expanded.

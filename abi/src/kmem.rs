@@ -338,7 +338,10 @@ mod tests {
         let event = decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(0x1234, 3)), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
         assert!(decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(u32::MAX, 0)), &mut names).unwrap().failed);
-        assert_eq!(decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated, u64::MAX);
+        assert_eq!(
+            decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated,
+            u64::MAX
+        );
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Layout {
     }
 
     /// The layout of this name.
-    pub fn from_name(name: &str) -> Option<Layout> {
+    pub(crate) fn from_name(name: &str) -> Option<Layout> {
         [Layout::R1, Layout::R3, Layout::R4].into_iter().find(|l| l.name() == name)
     }
 }

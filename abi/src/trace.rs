@@ -215,19 +215,33 @@ pub enum OpenError {
         found: u16,
     },
     /// Files of different recordings.
-    #[error("{a} and {b} are of different recordings", a = a.display(), b = b.display())]
+    #[error(
+        "{a} and {b} are of different recordings: keep the files of each in a directory of its own",
+        a = a.display(),
+        b = b.display()
+    )]
     Mixed {
         /// One file.
         a: PathBuf,
         /// The other.
         b: PathBuf,
     },
+    /// Two files of one CPU: its events would be there twice.
+    #[error("{a} and {b} are both of CPU {cpu}: name one of them", a = a.display(), b = b.display())]
+    Twice {
+        /// One file.
+        a: PathBuf,
+        /// The other.
+        b: PathBuf,
+        /// Their CPU.
+        cpu: u32,
+    },
 }
 
 impl OpenError {
     /// Exit status 3 (no trace at all) rather than 2 (unreadable).
     pub fn is_no_trace(&self) -> bool {
-        !matches!(self, OpenError::Io { .. })
+        !matches!(self, OpenError::Io { .. } | OpenError::Twice { .. })
     }
 }
 

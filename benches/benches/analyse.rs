@@ -128,12 +128,12 @@ fn analyse(name: &str, trace: &Path) {
     let mut summary = f64::NAN;
     for (what, name, arguments) in [
         ("check", "kmemtrace-check", &[][..]),
-        ("report summary", "kmemtrace-report", &["summary", "--format", "json"]),
-        ("report sites", "kmemtrace-report", &["sites", "--format", "json"]),
-        ("report caches", "kmemtrace-report", &["caches", "--format", "json"]),
-        ("report mismatch", "kmemtrace-report", &["mismatch", "--format", "json"]),
-        ("report cross", "kmemtrace-report", &["cross", "--format", "json"]),
-        ("report live --top 20", "kmemtrace-report", &["live", "--top", "20", "--format", "json"]),
+        ("report summary", "kmemtrace-report", &["summary", "--no-index", "--format", "json"]),
+        ("report sites", "kmemtrace-report", &["sites", "--no-index", "--format", "json"]),
+        ("report caches", "kmemtrace-report", &["caches", "--no-index", "--format", "json"]),
+        ("report mismatch", "kmemtrace-report", &["mismatch", "--no-index", "--format", "json"]),
+        ("report cross", "kmemtrace-report", &["cross", "--no-index", "--format", "json"]),
+        ("report live --top 20", "kmemtrace-report", &["live", "--no-index", "--top", "20", "--format", "json"]),
     ] {
         let (program, what) = (program(name), what.to_owned());
         let on_all = || {
@@ -163,4 +163,35 @@ fn analyse(name: &str, trace: &Path) {
         live as f64 / 1e6,
         random_update(live)
     );
+    with_index(trace);
+}
+
+/// What the index beside a trace is good for.
+fn with_index(trace: &Path) {
+    let index = trace.join("report.index");
+    let report = |options: &[&str]| {
+        let mut command = Command::new(program("kmemtrace-report"));
+        command.args(options).args(["--format", "json"]).arg(trace);
+        command
+    };
+    let mut rows = Vec::new();
+    for options in [&["summary"][..], &["live", "--top", "20"], &["sites", "--time", "50%,51%"]] {
+        let without = time(|| report(&[options, &["--no-index"]].concat()));
+        let mut add = |what: &str, seconds: f64| {
+            let name = format!("{}, {what}", options.join(" "));
+            rows.push(vec![name, format!("{:.0}", seconds * 1e3), format!("{:.3}", seconds / without)]);
+        };
+        add("without", without);
+        let first = || {
+            let _ = std::fs::remove_file(&index);
+            report(options)
+        };
+        add("the first, which writes it", time(first));
+        add("the second", time(|| report(options)));
+        if options == ["summary"] {
+            add("another view (cross)", time(|| report(&["cross"])));
+        }
+    }
+    let _ = std::fs::remove_file(&index);
+    table(&format!("the same with an index, median of {ROUNDS}"), &["", "ms", "ratio"], &rows);
 }

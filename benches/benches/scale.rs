@@ -94,7 +94,7 @@ impl Way {
     fn command(self, trace: &Path) -> Command {
         let report = program("kmemtrace-report");
         let check = program("kmemtrace-check");
-        let summary = ["summary", "--format", "json"];
+        let summary = ["summary", "--no-index", "--format", "json"];
         let mut command = match self {
             Way::Cat => {
                 let mut command = on_one_core(Path::new("cat"), &[]);
@@ -114,8 +114,8 @@ impl Way {
                 command.args(summary);
                 command
             }
-            Way::Sites => on_one_core(&report, &["sites", "--format", "json"]),
-            Way::Live => on_one_core(&report, &["live", "--top", "20", "--format", "json"]),
+            Way::Sites => on_one_core(&report, &["sites", "--no-index", "--format", "json"]),
+            Way::Live => on_one_core(&report, &["live", "--no-index", "--top", "20", "--format", "json"]),
         };
         command.arg(trace);
         command
@@ -182,7 +182,7 @@ fn measure(load: LoadOptions) -> Row {
         generated.seconds,
         load.events as f64 / generated.seconds / 1e6
     );
-    let document = json(&run_to(0, "kmemtrace-report", &["summary", "--strict", "--format", "json"], &[trace]));
+    let document = json(&run_to(0, "kmemtrace-report", &["summary", "--no-index", "--strict", "--format", "json"], &[trace]));
     let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
     assert_eq!(number(&document["events"]["total"]), load.events, "the report does not tell of all events");
     let live = number(&document["total"]["live_objects"]);

@@ -1,8 +1,18 @@
 //! What to do about a finding: the remedy stands beside it, so that nobody has to look it up.
 
-use kmemtrace_abi::fault::Code;
+use kmemtrace_abi::fault::{Code, Fault};
 
-/// One line, or nothing where there is nothing to do.
+use crate::checks::STILL_RECORDED;
+
+/// One line about a finding in a file.
+pub(crate) fn about(fault: &Fault) -> Option<&'static str> {
+    match fault.message.ends_with(STILL_RECORDED) {
+        true => Some("check it again when its recorder has stopped"),
+        false => remedy(fault.code),
+    }
+}
+
+/// One line about such findings, or nothing where there is nothing to do.
 pub(crate) fn remedy(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::Overrun | Code::Unplaced => {

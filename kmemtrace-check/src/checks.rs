@@ -81,6 +81,9 @@ fn names_are_there(trace: &mut CheckedTrace) {
     }
 }
 
+/// What the message of a file that ends early says then.
+pub(crate) const STILL_RECORDED: &str = "; it is still being recorded";
+
 /// A file that ends early is no damage while its recorder runs: the recorder holds a lock on the directory.
 fn nobody_is_recording(trace: &mut CheckedTrace) {
     let is_unfinished = |fault: &Fault| matches!(fault.code, Code::NoEnd | Code::CutInBlock | Code::Empty);
@@ -90,7 +93,7 @@ fn nobody_is_recording(trace: &mut CheckedTrace) {
         return;
     }
     for fault in trace.files.iter_mut().flat_map(|f| &mut f.facts.faults).filter(|f| is_unfinished(f)) {
-        fault.message.push_str("; it is still being recorded");
+        fault.message.push_str(STILL_RECORDED);
     }
 }
 
@@ -110,6 +113,7 @@ fn plural(n: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice;
     use crate::reading;
     use crate::sample::Sample;
     use kmemtrace_abi::fault::Verdict;
@@ -209,6 +213,9 @@ mod tests {
         let of_live = [messages(sample.path().to_owned()), messages(sample.file("cpu0.out"))].concat();
         assert_eq!(of_live.len(), 3);
         assert!(of_live.iter().all(|m| m.ends_with("still being recorded")), "{of_live:?}");
+        let trace = checked(sample.path().to_owned());
+        let remedies: Vec<_> = trace.files.iter().flat_map(|f| &f.facts.faults).map(advice::about).collect();
+        assert_eq!(remedies, [Some("check it again when its recorder has stopped"); 2]);
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn describe_directory(trace: &CheckedTrace, text: &mut String) {
 /// What to do about these, each once.
 fn remedies(faults: &[&Fault]) -> impl Iterator<Item = &'static str> {
     let mut remedies: Vec<&'static str> = Vec::new();
-    for remedy in faults.iter().filter_map(|fault| advice::remedy(fault.code)) {
+    for remedy in faults.iter().filter_map(|fault| advice::about(fault)) {
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }

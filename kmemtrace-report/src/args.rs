@@ -55,11 +55,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) sized_classes: Option<u32>,
     /// Stop with a message where more memory would be needed: 512M, 4G
-    #[arg(long, value_name = "SIZE", value_parser = max_memory)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_memory: Option<u64>,
     /// How small pack makes it: a zstd level [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<i32>,
+    /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
+    #[arg(long)]
+    pub(crate) no_index: bool,
+    /// Bytes of a trace from which it has an index; tests make it small
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = crate::index::PAYS_FROM, hide = true)]
+    pub(crate) index_from: u64,
+    /// Say on standard error what became of the index
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// No progress line on a terminal
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -68,7 +77,7 @@ pub(crate) struct Args {
     pub(crate) strict: bool,
 }
 
-fn max_memory(text: &str) -> Result<u64, String> {
+fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with K, M or G: 512M".to_owned())
 }
 
@@ -122,5 +131,19 @@ impl Args {
         let inputs = &self.words[usize::from(named.is_some() || is_pack)..];
         let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
         (named.unwrap_or(View::Summary), inputs)
+    }
+
+    /// What may be the matter where the trace cannot be opened, other than the trace.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let is_view = |word: &PathBuf| word.to_str().is_some_and(|word| View::from_str(word, false).is_ok());
+        let Some((first, rest)) = self.words.split_first() else {
+            return Some("no trace is named, and kmemtraced has left none here".to_owned());
+        };
+        if let Some(view) = rest.iter().find(|word| is_view(word) && !word.exists()) {
+            return Some(format!("{}: a view stands before its trace", view.display()));
+        }
+        let is_name = first.components().count() == 1 && !first.exists();
+        let views: Vec<&str> = View::value_variants().iter().map(|view| view.name()).collect();
+        (is_name && !is_view(first)).then(|| format!("{}: is no view ({}, pack)", first.display(), views.join(", ")))
     }
 }

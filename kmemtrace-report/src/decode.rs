@@ -76,6 +76,10 @@ impl Keyed for Compact {
     fn part(&self, parts: u32) -> u32 {
         self.hash % parts
     }
+
+    fn cpu(&self, cpus: &[u32]) -> u32 {
+        cpus.get(usize::from(self.stream)).copied().unwrap_or(0)
+    }
 }
 
 /// Reads one CPU's stream.

@@ -99,7 +99,7 @@ impl Ledger {
     }
 
     /// Takes the changes that a window's partitions have logged, in the window's order.
-    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[&Log]) {
+    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[Log]) {
         let mut rest: Vec<&[Entry]> = logs.iter().map(|log| log.entries.as_slice()).collect();
         let mut peak = None;
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
@@ -162,8 +162,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn clear(&mut self) {
+    /// Empty, in the same memory.
+    pub(crate) fn cleared(mut self) -> Log {
         self.entries.clear();
+        self
     }
 
     #[inline]

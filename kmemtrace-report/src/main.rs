@@ -1,23 +1,29 @@
 //! `kmemtrace-report`: what a trace says of the kernel's memory.
 //!
-//! Read in the order the data flows: `order` merges the CPUs' events, `pairs` keeps the live table, `figures` are
-//! its sums, `reports` makes a document of them, `render` prints it.
+//! Read in the order the data flows, all of it driven by the `pipeline`: `decode` reads the CPUs' streams, `order` merges
+//! them, `pairs` says what each event does to the live `table` and to addresses that were `freed`, `tally` and `ledger`
+//! count that, `figures` are their sums, `findings` what does not match. `reports` makes a document of them, `render`
+//! prints it; `select` and `symbols` tell which objects are asked for and what they are called. A `pass` does all of this for a
+//! trace, or finds in the `index` beside it what an earlier one came to.
 
 mod args;
+mod board;
 mod budget;
 mod classes;
-mod crew;
 mod decode;
 mod figures;
 mod filter;
 mod findings;
 mod freed;
 mod hashing;
+mod index;
 mod ledger;
 mod mapping;
 mod order;
+mod output;
 mod pack;
 mod pairs;
+mod pass;
 mod pipeline;
 mod prefetch;
 mod progress;
@@ -28,16 +34,16 @@ mod symbols;
 mod table;
 mod tally;
 
+use std::cell::Cell;
 use std::collections::{BinaryHeap, HashMap};
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
 use clap::Parser;
 use kmemtrace_abi::block::End;
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
@@ -48,7 +54,11 @@ use classes::Grouping;
 use decode::All;
 use figures::Narrow;
 use filter::Selected;
+use index::{Index, Question, Settings};
+use order::Order;
+use output::Output;
 use pairs::Rules;
+use pass::Pass;
 use pipeline::{CrewSize, Job};
 use render::Document;
 use reports::{Completeness, Naming};
@@ -71,7 +81,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = kmemtrace_abi::escape::escape(format!("{error:#}").as_bytes()).into_owned();
+            let text = escape(format!("{error:#}").as_bytes()).into_owned();
             let _ = writeln!(io::stderr(), "kmemtrace-report: {text}");
             let no_trace = error.downcast_ref::<OpenError>().is_some_and(OpenError::is_no_trace);
             ExitCode::from(if no_trace { NO_TRACE } else { UNUSABLE })
@@ -89,16 +99,23 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         pack::pack(&inputs, args.level.unwrap_or(pack::LEVEL), args.force)?;
         return Ok(0);
     }
-    let mut trace = Trace::open(&inputs)?;
+    let mut trace = open(args, &inputs)?;
+    let budget = Budget::new(args.max_memory);
+    let settings = Settings { from: args.index_from, is_wanted: !args.no_index, is_told: args.verbose };
+    let index = Index::of(&inputs, &trace, settings, budget);
+    let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
     let window = match &args.time {
         Some(window) => {
-            let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
-            let last = if window.needs_last() { last_key(&trace, &inputs)? } else { u64::MAX };
+            let last = if window.needs_last() { last_key(&trace, &inputs, index.as_ref())? } else { u64::MAX };
             Some((*window, units, last))
         }
         None => None,
     };
-    let window = |first| window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units));
+    let begins = Cell::new(0);
+    let window = |first| {
+        begins.set(first);
+        window.map_or((0, u64::MAX), |(window, units, last)| window.resolve_in(first, last, units))
+    };
     let kallsyms = std::mem::take(&mut trace.side.kallsyms);
     let modules = std::mem::take(&mut trace.side.modules);
     let comms = std::mem::take(&mut trace.side.comms);
@@ -107,37 +124,50 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let symbols = if needs_symbols { Symbols::new(&kallsyms, &modules) } else { Symbols::default() };
     let filter = Selected::new(&args.select, &symbols, &comms);
     if view == View::Events {
-        return events(args, &mut trace, &comms, filter, window);
+        let (status, order) = events(args, &inputs, &mut trace, index, &comms, filter, window)?;
+        tell_empty_window(args, &order, begins.get(), units);
+        return Ok(status);
     }
-    let grouping = match view {
-        View::Caches => Grouping::Cache,
-        View::Summary if args.format != Format::Table => Grouping::Kind,
-        _ => Grouping::Site,
+    let mut asked = Question {
+        grouping: match view {
+            View::Caches => Grouping::Cache,
+            View::Summary if args.format != Format::Table => Grouping::Kind,
+            _ => Grouping::Site,
+        },
+        matrix: view == View::Cross,
+        lists_live: view == View::Live,
     };
+    let is_whole = filter.is_none() && args.time.is_none();
+    if is_whole && index.as_ref().is_some_and(|index| index.lacks(asked)) {
+        asked = asked.with_more();
+    }
     let rules = Rules {
         kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
         cpus: Vec::new(),
         nodes: every_node(&trace),
-        by_site: grouping == Grouping::Site,
-        matrix: view == View::Cross,
-        lists_live: view == View::Live,
+        by_site: asked.grouping == Grouping::Site,
+        matrix: asked.matrix,
+        lists_live: asked.lists_live,
     };
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
     let job = Job {
         rules,
-        grouping,
+        grouping: asked.grouping,
         crew: crew_size(args),
-        budget: Budget::new(args.max_memory),
+        budget,
         // Its columns are as wide as their widest cell, so all rows are there at once.
         row_bytes: if args.format == Format::Table && top.is_none() { TABLE_ROW_BYTES } else { 0 },
         is_quiet: args.quiet,
     };
-    let (order, paired) = match filter {
-        None => pipeline::run(&mut trace, job, &All, window)?,
-        Some(filter) => pipeline::run(&mut trace, job, &filter, window)?,
+    let pass = Pass { trace: &mut trace, inputs: &inputs, index, job, asked };
+    let (order, paired, mut completeness) = match (filter, args.time.is_some()) {
+        (None, false) => pass.of_all()?,
+        (None, true) => pass.of_window(&All, window)?,
+        (Some(filter), true) => pass.of_window(&filter, window)?,
+        (Some(filter), false) => pass.through(&filter, window)?,
     };
-    let mut completeness = Completeness::of(&trace, &order);
+    tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
@@ -165,6 +195,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status(args, &completeness))
 }
 
+fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+    let opened = Trace::open(inputs).map_err(anyhow::Error::from);
+    opened.map_err(|error| match args.hint() {
+        Some(hint) => error.context(hint),
+        None => error,
+    })
+}
+
 /// The threads that are asked for, or as many as there are CPUs.
 fn crew_size(args: &Args) -> CrewSize {
     let threads = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
@@ -184,28 +222,62 @@ fn status(args: &Args, completeness: &Completeness) -> u8 {
 
 fn events(
     args: &Args,
+    inputs: &[PathBuf],
     trace: &mut Trace,
+    mut index: Option<Index>,
     comms: &HashMap<i32, Box<[u8]>>,
     filter: Option<Selected<'_>>,
-    window: impl FnOnce(u64) -> (u64, u64),
-) -> anyhow::Result<u8> {
-    let mut out = output(args)?;
+    window: impl FnOnce(u64) -> (u64, u64) + Copy,
+) -> anyhow::Result<(u8, Order)> {
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
     let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new() };
-    let order = pipeline::in_order(trace, window, |window, first, names| lines.window(window, first, names));
-    lines.finish(order.last.unwrap_or(0));
-    if let Some(error) = lines.error.take() {
-        return Err(error.into());
+    let narrow = |index: &mut Index, trace: &mut Trace| index.narrow(trace, window);
+    let mut narrowed = index.as_mut().filter(|_| args.time.is_some()).and_then(|index| narrow(index, trace));
+    if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {
+        // No line can be taken back, so all is read once before the first of them.
+        pipeline::last_key(trace);
+        let is_good = index.was_good(trace);
+        *trace = Trace::open(inputs)?;
+        narrowed = if is_good { narrow(index, trace) } else { None };
     }
-    out.flush()?;
-    let completeness = Completeness::of(trace, &order);
+    if let Some(index) = index.as_ref().filter(|_| narrowed.is_none()) {
+        index.prepare(trace);
+    }
+    let first = narrowed.as_ref().map(|narrowed| narrowed.first);
+    let bounds = |first| narrowed.as_ref().map_or_else(|| window(first), |narrowed| narrowed.bounds);
+    let order = pipeline::in_order(trace, first, bounds, |window, first, names| lines.window(window, first, names));
+    lines.finish(order.last.unwrap_or(0));
+    let written = lines.error.take().map_or(Ok(()), Err);
+    out.finish(written)?;
+    let completeness = match narrowed {
+        Some(narrowed) => narrowed.completeness,
+        None => {
+            let completeness = Completeness::of(trace, &order);
+            if let Some(index) = &index {
+                index.keep(trace, &completeness, None);
+            }
+            completeness
+        }
+    };
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let verdict = completeness.verdict_name();
     let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {} gaps", order.events, completeness.gaps);
-    Ok(status(args, &completeness))
+    Ok((status(args, &completeness), order))
 }
 
-/// Key of the last event: from the end blocks of finished files, else by a pass of its own over the trace.
-fn last_key(trace: &Trace, inputs: &[std::path::PathBuf]) -> anyhow::Result<u64> {
+/// Says why there is nothing to see where `--time` has no event: the trace's clock is not the wall's.
+fn tell_empty_window(args: &Args, order: &Order, begins: u64, units: u64) {
+    if args.time.is_some() && order.events == 0 {
+        let begins = begins as f64 / units as f64;
+        let _ = writeln!(
+            io::stderr(),
+            "kmemtrace-report: --time: no event is in there; the first one of the trace is at {begins}"
+        );
+    }
+}
+
+/// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
+fn last_key(trace: &Trace, inputs: &[PathBuf], index: Option<&Index>) -> anyhow::Result<u64> {
     // A clock that may go back has its last time not always at the end.
     if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
         let ends =
@@ -213,6 +285,9 @@ fn last_key(trace: &Trace, inputs: &[std::path::PathBuf]) -> anyhow::Result<u64>
         if let Some(ends) = ends.collect::<Option<Vec<End>>>() {
             return Ok(ends.iter().filter(|end| end.events.get() > 0).map(|end| end.last.get()).max().unwrap_or(0));
         }
+    }
+    if let Some(last) = index.and_then(Index::last_key) {
+        return Ok(last);
     }
     Ok(pipeline::last_key(&mut Trace::open(inputs)?))
 }
@@ -232,43 +307,29 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
     (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
 }
 
-fn output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
-    let Some(path) = &args.output else { return Ok(Box::new(BufWriter::new(io::stdout().lock()))) };
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).create_new(!args.force);
-    let file = match options.open(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            bail!("{}: exists already: use -f to overwrite it, or another name", path.display())
-        }
-        opened => opened.with_context(|| format!("{}: cannot be written", path.display()))?,
-    };
-    Ok(Box::new(BufWriter::new(file)))
-}
-
 fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyhow::Result<()> {
-    let mut out = output(args)?;
-    match args.format {
-        Format::Json => render::json::json(document, &mut out)?,
-        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out)?,
-        Format::Csv => render::csv::csv(view.name(), document, &mut out)?,
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = match args.format {
+        Format::Json => render::json::json(document, &mut out),
+        Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out),
+        Format::Csv => render::csv::csv(view.name(), document, &mut out),
         Format::Table => {
             let title = input.display().to_string();
             let options = render::table::TableOptions {
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
-                title: render::escape::escape(title.as_bytes()).into_owned(),
+                title: escape(title.as_bytes()).into_owned(),
             };
-            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))?;
+            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))
         }
-    }
-    out.flush()?;
-    Ok(())
+    };
+    out.finish(written)
 }
 
 /// The document with every string made harmless for a terminal.
 fn escaped(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(render::escape::escape(text.as_bytes()).into_owned()),
+        Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
         Value::Array(values) => values.into_iter().map(escaped).collect(),
         Value::Object(members) => members.into_iter().map(|(name, value)| (name, escaped(value))).collect(),
         other => other,

@@ -16,6 +16,8 @@ pub(crate) trait Keyed {
     fn key(&self) -> u64;
     /// To which of `parts` partitions it belongs.
     fn part(&self, parts: u32) -> u32;
+    /// Its CPU; `cpus` are those of the streams.
+    fn cpu(&self, cpus: &[u32]) -> u32;
 }
 
 /// What is read of a CPU's stream at once: events in order, and the gaps before, between and after them.
@@ -140,6 +142,7 @@ impl<E> Window<E> {
     }
 }
 
+/// What was read of a stream and not yet merged.
 struct Queue<E> {
     /// None of them is empty.
     chunks: VecDeque<Chunk<E>>,
@@ -150,7 +153,7 @@ struct Queue<E> {
     gap: Option<(u64, u64)>,
 }
 
-impl<E: Keyed> Queue<E> {
+impl<E: Keyed + Copy> Queue<E> {
     fn last_key(&self) -> Option<u64> {
         Some(self.chunks.back()?.events.last()?.key())
     }
@@ -158,6 +161,51 @@ impl<E: Keyed> Queue<E> {
     fn next_key(&self) -> Option<u64> {
         Some(self.chunks.front()?.events.get(self.taken)?.key())
     }
+
+    /// What is left of the first chunk.
+    fn rest(&self) -> &[E] {
+        self.chunks.front().and_then(|chunk| chunk.events.get(self.taken..)).unwrap_or_default()
+    }
+
+    /// Moves the events up to `until`, a key and a stream, to `ordered`; `stream` is this one's number.
+    fn move_until(&mut self, until: (u64, usize), stream: usize, ordered: &mut Vec<E>) {
+        let rest = self.rest();
+        let run = rest.iter().take_while(|event| (event.key(), stream) <= until).count();
+        ordered.extend_from_slice(&rest[..run]);
+        self.taken += run;
+    }
+
+    /// The first chunk, where all of it was taken.
+    fn take_used(&mut self) -> Option<Chunk<E>> {
+        if !self.rest().is_empty() {
+            return None;
+        }
+        self.taken = 0;
+        self.chunks.pop_front()
+    }
+}
+
+/// Moves events before `until` from the first chunks of two queues to `ordered`, until one of the chunks is through;
+/// returns how many. Of equal keys `lower`'s is first.
+fn merge_two<E: Keyed + Copy>(lower: &mut Queue<E>, upper: &mut Queue<E>, until: u64, ordered: &mut Vec<E>) -> usize {
+    let before = ordered.len();
+    let (a, b) = (lower.rest(), upper.rest());
+    let (mut i, mut j) = (0, 0);
+    ordered.reserve(a.len() + b.len());
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        // Streams take turns in no order that a processor could foresee, so nothing branches on it.
+        let is_upper = y.key() < x.key();
+        let next = [x, y][usize::from(is_upper)];
+        if next.key() >= until {
+            break;
+        }
+        ordered.push(*next);
+        i += usize::from(!is_upper);
+        j += usize::from(is_upper);
+    }
+    lower.taken += i;
+    upper.taken += j;
+    ordered.len() - before
 }
 
 /// Merges the chunks of all CPUs.
@@ -182,8 +230,8 @@ pub(crate) struct Merger<E> {
     gaps: Vec<Gap>,
     /// Streams that have more for the window that is made, by their next event.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Keys of the events of the window that is made.
-    keys: Vec<u64>,
+    /// Events of the window that is made.
+    ordered: Vec<E>,
     /// Windows and chunks whose memory is used again.
     used: Vec<Window<E>>,
     through: Vec<Chunk<E>>,
@@ -208,7 +256,7 @@ impl<E: Keyed + Copy> Merger<E> {
             merged: Order::default(),
             gaps: Vec::new(),
             heads: BinaryHeap::new(),
-            keys: Vec::new(),
+            ordered: Vec::new(),
             used: Vec::new(),
             through: Vec::new(),
         }
@@ -241,19 +289,9 @@ impl<E: Keyed + Copy> Merger<E> {
         }
     }
 
-    /// Streams to read from before, or while, the next window is made.
-    pub(crate) fn wanted(&self) -> Vec<usize> {
-        let limit = self.limit().map_or(0, |(key, _)| key);
-        let is_wanted = |queue: &Queue<E>| {
-            // A queue keeps one chunk beyond the window.
-            !queue.ended && queue.chunks.back().is_none_or(|last| last.events.first().is_none_or(|e| e.key() <= limit))
-        };
-        (0..self.queues.len()).filter(|&index| is_wanted(&self.queues[index])).collect()
-    }
-
-    /// Whether a stream must be read before its first event is known.
+    /// Whether a stream must be read before more can be merged.
     pub(crate) fn lacks(&self, stream: usize) -> bool {
-        self.queues.get(stream).is_some_and(|queue| !queue.ended && queue.chunks.is_empty())
+        self.waiting(stream) == 0 && !self.has_ended(stream)
     }
 
     /// Whether the last window was made: that of the streams' ends, where all gaps are known. It may have no events.
@@ -270,9 +308,19 @@ impl<E: Keyed + Copy> Merger<E> {
         Some(limit)
     }
 
-    /// A chunk to read into.
-    pub(crate) fn spare(&mut self) -> Chunk<E> {
-        self.through.pop().unwrap_or_default()
+    /// Chunks that all has been taken of, to read into again.
+    pub(crate) fn through(&mut self) -> impl Iterator<Item = Chunk<E>> {
+        self.through.drain(..)
+    }
+
+    /// Chunks of a stream that more is to be taken of.
+    pub(crate) fn waiting(&self, stream: usize) -> usize {
+        self.queues.get(stream).map_or(0, |queue| queue.chunks.len())
+    }
+
+    /// Whether the last chunk of a stream is here.
+    pub(crate) fn has_ended(&self, stream: usize) -> bool {
+        self.queues.get(stream).is_none_or(|queue| queue.ended)
     }
 
     /// The next window; `None` where a stream must be read before.
@@ -280,17 +328,22 @@ impl<E: Keyed + Copy> Merger<E> {
         let limit = self.limit()?;
         let is_last = limit.1 == usize::MAX;
         let mut window = self.used.pop().unwrap_or_else(|| Window::new(self.parts));
-        self.merge(limit, &mut window);
+        self.merge(limit);
+        if self.order == OrderKey::Sequence {
+            self.find_holes();
+        }
+        self.keep_to_bounds();
         self.begin_gaps(limit.0, is_last);
         window.frontier = (!is_last).then_some(limit.0);
         window.touches_before = self.begin_before();
         self.find_stretches(&mut window);
         window.gaps.append(&mut self.gaps);
         window.first_serial = self.serial;
-        self.serial += self.keys.len() as u64;
-        self.merged.events += self.keys.len() as u64;
-        self.merged.first = self.merged.first.or(self.keys.first().copied());
-        self.merged.last = self.keys.last().copied().or(self.merged.last);
+        self.serial += self.ordered.len() as u64;
+        self.merged.events += self.ordered.len() as u64;
+        self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
+        self.merged.last = self.ordered.last().map(Keyed::key).or(self.merged.last);
+        self.deal(&mut window);
         self.frontier = Some(limit.0);
         self.is_done = is_last;
         Some(window)
@@ -302,58 +355,32 @@ impl<E: Keyed + Copy> Merger<E> {
         self.used.push(window);
     }
 
-    /// Moves all events up to `limit` into the window, in order: those of the stream with the earliest one, up to the
-    /// earliest of another stream, and so on. Equal keys are in the order of CPUs.
-    fn merge(&mut self, limit: (u64, usize), window: &mut Window<E>) {
-        let mut queues = std::mem::take(&mut self.queues);
-        let mut heads = std::mem::take(&mut self.heads);
-        let head = |(stream, queue): (usize, &Queue<E>)| Some((queue.next_key()?, stream)).filter(|&head| head <= limit);
-        heads.extend(queues.iter().enumerate().filter_map(head).map(Reverse));
-        self.keys.clear();
-        while let Some(Reverse((_, stream))) = heads.pop() {
+    /// Moves all events up to `limit` into `ordered`, equal keys in the order of CPUs.
+    fn merge(&mut self, limit: (u64, usize)) {
+        let Merger { queues, heads, ordered, through, .. } = self;
+        let head = |queues: &[Queue<E>], stream: usize| {
+            Some((queues.get(stream)?.next_key()?, stream)).filter(|&head| head <= limit).map(Reverse)
+        };
+        heads.extend((0..queues.len()).filter_map(|stream| head(queues, stream)));
+        while let Some(Reverse((_, first))) = heads.pop() {
+            let second = heads.pop().map(|Reverse((_, stream))| stream);
+            // Events of these two streams that come before all others are merged without asking which is whose turn.
             let until = heads.peek().map_or(limit, |&Reverse(other)| other.min(limit));
-            // The last key that comes before the other's.
-            let last = if stream <= until.1 { until.0 } else { until.0.saturating_sub(1) };
-            let queue = &mut queues[stream];
-            while let Some(chunk) = queue.chunks.front() {
-                let rest = &chunk.events[queue.taken..];
-                let run = &rest[..rest.iter().take_while(|event| event.key() <= last).count()];
-                queue.taken += run.len();
-                self.append(run, stream, window);
-                if run.len() < rest.len() {
-                    break;
-                }
-                queue.taken = 0;
-                self.through.extend(queue.chunks.pop_front());
+            let mut moved = 0;
+            if let Some(second) = second {
+                let (lower, upper) = (first.min(second), first.max(second));
+                let (below, above) = queues.split_at_mut(upper);
+                moved = merge_two(&mut below[lower], &mut above[0], until.0, ordered);
             }
-            heads.extend(head((stream, queue)).map(Reverse));
-        }
-        (self.queues, self.heads) = (queues, heads);
-    }
-
-    /// Appends some events of a stream to the window.
-    #[inline(always)]
-    fn append(&mut self, mut run: &[E], stream: usize, window: &mut Window<E>) {
-        if self.order == OrderKey::Sequence {
-            self.find_holes(run, self.cpus[stream]);
-        }
-        if let Some((from, to)) = self.bounds {
-            let begin = run.partition_point(|event| event.key() < from);
-            let end = run.partition_point(|event| event.key() <= to);
-            run = run.get(begin..end).unwrap_or_default();
-        }
-        let first = self.keys.len() as u32;
-        self.keys.extend(run.iter().map(Keyed::key));
-        if let [only] = window.parts.as_mut_slice() {
-            only.events.extend_from_slice(run);
-            return;
-        }
-        for (event, serial) in run.iter().zip(first..) {
-            let owner = event.part(self.parts);
-            window.owners.push(owner as u16);
-            if let Some(part) = window.parts.get_mut(owner as usize) {
-                part.events.push(*event);
-                part.serials.push(serial);
+            if moved == 0 {
+                // One stream alone, or equal keys.
+                let until =
+                    second.and_then(|second| head(queues, second)).map_or(until, |Reverse(other)| other.min(until));
+                queues[first].move_until(until, first, ordered);
+            }
+            for stream in second.into_iter().chain([first]) {
+                through.extend(queues[stream].take_used());
+                heads.extend(head(queues, stream));
             }
         }
     }
@@ -368,17 +395,43 @@ impl<E: Keyed + Copy> Merger<E> {
     }
 
     /// Missing sequence numbers, each run of them a gap.
-    fn find_holes(&mut self, run: &[E], cpu: u32) {
-        for key in run.iter().map(Keyed::key) {
+    fn find_holes(&mut self) {
+        for event in &self.ordered {
+            let key = event.key();
             if let Some(last) = self.last.filter(|&last| key > last.saturating_add(1)) {
                 let lost = key - last - 1;
                 self.merged.holes += 1;
                 self.merged.missing = self.merged.missing.saturating_add(lost);
                 self.to_come.push(Reverse((last, key)));
                 let (from, to) = (Some(last), Some(key));
+                let cpu = event.cpu(&self.cpus);
                 self.gaps.push(Gap { from, to, cpu, lost: Some(lost), cause: GapCause::Sequence });
             }
             self.last = Some(key);
+        }
+    }
+
+    /// Leaves out what is not within the bounds.
+    fn keep_to_bounds(&mut self) {
+        if let Some((from, to)) = self.bounds {
+            self.ordered.truncate(self.ordered.partition_point(|event| event.key() <= to));
+            self.ordered.drain(..self.ordered.partition_point(|event| event.key() < from));
+        }
+    }
+
+    /// Gives each partition its events.
+    fn deal(&mut self, window: &mut Window<E>) {
+        if let [only] = window.parts.as_mut_slice() {
+            std::mem::swap(&mut only.events, &mut self.ordered);
+            return;
+        }
+        for (event, serial) in self.ordered.drain(..).zip(0..) {
+            let owner = event.part(self.parts);
+            window.owners.push(owner as u16);
+            if let Some(part) = window.parts.get_mut(owner as usize) {
+                part.events.push(event);
+                part.serials.push(serial);
+            }
         }
     }
 
@@ -400,7 +453,7 @@ impl<E: Keyed + Copy> Merger<E> {
     fn find_stretches(&mut self, window: &mut Window<E>) {
         let mut fresh = window.touches_before;
         let mut from = 0;
-        while let Some(&first) = self.keys.get(from) {
+        while let Some(first) = self.ordered.get(from).map(Keyed::key) {
             while let Some(&Reverse((begin, end))) = self.to_come.peek()
                 && begin <= first
             {
@@ -412,8 +465,8 @@ impl<E: Keyed + Copy> Merger<E> {
             window.stretches.push(Stretch { from: from as u32, fresh, in_gap });
             let next_begins = self.to_come.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
             let ends = self.reach.filter(|_| in_gap).unwrap_or(u64::MAX);
-            let same = |&key: &u64| key < next_begins && key <= ends || key == first;
-            from += self.keys[from..].partition_point(same);
+            let same = |key: u64| key < next_begins && key <= ends || key == first;
+            from += self.ordered[from..].partition_point(|event| same(event.key()));
             fresh = false;
         }
     }

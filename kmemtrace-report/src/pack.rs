@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::pieces::{Piece, pieces};
+use kmemtrace_abi::trace::Trace;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::mapping::with_mapped;
@@ -23,13 +27,31 @@ pub(crate) fn pack(inputs: &[PathBuf], level: i32, unfinished: bool) -> anyhow::
         bail!("--level {level}: zstd has {:?}", zstd::compression_level_range());
     }
     for input in inputs {
-        for path in files(input)? {
+        // Says what is no recording, or one of a newer version, as every view does.
+        Trace::open(std::slice::from_ref(input))?;
+        let files = files(input)?;
+        let _lock = lock(if input.is_dir() { input } else { input.parent().unwrap_or(Path::new("")) })?;
+        for path in files {
             let (before, after) = pack_file(&path, level, unfinished)?;
-            let shown = kmemtrace_abi::escape::escape(path.as_os_str().as_encoded_bytes()).into_owned();
-            writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after))?;
+            let shown = escape(path.as_os_str().as_encoded_bytes()).into_owned();
+            // Nobody may be reading; the other files are to be packed all the same.
+            let _ = writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after));
         }
+        // It is of the files that were there before.
+        crate::index::remove(input);
     }
     Ok(())
+}
+
+/// Locks a directory as its recorder does: what was replaced under one would go on growing where nobody finds it.
+fn lock(dir: &Path) -> anyhow::Result<File> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let lock = File::open(dir).with_context(|| format!("{}: cannot be read", dir.display()))?;
+    // A file system without locks has none of a recorder, either.
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        bail!("{}: a recorder or another pack is at work on it: pack it when that has ended", dir.display());
+    }
+    Ok(lock)
 }
 
 /// The files of a recording: itself, or those in it.
@@ -61,7 +83,7 @@ fn pack_file(path: &Path, level: i32, unfinished: bool) -> anyhow::Result<(u64, 
         let Some(Piece::Block { .. }) = pieces(bytes).next() else { bail!("{shown}: is no file of kmemtraced") };
         let ended = pieces(bytes).any(|piece| matches!(piece, Piece::Block { info, .. } if info.kind == kind::END));
         if !ended && !unfinished {
-            bail!("{shown}: has no end: it is being recorded, or was cut; if no recorder is at work, pack it with -f");
+            bail!("{shown}: has no end: its recorder was killed, or it was cut: pack it with -f");
         }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
         let file = file.with_context(|| format!("{}: cannot be written", temporary.display()))?;

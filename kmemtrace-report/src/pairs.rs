@@ -137,7 +137,9 @@ pub(crate) struct Pairing<'a> {
     epoch: Epoch,
     /// What is kept of the time of an event: the epoch, or [`IN_GAP`].
     now: Epoch,
-    pub(crate) counts: Counts,
+    counts: Counts,
+    /// Pairs of each stream that are of its CPU alone, where the rules want them.
+    own_pairs: Vec<u64>,
     pub(crate) findings: Findings,
     /// Number of the window's first event in the trace.
     first_serial: u64,
@@ -162,6 +164,7 @@ impl<'a> Pairing<'a> {
             epoch: 1,
             now: 1,
             counts: Counts::default(),
+            own_pairs: vec![0; if rules.matrix { rules.cpus.len() } else { 0 }],
             findings: Findings::default(),
             first_serial: 0,
             frontier: None,
@@ -271,9 +274,15 @@ impl<'a> Pairing<'a> {
 
     /// The object of an event's address is gone: its class.
     #[inline(always)]
-    fn close(&mut self, object: Seen, how: Closed, event: &Compact, number: Number, changes: &mut impl Changes) -> Class {
-        let own_sizes =
-            if object.has_own_sizes() { self.table(event.kind).take_sizes(event.address) } else { None };
+    fn close(
+        &mut self,
+        object: Seen,
+        how: Closed,
+        event: &Compact,
+        number: Number,
+        changes: &mut impl Changes,
+    ) -> Class {
+        let own_sizes = if object.has_own_sizes() { self.table(event.kind).take_sizes(event.address) } else { None };
         let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
         changes.closed(number, &class, allocated);
         class
@@ -306,8 +315,10 @@ impl<'a> Pairing<'a> {
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
         let class = self.close(object, how, event, number, changes);
-        if crossed || self.rules.matrix {
+        if crossed {
             self.count_cpus(object.stream(), event.stream);
+        } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
+            *pairs += 1;
         }
         if class.kind != event.kind {
             let legal = event.kind == Kind::Kmalloc && self.rules.kfree_takes_all;
@@ -336,13 +347,12 @@ impl<'a> Pairing<'a> {
         self.finding(key, event, number, Some(before.epoch()));
     }
 
+    /// A pair of two CPUs.
     #[inline(never)]
     fn count_cpus(&mut self, from: u16, to: u16) {
         let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
         let (from, to) = (cpu(from), cpu(to));
-        if from != to
-            && let Some(nodes) = &self.rules.nodes
-        {
+        if let Some(nodes) = &self.rules.nodes {
             self.counts.cross_node += u64::from(nodes.get(&from) != nodes.get(&to));
         }
         if self.rules.matrix {
@@ -365,12 +375,22 @@ impl<'a> Pairing<'a> {
             key.free_site = None;
         }
         let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
-        let row = FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
+        let row =
+            FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
         // A gap touches the time from then to now.
         let suspect = before.is_some_and(|before| self.now == IN_GAP || before != self.epoch);
         // A gap that begins at this very key may not have been read yet.
         let open = before.is_some() && !suspect && self.frontier == Some(event.at);
         self.findings.count(key, row, suspect, open);
+    }
+
+    /// What adds up.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        for (&cpu, &pairs) in self.rules.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
+            *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
+        }
+        counts
     }
 
     /// How many objects are live, whatever the filters.

@@ -1,29 +1,29 @@
 //! From the streams of a trace to its figures: reading, merging, pairing and counting, on one thread or on several.
 //!
-//! With several threads the addresses are dealt out to as many partitions, and at each step all of this happens at once:
-//! each CPU's stream that runs short is read, a window is merged, each partition pairs its part of the window before, and
-//! the ledger replays the one before that. A step ends when all is done, so the same steps give the same figures
-//! whoever does them.
+//! With several threads the addresses are dealt out to as many partitions, and all stages are at work at once: streams are
+//! read, a window is merged, partitions pair their parts of earlier ones, and the ledger replays what they changed.
 
 use std::collections::HashMap;
 
+use anyhow::Context;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
+use crate::board::{Board, Done, MOST_ROUNDS, Partition};
 use crate::budget::Budget;
 use crate::classes::{Classes, Grouping, MOST_SIZED};
-use crate::crew::{Task, do_all};
 use crate::decode::{Compact, Filter, Reader};
 use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
-use crate::ledger::{Ledger, Log};
+use crate::ledger::Ledger;
 use crate::order::{Chunk, Merger, Order, Window};
 use crate::pairs::{Live, Paired, Pairing, Rules, kind_index};
 use crate::progress::Progress;
 
 /// What to do, and with how many threads.
+#[derive(Clone)]
 pub(crate) struct Job {
     pub(crate) rules: Rules,
     pub(crate) grouping: Grouping,
@@ -32,6 +32,13 @@ pub(crate) struct Job {
     /// Memory that a table needs for each live object that is listed.
     pub(crate) row_bytes: usize,
     pub(crate) is_quiet: bool,
+}
+
+impl Job {
+    /// Whether so many live objects may be listed.
+    pub(crate) fn has_room_for(&self, rows: usize) -> bool {
+        (rows * (LISTED_BYTES + self.row_bytes)) as u64 <= self.budget.left(0)
+    }
 }
 
 /// How the work is cut.
@@ -55,128 +62,26 @@ impl CrewSize {
     fn parts(self) -> u32 {
         if self.threads <= 2 { 1 } else { self.threads.min(256) }
     }
+
+    /// Chunks to read of each of so many streams before the merge is through with the first of them.
+    fn ahead(self, streams: usize) -> usize {
+        match (self.threads, streams) {
+            (1, _) => 1,
+            (_, ..=16) => 4,
+            _ => 2,
+        }
+    }
 }
 
 /// Events of a window on one thread: what of them is in memory should stay in a core's cache.
 const WINDOW: usize = 2048;
-/// On several: a step should take long enough for nobody to notice its end.
-const WINDOW_AT_ONCE: usize = 64 << 10;
+/// On several: a task should take long enough for nobody to notice how it was come by.
+const WINDOW_AT_ONCE: usize = 32 << 10;
 
-/// Memory of all stages for each event of a window: chunks being read, merged, paired and replayed, places and logs.
-const BUFFER_BYTES: usize = 400;
+/// Memory for each event that is on its way, with its key and what it changes.
+const EVENT_BYTES: usize = size_of::<Compact>() + 32;
 /// Memory for each live object that is listed, while they are sorted.
 const LISTED_BYTES: usize = 2 * size_of::<Live>();
-
-/// A partition of the addresses.
-struct Partition<'a> {
-    pairing: Pairing<'a>,
-    /// What it changes in the ledger, where there are several partitions.
-    log: Log,
-    /// The same of the window before.
-    log_before: Log,
-}
-
-/// The stages, and what is on its way from one to the next.
-struct Pipeline<'a, F> {
-    threads: u32,
-    /// Events to read of a stream at once.
-    batch: usize,
-    readers: Vec<Reader<'a, F>>,
-    merger: Merger<Compact>,
-    partitions: Vec<Partition<'a>>,
-    ledger: Ledger,
-    /// To be paired in the next step.
-    merged: Option<Window<Compact>>,
-    /// To be replayed in the next step from the logs of the partitions.
-    paired: Option<Window<Compact>>,
-}
-
-impl<F: Filter + Send> Pipeline<'_, F> {
-    /// Reads each stream up to its first event.
-    fn begin(&mut self) {
-        for (index, reader) in self.readers.iter_mut().enumerate() {
-            while self.merger.lacks(index) {
-                let (chunk, ended) = reader.read(Chunk::default(), self.batch);
-                self.merger.add(index, chunk, ended);
-            }
-        }
-    }
-
-    /// Gives each partition its share of the bytes that tables may take.
-    fn share_out(&mut self, bytes: u64) {
-        let share = usize::try_from(bytes / self.partitions.len().max(1) as u64).unwrap_or(usize::MAX);
-        self.partitions.iter_mut().for_each(|part| part.pairing.set_most_bytes(share));
-    }
-
-    /// Bytes of all files.
-    fn file_bytes(&self) -> u64 {
-        let len = |reader: &Reader<'_, F>| std::fs::metadata(reader.stream.path()).map_or(0, |m| m.len());
-        self.readers.iter().map(len).sum()
-    }
-
-    fn bytes_read(&self) -> u64 {
-        self.readers.iter().map(|reader| reader.stream.bytes_read()).sum()
-    }
-
-    /// Whether anything is left to do.
-    fn goes_on(&self) -> bool {
-        !self.merger.is_done() || self.merged.is_some() || self.paired.is_some()
-    }
-
-    /// One step of all stages at once, each with what the one before it came to in the last step.
-    fn step(&mut self) {
-        let Pipeline { batch, merger, ledger, merged, paired, .. } = self;
-        let mut next = None;
-        let mut read: Vec<(usize, Chunk<Compact>, bool)> = Vec::new();
-        if !merger.is_done() {
-            read.extend(merger.wanted().into_iter().map(|index| (index, merger.spare(), false)));
-        }
-        // The longest ones first.
-        let mut tasks: Vec<Task<'_>> = Vec::new();
-        match (self.partitions.as_mut_slice(), &*merged) {
-            ([only], Some(window)) => tasks.push(Box::new(|| only.pairing.take(window, ledger))),
-            (several, merged) => {
-                let mut logs = Vec::new();
-                for part in several {
-                    let Partition { pairing, log, log_before } = part;
-                    logs.push(&*log_before);
-                    if let Some(window) = merged {
-                        tasks.push(Box::new(|| pairing.take(window, log)));
-                    }
-                }
-                if let Some(window) = &*paired {
-                    tasks.push(Box::new(move || ledger.replay(window, &logs)));
-                }
-            }
-        }
-        let mut fresh = read.iter_mut().peekable();
-        for (index, reader) in self.readers.iter_mut().enumerate() {
-            if let Some((_, chunk, ended)) = fresh.next_if(|(wanted, ..)| *wanted == index) {
-                tasks.push(Box::new(|| (*chunk, *ended) = reader.read(std::mem::take(chunk), *batch)));
-            }
-        }
-        if !merger.is_done() {
-            tasks.push(Box::new(|| next = merger.next()));
-        }
-        do_all(self.threads, tasks);
-        read.into_iter().for_each(|(index, chunk, ended)| self.merger.add(index, chunk, ended));
-        self.pass_on(next);
-    }
-
-    /// What was done is the next stage's, and what is through is used again.
-    fn pass_on(&mut self, next: Option<Window<Compact>>) {
-        if self.partitions.len() > 1 {
-            std::mem::swap(&mut self.merged, &mut self.paired);
-            for part in &mut self.partitions {
-                std::mem::swap(&mut part.log, &mut part.log_before);
-                part.log.clear();
-            }
-        }
-        if let Some(window) = std::mem::replace(&mut self.merged, next) {
-            self.merger.recycle(window);
-        }
-    }
-}
 
 /// Takes all events of `trace` within the bounds that `bounds` gives for its first key, as far as `filter` takes them.
 pub(crate) fn run<F: Filter + Clone + Send>(
@@ -191,44 +96,53 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
     let seed = Seed::random();
     let parts = crew.parts();
-    let partition = |part| Partition {
-        pairing: Pairing::new(&rules, &classes, seed, part, parts),
-        log: Log::default(),
-        log_before: Log::default(),
-    };
-    let mut pipeline = Pipeline {
-        threads: crew.threads,
-        batch: batch(crew.window, streams.len()),
-        readers: Vec::new(),
-        merger: Merger::new(rules.cpus.clone(), trace.info.order, parts),
-        partitions: (0..parts as usize).map(partition).collect(),
-        ledger: Ledger::default(),
-        merged: None,
-        paired: None,
-    };
+    let batch = batch(crew.window, streams.len());
+    let mut merger = Merger::new(rules.cpus.clone(), trace.info.order, parts);
+    let mut readers = Vec::new();
     for (stream, number) in streams.into_iter().zip(0u16..) {
-        let reader = Reader::new(stream, number, &trace.names, &classes, grouping, seed, filter.clone());
-        pipeline.readers.push(reader);
-    }
-    pipeline.begin();
-    pipeline.merger.set_bounds(bounds(pipeline.merger.first_key()));
-    pipeline.share_out(budget.left((crew.window * BUFFER_BYTES) as u64));
-    let mut progress = Progress::new(pipeline.file_bytes(), is_quiet);
-    for step in 0u64.. {
-        if !pipeline.goes_on() {
-            break;
+        let mut reader = Reader::new(stream, number, &trace.names, &classes, grouping, seed, filter.clone());
+        let index = usize::from(number);
+        while merger.lacks(index) {
+            let (chunk, ended) = reader.read(Chunk::default(), batch);
+            merger.add(index, chunk, ended);
         }
-        pipeline.step();
-        let events = pipeline.merger.merged.events;
-        if pipeline.partitions.iter().any(|part| part.pairing.is_over) || step.is_multiple_of(16) && budget.is_over() {
-            budget.exceeded("live objects and freed addresses", events)?;
+        readers.push(reader);
+    }
+    merger.set_bounds(bounds(merger.first_key()));
+    // All of it may be on the way, read ahead or in windows.
+    let on_the_way = crew.window * (crew.ahead(readers.len()) + MOST_ROUNDS) * EVENT_BYTES;
+    let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
+    let partition = |part| {
+        let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);
+        pairing.set_most_bytes(table_bytes);
+        Partition::new(pairing, parts == 1)
+    };
+    let partitions = (0..parts as usize).map(partition).collect();
+    let file_bytes = readers.iter().map(|reader| std::fs::metadata(reader.stream.path()).map_or(0, |m| m.len())).sum();
+    let mut progress = Progress::new(file_bytes, is_quiet);
+    let ahead = crew.ahead(readers.len());
+    let board = Board::new(readers, merger, partitions, batch, ahead);
+    let mut over = None;
+    let mut looks = 0u64;
+    board.work(crew.threads, |standing| {
+        looks += 1;
+        if standing.is_over || looks.is_multiple_of(64) && budget.is_over() {
+            over = Some(standing.events);
         }
         if progress.is_due() {
-            progress.show(pipeline.bytes_read(), events);
+            progress.show(standing.bytes_read, standing.events);
         }
-    }
+        over.is_none()
+    });
     drop(progress);
-    let Pipeline { readers, merger, mut partitions, ledger, .. } = pipeline;
+    if let Some(events) = over {
+        budget.exceeded("live objects and freed addresses", events)?;
+    }
+    let Done { readers, merger, mut partitions, ledger } = board.into_stages().context("a thread has failed")?;
+    // Nobody looks after the last task.
+    if partitions.iter().any(|part| part.pairing.is_over) {
+        budget.exceeded("live objects and freed addresses", merger.merged.events)?;
+    }
     let mut live = Vec::new();
     if rules.lists_live {
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
@@ -242,7 +156,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let mut figures = vec![Figures::default(); classes.rows()];
     let mut findings = Vec::new();
     for part in partitions {
-        paired.counts.add(&part.pairing.counts);
+        paired.counts.add(&part.pairing.counts());
         part.pairing.tallies.add_to(&mut figures);
         findings.push(part.pairing.findings);
     }
@@ -255,9 +169,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     Ok((merger.merged, paired))
 }
 
-/// Hands all events within the bounds to `take`, in windows, with the first key of all.
+/// Hands all events within the bounds to `take`, in windows, with the first key of all: the first one read, if nobody knows it.
 pub(crate) fn in_order(
     trace: &mut Trace,
+    first: Option<u64>,
     bounds: impl FnOnce(u64) -> (u64, u64),
     mut take: impl FnMut(&Window<Event>, u64, &Names),
 ) -> Order {
@@ -275,17 +190,20 @@ pub(crate) fn in_order(
             read(&mut merger, names, index, Chunk::default());
         }
     }
-    let first = merger.first_key();
+    let first = first.unwrap_or_else(|| merger.first_key());
     let bounds = bounds(first);
     merger.set_bounds(bounds);
+    let mut spare = Vec::new();
     while !merger.is_done() {
         if let Some(window) = merger.next() {
             take(&window, first.max(bounds.0), names);
             merger.recycle(window);
         }
-        for index in merger.wanted() {
-            let chunk = merger.spare();
-            read(&mut merger, names, index, chunk);
+        spare.extend(merger.through());
+        for index in 0..trace.info.cpus.len() {
+            while merger.lacks(index) {
+                read(&mut merger, names, index, spare.pop().unwrap_or_default());
+            }
         }
     }
     merger.merged

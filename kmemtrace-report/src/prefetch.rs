@@ -1,6 +1,9 @@
 //! Asking the processor for memory before it is needed: the only unsafe code of the pairing.
 
-#![expect(unsafe_code, reason = "a prefetch is an intrinsic, and it changes nothing that a program can see")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "a prefetch is an intrinsic, and it changes nothing that a program can see")
+)]
 
 /// Starts loading the cache line of `slice[index]`; does nothing where there is no such element.
 #[inline(always)]

@@ -23,7 +23,9 @@ impl Progress {
     /// For files of `total` bytes; shows nothing where nobody looks.
     pub(crate) fn new(total: u64, is_quiet: bool) -> Progress {
         let started = Instant::now();
-        let is_watched = !is_quiet && io::stderr().is_terminal();
+        // A dumb terminal cannot clear a line.
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_watched = !is_quiet && !is_dumb && io::stderr().is_terminal();
         Progress { started, next: is_watched.then(|| started + FIRST), total, is_shown: false }
     }
 

@@ -119,7 +119,11 @@ impl Line {
         let [a, b, c, d] = &self.0;
         let is = |slot: &Slot, bit: u32| u32::from(slot.address == address) << bit;
         let found = is(a, 0) | is(b, 1) | is(c, 2) | is(d, 3);
-        if found == 0 { self.0.iter().position(|slot| slot.seen.is_nothing()) } else { Some(found.trailing_zeros() as usize) }
+        if found == 0 {
+            self.0.iter().position(|slot| slot.seen.is_nothing())
+        } else {
+            Some(found.trailing_zeros() as usize)
+        }
     }
 }
 
@@ -368,7 +372,7 @@ mod tests {
                 // Few live ones among many freed ones, then the other way round.
                 let (address, allocates) = (random >> 47, (random >> 20) % 100 < if step < 100_000 { 30 } else { 80 });
                 let hash = seed.hash(address);
-                if hash % parts != 0 {
+                if !hash.is_multiple_of(parts) {
                     continue;
                 }
                 if step % 40_000 == 39_999 {

@@ -8,6 +8,9 @@ use clap::{Parser, Subcommand};
 
 use crate::compress::Compress;
 
+/// What `kmemtrace-report` can print: a slip is told before the recording, not after it.
+const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+
 /// Records kernel memory allocations and frees until Ctrl-C, COMMAND ends, or a limit.
 #[derive(Debug, Parser)]
 #[command(
@@ -61,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) tracefs: Option<PathBuf>,
     /// Print these views of the trace as text when stopping
-    #[arg(long, value_name = "VIEWS", value_delimiter = ',')]
+    #[arg(long, value_name = "VIEWS", value_delimiter = ',', value_parser = VIEWS, hide_possible_values = true)]
     pub(crate) report: Vec<String>,
     /// Name of the tracefs instance to work in
     #[arg(short = 'B', long, value_name = "NAME", default_value = "kmemtrace", global = true)]
@@ -72,8 +75,8 @@ pub(crate) struct Args {
     /// Say nothing where all is well
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Say more
-    #[arg(short, long)]
+    /// Say what was enabled, and what each CPU came to
+    #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// Record while this runs
     #[arg(last = true, value_name = "COMMAND")]

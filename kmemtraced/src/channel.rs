@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use kmemtrace_abi::stats::Stats;
 use rustix::fs::OFlags;
 
 use crate::instance::STATE;
 use crate::kernelfs::{DEBUGFS, KernelFs};
-use crate::source::{CpuSource, Framing, RelayFraming, SourceFacts, Stats, TraceSource};
+use crate::source::{CpuSource, Framing, RelayFraming, SourceFacts, TraceSource};
 use crate::tracefs::readable;
 
 /// The one version that was ever announced, for four layouts of records.

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::args::Args;
+use crate::output::Output;
 use crate::source::{Framing, SourceFacts};
 use crate::writer::Outcome;
 
@@ -19,7 +20,7 @@ const ENDED_EARLY: u8 = 3;
 /// Says what came of it; returns the recording's own exit status.
 pub(crate) fn close(
     args: &Args,
-    dir: &Path,
+    output: &Output,
     facts: &SourceFacts,
     why: &str,
     outcomes: &[(u32, Outcome)],
@@ -31,12 +32,17 @@ pub(crate) fn close(
     let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
     let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
     let cleared = outcomes.iter().any(|(_, o)| o.cleared);
-    let shown = dir.display();
-    if lost > 0 || cleared || failed.is_some() || !args.quiet {
+    let names = outcomes.iter().map(|(cpu, _)| format!("cpu{cpu}.out")).chain(["meta.out".to_owned()]);
+    let removed: Vec<String> = names.filter(|name| !output.has(name)).collect();
+    let shown = output.dir.display();
+    if lost > 0 || cleared || failed.is_some() || !removed.is_empty() || !args.quiet {
         let mib = bytes as f64 / 1048576.0;
         let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost");
     }
-    for (cpu, o) in outcomes.iter().filter(|(_, o)| o.taken > 0) {
+    for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
+        let _ = writeln!(stderr, "CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost);
+    }
+    for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         let _ = writeln!(
             stderr,
@@ -57,10 +63,18 @@ pub(crate) fn close(
         let _ = writeln!(stderr, "{lost} events were lost: {remedy}");
     }
     if let Some((name, error)) = &failed {
-        let room = rustix::fs::statvfs(dir).map(|s| s.f_bavail.saturating_mul(s.f_frsize) >> 10).unwrap_or(0);
+        let room = rustix::fs::statvfs(&output.dir).map(|s| s.f_bavail.saturating_mul(s.f_frsize) >> 10).unwrap_or(0);
         let _ = writeln!(
             stderr,
             "kmemtraced: {shown}/{name}: {error}, {room} KiB free: what is there is valid; free some space or use -o"
+        );
+        return ENDED_EARLY;
+    }
+    if !removed.is_empty() {
+        let removed = removed.join(", ");
+        let _ = writeln!(
+            stderr,
+            "kmemtraced: {shown}: somebody removed {removed} while recording: what was in there is lost"
         );
         return ENDED_EARLY;
     }

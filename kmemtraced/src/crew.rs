@@ -10,11 +10,12 @@ use crossbeam_channel::Sender;
 use kmemtrace_abi::block::{END_ASKED, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
+use crate::block_file::BlockFile;
 use crate::compress::{Blocks, Compress};
 use crate::output::{Description, Output};
 use crate::reader::{BLOCK_BYTES, Reader};
 use crate::source::{Framing, TraceSource};
-use crate::writer::{BlockFile, Outcome, Progress, Writer};
+use crate::writer::{Outcome, Progress, Writer};
 
 /// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
 const POOL_BYTES: u64 = 32 << 20;
@@ -94,6 +95,7 @@ impl Crew {
         };
         let blocks = (pool as usize / block).max(3);
         for &cpu in &facts.cpus {
+            let name = format!("cpu{cpu}.out");
             let (full_in, full) = crossbeam_channel::bounded(blocks + 4);
             let (free_in, free) = crossbeam_channel::bounded(blocks);
             for _ in 0..blocks {
@@ -102,7 +104,7 @@ impl Crew {
             }
             let progress = Arc::new(Progress::default());
             let mut writer = Writer {
-                file: BlockFile::new(output.file(&format!("cpu{cpu}.out"))?, cpu, description.recording),
+                file: BlockFile::new(output.file(&name)?, cpu, description.recording),
                 description: Arc::clone(description),
                 compress: Blocks::new(wishes.compress),
                 sync: wishes.sync,
@@ -111,7 +113,7 @@ impl Crew {
                 progress: Arc::clone(&progress),
                 reason: Arc::clone(&crew.reason),
             };
-            writer.begin().with_context(|| format!("cpu{cpu}.out: cannot be written"))?;
+            writer.begin().with_context(|| output.unwritable(&name))?;
             let tid = tids_in.clone();
             let writer = thread::Builder::new().name(format!("write{cpu}")).spawn(move || {
                 begin_thread(None, &tid);

@@ -18,7 +18,11 @@ pub(crate) const STATE: &str = "/run/kmemtraced";
 pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {
     KernelFs::find(&TRACEFS).or_else(|error| {
         let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
-        older.map_err(|_| error.context("no trace events here: it takes root and a kernel with CONFIG_TRACING"))
+        older.map_err(|_| match rustix::process::geteuid().is_root() {
+            true => error.context("no trace events here: it takes a kernel with CONFIG_TRACING"),
+            // Whether it is mounted cannot be told from out here.
+            false => anyhow!("no trace events for this user: run as root"),
+        })
     })
 }
 
@@ -88,9 +92,12 @@ impl Instance {
                 .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
         }
         leave_word(name);
-        tracefs.make_dir(&dir).with_context(|| {
-            format!("{}: cannot be made: it takes root and a kernel with trace instances", path.display())
-        })?;
+        if let Err(error) = tracefs.make_dir(&dir) {
+            let _ = fs::remove_file(state_file(name));
+            let path = path.display();
+            return Err(error)
+                .with_context(|| format!("{path}: cannot be made: it takes root and a kernel with trace instances"));
+        }
         let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", path.display()))?;
         let lock = lock(&fs, name)?;
         let free_buffer =

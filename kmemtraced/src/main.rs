@@ -1,11 +1,12 @@
 //! `kmemtraced`: records the kernel's memory events into a trace directory.
 //!
-//! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the `channel` of the 2008 kmemtrace, both
-//! reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer` thread per CPU seals (and may `compress`) and writes
-//! them; the `crew`
-//! is all of these. `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
+//! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the
+//! `channel` of the 2008 kmemtrace, both reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer`
+//! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these.
+//! `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
 
 mod args;
+mod block_file;
 mod boot;
 mod channel;
 mod closing;

@@ -12,7 +12,8 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::block::{RecordingId, item};
 use kmemtrace_abi::format::without_print_fmt;
 use kmemtrace_abi::target::Endian;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use crate::kernelfs::{KernelFs, PROC, SYSFS};
@@ -26,7 +27,10 @@ const PIECE: usize = 1 << 20;
 /// The directory, locked while it is written.
 pub(crate) struct Output {
     pub(crate) dir: PathBuf,
-    _lock: File,
+    /// The directory itself, wherever it is moved.
+    lock: File,
+    /// Where an earlier recording was put out of the way.
+    earlier: Option<PathBuf>,
 }
 
 fn is_locked(dir: &Path) -> bool {
@@ -35,10 +39,16 @@ fn is_locked(dir: &Path) -> bool {
 
 /// Removes a trace directory that holds nothing but a trace.
 fn remove_trace(dir: &Path) -> anyhow::Result<()> {
+    if !fs::symlink_metadata(dir)?.is_dir() {
+        bail!("is no directory: move it away first");
+    }
     let names: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
     let ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
+        // What a killed pack leaves is ours, too, and so is the index of kmemtrace-report, whole or half written.
+        let name = name.strip_suffix(".packing").unwrap_or(name);
+        let of_report = ["report.index", "report.index.new"].contains(&name);
+        of_report || name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
     };
     if let Some(other) = names.iter().find(|path| !ours(path)) {
         bail!("{}: is not ours: move it away first", other.display());
@@ -51,17 +61,19 @@ impl Output {
     /// Makes the directory. An earlier default one is renamed, another one must be overwritten with `force`.
     pub(crate) fn create(given: Option<&Path>, force: bool) -> anyhow::Result<Output> {
         let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
+        let mut earlier = None;
         if fs::symlink_metadata(&dir).is_ok() {
             if is_locked(&dir) {
                 bail!("{}: another recorder writes to it", dir.display());
             }
             if given.is_none() {
                 let old = PathBuf::from(format!("{DEFAULT}.old"));
-                if old.exists() {
+                if fs::symlink_metadata(&old).is_ok() {
                     remove_trace(&old).with_context(|| format!("{}: cannot be replaced", old.display()))?;
                 }
                 fs::rename(&dir, &old)
                     .with_context(|| format!("{}: cannot be renamed to {}", dir.display(), old.display()))?;
+                earlier = Some(old);
             } else if force {
                 remove_trace(&dir).with_context(|| format!("{}: cannot be overwritten", dir.display()))?;
             } else {
@@ -72,7 +84,7 @@ impl Output {
         let lock = File::open(&dir)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .with_context(|| format!("{}: cannot be locked", dir.display()))?;
-        Ok(Output { dir, _lock: lock })
+        Ok(Output { dir, lock, earlier })
     }
 
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
@@ -87,9 +99,28 @@ impl Output {
             .with_context(|| format!("{}: cannot be made", path.display()))
     }
 
-    /// Takes the directory away again: nothing was recorded.
+    /// What to say of a file that nothing can be written to; the reason follows.
+    pub(crate) fn unwritable(&self, name: &str) -> String {
+        format!("{}: cannot be written (free some space or use -o)", self.dir.join(name).display())
+    }
+
+    /// Whether somebody has removed the directory: what is written goes nowhere.
+    pub(crate) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.lock).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Whether a file of this name is in the directory.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !matches!(rustix::fs::statat(&self.lock, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+    }
+
+    /// Takes the directory away again, since nothing was recorded; an earlier recording has its name back.
     pub(crate) fn discard(self) {
-        let _ = remove_trace(&self.dir);
+        if remove_trace(&self.dir).is_ok()
+            && let Some(earlier) = self.earlier
+        {
+            let _ = fs::rename(earlier, &self.dir);
+        }
     }
 }
 
@@ -271,6 +302,22 @@ fn cpu_nodes() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_earlier_trace_goes_with_what_a_report_left_in_it_and_nothing_else_does() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("t");
+        let fill = |names: &[&str]| {
+            fs::create_dir_all(&dir).unwrap();
+            names.iter().for_each(|name| fs::write(dir.join(name), b"x").unwrap());
+        };
+        fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
+        Output::create(Some(&dir), true).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fill(&["meta.out", "notes"]);
+        assert!(Output::create(Some(&dir), true).is_err());
+        assert!(dir.join("notes").exists() && dir.join("meta.out").exists());
+    }
 
     #[test]
     fn only_new_lines_are_kept_at_the_end() {

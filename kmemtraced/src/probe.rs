@@ -39,8 +39,10 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable"));
     let events: Vec<String> = tracefs.names(KMEM).into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
+    let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
     let instances = tracefs.names("instances").into_iter().map(|name| match Path::new(STATE).join(&name).exists() {
-        true => format!("{name} (of a recorder)"),
+        true if is_at_work(&name) => format!("{name} (of a recorder)"),
+        true => format!("{name} (left by a killed recorder: kmemtraced recover)"),
         false => name,
     });
     let instances: Vec<String> = instances.collect();

@@ -9,10 +9,11 @@ use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::HEADER_BYTES;
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay;
+use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::subbuffer::trimmed_len;
 use kmemtrace_abi::target::Endian;
 
-use crate::source::{CpuSource, Framing, RelayFraming, Stats};
+use crate::source::{CpuSource, Framing, RelayFraming};
 
 /// Bytes of a block buffer; larger where a sub-buffer is.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;

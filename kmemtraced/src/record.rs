@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
 use crate::args::Args;
+use crate::block_file::BlockFile;
 use crate::boot;
 use crate::channel::{self, Channel};
 use crate::closing;
@@ -21,9 +22,9 @@ use crate::crew::{self, Crew, share_of_memory};
 use crate::instance;
 use crate::kernelfs::KernelFs;
 use crate::output::{self, Description, Output, SideTexts};
-use crate::source::TraceSource;
+use crate::source::{Framing, TraceSource};
 use crate::tracefs::{RingBuffers, Wishes};
-use crate::writer::{BlockFile, Progress};
+use crate::writer::Progress;
 
 /// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
 pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
@@ -116,7 +117,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     let recording = output::new_recording()?;
     let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
     let mut meta = BlockFile::new(output.file("meta.out")?, NO_CPU, recording);
-    meta.put(kind::FILE_HEADER, &description.payload(true)).context("meta.out: cannot be written")?;
+    meta.put(kind::FILE_HEADER, &description.payload(true)).with_context(|| output.unwritable("meta.out"))?;
     let mut texts = SideTexts::open();
     let mut smaller = Blocks::new(args.compress);
     let mut put_text = |meta: &mut BlockFile, payload: &[u8]| match &mut smaller {
@@ -124,16 +125,25 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         None => meta.put(kind::META, payload),
     };
     for payload in output::meta_payloads(&texts.at_start(&facts.events)) {
-        put_text(&mut meta, &payload).context("meta.out: cannot be written")?;
+        put_text(&mut meta, &payload).with_context(|| output.unwritable("meta.out"))?;
     }
     let sync = args.sync.resolve(args.flush);
     if sync.is_some() {
-        meta.sync().context("meta.out: cannot be written")?;
+        meta.sync().with_context(|| output.unwritable("meta.out"))?;
     }
     let crew =
         Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
-    if !source.leave_out(&crew.tids) && args.verbose {
-        say(args, "this kernel cannot leave the recorder's own threads out: their events are in the trace");
+    let is_left_out = source.leave_out(&crew.tids);
+    if args.verbose {
+        for event in &facts.events {
+            say(args, &format!("event {event}"));
+        }
+        if let Framing::SubBuffers(shape) = &*facts.framing {
+            say(args, &format!("sub-buffers of {} KiB", shape.size >> 10));
+        }
+        if !is_left_out {
+            say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
+        }
     }
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
@@ -141,7 +151,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         let child = Command::new(program).args(rest).spawn();
         child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
     });
-    let waited = started.map(|child| wait(args, child, &crew, asked));
+    let waited = started.map(|child| wait(args, child, &crew, output, asked));
     source.stop();
     let outcomes = crew.stop(waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason));
     let comms = source.comms();
@@ -155,7 +165,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         meta.put(kind::END, end.as_bytes())?;
         if sync.is_some() { meta.sync() } else { Ok(()) }
     })();
-    let status = closing::close(args, &output.dir, &facts, &ended.why, &outcomes, finished.err());
+    let status = closing::close(args, output, &facts, &ended.why, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
     Ok(match child.map(closing::leave) {
         Some(commands) if status <= 1 => commands,
@@ -164,7 +174,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
 }
 
 /// Waits for the first reason to stop.
-fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, asked: &Asked) -> (Stop, Option<Child>) {
+fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, asked: &Asked) -> (Stop, Option<Child>) {
     let start = Instant::now();
     let show = !args.quiet && io::stderr().is_terminal();
     let mut shown = (Instant::now(), 0);
@@ -188,6 +198,9 @@ fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, asked: &Asked) -> (S
         }
         if crew.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             break Stop { why: "cannot write".into(), reason: END_ERROR };
+        }
+        if output.is_gone() {
+            break Stop { why: format!("{} was removed", output.dir.display()), reason: END_ERROR };
         }
         if asked.counters.swap(false, Ordering::AcqRel) {
             for (cpu, p) in crew.progress() {

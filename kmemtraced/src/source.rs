@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay::Layout;
+use kmemtrace_abi::stats::Stats;
 
 /// A CPU's trace buffer in the kernel.
 pub(crate) trait CpuSource: Send {
@@ -66,57 +67,4 @@ pub(crate) enum Framing {
 #[derive(Debug, Default)]
 pub(crate) struct RelayFraming {
     pub(crate) layout: OnceLock<Layout>,
-}
-
-/// A CPU's counters, in events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stats {
-    pub(crate) entries: u64,
-    pub(crate) overrun: u64,
-    pub(crate) commit_overrun: u64,
-    pub(crate) dropped: u64,
-    /// Handed out; 0 where the source does not count that.
-    pub(crate) read: u64,
-}
-
-impl Stats {
-    /// Reads `per_cpu/cpuN/stats`.
-    pub(crate) fn parse(text: &str) -> Stats {
-        let mut stats = Stats::default();
-        for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
-            let Ok(value) = value.trim().parse() else { continue };
-            match name {
-                "entries" => stats.entries = value,
-                "overrun" => stats.overrun = value,
-                "commit overrun" => stats.commit_overrun = value,
-                "dropped events" => stats.dropped = value,
-                "read events" => stats.read = value,
-                _ => {}
-            }
-        }
-        stats
-    }
-
-    /// Whether a counter went back: somebody reset the buffer.
-    pub(crate) fn is_before(&self, earlier: &Stats) -> bool {
-        self.overrun < earlier.overrun
-            || self.commit_overrun < earlier.commit_overrun
-            || self.dropped < earlier.dropped
-            || self.read < earlier.read
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_are_told_apart() {
-        let text = "entries: 7\noverrun: 12\ncommit overrun: 3\nbytes: 99\noldest event ts:  81.5\nnow ts: 90.1\n\
-            dropped events: 4\nread events: 1000\n";
-        let stats = Stats::parse(text);
-        assert_eq!(stats, Stats { entries: 7, overrun: 12, commit_overrun: 3, dropped: 4, read: 1000 });
-        assert!(Stats { read: 999, ..stats }.is_before(&stats));
-        assert!(!Stats { entries: 0, read: 1007, ..stats }.is_before(&stats));
-    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::format::PageShape;
+use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::target::Endian;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
@@ -16,7 +17,7 @@ use rustix::fs::OFlags;
 use crate::boot::{self, Boot};
 use crate::instance::Instance;
 use crate::kernelfs::KernelFs;
-use crate::source::{CpuSource, Framing, SourceFacts, Stats, TraceSource};
+use crate::source::{CpuSource, Framing, SourceFacts, TraceSource};
 
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
@@ -84,7 +85,8 @@ impl RingBuffers {
             // Fewer and larger reads. Linux 6.8 on; elsewhere a sub-buffer is a page.
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
         }
-        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())?;
+        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
+            .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
         let clock = wishes.clock.to_owned();
         Ok(RingBuffers { facts: Arc::new(facts(fs, events, clock, buffer_bytes, false)?), owner: Owner::Us(instance) })

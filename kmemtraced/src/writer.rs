@@ -1,25 +1,25 @@
-//! One thread per CPU that counts, seals blocks and meets the disk.
+//! One thread per CPU that counts what its reader brings, and puts it into the CPU's file.
 
-use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
-    self, BlockInfo, Counters, End, FLAG_ZSTD, GAP_CLEARED, GAP_FULL, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES,
-    LOST_UNKNOWN, RecordingId, kind,
+    Counters, End, GAP_CLEARED, GAP_FULL, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN, kind,
 };
 use kmemtrace_abi::relay;
+use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
 
+use crate::block_file::{BlockFile, Content, with_room};
 use crate::compress::Blocks;
 use crate::output::Description;
 use crate::reader::Message;
-use crate::source::{Framing, Stats};
+use crate::source::Framing;
 
 /// What all threads tell of a CPU while they run.
 #[derive(Debug, Default)]
@@ -29,108 +29,6 @@ pub(crate) struct Progress {
     pub(crate) lost: AtomicU64,
     /// The disk failed.
     pub(crate) failed: AtomicBool,
-}
-
-/// Where the bytes of a trace file go.
-pub(crate) trait Store: Write + Send {
-    /// Leaves the first `len` bytes, and goes on behind them.
-    fn cut(&mut self, len: u64) -> io::Result<()>;
-    /// Returns when all that was written survives a power cut.
-    fn sync(&mut self) -> io::Result<()>;
-}
-
-impl Store for File {
-    fn cut(&mut self, len: u64) -> io::Result<()> {
-        self.set_len(len)?;
-        self.seek(io::SeekFrom::Start(len)).map(drop)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
-    }
-}
-
-/// A trace file that is being written: only whole blocks, numbered.
-pub(crate) struct BlockFile {
-    file: Box<dyn Store>,
-    cpu: u32,
-    recording: RecordingId,
-    sequence: u64,
-    bytes: u64,
-}
-
-/// What a block has of events.
-#[derive(Clone, Copy, Debug, Default)]
-struct Content {
-    events: u64,
-    first: u64,
-    last: u64,
-}
-
-impl BlockFile {
-    pub(crate) fn new(file: impl Store + 'static, cpu: u32, recording: RecordingId) -> BlockFile {
-        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0 }
-    }
-
-    /// Writes a block around a payload.
-    pub(crate) fn put(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        let mut bytes = vec![0; HEADER_BYTES];
-        bytes.extend_from_slice(payload);
-        self.put_sealed(kind, &mut bytes, None, Content::default(), 0, 0)
-    }
-
-    /// The same, smaller.
-    pub(crate) fn put_frame(&mut self, kind: u8, payload: &[u8], blocks: &mut Blocks) -> io::Result<()> {
-        let mut bytes = vec![0; HEADER_BYTES];
-        bytes.extend_from_slice(payload);
-        match blocks.frame(&bytes, HEADER_BYTES, 0, 1) {
-            Some(frame) => self.put_sealed(kind, frame, Some(payload.len()), Content::default(), 0, 0),
-            None => self.put_sealed(kind, &mut bytes, None, Content::default(), 0, 0),
-        }
-    }
-
-    /// Seals and writes room and payload, a frame of `raw_len` bytes where that is known. After an error the file ends with its
-    /// last whole block.
-    fn put_sealed(
-        &mut self,
-        kind: u8,
-        bytes: &mut [u8],
-        raw_len: Option<usize>,
-        content: Content,
-        events_before: u64,
-        lost_before: u64,
-    ) -> io::Result<()> {
-        let info = BlockInfo {
-            kind,
-            flags: if raw_len.is_some() { FLAG_ZSTD } else { 0 },
-            cpu: self.cpu,
-            recording: self.recording,
-            sequence: self.sequence,
-            events_before,
-            lost_before,
-            first: content.first,
-            last: content.last,
-            events: u32::try_from(content.events).unwrap_or(u32::MAX),
-        };
-        block::seal(bytes, &info, raw_len);
-        if let Err(error) = self.file.write_all(bytes) {
-            let _ = self.file.cut(self.bytes);
-            return Err(error);
-        }
-        self.sequence += 1;
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Has what was written on the disk.
-    pub(crate) fn sync(&mut self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    /// Blocks written.
-    pub(crate) fn blocks(&self) -> u64 {
-        self.sequence
-    }
 }
 
 /// What a writer thread works with.
@@ -148,7 +46,7 @@ pub(crate) struct Writer {
 }
 
 /// What a CPU's file came to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
@@ -156,9 +54,30 @@ pub(crate) struct Outcome {
     /// Events that the kernel handed out.
     pub(crate) read: u64,
     /// Those of them that came to somebody else.
-    pub(crate) taken: u64,
+    pub(crate) read_by_others: u64,
     pub(crate) cleared: bool,
     pub(crate) error: Option<io::Error>,
+}
+
+/// What a writer has seen and written so far.
+#[derive(Debug, Default)]
+struct Account {
+    /// What is in the file.
+    content: Content,
+    /// Events that could not be written.
+    unwritten: u64,
+    /// Lost events that marks in the data tell of.
+    marked: u64,
+    /// The last counters; the first are those from before the recording.
+    seen: Option<Stats>,
+    /// The kernel counts the events that it hands out.
+    counts_reads: bool,
+    /// What the counters had come to when the buffer was last reset.
+    base: Counters,
+    /// Counters of the last block that has some.
+    told: Counters,
+    cleared: bool,
+    error: Option<io::Error>,
 }
 
 impl Writer {
@@ -180,114 +99,114 @@ impl Writer {
 
     /// Writes until the reader has gone, then the end block.
     pub(crate) fn run(mut self) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut all = Content::default();
-        let mut marked = 0u64;
-        let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
-        // The first counters are those from before the recording.
-        let (mut seen, mut counted) = (Stats::default(), false);
-        let mut base = Counters::default();
-        let mut told = Counters::default();
-        let mut unwritten = 0u64;
+        let mut account = Account::default();
         let mut synced = Instant::now();
         while let Ok(message) = self.full.recv() {
             match message {
                 Message::Data(mut buffer, used) => {
-                    let block = &mut buffer[..HEADER_BYTES + used];
-                    let (content, lost) = self.count(&block[HEADER_BYTES..]);
-                    let events_before = outcome.events;
-                    let written = match &outcome.error {
-                        Some(_) => false,
-                        None => {
-                            match self.put_header().and_then(|()| self.put_data(block, content, events_before, marked))
-                            {
-                                Ok(()) => true,
-                                Err(error) => {
-                                    outcome.error = Some(error);
-                                    self.progress.failed.store(true, Ordering::Release);
-                                    false
-                                }
-                            }
-                        }
-                    };
-                    marked = marked.saturating_add(lost);
-                    if written {
-                        if all.events == 0 {
-                            all.first = content.first;
-                        }
-                        if content.events > 0 {
-                            all.last = content.last;
-                        }
-                        all.events += content.events;
-                        outcome.events = all.events;
-                        self.progress.events.store(all.events, Ordering::Relaxed);
-                        self.progress.bytes.store(self.file.bytes, Ordering::Relaxed);
-                    } else {
-                        unwritten += content.events;
-                    }
+                    self.data(&mut buffer[..HEADER_BYTES + used], &mut account);
                     // The reader may have gone.
                     let _ = self.free.send(buffer);
                 }
-                Message::Stats(stats) => {
-                    if stats.is_before(&seen) {
-                        base = sum(&base, &seen);
-                        outcome.cleared = true;
-                        self.gap(GAP_CLEARED, LOST_UNKNOWN, &mut outcome, marked);
-                    } else if relay && counted && stats.overrun > seen.overrun {
-                        self.gap(GAP_FULL, stats.overrun - seen.overrun, &mut outcome, marked);
-                    }
-                    let now = sum(&base, &stats);
-                    self.progress.lost.store(now.lost(), Ordering::Relaxed);
-                    let news = counted && now.kernel_lost() != told.kernel_lost();
-                    (seen, counted) = (stats, true);
-                    if news {
-                        told = now;
-                        let mut block = vec![0; HEADER_BYTES];
-                        block.extend_from_slice(now.as_bytes());
-                        self.put(kind::COUNTERS, &mut block, &mut outcome, marked);
-                    }
-                }
+                Message::Stats(stats) => self.stats(stats, &mut account),
             }
-            if self.sync.is_some_and(|every| synced.elapsed() >= every) && outcome.error.is_none() {
+            if self.sync.is_some_and(|every| synced.elapsed() >= every) && account.error.is_none() {
                 synced = Instant::now();
                 if let Err(error) = self.file.sync() {
-                    outcome.error = Some(error);
-                    self.progress.failed.store(true, Ordering::Release);
+                    self.fail(error, &mut account);
                 }
             }
         }
-        // What could not be written gets its place again if there is room now.
-        let failed = outcome.error.take();
-        if unwritten > 0 {
-            self.gap(GAP_NOT_WRITTEN, unwritten, &mut outcome, marked);
+        self.finish(account)
+    }
+
+    fn data(&mut self, block: &mut [u8], account: &mut Account) {
+        let (content, lost) = self.count(&block[HEADER_BYTES..]);
+        let mut written = false;
+        if account.error.is_none() {
+            match self.put_header().and_then(|()| self.put_data(block, content, account)) {
+                Ok(()) => written = true,
+                Err(error) => self.fail(error, account),
+            }
         }
-        let mut counters = sum(&base, &seen);
+        account.marked = account.marked.saturating_add(lost);
+        if written {
+            account.content.append(content);
+            self.progress.events.store(account.content.events, Ordering::Relaxed);
+            self.progress.bytes.store(self.file.bytes(), Ordering::Relaxed);
+        } else {
+            account.unwritten += content.events;
+        }
+    }
+
+    fn stats(&mut self, stats: Stats, account: &mut Account) {
+        let seen = account.seen.unwrap_or_default();
+        let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
+        // Old kernels do not count what they hand out.
+        account.counts_reads |= stats.read > 0;
+        // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even if it
+        // has come farther since than it was when it was last asked.
+        let handed_out = account.content.events + account.unwritten;
+        let is_behind = account.counts_reads && account.base.read.get().saturating_add(stats.read) < handed_out;
+        if stats.is_before(&seen) || is_behind {
+            account.base = seen.after(&account.base);
+            if account.counts_reads {
+                account.base.read = account.base.read.get().max(handed_out.saturating_sub(stats.read)).into();
+            }
+            account.cleared = true;
+            self.gap(GAP_CLEARED, LOST_UNKNOWN, account);
+        } else if relay && account.seen.is_some() && stats.overrun > seen.overrun {
+            self.gap(GAP_FULL, stats.overrun - seen.overrun, account);
+        }
+        let now = stats.after(&account.base);
+        self.progress.lost.store(now.lost(), Ordering::Relaxed);
+        let is_news = account.seen.is_some() && now.kernel_lost() != account.told.kernel_lost();
+        account.seen = Some(stats);
+        if is_news {
+            account.told = now;
+            self.put(kind::COUNTERS, now.as_bytes(), account);
+        }
+    }
+
+    fn finish(mut self, mut account: Account) -> Outcome {
+        // What could not be written gets its place again if there is room now.
+        let failed = account.error.take();
+        let unwritten = account.unwritten;
+        if unwritten > 0 {
+            self.gap(GAP_NOT_WRITTEN, unwritten, &mut account);
+        }
+        let mut counters = account.seen.unwrap_or_default().after(&account.base);
         counters.recorder_lost = unwritten.into();
+        let Content { events, first, last } = account.content;
         let end = End {
             counters,
-            events: all.events.into(),
+            events: events.into(),
             blocks: self.file.blocks().into(),
-            first: all.first.into(),
-            last: all.last.into(),
+            first: first.into(),
+            last: last.into(),
             reason: (self.reason.load(Ordering::Acquire) as u32).into(),
             reserved: 0.into(),
         };
-        let mut block = vec![0; HEADER_BYTES];
-        block.extend_from_slice(end.as_bytes());
-        self.put(kind::END, &mut block, &mut outcome, marked);
-        if self.sync.is_some() && outcome.error.is_none() {
-            outcome.error = self.file.sync().err();
+        self.put(kind::END, end.as_bytes(), &mut account);
+        if self.sync.is_some() && account.error.is_none() {
+            account.error = self.file.sync().err();
         }
-        outcome.error = failed.or(outcome.error);
-        outcome.bytes = self.file.bytes;
-        outcome.taken = counters.read.get().saturating_sub(outcome.events + unwritten);
-        outcome.lost = counters.lost() + outcome.taken;
-        outcome.read = counters.read.get();
-        outcome
+        let read = counters.read.get();
+        let read_by_others = read.saturating_sub(events + unwritten);
+        Outcome {
+            events,
+            bytes: self.file.bytes(),
+            lost: counters.lost() + read_by_others,
+            read,
+            read_by_others,
+            cleared: account.cleared,
+            error: failed.or(account.error),
+        }
     }
 
-    fn put_data(&mut self, block: &mut [u8], content: Content, events_before: u64, marked: u64) -> io::Result<()> {
+    fn put_data(&mut self, block: &mut [u8], content: Content, account: &Account) -> io::Result<()> {
         let raw = block.len() - HEADER_BYTES;
+        let (events_before, marked) = (account.content.events, account.marked);
         let (waiting, capacity) = (self.full.len(), self.full.capacity().unwrap_or(1));
         let frame = self.compress.as_mut().and_then(|blocks| blocks.frame(block, HEADER_BYTES, waiting, capacity));
         match frame {
@@ -296,22 +215,28 @@ impl Writer {
         }
     }
 
-    fn put(&mut self, kind: u8, block: &mut [u8], outcome: &mut Outcome, lost_before: u64) {
-        if outcome.error.is_none()
-            && let Err(error) = self
-                .put_header()
-                .and_then(|()| self.file.put_sealed(kind, block, None, Content::default(), outcome.events, lost_before))
-        {
-            outcome.error = Some(error);
-            self.progress.failed.store(true, Ordering::Release);
+    fn put(&mut self, kind: u8, payload: &[u8], account: &mut Account) {
+        if account.error.is_some() {
+            return;
+        }
+        let (mut block, none) = (with_room(payload), Content::default());
+        let (events_before, marked) = (account.content.events, account.marked);
+        let put = self.put_header();
+        let put = put.and_then(|()| self.file.put_sealed(kind, &mut block, None, none, events_before, marked));
+        if let Err(error) = put {
+            self.fail(error, account);
         }
     }
 
-    fn gap(&mut self, reason: u32, lost: u64, outcome: &mut Outcome, marked: u64) {
+    fn gap(&mut self, reason: u32, lost: u64, account: &mut Account) {
         let gap = GapRecord { lost: lost.into(), reason: reason.into(), reserved: 0.into() };
-        let mut block = vec![0; HEADER_BYTES];
-        block.extend_from_slice(gap.as_bytes());
-        self.put(kind::GAP, &mut block, outcome, marked);
+        self.put(kind::GAP, gap.as_bytes(), account);
+    }
+
+    /// Nothing more is written until the end.
+    fn fail(&self, error: io::Error, account: &mut Account) {
+        account.error = Some(error);
+        self.progress.failed.store(true, Ordering::Release);
     }
 
     /// Events in a payload, and what its marks say of lost ones.
@@ -328,13 +253,7 @@ impl Writer {
             Framing::SubBuffers(shape) => {
                 while !payload.is_empty() {
                     let Ok((tally, stored)) = subbuffer::tally(shape, payload) else { break };
-                    if content.events == 0 {
-                        content.first = tally.first;
-                    }
-                    if tally.events > 0 {
-                        content.last = tally.last;
-                    }
-                    content.events += tally.events;
+                    content.append(Content { events: tally.events, first: tally.first, last: tally.last });
                     if let Some(Missed::Counted(n)) = tally.missed {
                         lost = lost.saturating_add(n);
                     }
@@ -346,29 +265,21 @@ impl Writer {
     }
 }
 
-/// Counters over the times that the buffer was reset.
-fn sum(base: &Counters, stats: &Stats) -> Counters {
-    Counters {
-        overrun: (base.overrun.get() + stats.overrun).into(),
-        commit_overrun: (base.commit_overrun.get() + stats.commit_overrun).into(),
-        dropped: (base.dropped.get() + stats.dropped).into(),
-        read: (base.read.get() + stats.read).into(),
-        unread: stats.entries.into(),
-        recorder_lost: base.recorder_lost,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::Mutex;
 
     use kmemtrace_abi::block::{END_ASKED, END_ERROR};
     use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
-    use kmemtrace_abi::generate::{Options, Random, RelayOptions, Shape, Workload, pages::Encoder, workload};
+    use kmemtrace_abi::generate::{
+        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, workload,
+    };
     use kmemtrace_abi::trace::{FileFacts, Trace};
 
     use super::*;
+    use crate::block_file::Store;
     use crate::compress::Compress;
     use crate::source::{RelayFraming, SourceFacts};
 
@@ -554,6 +465,30 @@ mod tests {
         assert_eq!(outcome.read, 25);
         let (_, lost, verdict) = read_back(&bytes);
         assert_eq!((lost, verdict), (None, Verdict::Lossy));
+    }
+
+    #[test]
+    fn counters_that_began_anew_are_a_gap_even_if_they_have_come_farther_since() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let data =
+            |page: &Page| Message::Data([&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat(), page.trimmed);
+        let stats = |read| Message::Stats(Stats { read, ..Stats::default() });
+        let counts: Vec<u64> = pages.iter().take(4).map(|page| page.events.into()).collect();
+        let all: u64 = counts.iter().sum();
+        for (clears, counter) in [(false, all), (true, all - counts[0] - counts[1])] {
+            let mut messages = vec![stats(0), data(&pages[0]), stats(counts[0])];
+            // Cleared after the second one, and nobody asked before the fourth.
+            messages.extend(pages[1..4].iter().map(data));
+            messages.extend([stats(counter), stats(counter)]);
+            assert!(counter >= counts[0]);
+            let (bytes, outcome) = written_of(description(&workload), messages);
+            assert_eq!((outcome.cleared, outcome.read_by_others, outcome.read), (clears, 0, all));
+            let (events, lost, verdict) = read_back(&bytes);
+            assert_eq!(events, all);
+            let wanted = if clears { (None, Verdict::Lossy) } else { (Some(0), Verdict::Complete) };
+            assert_eq!((lost, verdict), wanted);
+        }
     }
 
     #[test]

@@ -50,6 +50,14 @@ pub fn json(bytes: &[u8]) -> Value {
         .unwrap_or_else(|error| panic!("no JSON ({error}): {}", String::from_utf8_lossy(bytes)))
 }
 
+/// The JSON values in `bytes`, one a line.
+///
+/// # Panics
+/// If a line is none.
+pub fn json_lines(bytes: &[u8]) -> Vec<Value> {
+    bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect()
+}
+
 /// Where `found` is not what is expected: every member expected must be there and equal; others may be there too,
 /// since fields may be added. Each is a path and what differs.
 pub fn differences(expected: &Value, found: &Value) -> Vec<String> {

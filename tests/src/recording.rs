@@ -1,6 +1,7 @@
 //! Generated recordings on disk.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
@@ -67,6 +68,16 @@ impl Directory {
         }
         fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
+}
+
+/// Seeds of random traces: the usual ones, or those that `KMEMTRACE_SEEDS=FROM..TO` asks for.
+///
+/// # Panics
+/// If it asks for something else.
+pub fn seeds(usual: Range<u64>) -> Range<u64> {
+    let asked = std::env::var("KMEMTRACE_SEEDS").ok();
+    let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
 }
 
 /// The workload of `seed`, of any shape and up to `events` events.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::programs::{differences, json, run_to};
+use crate::guest::sites;
+use crate::programs::{differences, json, json_lines, run_to};
 use crate::reference::{Known, documents, pairs};
 
 /// Views that print one document.
@@ -16,6 +17,14 @@ pub const DOCUMENTS: [&str; 6] = ["summary", "sites", "caches", "mismatch", "liv
 /// If it fails.
 pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
     run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[trace])
+}
+
+/// The lines of `events`.
+///
+/// # Panics
+/// If there is no report.
+pub fn events(trace: &Path) -> Vec<Value> {
+    json_lines(&printed("events", trace))
 }
 
 /// What every view should print.
@@ -44,9 +53,7 @@ pub fn assert_views(what: &str, trace: &Path, known: &Known) {
         let differences = differences(&expected, &found);
         assert!(differences.is_empty(), "{what}, {view}:\n{}", listed(&differences));
     }
-    let found: Vec<Value> =
-        printed("events", trace).split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect();
-    assert_lines(what, &lines, &found);
+    assert_lines(what, &lines, &events(trace));
 }
 
 fn listed(differences: &[String]) -> String {
@@ -168,6 +175,20 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         .filter_map(Value::as_u64)
         .sum();
     assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
+}
+
+/// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size; `options` select
+/// the load.
+///
+/// # Panics
+/// If it differs.
+pub fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
+    let rows = sites(trace, options, &["iovec_from_user"]);
+    let [row] = &rows[..] else { panic!("{}: call-sites of iovecs: {rows:?}", trace.display()) };
+    let requested = 3000 * 20 * 2 * word_bytes;
+    for (member, expected) in [("allocs", 3000), ("frees", 3000), ("live_objects", 0), ("requested", requested)] {
+        assert_eq!(row[member], expected, "{}: {member} of {row}", trace.display());
+    }
 }
 
 #[cfg(test)]

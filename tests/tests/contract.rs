@@ -6,7 +6,7 @@
 use kmemtrace_abi::event::{Gap, GapCause, Item};
 use kmemtrace_abi::generate::{Era, Shape, Workload, relay_dir, trace_dir};
 use kmemtrace_tests::programs::{differences, json, run, run_to};
-use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
 use kmemtrace_tests::views::{DOCUMENTS, assert_views, expected, printed};
@@ -316,11 +316,4 @@ fn what_needs_more_memory_than_allowed_stops_with_a_line() {
     }
     let whole = run_to(0, "kmemtrace-report", &["summary", "--format", "json", "--max-memory", "1G"], &[dir.path()]);
     assert!(whole == printed("summary", dir.path()));
-}
-
-/// Seeds of random traces, or those that `KMEMTRACE_SEEDS=FROM..TO` asks for.
-fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let asked = std::env::var("KMEMTRACE_SEEDS").ok();
-    let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
 }

@@ -8,7 +8,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use kmemtrace_tests::live::Tracefs;
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         ("a_killed_recorder_leaves_a_trace_and_nothing_enabled", a_killed_recorder_leaves_a_trace_and_nothing_enabled),
         ("a_full_disk_ends_it_with_what_fitted", a_full_disk_ends_it_with_what_fitted),
         ("a_second_recorder_is_refused", a_second_recorder_is_refused),
+        ("a_removed_output_is_told", a_removed_output_is_told),
+        ("an_earlier_recording_is_not_lost", an_earlier_recording_is_not_lost),
         ("a_cleared_buffer_is_told", a_cleared_buffer_is_told),
         ("signals_at_any_time_make_one_clean_end", signals_at_any_time_make_one_clean_end),
         ("a_command_is_recorded_and_its_status_passed_on", a_command_is_recorded_and_its_status_passed_on),
@@ -104,8 +106,7 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
 fn events_by_site(trace: &Path, pid: i64) -> BTreeMap<(String, String), u64> {
     let lines = run_to(0, "kmemtrace-report", &["events", "--pid", &pid.to_string()], &[trace]);
     let mut sites = BTreeMap::new();
-    for line in lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
-        let event = json(line);
+    for event in json_lines(&lines) {
         if event["pid"] == pid {
             *sites.entry((event["event"].to_string(), event["call_site"].to_string())).or_default() += 1;
         }
@@ -200,6 +201,57 @@ fn a_second_recorder_is_refused() -> Result<(), Skip> {
     assert_eq!(third.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("another recorder writes to it"), "{stderr}");
     recorder.stop_whole();
+    Ok(())
+}
+
+fn a_removed_output_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    // The directory: there is nothing to go on for. A file: the others are still worth something.
+    for (removed, said) in [("trace", "cpu0.out"), ("trace/cpu0.out", "somebody removed cpu0.out while recording")] {
+        let recorder = Recorder::start(&[]);
+        let name = recorder.instance_name().to_owned();
+        let path = recorder.directory.file(removed);
+        let ended = if path.is_dir() {
+            must("remove", std::fs::remove_dir_all(&path));
+            recorder.wait()
+        } else {
+            must("remove", std::fs::remove_file(&path));
+            recorder.stop()
+        };
+        assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+        nothing_is_left(&tracefs, &name);
+    }
+    Ok(())
+}
+
+fn an_earlier_recording_is_not_lost() -> Result<(), Skip> {
+    can_record()?;
+    let directory = Directory::new(&[]);
+    let in_directory = |arguments: &[&str]| {
+        let mut command = Command::new(program("kmemtraced"));
+        command.current_dir(directory.path()).args(["-q", "-B", &instance_name()]).args(arguments);
+        must("kmemtraced", command.output())
+    };
+    let status = |output: &std::process::Output| output.status.code();
+    assert_eq!(status(&in_directory(&["-d", "50ms"])), Some(0));
+    let events = must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out")));
+    // What did not begin takes no name away.
+    assert_eq!(status(&in_directory(&["--", "/no/such/command"])), Some(2));
+    assert_eq!(must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out"))), events);
+    assert!(!directory.file("kmemtrace.data.old").exists());
+    // What is behind a link is not emptied.
+    must("link", std::os::unix::fs::symlink("kmemtrace.data", directory.file("link")));
+    let refused = in_directory(&["-d", "50ms", "-f", "-o", "link"]);
+    assert_eq!(status(&refused), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is no directory"), "{refused:?}");
+    assert_eq!(must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out"))), events);
+    // What a killed pack has left is no reason to refuse.
+    directory.write("kmemtrace.data/cpu0.out.packing", b"half of it");
+    for _ in 0..2 {
+        let output = in_directory(&["-d", "50ms"]);
+        assert_eq!(status(&output), Some(0), "{output:?}");
+    }
     Ok(())
 }
 

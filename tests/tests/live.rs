@@ -1,8 +1,11 @@
 //! On the running kernel, as root. What cannot run here is listed as skipped at the end.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use kmemtrace_abi::format::{EventFormat, PageShape};
 use kmemtrace_abi::subbuffer::{self, Missed};
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         ("objects_held_are_live", objects_held_are_live),
         ("objects_freed_elsewhere_cross", objects_freed_elsewhere_cross),
         ("a_captured_tree_has_what_happened", a_captured_tree_has_what_happened),
+        ("a_capture_that_is_stopped_leaves_nothing", a_capture_that_is_stopped_leaves_nothing),
         ("the_lines_of_the_readme_make_a_tree", the_lines_of_the_readme_make_a_tree),
     ])
 }
@@ -121,9 +125,13 @@ fn pid_of(stdout: &[u8]) -> i64 {
 
 /// The events of a process (of all its threads only where it has one).
 fn events_of(trace: &Path, pid: i64) -> Vec<Value> {
-    let lines = views::printed("events", trace);
-    let events = lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json);
-    events.filter(|event| event["pid"] == pid).collect()
+    views::events(trace).into_iter().filter(|event| event["pid"] == pid).collect()
+}
+
+/// How often a process asked for room for so many iovecs.
+fn iovecs_of(trace: &Path, pid: i64, vectors: usize) -> usize {
+    let bytes = vectors * load::VECTOR_BYTES;
+    events_of(trace, pid).iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count()
 }
 
 fn known_allocations_are_all_recorded() -> Result<(), Skip> {
@@ -201,14 +209,32 @@ fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
     assert!(output.status.success(), "capture.sh: {}", String::from_utf8_lossy(&output.stderr));
     run_to(0, "kmemtrace-check", &[], &[&tree]);
     views::assert_invariants("captured", &tree);
-    let pid = pid_of(&output.stdout);
-    let bytes = 40 * load::VECTOR_BYTES;
-    let made = events_of(&tree, pid).into_iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count();
-    assert_eq!(made as u64, COUNT);
+    assert_eq!(iovecs_of(&tree, pid_of(&output.stdout), 40) as u64, COUNT);
     let trace = json(&views::printed("summary", &tree))["trace"].clone();
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     assert_eq!((&trace["input"], &trace["clock"]), (&"tree".into(), &"mono".into()));
     assert_eq!(trace["kernel"], release);
+    Ok(())
+}
+
+fn a_capture_that_is_stopped_leaves_nothing() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let directory = Directory::new(&[]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture.sh");
+    let instance = tracefs.path().join("instances/kmemtrace-capture");
+    let mut command = Command::new("sh");
+    command.arg(script).arg(directory.file("tree")).args(["sleep", "60"]).process_group(0);
+    let mut child = must("capture.sh", command.stderr(Stdio::null()).spawn());
+    let group = rustix::process::Pid::from_child(&child);
+    let is_at_work =
+        || std::fs::read(instance.join("events/kmem/kfree/enable")).is_ok_and(|text| text.starts_with(b"1"));
+    while !is_at_work() {
+        assert!(must("capture.sh", child.try_wait()).is_none(), "capture.sh ended early");
+        sleep(Duration::from_millis(10));
+    }
+    must("kill", rustix::process::kill_process_group(group, rustix::process::Signal::TERM));
+    assert_eq!(must("capture.sh", child.wait()).code(), Some(1));
+    assert!(!instance.exists(), "{} is left, and records", instance.display());
     Ok(())
 }
 
@@ -232,9 +258,6 @@ fn the_lines_of_the_readme_make_a_tree() -> Result<(), Skip> {
     let files = checked["files"].as_array().map_or(0, |files| files.iter().map(findings).sum());
     assert_eq!(findings(&checked) + files, 0, "nothing is missing: {checked}");
     views::assert_invariants("README", &tree);
-    let pid = pid_of(&output.stdout);
-    let bytes = 40 * load::VECTOR_BYTES;
-    let made = events_of(&tree, pid).into_iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count();
-    assert_eq!(made, 500);
+    assert_eq!(iovecs_of(&tree, pid_of(&output.stdout), 40), 500);
     Ok(())
 }

@@ -65,3 +65,29 @@ fn what_may_still_be_recorded_is_left_alone() {
     assert!(fs::read(dir.file(&files[0].0)).unwrap() == before);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files.len(), "nothing else is left there");
 }
+
+#[test]
+fn what_a_recorder_or_another_pack_has_locked_is_refused() {
+    let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 1, 1000)), 1);
+    let dir = Directory::new(&files);
+    let before = fs::read(dir.file(&files[0].0)).unwrap();
+    let lock = fs::File::open(dir.path()).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for path in [dir.path(), &dir.file(&files[0].0)] {
+        // Not even -f takes a file away from its recorder.
+        let output = run("kmemtrace-report", &["pack", "-f"], &[path]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("a recorder or another pack"), "{output:?}");
+    }
+    assert!(fs::read(dir.file(&files[0].0)).unwrap() == before);
+    drop(lock);
+    run_to(0, "kmemtrace-report", &["pack"], &[dir.path()]);
+}
+
+#[test]
+fn what_is_no_recording_is_no_trace_to_pack_either() {
+    let dir = Directory::new(&[("notes.txt".to_owned(), b"nothing".to_vec())]);
+    run_to(3, "kmemtrace-report", &["pack"], &[dir.path()]);
+    run_to(3, "kmemtrace-report", &["pack"], &[&dir.file("notes.txt")]);
+    run_to(2, "kmemtrace-report", &["pack"], &[&dir.file("absent")]);
+}

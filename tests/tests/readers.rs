@@ -5,28 +5,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use kmemtrace_abi::event::Item;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::{json, run};
-use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::reference::pairs::{self, Class};
 use kmemtrace_tests::views::{DOCUMENTS, assert_invariants, assert_views, printed};
 use serde_json::Value;
-
-/// Which traces to try: `usual`, or those that the environment asks for.
-fn seeds(usual: Range<u64>) -> Range<u64> {
-    let asked = std::env::var("KMEMTRACE_SEEDS").ok();
-    let parse = |text: &str| {
-        let (from, to) = text.split_once("..")?;
-        Some(from.parse().ok()?..to.parse().ok()?)
-    };
-    asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
-}
 
 #[test]
 fn the_usual_traces_have_every_finding() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_abi::generate::RelayStreams;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay};
 use kmemtrace_tests::views::{DOCUMENTS, printed};
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn channel(streams: &RelayStreams, overruns: u64) -> Directory {
 fn figures(view: &str, trace: &Path) -> Vec<Value> {
     let bytes = printed(view, trace);
     let lines: Vec<Value> = match view {
-        "events" => bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect(),
+        "events" => json_lines(&bytes),
         _ => vec![json(&bytes)],
     };
     lines.into_iter().map(|value| stripped(value, "")).collect()

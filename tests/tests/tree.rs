@@ -77,11 +77,16 @@ fn texts_that_were_not_copied_are_named() {
         assert_eq!(json(&printed("summary", dir.path()))["completeness"]["verdict"], "complete", "{name}");
     }
     let dir = plain(3);
-    fs::remove_dir_all(dir.file("events/kmem")).unwrap();
-    fs::remove_dir_all(dir.file("events")).unwrap();
-    let output = run("kmemtrace-report", &[], &[dir.path()]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("format"));
+    fs::remove_dir_all(dir.file("events/kmem/kfree")).unwrap();
+    let (status, found) = check(dir.path());
+    assert!(status == Some(0) && found.to_string().contains("events/kmem/kfree/format is missing"), "{found}");
+    // Without any of them there would be nothing but other events, and no word of it.
+    for gone in ["events/kmem", "events"] {
+        fs::remove_dir_all(dir.file(gone)).unwrap();
+        let output = run("kmemtrace-report", &[], &[dir.path()]);
+        assert_eq!(output.status.code(), Some(3), "{gone}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no events/kmem/*/format"), "{gone}");
+    }
 }
 
 #[test]

@@ -21,16 +21,6 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size.
-fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
-    let rows = sites(trace, options, &["iovec_from_user"]);
-    let [row] = &rows[..] else { panic!("call-sites of iovecs: {rows:?}") };
-    let requested = 3000 * 20 * 2 * word_bytes;
-    for (member, expected) in [("allocs", 3000), ("frees", 3000), ("live_objects", 0), ("requested", requested)] {
-        assert_eq!(row[member], expected, "{member} of {row}");
-    }
-}
-
 fn single_user_mode() -> Result<(), Skip> {
     let script = "
         [ ! -e /proc/self ] && [ ! -e /sys/kernel ]
@@ -50,7 +40,7 @@ fn single_user_mode() -> Result<(), Skip> {
     let (verdict, events) = checked(&trace);
     assert_eq!(verdict, "ok");
     assert!(events > 6000, "{events} events");
-    assert_iov(&trace, &["--comm", "kmemload"], 8);
+    views::assert_iov(&trace, &["--comm", "kmemload"], 8);
     views::assert_invariants("single-user mode", &trace);
     assert_eq!(out.text("instances"), "", "an instance is left");
     Ok(())
@@ -64,7 +54,7 @@ fn the_only_child_of_init() -> Result<(), Skip> {
     let line = log.lines().find(|line| line.contains("iovec_from_user"));
     let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
     assert_eq!(words.iter().filter(|&&word| word == "3,000").count(), 2, "allocated and freed: {log}");
-    assert_iov(&out.file("trace"), &["--comm", "kmemload"], 8);
+    views::assert_iov(&out.file("trace"), &["--comm", "kmemload"], 8);
     Ok(())
 }
 
@@ -75,7 +65,7 @@ fn a_big_endian_machine() -> Result<(), Skip> {
     let trace = out.file("trace");
     let (verdict, _) = checked(&trace);
     assert_eq!(verdict, "ok");
-    assert_iov(&trace, &["--comm", "kmemload"], 8);
+    views::assert_iov(&trace, &["--comm", "kmemload"], 8);
     views::assert_invariants("s390x", &trace);
     let head = json(&views::printed("summary", &trace));
     assert_eq!((&head["trace"]["endian"], &head["trace"]["arch"]), (&"big".into(), &"s390x".into()));
@@ -131,7 +121,7 @@ fn relay(arch: &str) -> Result<(), Skip> {
         assert_eq!(checked(trace).0, "ok", "{}", trace.display());
         views::assert_invariants(arch, trace);
     }
-    assert_iov(&relay, &[], 8);
+    views::assert_iov(&relay, &[], 8);
     // Of what the load alone does, and frees at once.
     let symbols = ["iovec_from_user", "__alloc_skb", "sk_prot_alloc"];
     let counts = |trace: &Path| -> Vec<Value> {
@@ -156,8 +146,7 @@ fn assert_lossy(out: &Directory) {
     assert_eq!(checked(&trace).0, "lossy");
     let summary = json(&views::printed("summary", &trace));
     assert_eq!(summary["completeness"]["lost_events"], overruns, "{}", summary["completeness"]);
-    let events = views::printed("events", &trace);
-    let lines: Vec<Value> = events.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect();
+    let lines = views::events(&trace);
     let gaps: Vec<usize> = (0..lines.len()).filter(|&at| lines[at]["event"] == "gap").collect();
     let lost: u64 = gaps.iter().filter_map(|&at| lines[at]["lost"].as_u64()).sum();
     assert_eq!(lost, overruns, "gaps: {:?}", gaps.iter().map(|&at| &lines[at]).collect::<Vec<_>>());

@@ -58,7 +58,7 @@ pub struct Layout {
 }
 
 /// The id of a record whose format no trace tells.
-pub const FOREIGN_ID: u16 = 1999;
+pub(crate) const FOREIGN_ID: u16 = 1999;
 
 /// Events that this kernel has, in the order their ids are given.
 pub fn layouts(shape: &Shape) -> Vec<Layout> {
@@ -102,7 +102,7 @@ pub fn layouts(shape: &Shape) -> Vec<Layout> {
 }
 
 /// Name of the event that goes with a page's free and is not one of its own.
-pub fn batched_name(era: Era) -> &'static str {
+pub(crate) fn batched_name(era: Era) -> &'static str {
     if era == Era::V2_6_32 { "mm_pagevec_free" } else { "mm_page_free_batched" }
 }
 
@@ -199,17 +199,17 @@ impl Layout {
     }
 
     /// Whether its records name a cache.
-    pub fn has_cache(&self) -> bool {
+    pub(crate) fn has_cache(&self) -> bool {
         self.has(Slot::CacheName)
     }
 
     /// Whether its records carry a NUMA node.
-    pub fn has_node(&self) -> bool {
+    pub(crate) fn has_node(&self) -> bool {
         self.has(Slot::Node)
     }
 
     /// Whether its records carry gfp flags.
-    pub fn has_gfp(&self) -> bool {
+    pub(crate) fn has_gfp(&self) -> bool {
         self.has(Slot::Gfp)
     }
 
@@ -259,7 +259,7 @@ impl Layout {
 }
 
 /// A record of a type that the trace has no format of.
-pub fn foreign_record(shape: &Shape, pid: i32, random: &mut Random) -> Vec<u8> {
+pub(crate) fn foreign_record(shape: &Shape, pid: i32, random: &mut Random) -> Vec<u8> {
     let mut record = Vec::new();
     put(&mut record, shape.target.endian, u64::from(FOREIGN_ID), 2);
     put(&mut record, shape.target.endian, 0, 2);

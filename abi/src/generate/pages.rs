@@ -95,7 +95,7 @@ impl SubBufferWriter {
     }
 
     /// Appends a discarded event of `words` words that took `delta` (1: none) of time; false where there is no room.
-    pub fn discarded(&mut self, delta: u64, words: usize) -> bool {
+    pub(crate) fn discarded(&mut self, delta: u64, words: usize) -> bool {
         let bytes = (4 + 4 * words.max(1)).next_multiple_of(8);
         if bytes > self.room() {
             return false;
@@ -113,7 +113,7 @@ impl SubBufferWriter {
 
     /// Fills it to its end with what the kernel leaves there, which a mapped sub-buffer counts as data.
     /// There is then no room for a count of lost events.
-    pub fn fill_up(&mut self) {
+    pub(crate) fn fill_up(&mut self) {
         let left = self.page.size - self.page.data_offset - self.data.len();
         let mut entry = Vec::new();
         match left {

@@ -39,7 +39,14 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
         [dir] if is_dir(dir)? => Listing::of_dir(dir)?,
         files => Listing::of_files(files)?,
     };
-    if listing.is_ours() { ours::open(listing) } else { relay_files::open(listing) }
+    let trace = if listing.is_ours() { ours::open(listing) } else { relay_files::open(listing) }?;
+    match trace.streams.windows(2).find(|pair| pair[0].cpu() == pair[1].cpu()) {
+        Some(pair) => {
+            let [a, b] = [0, 1].map(|n| pair[n].path().to_owned());
+            Err(OpenError::Twice { a, b, cpu: pair[0].cpu() })
+        }
+        None => Ok(trace),
+    }
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> OpenError + '_ {
@@ -54,7 +61,11 @@ fn is_dir(path: &Path) -> Result<bool, OpenError> {
 fn open_regular(path: &Path) -> Result<File, OpenError> {
     let kind = fs::metadata(path).map_err(io_error(path))?;
     if !kind.is_file() {
-        let what = if kind.is_dir() { "is a directory" } else { "is not a regular file" };
+        let what = if kind.is_dir() {
+            "is a directory: name one alone, or files of one recording"
+        } else {
+            "is not a regular file"
+        };
         return Err(io_error(path)(io::Error::new(io::ErrorKind::InvalidInput, what)));
     }
     File::open(path).map_err(io_error(path))

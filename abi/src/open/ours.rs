@@ -13,6 +13,7 @@ use crate::header::{FileHeader, SideItems};
 use crate::kmem::Decoder;
 use crate::relay::Layout;
 use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::sub_buffers::SubBufferCoding;
 use crate::stream::{Coding, CpuStream};
 use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
 
@@ -86,7 +87,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         _ => OrderKey::Time,
     };
     let word_bytes = match &coding {
-        Coding::SubBuffers(shape, _) => Some(shape.target.word_bytes),
+        Coding::SubBuffers(coding) => Some(coding.shape.target.word_bytes),
         _ => header.target.map(|t| t.word_bytes),
     };
     let coding = Arc::new(coding);
@@ -163,7 +164,7 @@ fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) 
     match header.page_shape() {
         Ok(shape) => {
             let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), names);
-            (Coding::SubBuffers(shape, decoder), errors.first().map(ToString::to_string))
+            (Coding::SubBuffers(SubBufferCoding { shape, decoder }), errors.first().map(ToString::to_string))
         }
         Err(error) => (Coding::Unknown, Some(error.to_string())),
     }

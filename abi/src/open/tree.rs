@@ -5,6 +5,7 @@
 //! silence.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use crate::fault::{Code, Fault};
 use crate::format::{EventFormat, PageShape};
 use crate::header;
 use crate::kmem::Decoder;
+use crate::stats::Stats;
+use crate::stream::sub_buffers::SubBufferCoding;
 use crate::stream::{Coding, CpuStream};
 use crate::subbuffer;
 use crate::target::{Endian, Target};
@@ -23,6 +26,8 @@ use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trac
 const RAW: &str = "trace_pipe_raw";
 /// No text of a kernel is longer, and a directory may hold any file by its name.
 const LONGEST_TEXT: u64 = 1 << 30;
+/// Events of slabs under these names, whatever the kernel.
+const EVERY_KERNEL_HAS: [&str; 4] = ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"];
 /// Sub-buffers from which the byte order is told.
 const SAMPLES: usize = 64;
 
@@ -48,6 +53,13 @@ fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
     cpus
 }
 
+/// The first `most` bytes of a regular file, if it can be read.
+fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// The texts of a tree, and which of them are not there.
 struct Texts {
     root: PathBuf,
@@ -58,13 +70,7 @@ impl Texts {
     /// A text at its place in an instance, or at the top.
     fn find(&self, name: &str) -> Option<Vec<u8>> {
         let top = Path::new(name).file_name().map(|file| self.root.join(file));
-        let read = |path: PathBuf| {
-            let file = open_regular(&path).ok()?;
-            let mut text = Vec::new();
-            std::io::Read::read_to_end(&mut std::io::Read::take(file, LONGEST_TEXT), &mut text).ok()?;
-            Some(text)
-        };
-        read(self.root.join(name)).or_else(|| top.and_then(read))
+        read(&self.root.join(name), LONGEST_TEXT).or_else(|| read(&top?, LONGEST_TEXT))
     }
 
     /// The same; without it, `cost` is what that costs.
@@ -86,7 +92,7 @@ impl Texts {
         for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
             let name = system.file_name().to_string_lossy().into_owned();
             let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| fs::read(event.path().join("format")).ok()) {
+            for format in events.filter_map(|event| read(&event.path().join("format"), LONGEST_TEXT)) {
                 formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
             }
         }
@@ -127,23 +133,58 @@ fn walkable(shape: &PageShape, bytes: &[u8]) -> usize {
     pages.take_while(|page| subbuffer::tally(shape, page).is_ok_and(|(tally, _)| tally.events > 0)).count()
 }
 
+/// The tree that one CPU's file is of, and the directory of that CPU.
+fn around(file: &Path) -> (PathBuf, Vec<(u32, PathBuf)>) {
+    let dir = file.parent().unwrap_or(Path::new("."));
+    let above = dir.parent().unwrap_or(Path::new("."));
+    let is_per_cpu = above.file_name().is_some_and(|name| name == "per_cpu");
+    let root = if is_per_cpu { above.parent().unwrap_or(Path::new(".")) } else { above };
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let cpu = name.strip_prefix("cpu").and_then(|n| n.parse().ok()).unwrap_or(0);
+    (root.to_owned(), vec![(cpu, dir.to_owned())])
+}
+
+/// A whole tree, and the directories of its CPUs.
+fn below(root: &Path) -> (PathBuf, Vec<(u32, PathBuf)>) {
+    let per_cpu = cpu_dirs(&root.join("per_cpu"));
+    (root.to_owned(), if per_cpu.is_empty() { cpu_dirs(root) } else { per_cpu })
+}
+
+/// The layout of the sub-buffers in `sample`; of the two byte orders the one in which more of them can be walked.
+fn shape(
+    header_page: Option<&str>,
+    arch: Option<&str>,
+    page_bytes: Option<u64>,
+    sample: &[u8],
+) -> Result<PageShape, String> {
+    let in_order = |endian| match header_page {
+        Some(text) => PageShape::parse(text, endian)
+            .map_err(|error| format!("events/header_page: {error}: copy it again, in one read")),
+        None => {
+            let word_bytes = if arch.is_some_and(is_32_bit) { 4 } else { 8 };
+            let size = page_bytes.and_then(|n| usize::try_from(n).ok()).filter(|n| (64..=1 << 20).contains(n));
+            Ok(PageShape {
+                target: Target { endian, word_bytes },
+                commit_offset: 8,
+                commit_size: word_bytes.into(),
+                data_offset: 8 + usize::from(word_bytes),
+                size: size.unwrap_or(4096),
+            })
+        }
+    };
+    let (little, big) = (in_order(Endian::Little)?, in_order(Endian::Big)?);
+    let (as_little, as_big) = (walkable(&little, sample), walkable(&big, sample));
+    if header_page.is_none() && !sample.is_empty() && as_little.max(as_big) == 0 {
+        return Err("events/header_page is missing, and the usual layout of sub-buffers does not fit".to_owned());
+    }
+    let big_by_name = arch.and_then(big_endian).unwrap_or(false);
+    Ok(if as_big > as_little || (as_big == as_little && big_by_name) { big } else { little })
+}
+
 pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let alone = path.is_file();
-    let (root, raw) = if alone {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        let per_cpu = dir.parent().unwrap_or(Path::new("."));
-        let root = match per_cpu.file_name().is_some_and(|name| name == "per_cpu") {
-            true => per_cpu.parent().unwrap_or(Path::new(".")),
-            false => per_cpu,
-        };
-        let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let cpu = name.strip_prefix("cpu").and_then(|n| n.parse().ok()).unwrap_or(0);
-        (root.to_owned(), vec![(cpu, dir.to_owned())])
-    } else {
-        let per_cpu = cpu_dirs(&path.join("per_cpu"));
-        (path.to_owned(), if per_cpu.is_empty() { cpu_dirs(path) } else { per_cpu })
-    };
-    if raw.is_empty() {
+    let (root, dirs) = if alone { around(path) } else { below(path) };
+    if dirs.is_empty() {
         return Err(no_trace(path, "has no per_cpu/cpuN/trace_pipe_raw: copy those of the tracefs instance, too"));
     }
     // A file of the live kernel has no length, and reading it would take its events away.
@@ -151,53 +192,19 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let mut texts = Texts { root: root.clone(), missing: Vec::new() };
     let header_page = texts.want_text("events/header_page", "the usual layout of sub-buffers is taken");
     if live && header_page.is_some() {
-        return Err(no_trace(path, "is the tracefs of a running kernel: record with kmemtraced, or copy its files"));
+        let reason =
+            "its events/header_page is empty, as a running kernel's is: record with kmemtraced, or copy by cat";
+        return Err(no_trace(path, reason));
     }
     let uname = texts.want_text("uname", "the kernel and its architecture are not known").unwrap_or_default();
     let (kernel, arch) = release_and_machine(&uname);
     let page_bytes = texts.want_text("page_size", "the size of pages is not known").and_then(|t| t.parse::<u64>().ok());
-    let mut streams_at: Vec<(u32, PathBuf)> = Vec::new();
-    let mut sample = Vec::new();
-    for (cpu, dir) in raw {
-        let file = dir.join(RAW);
-        if !file.is_file() {
-            continue;
-        }
-        if sample.is_empty() {
-            let most = (SAMPLES as u64) << 16;
-            let opened = open_regular(&file)?;
-            let _ = std::io::Read::read_to_end(&mut std::io::Read::take(opened, most), &mut sample);
-        }
-        streams_at.push((cpu, file));
-    }
-    let shape_in = |endian| match &header_page {
-        Some(text) => PageShape::parse(text, endian),
-        None => {
-            let word_bytes = if arch.as_deref().is_some_and(is_32_bit) { 4 } else { 8 };
-            let size = page_bytes.and_then(|n| usize::try_from(n).ok()).filter(|n| (64..=1 << 20).contains(n));
-            let target = Target { endian, word_bytes };
-            let data_offset = 8 + usize::from(word_bytes);
-            Ok(PageShape {
-                target,
-                commit_offset: 8,
-                commit_size: word_bytes.into(),
-                data_offset,
-                size: size.unwrap_or(4096),
-            })
-        }
-    };
-    let (little, big) = match (shape_in(Endian::Little), shape_in(Endian::Big)) {
-        (Ok(little), Ok(big)) => (little, big),
-        (Err(error), _) | (_, Err(error)) => {
-            return Err(no_trace(path, &format!("events/header_page: {error}: copy it again, in one read")));
-        }
-    };
-    let (as_little, as_big) = (walkable(&little, &sample), walkable(&big, &sample));
-    let big_by_name = arch.as_deref().and_then(big_endian).unwrap_or(false);
-    let shape = if as_big > as_little || (as_big == as_little && big_by_name) { big } else { little };
-    if header_page.is_none() && !sample.is_empty() && as_little.max(as_big) == 0 {
-        return Err(no_trace(path, "events/header_page is missing, and the usual layout of sub-buffers does not fit"));
-    }
+    let raw = dirs.into_iter().map(|(cpu, dir)| (cpu, dir.join(RAW)));
+    let raw: Vec<(u32, PathBuf)> = raw.filter(|(_, file)| file.is_file()).collect();
+    let mut samples = raw.iter().filter_map(|(_, file)| read(file, (SAMPLES as u64) << 16));
+    let sample = samples.find(|sample| !sample.is_empty()).unwrap_or_default();
+    let shape = shape(header_page.as_deref(), arch.as_deref(), page_bytes, &sample)
+        .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
     let mut side = FileFacts::new(root.clone(), None);
     let mut formats = Vec::new();
@@ -207,19 +214,24 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
             Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
         }
     }
-    if formats.is_empty() {
+    let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
+    if !formats.iter().any(|(system, _)| system == "kmem") {
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
     }
+    for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
+        let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
+        side.add(fault(Code::TreeIncomplete, message));
+    }
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
-    let coding = Arc::new(Coding::SubBuffers(shape, decoder));
+    let coding = Arc::new(Coding::SubBuffers(SubBufferCoding { shape, decoder }));
     let mut streams = Vec::new();
-    for (cpu, file) in streams_at {
+    for (cpu, file) in raw {
         let opened = open_regular(&file)?;
-        let stats = fs::read_to_string(file.with_file_name("stats")).ok();
+        let stats = read(&file.with_file_name("stats"), LONGEST_TEXT).and_then(|text| String::from_utf8(text).ok());
         let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(&coding));
         let facts = stream.facts_mut();
         facts.source = Some(Source::Tracefs);
-        facts.counters = stats.as_deref().map(counters);
+        facts.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
         if stats.is_none() {
             let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
             facts.add(fault(Code::TreeIncomplete, message));
@@ -269,23 +281,6 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
 
 fn fault(code: Code, message: String) -> Fault {
     Fault { code, offset: 0, block: None, message }
-}
-
-/// The counters in `per_cpu/cpuN/stats`.
-fn counters(stats: &str) -> Counters {
-    let mut counters = Counters::default();
-    for (name, value) in stats.lines().filter_map(|line| line.split_once(':')) {
-        let Ok(value) = value.trim().parse::<u64>() else { continue };
-        match name.trim() {
-            "entries" => counters.unread = value.into(),
-            "overrun" => counters.overrun = value.into(),
-            "commit overrun" => counters.commit_overrun = value.into(),
-            "dropped events" => counters.dropped = value.into(),
-            "read events" => counters.read = value.into(),
-            _ => {}
-        }
-    }
-    counters
 }
 
 #[cfg(test)]

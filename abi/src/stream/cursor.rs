@@ -7,6 +7,7 @@ use crate::block::{GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN};
 use crate::blocks::Block;
 use crate::event::{Event, Gap, GapCause, Items, Names};
 use crate::fault::{Code, Fault};
+use crate::landmarks::{Keeper, Point};
 use crate::trace::FileFacts;
 
 /// What is carried from record to record.
@@ -26,7 +27,9 @@ pub(super) struct Cursor {
     pub(super) before_block: u64,
     pub(super) marks: Marks,
     /// Events that somebody else read.
-    pub(super) taken: u64,
+    pub(super) read_by_others: u64,
+    /// Keeps landmarks, where somebody wants them.
+    pub(super) keeper: Option<Box<Keeper>>,
 }
 
 impl Cursor {
@@ -40,19 +43,20 @@ impl Cursor {
             damaged: false,
             before_block: 0,
             marks: Marks::default(),
-            taken: 0,
+            read_by_others: 0,
+            keeper: None,
         }
     }
 
     /// Items so far.
     #[inline]
-    pub(super) fn taken(&self) -> u64 {
+    pub(super) fn items(&self) -> u64 {
         self.facts.events + self.facts.gaps
     }
 
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.taken() >= self.until
+        self.items() >= self.until
     }
 
     pub(super) fn fault(&mut self, code: Code, block: &Block, message: String) {
@@ -99,7 +103,22 @@ impl Cursor {
         self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
     }
 
+    /// Where nothing is missing before a block, reading may begin with it.
+    pub(super) fn keep_point(&mut self, block: &Block) {
+        if self.pending.is_some() || self.damaged {
+            return;
+        }
+        let (sequence, facts) = (block.header.sequence.get(), &self.facts);
+        let point = Point { offset: block.offset, sequence, events: facts.events, gaps: facts.gaps, last: self.last };
+        if let Some(keeper) = &mut self.keeper {
+            keeper.point(point);
+        }
+    }
+
     pub(super) fn push_gap(&mut self, items: &mut impl Items, gap: Gap) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.gap(gap);
+        }
         self.facts.gaps += 1;
         if gap.from.is_none() && gap.to.is_some() {
             self.facts.lost_before = gap.lost;

@@ -1,25 +1,27 @@
 //! One CPU's file as a stream of events and gaps: which of its bytes are decoded next, and how.
 
 mod cursor;
+mod part;
 pub(crate) mod relay_records;
-mod sub_buffers;
+pub(crate) mod sub_buffers;
 mod totals;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
 use self::cursor::Cursor;
+use self::part::Part;
 use self::relay_records::RelayCoding;
-use self::sub_buffers::Place;
-use crate::block::{Counters, End, GapRecord, kind};
+use self::sub_buffers::{Place, SubBufferCoding};
+use crate::block::{Counters, End, GapRecord, RecordingId, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{GapCause, Item, Items, Names};
 use crate::fault::{Code, Fault};
-use crate::format::PageShape;
-use crate::kmem::Decoder;
+use crate::landmarks::{Keeper, Landmarks};
 use crate::trace::FileFacts;
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
@@ -29,7 +31,7 @@ const BATCH: usize = 512;
 #[derive(Debug)]
 pub(crate) enum Coding {
     /// Sub-buffers of tracefs.
-    SubBuffers(PageShape, Decoder),
+    SubBuffers(SubBufferCoding),
     /// Records of a relay channel.
     Relay(RelayCoding),
     /// Nothing tells how.
@@ -57,6 +59,8 @@ pub struct CpuStream {
     /// The block being decoded, and how far.
     block: Option<(Block, usize)>,
     cursor: Cursor,
+    /// Where only a part is read.
+    part: Option<Part>,
 }
 
 impl CpuStream {
@@ -76,7 +80,7 @@ impl CpuStream {
     }
 
     fn new(path: PathBuf, cpu: u32, body: Body, coding: Arc<Coding>) -> CpuStream {
-        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu) }
+        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu), part: None }
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {
@@ -113,6 +117,55 @@ impl CpuStream {
         }
     }
 
+    /// The recording that the file belongs to, while it is read.
+    pub fn recording(&self) -> Option<RecordingId> {
+        match &self.body {
+            Body::Blocks(reader) => reader.recording(),
+            _ => None,
+        }
+    }
+
+    /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
+    pub fn metadata(&self) -> Option<io::Result<Metadata>> {
+        match &self.body {
+            Body::Blocks(reader) => Some(reader.file().metadata()),
+            Body::Raw(window) => Some(window.file().metadata()),
+            Body::Missing | Body::Done => None,
+        }
+    }
+
+    /// Keeps landmarks from now on; before the first item is taken.
+    pub fn keep_landmarks(&mut self) {
+        self.cursor.keeper = Some(Box::new(Keeper::new()));
+    }
+
+    /// The landmarks of a file that has been read to its end; `None` where they were not kept, or would be too many.
+    pub fn landmarks(&self) -> Option<&Landmarks> {
+        self.cursor.keeper.as_ref()?.landmarks()
+    }
+
+    /// From now on, and before the first item is taken, only what is needed for events with keys from `from` to `to` is read;
+    /// some before and behind come with them, and so do all gaps. `landmarks` must be those of this file.
+    ///
+    /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
+    /// verdict than lossy in them where this part is not good any more.
+    pub fn narrow(&mut self, landmarks: &Landmarks, (from, to): (u64, u64)) {
+        let Body::Blocks(reader) = &mut self.body else { return };
+        let mut before = 0;
+        if let Some(point) = landmarks.before(from) {
+            if let Err(error) = reader.enter(point.offset, point.sequence) {
+                let (offset, message) =
+                    (point.offset, format!("cannot be read from byte {} on: {error}", point.offset));
+                self.cursor.facts.add(Fault { code: Code::CutInBlock, offset, block: Some(point.sequence), message });
+            }
+            self.block = None;
+            self.cursor.last = point.last;
+            (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
+            before = point.gaps;
+        }
+        self.part = Some(Part::new(landmarks.gaps.clone(), before, to));
+    }
+
     /// What is known of the file so far; complete once `fill` returned false.
     pub fn facts(&self) -> &FileFacts {
         &self.cursor.facts
@@ -131,9 +184,13 @@ impl CpuStream {
     ///
     /// Generic, so that what `items` does not look at is not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
-        let before = self.cursor.taken();
+        let before = self.cursor.items();
+        let has_gaps = self.part.as_mut().is_some_and(|part| part.begin(items));
         self.cursor.until = before.saturating_add(batch as u64);
         while !self.cursor.is_full() {
+            if self.part.as_ref().is_some_and(|part| part.is_passed_by(self.cursor.last)) {
+                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+            }
             match &mut self.body {
                 Body::Done => break,
                 Body::Missing => {
@@ -143,9 +200,7 @@ impl CpuStream {
                 }
                 Body::Raw(window) => {
                     let ending = match &*self.coding {
-                        Coding::SubBuffers(shape, decoder) => {
-                            self.cursor.raw_sub_buffers(window, shape, decoder, names, items)
-                        }
+                        Coding::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
                         Coding::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
                         Coding::Unknown => Some(Ending::Whole),
                     };
@@ -168,6 +223,9 @@ impl CpuStream {
                         Err(ending) => {
                             self.cursor.facts.bytes = reader.bytes_read();
                             self.cursor.facts.blocks = reader.blocks();
+                            if self.part.is_some() {
+                                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+                            }
                             self.cursor.finish(ending, items);
                             self.body = Body::Done;
                         }
@@ -175,7 +233,17 @@ impl CpuStream {
                 },
             }
         }
-        self.cursor.taken() > before
+        self.cursor.items() > before || has_gaps
+    }
+
+    /// Ends the part that was wanted, with the gaps behind it; whether there are any.
+    #[cold]
+    fn leave_part(&mut self, items: &mut impl Items) -> bool {
+        if let Body::Blocks(reader) = &self.body {
+            self.cursor.facts.bytes = reader.bytes_met();
+        }
+        self.body = Body::Done;
+        self.part.take().is_some_and(|part| part.end(self.cursor.facts.gaps, items))
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
@@ -199,6 +267,7 @@ impl CpuStream {
         match block.header.kind {
             kind::DATA => {
                 cursor.before_block = cursor.facts.events;
+                cursor.keep_point(&block);
                 self.block = Some((block, 0));
             }
             kind::COUNTERS => match Counters::read_from_prefix(payload) {
@@ -230,9 +299,7 @@ impl Cursor {
         items: &mut impl Items,
     ) -> Option<usize> {
         match coding {
-            Coding::SubBuffers(shape, decoder) => {
-                self.sub_buffers(payload, from, Place::of(block), shape, decoder, names, items)
-            }
+            Coding::SubBuffers(coding) => self.sub_buffers(payload, from, Place::of(block), coding, names, items),
             Coding::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
             Coding::Unknown => {
                 self.damage();

@@ -9,6 +9,13 @@ use crate::kmem::{Decoder, ShortRecord};
 use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::target::{Big, Endian, Little, Order};
 
+/// How sub-buffers are decoded.
+#[derive(Debug)]
+pub(crate) struct SubBufferCoding {
+    pub(crate) shape: PageShape,
+    pub(crate) decoder: Decoder,
+}
+
 /// Where sub-buffers stand in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -37,15 +44,15 @@ impl Cursor {
     pub(super) fn raw_sub_buffers(
         &mut self,
         window: &mut Window,
-        shape: &PageShape,
-        decoder: &Decoder,
+        coding: &SubBufferCoding,
         names: &mut Names,
         items: &mut impl Items,
     ) -> Option<Ending> {
         while !self.is_full() {
             let place = Place { offset: window.offset(), block: None };
-            let bytes = window.fill(shape.size);
-            let Some(whole) = bytes.get(..shape.size) else {
+            let size = coding.shape.size;
+            let bytes = window.fill(size);
+            let Some(whole) = bytes.get(..size) else {
                 if bytes.is_empty() {
                     return Some(Ending::Whole);
                 }
@@ -54,48 +61,44 @@ impl Cursor {
                 self.place_fault(Code::SubBufferCut, place, message);
                 return Some(Ending::Cut);
             };
-            match trimmed_len(shape, whole) {
+            match trimmed_len(&coding.shape, whole) {
                 Ok(stored) => {
-                    self.sub_buffers(&whole[..stored], 0, place, shape, decoder, names, items);
+                    self.sub_buffers(&whole[..stored], 0, place, coding, names, items);
                 }
                 Err(error) => self.bad_sub_buffer(error, 0, place),
             }
-            window.advance(shape.size);
+            window.advance(size);
         }
         None
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
     pub(super) fn sub_buffers<I: Items>(
         &mut self,
         payload: &[u8],
         from: usize,
         place: Place,
-        shape: &PageShape,
-        decoder: &Decoder,
+        coding: &SubBufferCoding,
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
-        match shape.target.endian {
-            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, shape, decoder, names, items),
-            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, shape, decoder, names, items),
+        match coding.shape.target.endian {
+            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, coding, names, items),
+            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, coding, names, items),
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of one decoding step, split over its owners")]
     fn sub_buffers_in<O: Order, I: Items>(
         &mut self,
         payload: &[u8],
         mut from: usize,
         place: Place,
-        shape: &PageShape,
-        decoder: &Decoder,
+        coding: &SubBufferCoding,
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
         while !self.is_full() {
             let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
-            let sub_buffer = match SubBuffer::parse::<O>(shape, bytes) {
+            let sub_buffer = match SubBuffer::parse::<O>(&coding.shape, bytes) {
                 Ok(sub_buffer) => sub_buffer,
                 Err(error) => {
                     self.bad_sub_buffer(error, from, place);
@@ -116,8 +119,9 @@ impl Cursor {
                         break;
                     }
                 };
-                let at = if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-                match decoder.decode::<O, I>(at, self.cpu, &record, names) {
+                let at =
+                    if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
+                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names) {
                     Ok(event) if self.is_plain() => {
                         items.event(event, names);
                         events += 1;

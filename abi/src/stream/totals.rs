@@ -41,8 +41,8 @@ impl Cursor {
     pub(super) fn end_block(&mut self, end: &End, block: &Block) {
         self.facts.counters = Some(end.counters);
         let ours = end.events.get().saturating_add(end.counters.recorder_lost.get());
-        self.taken = end.counters.read.get().saturating_sub(ours);
-        if self.taken > 0 {
+        self.read_by_others = end.counters.read.get().saturating_sub(ours);
+        if self.read_by_others > 0 {
             let (read, events) = (end.counters.read.get(), end.events.get());
             let message = format!("the kernel handed out {read} events, and {events} are in the file");
             self.fault(Code::OtherReader, block, message);
@@ -60,7 +60,8 @@ impl Cursor {
         let counters = self.facts.counters.unwrap_or_default();
         // A relay channel's counter is one for all CPUs; who sees all of them tells what it means.
         let relay = self.facts.source == Some(Source::Relay);
-        let counted = if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.taken) };
+        let counted =
+            if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.read_by_others) };
         let lost = counted.max(placed);
         // Without the kernel's counters only marks tell, and one of them may have no number.
         let raw = self.facts.version.is_none() && !relay;

@@ -1,11 +1,12 @@
 //! From values to text: nothing outside this module knows how a figure or a name looks.
 
 pub(crate) mod csv;
-pub(crate) mod escape;
 pub(crate) mod json;
 pub(crate) mod jsonl;
 pub(crate) mod table;
 pub(crate) mod units;
+
+use std::iter;
 
 use serde_json::{Value, json};
 
@@ -23,8 +24,15 @@ pub(crate) struct Document<'a> {
 impl<'a> Document<'a> {
     /// The rows of the view, one by one.
     fn into_rows(self, view: &str) -> Rows<'a> {
-        let Document { members, rows: streamed } = self;
-        streamed.unwrap_or_else(|| Box::new(rows(view, &members).into_iter()))
+        let Document { mut members, rows } = self;
+        match (rows, view) {
+            (Some(rows), _) => rows,
+            (None, "summary") => Box::new(summary_rows(&members).into_iter()),
+            (None, _) => match members["rows"].take() {
+                Value::Array(rows) => Box::new(rows.into_iter()),
+                _ => Box::new(iter::empty()),
+            },
+        }
     }
 
     /// All members, rows included.
@@ -37,11 +45,8 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The rows of a view: those of its document, for `summary` one a kind and the total.
-fn rows(view: &str, document: &Value) -> Vec<Value> {
-    if view != "summary" {
-        return document["rows"].as_array().cloned().unwrap_or_default();
-    }
+/// The rows of `summary`, which has none in its document: one a kind and the total.
+fn summary_rows(document: &Value) -> Vec<Value> {
     let kinds = document["kinds"].as_object().into_iter().flatten();
     let all = kinds.map(|(name, figures)| (name.as_str(), figures)).chain([("total", &document["total"])]);
     all.map(|(name, figures)| {

@@ -138,7 +138,7 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
     }
     let _ = writeln!(out, "{}\n", head.join("   "));
     let mut table = new_table(&["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""]);
-    for row in super::rows("summary", document) {
+    for row in super::summary_rows(document) {
         table.add_row([
             text(&row["kind"]).to_owned(),
             count(&row["allocs"]),

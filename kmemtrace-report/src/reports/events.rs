@@ -33,6 +33,10 @@ impl Keyed for Event {
     fn part(&self, _: u32) -> u32 {
         0
     }
+
+    fn cpu(&self, _: &[u32]) -> u32 {
+        self.cpu
+    }
 }
 
 impl Items for Chunk<Event> {

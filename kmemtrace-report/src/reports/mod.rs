@@ -10,6 +10,7 @@ pub(crate) mod summary;
 
 use std::collections::HashMap;
 
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::event::{Kind, Names};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::target::Endian;
@@ -25,9 +26,9 @@ pub(crate) struct Completeness {
     pub(crate) verdict: Verdict,
     pub(crate) lost_events: Option<u64>,
     pub(crate) gaps: u64,
-    lost_before: Option<u64>,
-    truncated_files: Vec<String>,
-    missing_cpus: Vec<u32>,
+    pub(crate) lost_before: Option<u64>,
+    pub(crate) truncated_files: Vec<String>,
+    pub(crate) missing_cpus: Vec<u32>,
     pub(crate) inferred_frees: u64,
     pub(crate) frees_without_alloc: u64,
 }
@@ -124,7 +125,7 @@ pub(crate) fn put_name(row: &mut Map<String, Value>, member: &str, name: Option<
         None => row.insert(member.to_owned(), Value::Null),
         Some((_, Ok(text))) => row.insert(member.to_owned(), json!(text)),
         Some((bytes, Err(_))) => {
-            row.insert(member.to_owned(), json!(crate::render::escape::escape(bytes)));
+            row.insert(member.to_owned(), json!(escape(bytes)));
             let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
             row.insert(format!("{member}_hex"), json!(hex))
         }
@@ -208,27 +209,38 @@ impl SortKey {
     }
 }
 
-/// Sorts rows by the keys, greatest first; the order they come in decides ties.
-pub(crate) fn sort_rows<T>(rows: &mut [(T, &Figures)], keys: &[SortKey]) {
-    rows.sort_by(|(_, a), (_, b)| {
+/// The members after the head of a view that has a row a name and kind: `put` appends the name's members.
+///
+/// Rows are sorted by the keys, greatest first, then by name and kind; those after the first `top` are summed in `others`.
+pub(crate) fn ranked<'a, N: Ord + Copy>(
+    rows: impl Iterator<Item = (N, Kind, &'a Figures)>,
+    keys: &[SortKey],
+    top: Option<usize>,
+    narrow: &Narrow,
+    put: impl Fn(&mut Map<String, Value>, N),
+) -> Map<String, Value> {
+    let mut rows: Vec<_> = rows.filter(|(_, _, figures)| !figures.is_empty()).collect();
+    rows.sort_by_key(|(name, kind, _)| (*name, rank(*kind)));
+    rows.sort_by(|(_, _, a), (_, _, b)| {
         keys.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
     });
-}
-
-/// Cuts rows to the first `top`; returns the sum of the rest and how many they are.
-pub(crate) fn cut_rows<T>(rows: &mut Vec<(T, &Figures)>, top: Option<usize>) -> Option<(Figures, usize)> {
-    let rest = rows.split_off(top?.min(rows.len()));
-    let mut others = Figures::default();
-    rest.iter().for_each(|(_, figures)| others.add(figures));
-    (!rest.is_empty()).then_some((others, rest.len()))
-}
-
-/// Appends the member `others`.
-pub(crate) fn put_others(document: &mut Map<String, Value>, others: Option<(Figures, usize)>, narrow: &Narrow) {
-    if let Some((figures, count)) = others {
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let rows = rows.into_iter().map(|(name, kind, figures)| {
         let mut row = Map::new();
+        put(&mut row, name);
+        row.insert("kind".to_owned(), json!(kind.name()));
         figures.put(&mut row, narrow);
-        document.insert("others".to_owned(), Value::Object(row));
-        document.insert("others_count".to_owned(), json!(count));
+        Value::Object(row)
+    });
+    let mut document = Map::new();
+    document.insert("rows".to_owned(), rows.collect());
+    if !rest.is_empty() {
+        let mut sum = Figures::default();
+        rest.iter().for_each(|(_, _, figures)| sum.add(figures));
+        let mut others = Map::new();
+        sum.put(&mut others, narrow);
+        document.insert("others".to_owned(), Value::Object(others));
+        document.insert("others_count".to_owned(), json!(rest.len()));
     }
+    document
 }

@@ -30,6 +30,17 @@ impl Window {
         [self.from, self.to].iter().flatten().any(|b| matches!(b, Bound::BeforeLast(_) | Bound::Percent(_)))
     }
 
+    /// Whether no trace can have an event in it.
+    fn is_backwards(&self) -> bool {
+        match (self.from, self.to) {
+            (Some(Bound::At(from)), Some(Bound::At(to)))
+            | (Some(Bound::AfterFirst(from)), Some(Bound::AfterFirst(to)))
+            | (Some(Bound::Percent(from)), Some(Bound::Percent(to))) => from > to,
+            (Some(Bound::BeforeLast(from)), Some(Bound::BeforeLast(to))) => from < to,
+            _ => false,
+        }
+    }
+
     /// The window on a trace that goes from `first` to `last`, in nanoseconds, both ends included.
     ///
     /// Nothing is inside where the first of the two is greater than the second.
@@ -72,6 +83,9 @@ impl FromStr for Window {
         let window = Window { from: bound(from.trim())?, to: bound(to.trim())? };
         if window == Window::default() {
             return Err("both sides of the time window are empty".to_owned());
+        }
+        if window.is_backwards() {
+            return Err("the time window ends before it begins".to_owned());
         }
         Ok(window)
     }
@@ -141,9 +155,9 @@ mod tests {
             ("12.5,", (12 * S + S / 2, u64::MAX)),
             (",12.000000001", (0, 12 * S + 1)),
             (" 120 , 130s ", (120 * S, 130 * S)),
-            ("+1.5s,+250ms", (101 * S + S / 2, 100 * S + S / 4)),
+            ("+250ms,+1.5s", (100 * S + S / 4, 101 * S + S / 2)),
             ("+0,+1m", (100 * S, 160 * S)),
-            ("+7us,+7ns", (100 * S + 7000, 100 * S + 7)),
+            ("+7ns,+7us", (100 * S + 7, 100 * S + 7000)),
             ("-2s,", (298 * S + 7, u64::MAX)),
             ("-1h,-.5", (0, 299 * S + S / 2 + 7)),
             ("0%,100%", (first, last)),
@@ -195,5 +209,8 @@ mod tests {
         }
         assert!("12".parse::<Window>().unwrap_err().contains("A,B"));
         assert!(",".parse::<Window>().unwrap_err().contains("both sides"));
+        for text in ["2,1", "+2,+1", "-1,-2", "2%,1%"] {
+            assert!(text.parse::<Window>().unwrap_err().contains("ends before it begins"), "{text}");
+        }
     }
 }

@@ -1,0 +1,121 @@
+//! Where a CPU's file can be entered, and its gaps: kept while all of it is read, so that somebody can read a part of it
+//! later and still know every gap.
+
+use crate::event::Gap;
+
+/// Points of a file: of more blocks every second one goes, again and again.
+pub const MOST_POINTS: usize = 4096;
+/// Gaps of a file that are kept. With more there are no landmarks.
+pub const MOST_GAPS: usize = 1 << 16;
+
+/// A block of data where reading may begin, and what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Of its header in the file.
+    pub offset: u64,
+    /// Its number in the file.
+    pub sequence: u64,
+    /// Event records before it.
+    pub events: u64,
+    /// Gaps before it.
+    pub gaps: u64,
+    /// Order key of the last event before it.
+    pub last: Option<u64>,
+}
+
+/// What is kept of one CPU's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Landmarks {
+    /// In the order of the file.
+    pub points: Vec<Point>,
+    /// All gaps, in the order of the file.
+    pub gaps: Vec<Gap>,
+}
+
+impl Landmarks {
+    /// The last point before which no event has a key of `from` or more.
+    pub(crate) fn before(&self, from: u64) -> Option<&Point> {
+        let count = self.points.partition_point(|point| point.last.is_none_or(|last| last < from));
+        self.points.get(count.checked_sub(1)?)
+    }
+}
+
+/// Keeps landmarks of a file that is being read.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    kept: Landmarks,
+    /// One point for so many blocks.
+    stride: u64,
+    blocks: u64,
+    too_many: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new() -> Keeper {
+        Keeper { kept: Landmarks::default(), stride: 1, blocks: 0, too_many: false }
+    }
+
+    pub(crate) fn point(&mut self, point: Point) {
+        if self.blocks.is_multiple_of(self.stride) {
+            self.kept.points.push(point);
+        }
+        self.blocks += 1;
+        if self.kept.points.len() > MOST_POINTS {
+            let mut is_kept = false;
+            self.kept.points.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            self.stride *= 2;
+        }
+    }
+
+    pub(crate) fn gap(&mut self, gap: Gap) {
+        self.too_many |= self.kept.gaps.len() >= MOST_GAPS;
+        if !self.too_many {
+            self.kept.gaps.push(gap);
+        }
+    }
+
+    pub(crate) fn landmarks(&self) -> Option<&Landmarks> {
+        (!self.too_many).then_some(&self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::GapCause;
+
+    fn point(n: u64) -> Point {
+        Point { offset: 100 * n, sequence: n, events: 10 * n, gaps: 0, last: n.checked_sub(1).map(|n| 10 * n) }
+    }
+
+    #[test]
+    fn points_stay_few_and_evenly_spread() {
+        let mut keeper = Keeper::new();
+        (0..50_000).for_each(|n| keeper.point(point(n)));
+        let points = &keeper.landmarks().unwrap().points;
+        assert!((MOST_POINTS / 2..=MOST_POINTS).contains(&points.len()), "{}", points.len());
+        assert!(points.iter().zip((0..).step_by(16)).all(|(kept, n)| *kept == point(n)));
+    }
+
+    #[test]
+    fn a_part_is_entered_before_its_first_event() {
+        let landmarks = Landmarks { points: (0..5).map(point).collect(), gaps: Vec::new() };
+        for (from, want) in [(0, 0), (1, 1), (10, 1), (11, 2), (30, 3), (31, 4), (u64::MAX, 4)] {
+            assert_eq!(landmarks.before(from), Some(&point(want)), "{from}");
+        }
+        assert_eq!(Landmarks::default().before(5), None);
+    }
+
+    #[test]
+    fn too_many_gaps_are_no_landmarks() {
+        let gap = Gap { from: None, to: None, cpu: 0, lost: None, cause: GapCause::Overrun };
+        let mut keeper = Keeper::new();
+        (0..MOST_GAPS).for_each(|_| keeper.gap(gap));
+        assert!(keeper.landmarks().is_some());
+        keeper.gap(gap);
+        assert!(keeper.landmarks().is_none());
+    }
+}

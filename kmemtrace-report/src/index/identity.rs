@@ -1,0 +1,150 @@
+//! Which files an index is of, and whether they are still what they were.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kmemtrace_abi::block::RecordingId;
+use kmemtrace_abi::trace::{CpuStream, Trace};
+
+use super::bytes::{Reader, Writer};
+
+/// What the system says of a file. Nobody writes to it, or puts another one there, without a change in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileMark {
+    name: Vec<u8>,
+    size: u64,
+    inode: u64,
+    device: u64,
+    /// Nanoseconds since 1970.
+    modified: i128,
+    /// Of the inode; no program can set it.
+    changed: i128,
+}
+
+impl FileMark {
+    fn of(path: &Path, data: &Metadata) -> Option<FileMark> {
+        let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        data.is_file().then(|| FileMark {
+            name: path.file_name().unwrap_or_default().as_encoded_bytes().to_vec(),
+            size: data.size(),
+            inode: data.ino(),
+            device: data.dev(),
+            modified: nanos(data.mtime(), data.mtime_nsec()),
+            changed: nanos(data.ctime(), data.ctime_nsec()),
+        })
+    }
+}
+
+/// All files of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) recording: RecordingId,
+    files: Vec<FileMark>,
+}
+
+impl Identity {
+    /// Of a trace that was opened, and of which nothing was read but what opening reads. `None` where it has no such files.
+    pub(super) fn of(trace: &Trace) -> Option<Identity> {
+        let recording = trace.streams.iter().find_map(CpuStream::recording)?;
+        let mark = |stream: &CpuStream| FileMark::of(stream.path(), &stream.metadata()?.ok()?);
+        let mut files = trace.streams.iter().map(mark).collect::<Option<Vec<_>>>()?;
+        if let Some(meta) = &trace.side.facts {
+            files.push(FileMark::of(&meta.path, &fs::metadata(&meta.path).ok()?)?);
+        }
+        Some(Identity { recording, files })
+    }
+
+    /// Whether the names still stand for the same files, and nobody wrote to them.
+    pub(super) fn is_still_that_of(&self, trace: &Trace) -> bool {
+        let paths =
+            trace.streams.iter().map(CpuStream::path).chain(trace.side.facts.as_ref().map(|f| f.path.as_path()));
+        let now = paths.map(|path| FileMark::of(path, &fs::metadata(path).ok()?)).collect::<Option<Vec<_>>>();
+        now.as_ref() == Some(&self.files)
+    }
+
+    /// Whether a change after `now` will be seen. The clock of files ticks, every 10 ms or, on some file systems, two seconds.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let times = || self.files.iter().flat_map(|file| [file.modified, file.changed]);
+        let whole_seconds = times().all(|time| time % 1_000_000_000 == 0);
+        let tick = if whole_seconds { Duration::from_secs(2) } else { Duration::from_millis(20) };
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
+        times().all(|time| time + tick.as_nanos().cast_signed() < now)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+    }
+
+    /// Bytes of file number `index`.
+    pub(super) fn size(&self, index: usize) -> u64 {
+        self.files.get(index).map_or(0, |file| file.size)
+    }
+
+    pub(super) fn write(&self, out: &mut Writer) {
+        out.0.extend_from_slice(&self.recording);
+        out.u64(self.files.len() as u64);
+        for file in &self.files {
+            out.text(&file.name);
+            out.u64(file.size);
+            out.u64(file.inode);
+            out.u64(file.device);
+            out.u128(file.modified.cast_unsigned());
+            out.u128(file.changed.cast_unsigned());
+        }
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Option<Identity> {
+        let recording = from.bytes()?;
+        let files = from.list(|from| {
+            Some(FileMark {
+                name: from.text()?.to_vec(),
+                size: from.u64()?,
+                inode: from.u64()?,
+                device: from.u64()?,
+                modified: from.u128()?.cast_signed(),
+                changed: from.u128()?.cast_signed(),
+            })
+        })?;
+        Some(Identity { recording, files })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(modified: i128) -> Identity {
+        let file = FileMark { name: b"cpu0.out".to_vec(), size: 5, inode: 1, device: 2, modified, changed: -7 };
+        Identity { recording: [3; 16], files: vec![file.clone(), file] }
+    }
+
+    #[test]
+    fn an_identity_comes_back_from_its_bytes() {
+        let identity = at(123_456_789);
+        let mut out = Writer::default();
+        identity.write(&mut out);
+        assert_eq!(Identity::read(&mut Reader(&out.0)), Some(identity));
+        assert_eq!(Identity::read(&mut Reader(&out.0[..out.0.len() - 1])), None);
+    }
+
+    #[test]
+    fn files_written_a_moment_ago_are_not_settled() {
+        let second = 1_000_000_000;
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        for (modified, settled) in [
+            (99 * second + 1, true),
+            (100 * second - 10_000_000, false),
+            (100 * second - 30_000_000, true),
+            (200 * second + 1, false),
+        ] {
+            assert_eq!(at(modified).is_settled(now), settled, "{modified}");
+        }
+        let mut coarse = at(99 * second);
+        coarse.files.iter_mut().for_each(|file| file.changed = 0);
+        assert!(!coarse.is_settled(now));
+        coarse.files.iter_mut().for_each(|file| file.modified = 97 * second);
+        assert!(coarse.is_settled(now));
+    }
+}

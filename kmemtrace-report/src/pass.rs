@@ -1,0 +1,82 @@
+//! How the figures of a view are come by: from the index beside the trace, by reading what a window needs, or by a pass over all
+//! of it, of which the index keeps what it came to.
+
+use std::path::PathBuf;
+
+use kmemtrace_abi::trace::Trace;
+
+use crate::decode::{All, Filter};
+use crate::index::{Index, Narrowed, Question};
+use crate::order::Order;
+use crate::pairs::Paired;
+use crate::pipeline::{self, Job};
+use crate::reports::Completeness;
+
+/// What to go through, and how.
+pub(crate) struct Pass<'a> {
+    pub(crate) trace: &'a mut Trace,
+    pub(crate) inputs: &'a [PathBuf],
+    pub(crate) index: Option<Index>,
+    pub(crate) job: Job,
+    pub(crate) asked: Question,
+}
+
+type Outcome = anyhow::Result<(Order, Paired, Completeness)>;
+
+impl Pass<'_> {
+    /// The whole trace, as an earlier pass or this one has seen it.
+    pub(crate) fn of_all(mut self) -> Outcome {
+        if let Some(index) = &mut self.index
+            && let Some(answer) = index.answer(self.asked, &mut self.trace.names)
+            && self.job.has_room_for(answer.1.live.len())
+        {
+            return Ok(answer);
+        }
+        self.prepare();
+        let (order, paired) = pipeline::run(self.trace, self.job, &All, |_| (0, u64::MAX))?;
+        let completeness = Completeness::of(self.trace, &order);
+        if let Some(index) = &self.index {
+            index.keep(self.trace, &completeness, Some((self.asked, &order, &paired)));
+        }
+        Ok((order, paired, completeness))
+    }
+
+    /// A window, without reading what is far from it where the index tells what that is.
+    pub(crate) fn of_window<F: Filter + Clone + Send>(
+        mut self,
+        filter: &F,
+        window: impl FnOnce(u64) -> (u64, u64) + Copy,
+    ) -> Outcome {
+        if let Some(index) = &mut self.index
+            && let Some(Narrowed { bounds, completeness, .. }) = index.narrow(self.trace, window)
+        {
+            let (order, paired) = pipeline::run(self.trace, self.job.clone(), filter, |_| bounds)?;
+            if index.was_good(self.trace) {
+                return Ok((order, paired, completeness));
+            }
+            *self.trace = Trace::open(self.inputs)?;
+        }
+        self.through(filter, window)
+    }
+
+    /// By reading all of it.
+    pub(crate) fn through<F: Filter + Clone + Send>(
+        mut self,
+        filter: &F,
+        window: impl FnOnce(u64) -> (u64, u64),
+    ) -> Outcome {
+        self.prepare();
+        let (order, paired) = pipeline::run(self.trace, self.job, filter, window)?;
+        let completeness = Completeness::of(self.trace, &order);
+        if let Some(index) = &self.index {
+            index.keep(self.trace, &completeness, None);
+        }
+        Ok((order, paired, completeness))
+    }
+
+    fn prepare(&mut self) {
+        if let Some(index) = &self.index {
+            index.prepare(self.trace);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a user in trouble meets: one line that says what, where and what to do, the status that scripts go by, and
+//! nothing half written left behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::programs::{program, run, run_to};
+use kmemtrace_tests::recording::Directory;
+
+const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];
+
+fn recording(seed: u64) -> Directory {
+    Directory::new(&trace_dir(&workload(seed, &Options::plain(Shape::plain(), 2, 3000)), seed))
+}
+
+/// The only line on standard error of a program that came to `status`.
+fn complaint(output: &Output, status: i32) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    stderr
+}
+
+fn report_to(stdout: impl Into<Stdio>, arguments: &[&str], trace: &Path) -> Output {
+    let mut command = Command::new(program("kmemtrace-report"));
+    command.args(arguments).arg(trace).stdout(stdout).stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn a_reader_who_has_had_enough_is_no_error() {
+    let trace = recording(1);
+    for view in VIEWS {
+        for format in FORMATS {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let output = report_to(writer, &[view, "--format", format], trace.path());
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{view} {format}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let trace = recording(1);
+    for view in VIEWS {
+        for format in FORMATS {
+            let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let line = complaint(&report_to(full, &[view, "--format", format], trace.path()), 2);
+            assert!(line.contains("standard output: cannot be written: No space left"), "{view} {format}: {line}");
+        }
+    }
+}
+
+#[test]
+fn an_output_file_is_whole_or_as_it_was() {
+    let (trace, out) = (recording(1), Directory::new(&[]));
+    let file = out.file("live.json");
+    let arguments = ["live", "--format", "json", "-o", file.to_str().unwrap()];
+    // No file may have more than a block, as if the disk was full.
+    let limited = |more: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]).arg(program("kmemtrace-report"));
+        command.args(arguments).args(more).arg(trace.path()).output().unwrap()
+    };
+    let line = complaint(&limited(&[]), 2);
+    assert!(line.contains("live.json: cannot be written: File too large"), "{line}");
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+    run_to(0, "kmemtrace-report", &arguments, &[trace.path()]);
+    let whole = fs::read(&file).unwrap();
+    assert!(complaint(&run("kmemtrace-report", &arguments, &[trace.path()]), 2).contains("use -f"));
+    complaint(&limited(&["-f"]), 2);
+    assert!(fs::read(&file).unwrap() == whole);
+    run_to(0, "kmemtrace-report", &[&arguments[..], &["-f"]].concat(), &[trace.path()]);
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1);
+    // A link goes on being one.
+    let link = out.file("link");
+    std::os::unix::fs::symlink("live.json", &link).unwrap();
+    run_to(0, "kmemtrace-report", &["-f", "-o", link.to_str().unwrap()], &[trace.path()]);
+    assert!(fs::read_link(&link).is_ok() && fs::read(&file).unwrap() != whole);
+}
+
+#[test]
+fn a_slip_of_the_hand_is_told_from_a_bad_trace() {
+    let (trace, other, nowhere) = (recording(1), recording(2), Directory::new(&[]));
+    let (dir, second) = (trace.path().to_str().unwrap(), other.path().to_str().unwrap());
+    let cpu0 = trace.file("cpu0.out");
+    let (cpu0, theirs) = (cpu0.to_str().unwrap(), other.file("cpu1.out"));
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&[], 2, "kmemtrace.data: No such file"),
+        (&["site", dir], 2, "site: is no view (summary, sites, "),
+        (&[dir, "sites"], 2, "sites: a view stands before its trace"),
+        (&[dir, second], 2, "is a directory: name one alone"),
+        (&[cpu0, cpu0], 2, "are both of CPU 0"),
+        (&[cpu0, theirs.to_str().unwrap()], 3, "are of different recordings: keep"),
+        (&["/nowhere/at/all"], 2, "/nowhere/at/all: No such file"),
+        (&[nowhere.path().to_str().unwrap()], 3, "it is not a trace directory"),
+    ];
+    for (arguments, status, said) in cases {
+        let mut command = Command::new(program("kmemtrace-report"));
+        let output = command.current_dir(nowhere.path()).args(*arguments).output().unwrap();
+        let line = complaint(&output, *status);
+        assert!(line.contains(said), "{arguments:?}: {line}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_window_without_events_is_no_riddle() {
+    let trace = recording(1);
+    for backwards in ["5,1", "+2s,+1s", "-1s,-2s", "60%,50%"] {
+        let output = run("kmemtrace-report", &["--time", backwards], &[trace.path()]);
+        assert_eq!(output.status.code(), Some(2), "{backwards}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("ends before it begins"), "{output:?}");
+    }
+    for view in VIEWS {
+        let output = run("kmemtrace-report", &[view, "--time", "0,1ns"], &[trace.path()]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains("no event is in there; the first one of the trace is at"), "{view}: {stderr}");
+    }
+    let output = run("kmemtrace-report", &["--time", "+0s,"], &[trace.path()]);
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_mistyped_view_is_told_before_the_recording() {
+    let nowhere = Directory::new(&[]);
+    let output = Command::new(program("kmemtraced")).current_dir(nowhere.path()).args(["--report", "summry"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("summary, sites, "), "{output:?}");
+    assert_eq!(fs::read_dir(nowhere.path()).unwrap().count(), 0);
+}
