@@ -182,7 +182,8 @@ fn measure(load: LoadOptions) -> Row {
         generated.seconds,
         load.events as f64 / generated.seconds / 1e6
     );
-    let document = json(&run_to(0, "kmemtrace-report", &["summary", "--no-index", "--strict", "--format", "json"], &[trace]));
+    let document =
+        json(&run_to(0, "kmemtrace-report", &["summary", "--no-index", "--strict", "--format", "json"], &[trace]));
     let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
     assert_eq!(number(&document["events"]["total"]), load.events, "the report does not tell of all events");
     let live = number(&document["total"]["live_objects"]);
