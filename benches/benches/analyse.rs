@@ -1,17 +1,13 @@
 //! What checking and reporting cost, beside reading the same bytes: on a recording of the running kernel where that can be had, on
 //! a generated trace else.
 
-use std::collections::HashMap;
-use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Event, Gap, Items, Names};
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_abi::trace::Trace;
-use kmemtrace_benches::{build, median, seconds, table};
+use kmemtrace_benches::limits::{decode_all, random_update};
+use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
@@ -70,53 +66,15 @@ fn time(command: impl Fn() -> Command) -> f64 {
     median((0..ROUNDS).map(|_| once()).collect())
 }
 
-/// Adds up what it gets: nothing that the decoder does may be left out.
-#[derive(Default)]
-struct Sum(u64);
-
-impl Items for Sum {
-    fn event(&mut self, event: Event, _: &Names) {
-        self.0 = self.0.wrapping_add(event.at ^ event.address ^ event.call_site ^ event.requested ^ event.allocated);
-    }
-
-    fn gap(&mut self, gap: Gap) {
-        self.0 = self.0.wrapping_add(gap.lost.unwrap_or(0));
-    }
-}
-
 /// Seconds to read and decode all events on this thread.
 fn decode(trace: &Path) -> f64 {
     let once = || {
         let start = Instant::now();
-        let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
-        let mut sum = Sum::default();
-        for stream in &mut trace.streams {
-            while stream.decode(&mut trace.names, &mut sum, 1 << 16) {}
-        }
-        black_box(sum.0);
+        decode_all(trace);
         start.elapsed().as_secs_f64()
     };
     once();
     median((0..ROUNDS).map(|_| once()).collect())
-}
-
-/// Nanoseconds to change a random one of `entries` entries of a plain hash table, one after the other.
-fn random_update(entries: u64) -> f64 {
-    const UPDATES: u64 = 4_000_000;
-    let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !7;
-    let mut table: HashMap<u64, [u64; 2], RandomState> = (0..entries.max(1)).map(|n| (spread(n), [n; 2])).collect();
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let start = Instant::now();
-    for _ in 0..UPDATES {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        if let Some(entry) = table.get_mut(&spread(random % entries.max(1))) {
-            entry[0] ^= random;
-        }
-    }
-    black_box(&table);
-    start.elapsed().as_secs_f64() * 1e9 / UPDATES as f64
 }
 
 /// `perf kmem stat` on a recording of its own of the same load.
@@ -151,11 +109,6 @@ fn analyse(name: &str, trace: &Path) {
     let bytes: u64 = files.iter().filter_map(|f| std::fs::metadata(f).ok()).map(|m| m.len()).sum();
     let found = json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout);
     let events: u64 = found["files"].as_array().into_iter().flatten().filter_map(|f| f["events"].as_u64()).sum();
-    let on_one_core = |program: &Path, arguments: &[&str]| {
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(program).args(arguments);
-        command
-    };
     let cat = time(|| {
         let mut command = on_one_core(Path::new("cat"), &[]);
         command.args(&files);

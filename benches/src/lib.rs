@@ -1,9 +1,13 @@
-//! What the benchmarks share: the table they print, and processor time of threads.
+//! What the benchmarks share: the table they print, what commands and threads take, and what the machine can do.
 //!
 //! Every figure stands beside what the machine does without us, measured in the same run on the same load: machines differ, and
 //! one machine differs from hour to hour, so only the ratios are worth keeping.
 
+pub mod child;
+pub mod limits;
+
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -45,6 +49,13 @@ pub fn build() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo).args(["build", "--release", "--workspace", "--locked", "-q"]).status();
     assert!(status.is_ok_and(|status| status.success()), "cargo build --release has failed");
+}
+
+/// A command that has one processor.
+pub fn on_one_core(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(program).args(arguments);
+    command
 }
 
 /// Seconds that a benchmark may take for one run of a load, from `KMEMTRACE_BENCH_SECONDS`.

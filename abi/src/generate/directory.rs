@@ -1,11 +1,15 @@
-//! A workload as the files of a recording.
+//! A workload as the files of a recording, in memory or, piece by piece, on disk.
+
+use std::io::{self, Write};
+use std::path::Path;
 
 use super::layout::{header_event, header_page, layouts};
-use super::pages::{Encoder, Page};
+use super::pages::{Encoder, Open, Page, Stamp};
 use super::relay::{RelayOptions, RelayStreams};
 use super::workload::{PerCpu, Workload};
 use super::{Random, Shape};
 use crate::block::{self, BlockInfo, Counters, END_ASKED, End, LOST_UNKNOWN, NO_CPU, RecordingId, item, kind};
+use crate::event::Event;
 use crate::format::without_print_fmt;
 use crate::relay::Layout;
 use crate::subbuffer::Missed;
@@ -35,6 +39,39 @@ pub fn trace_dir(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
     }
     files.push(("meta.out".to_owned(), meta(workload, recording, "tracefs", None)));
     files
+}
+
+/// Writes the files of a recording into the directory `dir`, which must be there: of `machine`, on which nothing happens but
+/// `events`, in the order of their times. They are taken one by one, so there may be more of them than memory holds.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_trace(
+    dir: &Path,
+    machine: &Workload,
+    events: impl IntoIterator<Item = Event>,
+    seed: u64,
+) -> io::Result<()> {
+    let mut random = Random::new(seed);
+    let recording = recording_id(&mut random);
+    let header = file_header(machine, "tracefs", None);
+    let encoder = Encoder::new(&machine.shape, &machine.names);
+    let create = |cpu: &PerCpu| {
+        let file = File::new(recording, cpu.cpu, &header);
+        let disk = std::fs::File::create(dir.join(format!("cpu{}.out", cpu.cpu)))?;
+        Ok(FileOnDisk { disk, file, shape: machine.shape, pages: Vec::new(), open: None })
+    };
+    let mut files = machine.cpus.iter().map(create).collect::<io::Result<Vec<FileOnDisk>>>()?;
+    for event in events {
+        let file = files.iter_mut().find(|file| file.file.info.cpu == event.cpu);
+        let file =
+            file.ok_or_else(|| io::Error::other(format!("an event on CPU {}, of which there is none", event.cpu)))?;
+        file.event(event.at, &encoder.record(&event, &mut random))?;
+    }
+    for (file, cpu) in files.into_iter().zip(&machine.cpus) {
+        file.end(cpu)?;
+    }
+    std::fs::write(dir.join("meta.out"), meta(machine, recording, "tracefs", None))
 }
 
 /// The files of the recording of a relay channel.
@@ -192,11 +229,11 @@ impl File {
                 self.recorder_lost += gap.lost.get();
             }
         }
-        let payload: Vec<u8> = pages.iter().flat_map(|p| &p.bytes[..p.trimmed]).copied().collect();
+        let stored: Vec<&[u8]> = pages.iter().map(|p| &p.bytes[..p.trimmed]).collect();
         let events = pages.iter().map(|p| p.events).sum();
         let first = pages.first().map_or(0, |p| p.first);
         let last = pages.last().map_or(0, |p| p.last);
-        self.block(kind::DATA, &payload, Tally { events, first, last });
+        self.block(kind::DATA, &stored.concat(), Tally { events, first, last });
         for page in pages {
             if let Some(Missed::Counted(lost)) = page.missed {
                 self.info.lost_before += lost;
@@ -241,5 +278,55 @@ impl File {
             ..End::default()
         };
         self.block(kind::END, end.as_bytes(), Tally::default());
+    }
+}
+
+/// Bytes of a block: as many as the recorder puts into one.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// A file in the making whose blocks go to a disk.
+struct FileOnDisk {
+    disk: std::fs::File,
+    file: File,
+    shape: Shape,
+    /// Those of the next block.
+    pages: Vec<Page>,
+    open: Option<Open>,
+}
+
+impl FileOnDisk {
+    fn event(&mut self, at: u64, record: &[u8]) -> io::Result<()> {
+        if self.open.as_mut().is_some_and(|page| page.add(at, record, Stamp::Delta)) {
+            return Ok(());
+        }
+        if let Some(page) = self.open.take() {
+            self.pages.push(page.finish());
+        }
+        if self.pages.len() * self.shape.sub_buffer_bytes >= BLOCK_BYTES {
+            self.block()?;
+        }
+        self.open.insert(Open::new(&self.shape, at)).add(at, record, Stamp::Delta);
+        Ok(())
+    }
+
+    fn block(&mut self) -> io::Result<()> {
+        self.file.pages(&self.pages);
+        self.pages.clear();
+        self.write()
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.disk.write_all(&self.file.bytes)?;
+        self.file.bytes.clear();
+        Ok(())
+    }
+
+    fn end(mut self, cpu: &PerCpu) -> io::Result<()> {
+        self.pages.extend(self.open.take().map(Open::finish));
+        if !self.pages.is_empty() {
+            self.block()?;
+        }
+        self.file.end(cpu);
+        self.write()
     }
 }

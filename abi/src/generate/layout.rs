@@ -219,7 +219,8 @@ impl Layout {
         let word = usize::from(self.shape.target.word_bytes);
         let is_stack = self.has(Slot::Callers);
         let fixed = self.fields.iter().filter(|f| f.0.slot != Slot::Callers).map(|(_, at, size)| at + size).max();
-        let mut record: Vec<u8> = (0..fixed.unwrap_or(0)).map(|_| random.bits() as u8).collect();
+        let mut record = Vec::with_capacity(fixed.unwrap_or(0) + cache.len() + word);
+        record.extend((0..fixed.unwrap_or(0)).map(|_| random.bits() as u8));
         // Long enough for the long form on every word size, mostly.
         let callers = 5 + random.below(40);
         let order = match event.requested {

@@ -2,18 +2,22 @@
 //! and the items that a reader must find in them: for tests and benchmarks, on any machine, without root.
 //!
 //! A [`workload()`] is what happened on each CPU, gaps included: the truth. [`trace_dir`] turns it into the
-//! files of a recording, [`tree()`] into a captured tree, [`relay()`] into a relay channel's bytes. The record layouts ([`layout`]) come from one list of fields that
-//! both the `format` text and the bytes are made from, so the two agree.
+//! files of a recording, [`tree()`] into a captured tree, [`relay()`] into a relay channel's bytes. The record layouts
+//! ([`layout`]) come from one list of fields that both the `format` text and the bytes are made from, so the two agree.
+//!
+//! A [`Load`] is for size: as many events as are asked for, one after the other, which [`write_trace`] writes as they come.
 
 pub mod directory;
 pub mod layout;
+pub mod load;
 pub mod pages;
 pub mod random;
 pub mod relay;
 pub mod tree;
 pub mod workload;
 
-pub use directory::{relay_dir, trace_dir};
+pub use directory::{relay_dir, trace_dir, write_trace};
+pub use load::{Load, LoadOptions};
 pub use random::Random;
 pub use relay::{RelayOptions, RelayStreams, relay};
 pub use tree::tree;

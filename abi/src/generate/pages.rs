@@ -62,7 +62,7 @@ impl SubBufferWriter {
 
     /// Appends a record; false where there is no room for it.
     pub fn record(&mut self, at: u64, payload: &[u8], stamp: Stamp) -> bool {
-        let mut entry = Vec::new();
+        let mut entry = Vec::with_capacity(payload.len() + 16);
         let mut delta = at.wrapping_sub(self.time);
         if stamp == Stamp::Absolute {
             self.word(&mut entry, TIME_STAMP, at & ((1 << DELTA_BITS) - 1));
@@ -212,7 +212,7 @@ impl<'a> Encoder<'a> {
         for item in &cpu.items {
             let event = match item {
                 Item::Gap(lost) => {
-                    pages.extend(open.take().map(|o| o.finish(random)));
+                    pages.extend(open.take().map(|o| o.finish_any_way(random)));
                     let count = lost.lost.unwrap_or(LOST_UNKNOWN);
                     match lost.cause {
                         GapCause::Overrun => {
@@ -233,38 +233,31 @@ impl<'a> Encoder<'a> {
             let record = self.record(event, random);
             // Now and then a sub-buffer is taken before it is full.
             if open.is_some() && random.below(150) == 0 {
-                pages.extend(open.take().map(|o| o.finish(random)));
+                pages.extend(open.take().map(|o| o.finish_any_way(random)));
             }
-            if open.as_mut().is_some_and(|page| page.add(event.at, &record, random)) {
+            if open.as_mut().is_some_and(|page| page.add_any_way(event.at, &record, random)) {
                 last = Some(event.at);
                 continue;
             }
-            pages.extend(open.take().map(|o| o.finish(random)));
+            pages.extend(open.take().map(|o| o.finish_any_way(random)));
             // The rest of a sub-buffer that was taken before counts from the last event taken.
             let (from, missed) = match mark.take() {
                 Some((to, missed)) => (to, Some(missed)),
                 None if gap.is_none() && random.chance(20) => (last.unwrap_or(event.at), None),
                 None => (event.at, None),
             };
-            let mut page = Open {
-                writer: SubBufferWriter::new(&self.shape, from),
-                events: 0,
-                first: event.at,
-                last: event.at,
-                missed,
-                gap: gap.take(),
-            };
-            page.add(event.at, &record, random);
+            let mut page = Open { missed, gap: gap.take(), ..Open::new(&self.shape, from) };
+            page.add_any_way(event.at, &record, random);
             last = Some(event.at);
             open = Some(page);
         }
-        pages.extend(open.take().map(|o| o.finish(random)));
+        pages.extend(open.take().map(|o| o.finish_any_way(random)));
         pages
     }
 }
 
 /// A sub-buffer and its tally.
-struct Open {
+pub(super) struct Open {
     writer: SubBufferWriter,
     events: u32,
     first: u64,
@@ -274,7 +267,25 @@ struct Open {
 }
 
 impl Open {
-    fn add(&mut self, at: u64, record: &[u8], random: &mut Random) -> bool {
+    /// An empty one that counts from `from`.
+    pub(super) fn new(shape: &Shape, from: u64) -> Open {
+        let writer = SubBufferWriter::new(shape, from);
+        Open { writer, events: 0, first: 0, last: 0, missed: None, gap: None }
+    }
+
+    /// Appends a record; false where there is no room for it.
+    pub(super) fn add(&mut self, at: u64, record: &[u8], stamp: Stamp) -> bool {
+        let added = self.writer.record(at, record, stamp);
+        if added {
+            self.first = if self.events == 0 { at } else { self.first };
+            self.last = at;
+            self.events += 1;
+        }
+        added
+    }
+
+    /// The same in any of the ways that the kernel has.
+    fn add_any_way(&mut self, at: u64, record: &[u8], random: &mut Random) -> bool {
         let spare = at - self.writer.time();
         if random.chance(2) {
             let delta = if random.chance(50) { random.below(spare.min(1000) + 1) } else { 1 };
@@ -285,18 +296,10 @@ impl Open {
             1 => Stamp::Absolute,
             _ => Stamp::Delta,
         };
-        let added = self.writer.record(at, record, stamp);
-        if added {
-            self.events += 1;
-            self.last = at;
-        }
-        added
+        self.add(at, record, stamp)
     }
 
-    fn finish(mut self, random: &mut Random) -> Page {
-        if !matches!(self.missed, Some(Missed::Counted(_))) && random.chance(10) {
-            self.writer.fill_up();
-        }
+    pub(super) fn finish(self) -> Page {
         let (bytes, trimmed) = self.writer.finish(self.missed);
         Page {
             bytes,
@@ -307,6 +310,14 @@ impl Open {
             missed: self.missed,
             gap: self.gap,
         }
+    }
+
+    /// Now and then it is filled up.
+    fn finish_any_way(mut self, random: &mut Random) -> Page {
+        if !matches!(self.missed, Some(Missed::Counted(_))) && random.chance(10) {
+            self.writer.fill_up();
+        }
+        self.finish()
     }
 }
 
