@@ -15,7 +15,7 @@ use crate::order::{Chunk, Merger, Window};
 use crate::pairs::Pairing;
 
 /// Windows that may wait for the pairing.
-pub(crate) const MOST_ROUNDS: usize = 4;
+pub(crate) const MOST_ROUNDS: usize = 2;
 /// How often a thread that finds nothing to do looks again before it sleeps: to wake it takes longer than most tasks.
 const LOOKS: u32 = 100;
 

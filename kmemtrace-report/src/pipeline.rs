@@ -67,7 +67,7 @@ impl CrewSize {
     fn ahead(self, streams: usize) -> usize {
         match (self.threads, streams) {
             (1, _) => 1,
-            (_, ..=16) => 4,
+            (_, ..=16) => 3,
             _ => 2,
         }
     }
