@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_benches::limits::{decode_all, random_update};
+use kmemtrace_benches::limits::{decode_all, plain_table};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
@@ -158,10 +158,10 @@ fn analyse(name: &str, trace: &Path) {
     let document = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[trace]).stdout);
     let live = document["total"]["live_objects"].as_u64().unwrap_or(0);
     println!(
-        "merge, pair and count: {:.0} ns an event; a random update of a hash table of the {:.2} M live objects: {:.0} ns",
+        "merge, pair and count: {:.0} ns an event; to insert it in or remove it from a plain hash table: {:.0} ns ({:.2} M live)",
         (summary - decode) * 1e9 / events as f64,
+        plain_table(trace),
         live as f64 / 1e6,
-        random_update(live)
     );
     with_index(trace);
 }

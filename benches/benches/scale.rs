@@ -9,7 +9,7 @@ use std::process::Command;
 
 use kmemtrace_abi::generate::{Load, LoadOptions, write_trace};
 use kmemtrace_benches::child::{Usage, usage};
-use kmemtrace_benches::limits::{decode_all, random_update};
+use kmemtrace_benches::limits::{decode_all, plain_table};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -33,7 +33,7 @@ fn main() {
             write_trace(Path::new(dir), &machine, load, 1).unwrap_or_else(|error| panic!("{dir}: {error}"));
         }
         ["decode", trace] => decode_all(Path::new(trace)),
-        ["update", entries] => println!("{}", random_update(entries.parse().unwrap_or(0))),
+        ["plain-table", trace] => println!("{}", plain_table(Path::new(trace))),
         _ if words.contains(&"--bench") => all(),
         _ => {}
     }
@@ -189,7 +189,7 @@ fn measure(load: LoadOptions) -> Row {
     let live = number(&document["total"]["live_objects"]);
     assert!(live.abs_diff(load.live.into()) <= 128, "{live} live objects are reported");
     let runs = Way::ALL.map(|way| (0..ROUNDS).map(|_| usage(&mut way.command(trace))).collect()).into();
-    let update = Command::new(own_path()).args(["update", &live.to_string()]).output();
+    let update = Command::new(own_path()).arg("plain-table").arg(trace).output();
     let update = update.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
     Row { load, bytes, frees: number(&document["total"]["frees"]), runs, update: update.unwrap_or(f64::NAN) }
 }

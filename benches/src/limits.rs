@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Event, Gap, Items, Names};
+use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
 use kmemtrace_abi::trace::Trace;
 
 /// Adds up what it gets: nothing that the decoder does may be left out.
@@ -23,6 +23,30 @@ impl Items for Sum {
     }
 }
 
+/// What an event does to a table of live objects.
+struct Update {
+    at: u64,
+    address: u64,
+    /// Of an allocation.
+    sizes: Option<[u64; 2]>,
+}
+
+#[derive(Default)]
+struct Updates(Vec<Update>);
+
+impl Items for Updates {
+    fn event(&mut self, event: Event, _: &Names) {
+        let sizes = match event.action {
+            Action::Alloc(_) => Some([event.requested, event.allocated]),
+            Action::Free(_) => None,
+            Action::Other => return,
+        };
+        self.0.push(Update { at: event.at, address: event.address, sizes });
+    }
+
+    fn gap(&mut self, _: Gap) {}
+}
+
 /// Reads and decodes all events on this thread.
 ///
 /// # Panics
@@ -36,21 +60,28 @@ pub fn decode_all(trace: &Path) {
     black_box(sum.0);
 }
 
-/// Nanoseconds to change a random one of `entries` entries of a plain hash table, one after the other.
-pub fn random_update(entries: u64) -> f64 {
-    const UPDATES: u64 = 4_000_000;
-    let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !7;
-    let mut table: HashMap<u64, [u64; 2], RandomState> = (0..entries.max(1)).map(|n| (spread(n), [n; 2])).collect();
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let start = Instant::now();
-    for _ in 0..UPDATES {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        if let Some(entry) = table.get_mut(&spread(random % entries.max(1))) {
-            entry[0] ^= random;
-        }
+/// Nanoseconds that a plain hash table takes for an event of the trace, one after the other in the order of their time: an
+/// allocation inserts its address, a free removes it.
+///
+/// # Panics
+/// If the trace cannot be opened.
+pub fn plain_table(trace: &Path) -> f64 {
+    let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
+    let mut updates = Updates::default();
+    for stream in &mut trace.streams {
+        while stream.decode(&mut trace.names, &mut updates, 1 << 16) {}
     }
+    let mut updates = updates.0;
+    updates.sort_by_key(|update| update.at);
+    let mut table: HashMap<u64, [u64; 2], RandomState> = HashMap::default();
+    let start = Instant::now();
+    for update in &updates {
+        match update.sizes {
+            Some(sizes) => table.insert(update.address, sizes),
+            None => table.remove(&update.address),
+        };
+    }
+    let time = start.elapsed().as_secs_f64();
     black_box(&table);
-    start.elapsed().as_secs_f64() * 1e9 / UPDATES as f64
+    time * 1e9 / updates.len() as f64
 }

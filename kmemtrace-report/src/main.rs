@@ -11,6 +11,8 @@ mod board;
 mod budget;
 mod classes;
 mod decode;
+#[cfg(test)]
+mod exact;
 mod figures;
 mod filter;
 mod findings;

@@ -47,13 +47,20 @@ pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
 /// If a view differs, with a list of how.
 pub fn assert_views(what: &str, trace: &Path, known: &Known) {
     let (documents, lines) = expected(known);
-    for (view, expected) in documents {
-        let found = json(&printed(view, trace));
-        let (expected, found) = (comparable(view, expected), comparable(view, found));
-        let differences = differences(&expected, &found);
-        assert!(differences.is_empty(), "{what}, {view}:\n{}", listed(&differences));
+    for (view, document) in documents {
+        assert_document(&format!("{what}, {view}"), (view, document), &printed(view, trace));
     }
     assert_lines(what, &lines, &events(trace));
+}
+
+/// Holds what is `printed` of a view against the document that is expected.
+///
+/// # Panics
+/// If it differs, with a list of how.
+pub fn assert_document(what: &str, (view, expected): (&str, Value), printed: &[u8]) {
+    let (expected, found) = (comparable(view, expected), comparable(view, json(printed)));
+    let differences = differences(&expected, &found);
+    assert!(differences.is_empty(), "{what}:\n{}", listed(&differences));
 }
 
 fn listed(differences: &[String]) -> String {
