@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Bytes of a trace from which it has an index; tests make it small
     #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = crate::index::PAYS_FROM, hide = true)]
     pub(crate) index_from: u64,
-    /// Say on standard error what became of the index
+    /// Say on standard error what became of the index, and what took how long
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// No progress line on a terminal

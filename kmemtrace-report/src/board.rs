@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::decode::{Compact, Filter, Reader};
 use crate::ledger::{Ledger, Log};
@@ -98,6 +99,17 @@ struct State<'a, F> {
     stop: bool,
     is_over: bool,
     events: u64,
+    spent: Spent,
+}
+
+/// Time that all threads together were at work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    /// Reading and decoding.
+    pub(crate) reading: Duration,
+    pub(crate) merging: Duration,
+    /// Pairing and counting.
+    pub(crate) pairing: Duration,
 }
 
 /// How far it has come.
@@ -125,6 +137,7 @@ pub(crate) struct Done<'a, F> {
     pub(crate) merger: Merger<Compact>,
     pub(crate) partitions: Vec<Partition<'a>>,
     pub(crate) ledger: Ledger,
+    pub(crate) spent: Spent,
 }
 
 impl<'a, F: Filter + Send> Board<'a, F> {
@@ -159,6 +172,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
             stop: false,
             is_over: false,
             events: 0,
+            spent: Spent::default(),
         };
         Board { state: Mutex::new(state), changed: Condvar::new(), batch, ahead }
     }
@@ -176,6 +190,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
     fn work_on(&self, mut look: impl FnMut() -> bool) {
         let _guard = StopOnPanic(self);
         while let Some(mut work) = self.take() {
+            let begun = Instant::now();
             match &mut work {
                 Work::Read(_, reader, chunk, ended) => {
                     (*chunk, *ended) = reader.read(std::mem::take(chunk), self.batch)
@@ -187,7 +202,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
                 Work::Pair(_, partition, window) => partition.take(window),
                 Work::Replay(ledger, window, logs) => ledger.replay(window, logs),
             }
-            self.put(work);
+            self.put(work, begun.elapsed());
             if !look() {
                 self.stop();
             }
@@ -235,9 +250,14 @@ impl<'a, F: Filter + Send> Board<'a, F> {
         }
     }
 
-    fn put(&self, work: Work<'a, F>) {
+    fn put(&self, work: Work<'a, F>, took: Duration) {
         let mut state = self.lock();
         state.at_work -= 1;
+        *match work {
+            Work::Read(..) => &mut state.spent.reading,
+            Work::Merge(..) => &mut state.spent.merging,
+            Work::Pair(..) | Work::Replay(..) => &mut state.spent.pairing,
+        } += took;
         state.put(work);
         if state.asleep > 0 {
             self.changed.notify_all();
@@ -254,7 +274,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
         }
         let readers =
             state.streams.into_iter().map(|stream| stream.reader.map(|reader| *reader)).collect::<Option<_>>()?;
-        Some(Done { readers, merger: state.merger?, partitions, ledger })
+        Some(Done { readers, merger: state.merger?, partitions, ledger, spent: state.spent })
     }
 }
 

@@ -29,11 +29,16 @@ impl Peak {
                 self.room = room;
                 false
             }
+            None if self.spill == 0 => {
+                self.greatest += u128::from(allocated - self.room);
+                self.room = 0;
+                true
+            }
             None => self.opened_more(allocated.into()),
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn opened_more(&mut self, allocated: u128) -> bool {
         let room = self.spill + u128::from(self.room);
         self.set_room(room.saturating_sub(allocated));

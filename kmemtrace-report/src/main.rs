@@ -161,6 +161,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         // Its columns are as wide as their widest cell, so all rows are there at once.
         row_bytes: if args.format == Format::Table && top.is_none() { TABLE_ROW_BYTES } else { 0 },
         is_quiet: args.quiet,
+        is_told: args.verbose,
     };
     let pass = Pass { trace: &mut trace, inputs: &inputs, index, job, asked };
     let (order, paired, mut completeness) = match (filter, args.time.is_some()) {

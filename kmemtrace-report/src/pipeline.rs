@@ -4,6 +4,7 @@
 //! read, a window is merged, partitions pair their parts of earlier ones, and the ledger replays what they changed.
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 
 use anyhow::Context;
 use foldhash::fast::RandomState;
@@ -32,6 +33,8 @@ pub(crate) struct Job {
     /// Memory that a table needs for each live object that is listed.
     pub(crate) row_bytes: usize,
     pub(crate) is_quiet: bool,
+    /// Whether to say what took how long.
+    pub(crate) is_told: bool,
 }
 
 impl Job {
@@ -90,7 +93,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { mut rules, grouping, crew, budget, row_bytes, is_quiet } = job;
+    let Job { mut rules, grouping, crew, budget, row_bytes, is_quiet, is_told } = job;
     let streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
@@ -138,10 +141,19 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     if let Some(events) = over {
         budget.exceeded("live objects and freed addresses", events)?;
     }
-    let Done { readers, merger, mut partitions, ledger } = board.into_stages().context("a thread has failed")?;
+    let Done { readers, merger, mut partitions, ledger, spent } = board.into_stages().context("a thread has failed")?;
     // Nobody looks after the last task.
     if partitions.iter().any(|part| part.pairing.is_over) {
         budget.exceeded("live objects and freed addresses", merger.merged.events)?;
+    }
+    if is_told {
+        let [read, merged, paired] = [spent.reading, spent.merging, spent.pairing].map(|time| time.as_secs_f64());
+        let _ = writeln!(
+            io::stderr(),
+            "kmemtrace-report: {} events, {} threads: read for {read:.3} s, merged for {merged:.3} s, paired for {paired:.3} s",
+            merger.merged.events,
+            crew.threads
+        );
     }
     let mut live = Vec::new();
     if rules.lists_live {
