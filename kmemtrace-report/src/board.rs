@@ -2,7 +2,8 @@
 //!
 //! A stage (the reader of a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at
 //! it. A thread takes a stage that has something to do and puts it back when that is done, so that each works at its own and
-//! nothing else is locked. Later stages go first: what is on its way stays little, and is still in a core's cache.
+//! nothing else is locked. Later stages go first: what is on its way stays little, and is still in a core's cache. Only the
+//! second of two threads reads as long as it may: then windows are merged and paired on one core.
 //! Which windows come out depends on who was faster; the figures do not.
 
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use crate::order::{Chunk, Merger, Window};
 use crate::pairs::Pairing;
 
 /// Windows that may wait for the pairing.
-pub(crate) const MOST_ROUNDS: usize = 2;
+pub(crate) const MOST_ROUNDS: usize = 3;
 /// How often a thread that finds nothing to do looks again before it sleeps: to wake it takes longer than most tasks.
 const LOOKS: u32 = 100;
 
@@ -182,14 +183,16 @@ impl<'a, F: Filter + Send> Board<'a, F> {
     pub(crate) fn work(&self, threads: u32, mut look: impl FnMut(Standing) -> bool) {
         thread::scope(|scope| {
             // Where the system has no thread to give, the others do its tasks.
-            (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, || self.work_on(|| true))));
-            self.work_on(|| look(self.standing()));
+            let is_second_of_two = threads == 2;
+            let work = move || self.work_on(is_second_of_two, || true);
+            (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
+            self.work_on(false, || look(self.standing()));
         });
     }
 
-    fn work_on(&self, mut look: impl FnMut() -> bool) {
+    fn work_on(&self, reads_first: bool, mut look: impl FnMut() -> bool) {
         let _guard = StopOnPanic(self);
-        while let Some(mut work) = self.take() {
+        while let Some(mut work) = self.take(reads_first) {
             let begun = Instant::now();
             match &mut work {
                 Work::Read(_, reader, chunk, ended) => {
@@ -225,7 +228,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
     }
 
     /// The next thing to do, once there is one; `None` at the end.
-    fn take(&self) -> Option<Work<'a, F>> {
+    fn take(&self, reads_first: bool) -> Option<Work<'a, F>> {
         let mut state = self.lock();
         let mut looks = 0;
         loop {
@@ -233,7 +236,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
                 self.changed.notify_all();
                 return None;
             }
-            if let Some(work) = state.next(self.ahead) {
+            if let Some(work) = state.next(self.ahead, reads_first) {
                 state.at_work += 1;
                 return Some(work);
             }
@@ -284,7 +287,10 @@ impl<'a, F: Filter> State<'a, F> {
     }
 
     /// Takes a stage that has something to do.
-    fn next(&mut self, ahead: usize) -> Option<Work<'a, F>> {
+    fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a, F>> {
+        if reads_first && let Some(work) = self.next_read(ahead) {
+            return Some(work);
+        }
         self.next_replay().or_else(|| self.next_pair()).or_else(|| self.next_merge()).or_else(|| self.next_read(ahead))
     }
 

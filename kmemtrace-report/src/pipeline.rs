@@ -57,7 +57,11 @@ pub(crate) struct CrewSize {
 impl CrewSize {
     /// For this many threads.
     pub(crate) fn of_threads(threads: u32) -> CrewSize {
-        let window = if threads == 1 { WINDOW } else { WINDOW_AT_ONCE };
+        let window = match threads {
+            1 => WINDOW,
+            2 => WINDOW_OF_TWO,
+            _ => WINDOW_AT_ONCE,
+        };
         CrewSize { threads, window, sized_classes: MOST_SIZED }
     }
 
@@ -70,6 +74,7 @@ impl CrewSize {
     fn ahead(self, streams: usize) -> usize {
         match (self.threads, streams) {
             (1, _) => 1,
+            (2, ..=16) => 5,
             (_, ..=16) => 3,
             _ => 2,
         }
@@ -78,7 +83,9 @@ impl CrewSize {
 
 /// Events of a window on one thread: what of them is in memory should stay in a core's cache.
 const WINDOW: usize = 2048;
-/// On several: a task should take long enough for nobody to notice how it was come by.
+/// On two, which mostly each work at their own stages.
+const WINDOW_OF_TWO: usize = 8 << 10;
+/// On more: a task should take long enough for nobody to notice how it was come by.
 const WINDOW_AT_ONCE: usize = 32 << 10;
 
 /// Memory for each event that is on its way, with its key and what it changes.
