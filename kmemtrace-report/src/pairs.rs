@@ -9,7 +9,7 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use crate::classes::{Class, Classes, RowKey, UNSELECTED};
+use crate::classes::{CacheNumber, Class, Classes, RowKey, UNSELECTED};
 use crate::decode::{Compact, What};
 use crate::figures::Figures;
 use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Findings};
@@ -88,10 +88,13 @@ impl Counts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) address: u64,
-    pub(crate) class: Class,
+    /// Of its call-site, or its cache.
+    pub(crate) row: u32,
+    pub(crate) cache: CacheNumber,
+    pub(crate) kind: Kind,
+    pub(crate) cpu: u32,
     pub(crate) requested: u64,
     pub(crate) allocated: u64,
-    pub(crate) cpu: u32,
     pub(crate) birth: Birth,
 }
 
@@ -402,16 +405,19 @@ impl<'a> Pairing<'a> {
         self.objects.live_objects() + self.pages.live_objects()
     }
 
-    /// Adds live objects that the filters take, in no order.
+    /// Moves the live objects that the filters take from the tables to the list, in no order.
     pub(crate) fn list_live(&mut self, list: &mut Vec<Live>) {
-        let (objects, pages, tallies) = (&self.objects, &self.pages, &mut self.tallies);
-        let selected = objects.live().chain(pages.live()).filter(|(_, seen, ..)| seen.class() != UNSELECTED);
-        let live = selected.map(|(address, seen, own_sizes, birth)| {
-            let class = tallies.class(seen.class());
-            let (requested, allocated) = own_sizes.unwrap_or((class.requested, class.allocated));
-            let cpu = self.rules.cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
-            Live { address, class, requested, allocated, cpu, birth }
-        });
-        live.for_each(|object| list.push(object));
+        let (tallies, cpus) = (&mut self.tallies, &self.rules.cpus);
+        for table in [&mut self.objects, &mut self.pages] {
+            table.drain_live(|address, seen, own_sizes, birth| {
+                if seen.class() == UNSELECTED {
+                    return;
+                }
+                let Class { row, cache, kind, requested, allocated, .. } = tallies.class(seen.class());
+                let (requested, allocated) = own_sizes.unwrap_or((requested, allocated));
+                let cpu = cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
+                list.push(Live { address, row, cache, kind, cpu, requested, allocated, birth });
+            });
+        }
     }
 }

@@ -90,8 +90,8 @@ const WINDOW_AT_ONCE: usize = 32 << 10;
 
 /// Memory for each event that is on its way, with its key and what it changes.
 const EVENT_BYTES: usize = size_of::<Compact>() + 32;
-/// Memory for each live object that is listed, while they are sorted.
-const LISTED_BYTES: usize = 2 * size_of::<Live>();
+/// Memory for each live object that is listed.
+const LISTED_BYTES: usize = size_of::<Live>();
 
 /// Takes all events of `trace` within the bounds that `bounds` gives for its first key, as far as `filter` takes them.
 pub(crate) fn run<F: Filter + Clone + Send>(

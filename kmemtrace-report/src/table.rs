@@ -273,12 +273,17 @@ impl Table {
         self.segments.iter().map(|segment| segment.live().count()).sum()
     }
 
-    /// Live objects with their addresses and the sizes that their classes do not tell, in no order.
-    pub(crate) fn live(&self) -> impl Iterator<Item = (u64, Seen, Option<Sizes>, Birth)> {
-        self.segments.iter().flat_map(Segment::live).map(|(slot, birth)| {
-            let own_sizes = self.own_sizes.get(&slot.address).copied().filter(|_| slot.seen.has_own_sizes());
-            (slot.address, slot.seen, own_sizes, birth)
-        })
+    /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
+    /// not tell. What takes their place needs as much memory, so each segment's is given back before the next.
+    pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
+        for segment in self.segments.iter_mut() {
+            let segment = std::mem::replace(segment, Segment::new(self.keeps_births));
+            for (slot, birth) in segment.live() {
+                let own_sizes = if slot.seen.has_own_sizes() { self.own_sizes.remove(&slot.address) } else { None };
+                take(slot.address, slot.seen, own_sizes, birth);
+            }
+        }
+        self.weigh();
     }
 
     /// The segment is full: more slots, as many as its live objects and freed addresses may cost.
@@ -398,11 +403,14 @@ mod tests {
                     assert_eq!(before, expected);
                 }
             }
-            assert_eq!(table.live().count(), known.values().filter(|(seen, _)| seen.is_live()).count());
-            for (address, seen, own_sizes, birth) in table.live() {
+            let live = known.values().filter(|(seen, _)| seen.is_live()).count();
+            let mut listed = 0;
+            table.drain_live(|address, seen, own_sizes, birth| {
                 assert_eq!(known.get(&address), Some(&(seen, own_sizes)));
                 assert!(own_sizes.is_none_or(|(step, _)| step == birth.at));
-            }
+                listed += 1;
+            });
+            assert_eq!((listed, table.live_objects()), (live, 0));
         }
     }
 

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
 use super::bytes::{Reader, Writer};
-use crate::classes::{CacheNumber, Class, Grouping, RowKey};
+use crate::classes::{CacheNumber, Grouping, RowKey};
 use crate::figures::Figures;
 use crate::findings::{Class as Of, FindingRow, FindingSites};
 use crate::order::Order;
@@ -117,9 +117,9 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
     for live in live {
         let Birth { at, serial, pid } = live.birth;
         [live.address, live.requested, live.allocated, at, serial].into_iter().for_each(|n| out.u64(n));
-        let cache = caches.number(live.class.cache);
-        [live.cpu, pid, live.class.row, cache].into_iter().for_each(|n| out.u32(n));
-        write_kind(live.class.kind, &mut out);
+        let cache = caches.number(live.cache);
+        [live.cpu, pid, live.row, cache].into_iter().for_each(|n| out.u32(n));
+        write_kind(live.kind, &mut out);
     }
     let mut all = Writer::default();
     all.u64(caches.numbers.len() as u64);
@@ -166,9 +166,8 @@ pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mu
     let one_live = |from: &mut Reader<'_>| {
         let [address, requested, allocated, at, serial] = numbers(from)?;
         let (cpu, pid, row, cache) = (from.u32()?, from.u32()?, from.u32()?, cache(from.u32()?)?);
-        let class = Class { row, cache, kind: read_kind(from)?, is_sized: false, requested: 0, allocated: 0 };
-        let birth = Birth { at, serial, pid };
-        ((row as usize) < rows.len()).then_some(Live { address, class, requested, allocated, cpu, birth })
+        let (kind, birth) = (read_kind(from)?, Birth { at, serial, pid });
+        ((row as usize) < rows.len()).then_some(Live { address, row, cache, kind, cpu, requested, allocated, birth })
     };
     let live = if with_live { from.list(one_live)? } else { Vec::new() };
     if with_live {

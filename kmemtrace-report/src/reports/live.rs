@@ -19,17 +19,13 @@ pub(crate) fn rows<'a>(
     top: Option<usize>,
 ) -> impl Iterator<Item = Value> + 'a {
     split(paired, top).0.iter().map(|object| {
-        let ((call_site, _), figures) = &paired.rows[object.class.row as usize];
+        let ((call_site, _), figures) = &paired.rows[object.row as usize];
         let pid = Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
         let mut row = Map::new();
         row.insert("address".to_owned(), address(object.address));
         naming.put_site(&mut row, *call_site);
-        row.insert("kind".to_owned(), json!(object.class.kind.name()));
-        put_name(
-            &mut row,
-            "cache",
-            object.class.cache.checked_sub(1).and_then(|index| naming.names.at(index as usize)),
-        );
+        row.insert("kind".to_owned(), json!(object.kind.name()));
+        put_name(&mut row, "cache", object.cache.checked_sub(1).and_then(|index| naming.names.at(index as usize)));
         row.insert("requested".to_owned(), json!(object.requested));
         row.insert("allocated".to_owned(), json!(object.allocated));
         row.insert("cpu".to_owned(), json!(object.cpu));
