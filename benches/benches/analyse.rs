@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_benches::limits::{decode_all, plain_table};
+use kmemtrace_benches::limits::{decode_all, pairing, plain_table};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
@@ -125,7 +125,6 @@ fn analyse(name: &str, trace: &Path) {
     };
     let decode = decode(trace);
     let mut rows = vec![row("cat > /dev/null, one core", cat), row("read and decode, one thread", decode)];
-    let mut summary = f64::NAN;
     for (what, name, arguments) in [
         ("check", "kmemtrace-check", &[][..]),
         ("report summary", "kmemtrace-report", &["summary", "--no-index", "--format", "json"]),
@@ -146,11 +145,7 @@ fn analyse(name: &str, trace: &Path) {
             command.arg(trace);
             command
         };
-        let seconds = time(on_one);
-        if what == "report summary" {
-            summary = seconds;
-        }
-        rows.push(row(&format!("{what}, one core"), seconds));
+        rows.push(row(&format!("{what}, one core"), time(on_one)));
         rows.push(row(&what, time(on_all)));
     }
     let title = format!("{name}: {:.1} M events, {} MiB, median of {ROUNDS}", events as f64 / 1e6, bytes >> 20);
@@ -158,8 +153,8 @@ fn analyse(name: &str, trace: &Path) {
     let document = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[trace]).stdout);
     let live = document["total"]["live_objects"].as_u64().unwrap_or(0);
     println!(
-        "merge, pair and count: {:.0} ns an event; to insert it in or remove it from a plain hash table: {:.0} ns ({:.2} M live)",
-        (summary - decode) * 1e9 / events as f64,
+        "to pair and count an event: {:.0} ns; to insert it in or remove it from a plain hash table: {:.0} ns ({:.2} M live)",
+        pairing(trace),
         plain_table(trace),
         live as f64 / 1e6,
     );

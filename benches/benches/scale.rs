@@ -9,7 +9,7 @@ use std::process::Command;
 
 use kmemtrace_abi::generate::{Load, LoadOptions, write_trace};
 use kmemtrace_benches::child::{Usage, usage};
-use kmemtrace_benches::limits::{decode_all, plain_table};
+use kmemtrace_benches::limits::{decode_all, pairing, plain_table};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -138,8 +138,9 @@ struct Row {
     frees: u64,
     /// By [`Way`].
     runs: Vec<Vec<Usage>>,
-    /// Nanoseconds to change one of as many entries of a hash table as there are live objects.
-    update: f64,
+    /// Nanoseconds to pair and count an event, and to insert it in or remove it from a plain hash table.
+    pairing: f64,
+    plain: f64,
 }
 
 impl Row {
@@ -189,9 +190,10 @@ fn measure(load: LoadOptions) -> Row {
     let live = number(&document["total"]["live_objects"]);
     assert!(live.abs_diff(load.live.into()) <= 128, "{live} live objects are reported");
     let runs = Way::ALL.map(|way| (0..ROUNDS).map(|_| usage(&mut way.command(trace))).collect()).into();
-    let update = Command::new(own_path()).arg("plain-table").arg(trace).output();
-    let update = update.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
-    Row { load, bytes, frees: number(&document["total"]["frees"]), runs, update: update.unwrap_or(f64::NAN) }
+    let plain = on_one_core(&own_path(), &["plain-table"]).arg(trace).output();
+    let plain = plain.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
+    let (pairing, plain) = (pairing(trace), plain.unwrap_or(f64::NAN));
+    Row { load, bytes, frees: number(&document["total"]["frees"]), runs, pairing, plain }
 }
 
 fn print(rows: &[Row]) {
@@ -206,14 +208,13 @@ fn print(rows: &[Row]) {
     let cells = with(&|row| Way::ALL.map(|way| format!("{:.0}", row.middle(way, |run| run.seconds) * 1e3)).into());
     table("the same runs from start to end, ms", &head(&ways), &cells);
     let limits = with(&|row| {
-        let of_report = row.cpu_ns(Way::Summary) - row.cpu_ns(Way::Decode);
         let cat = row.middle(Way::Cat, |run| run.cpu_seconds);
         let figures =
-            [row.bytes as f64 / cat / 1e9, row.cpu_ns(Way::Decode), of_report, row.update, of_report / row.update];
+            [row.bytes as f64 / cat / 1e9, row.cpu_ns(Way::Decode), row.pairing, row.plain, row.pairing / row.plain];
         figures.map(|figure| format!("{figure:.1}")).into()
     });
-    let of_limits = ["cat GB/s", "decode ns", "merge, pair, count ns", "random update ns", "times"];
-    table("beside a random update of a hash table of as many entries as objects are live", &head(&of_limits), &limits);
+    let of_limits = ["cat GB/s", "decode ns", "pair, count ns", "plain table ns", "times"];
+    table("beside a plain hash table that an event is inserted in or removed from", &head(&of_limits), &limits);
 
     let usual = &rows[USUAL];
     let ways = [Way::Check, Way::Summary, Way::SummaryOnAll, Way::Sites, Way::Live];

@@ -8,6 +8,9 @@ use std::time::Instant;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::programs::program;
+
+use crate::{median, on_one_core};
 
 /// Adds up what it gets: nothing that the decoder does may be left out.
 #[derive(Default)]
@@ -58,6 +61,24 @@ pub fn decode_all(trace: &Path) {
         while stream.decode(&mut trace.names, &mut sum, 1 << 16) {}
     }
     black_box(sum.0);
+}
+
+/// Nanoseconds that a report on one core pairs and counts an event for, as it says itself; the middle one of three.
+///
+/// # Panics
+/// If it does not say so.
+pub fn pairing(trace: &Path) -> f64 {
+    let once = || {
+        let mut report =
+            on_one_core(&program("kmemtrace-report"), &["summary", "-v", "--no-index", "--format", "json"]);
+        let output = report.arg(trace).output().unwrap_or_else(|error| panic!("kmemtrace-report: {error}"));
+        let told = String::from_utf8_lossy(&output.stderr);
+        let number = |before: &str| told.split_once(before)?.1.split_whitespace().next()?.parse::<f64>().ok();
+        let told = number("kmemtrace-report: ").zip(number("paired for "));
+        told.map(|(events, seconds)| seconds * 1e9 / events)
+            .unwrap_or_else(|| panic!("kmemtrace-report -v has changed"))
+    };
+    median((0..3).map(|_| once()).collect())
 }
 
 /// Nanoseconds that a plain hash table takes for an event of the trace, one after the other in the order of their time: an
