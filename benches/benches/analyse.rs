@@ -89,8 +89,13 @@ fn beside_perf(mode: &[&str]) {
     }
     let stats = Command::new("perf").args(["report", "--stats", "-i"]).arg(&data).output();
     let stats = stats.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let samples = stats.lines().find_map(|line| line.trim().strip_prefix("SAMPLE events:"));
-    let samples: f64 = samples.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN);
+    // First of all events together, where records of loss are counted, then of each, where their sums are.
+    let numbers = |name: &str| -> Vec<f64> {
+        let numbers = stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
+        numbers.filter_map(|number| number.parse().ok()).collect()
+    };
+    let samples = numbers("SAMPLE events:").first().copied().unwrap_or(f64::NAN);
+    let lost: f64 = numbers("LOST_SAMPLES events:").iter().skip(1).sum();
     let start = Instant::now();
     let mut stat = Command::new("perf");
     stat.arg("kmem").arg("-i").arg(&data).args(["--slab", "--caller", "stat"]);
@@ -98,8 +103,9 @@ fn beside_perf(mode: &[&str]) {
     assert!(stated.is_ok(), "perf kmem cannot run");
     let seconds = start.elapsed().as_secs_f64();
     println!(
-        "perf kmem --slab --caller stat, {:.1} M events of the same load: {:.2} M events/s",
+        "perf kmem --slab --caller stat, {:.1} M events of the same load ({:.1} M lost): {:.2} M events/s",
         samples / 1e6,
+        lost / 1e6,
         samples / seconds / 1e6
     );
 }

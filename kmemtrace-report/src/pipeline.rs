@@ -157,7 +157,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         let [read, merged, paired] = [spent.reading, spent.merging, spent.pairing].map(|time| time.as_secs_f64());
         let _ = writeln!(
             io::stderr(),
-            "kmemtrace-report: {} events, {} threads: read for {read:.3} s, merged for {merged:.3} s, paired for {paired:.3} s",
+            "kmemtrace-report: {} events, -j {}: read for {read:.3} s, merged for {merged:.3} s, paired for {paired:.3} s",
             merger.merged.events,
             crew.threads
         );
