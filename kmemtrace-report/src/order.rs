@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::hint::select_unpredictable;
 
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::trace::OrderKey;
@@ -195,7 +196,7 @@ fn merge_two<E: Keyed + Copy>(lower: &mut Queue<E>, upper: &mut Queue<E>, until:
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
         // Streams take turns in no order that a processor could foresee, so nothing branches on it.
         let is_upper = y.key() < x.key();
-        let next = [x, y][usize::from(is_upper)];
+        let next = select_unpredictable(is_upper, y, x);
         if next.key() >= until {
             break;
         }
