@@ -107,6 +107,9 @@ pub(crate) struct Window<E> {
     pub(crate) owners: Vec<u16>,
     /// Number of the first event in the trace.
     pub(crate) first_serial: u64,
+    /// The first event's key, and where the window began in which that key was first seen: events of one key are told apart
+    /// by how far from there they are, those of other keys by their number in the window.
+    pub(crate) shared: (u64, u64),
     pub(crate) stretches: Vec<Stretch>,
     /// A gap begins at the last window's frontier.
     pub(crate) touches_before: bool,
@@ -122,6 +125,7 @@ impl<E> Window<E> {
             parts: (0..parts).map(|_| Part::new()).collect(),
             owners: Vec::new(),
             first_serial: 0,
+            shared: (0, 0),
             stretches: Vec::new(),
             touches_before: false,
             frontier: None,
@@ -227,6 +231,8 @@ pub(crate) struct Merger<E> {
     /// Key of the last event, taken or not.
     last: Option<u64>,
     serial: u64,
+    /// [`Window::shared`] of the last event's key.
+    shared: (u64, u64),
     pub(crate) merged: Order,
     gaps: Vec<Gap>,
     /// Streams that have more for the window that is made, by their next event.
@@ -254,6 +260,7 @@ impl<E: Keyed + Copy> Merger<E> {
             is_done: false,
             last: None,
             serial: 0,
+            shared: (0, 0),
             merged: Order::default(),
             gaps: Vec::new(),
             heads: BinaryHeap::new(),
@@ -340,6 +347,7 @@ impl<E: Keyed + Copy> Merger<E> {
         self.find_stretches(&mut window);
         window.gaps.append(&mut self.gaps);
         window.first_serial = self.serial;
+        window.shared = self.find_shared();
         self.serial += self.ordered.len() as u64;
         self.merged.events += self.ordered.len() as u64;
         self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
@@ -348,6 +356,15 @@ impl<E: Keyed + Copy> Merger<E> {
         self.frontier = Some(limit.0);
         self.is_done = is_last;
         Some(window)
+    }
+
+    /// [`Window::shared`] of the events in `ordered`.
+    fn find_shared(&mut self) -> (u64, u64) {
+        let (Some(first), Some(last)) = (self.ordered.first(), self.ordered.last()) else { return self.shared };
+        let (first, last) = (first.key(), last.key());
+        let shared = if self.shared.0 == first { self.shared } else { (first, self.serial) };
+        self.shared = if first == last { shared } else { (last, self.serial) };
+        shared
     }
 
     /// Takes a window back, to use its memory again.

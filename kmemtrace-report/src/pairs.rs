@@ -9,7 +9,7 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use crate::classes::{CacheNumber, Class, Classes, RowKey, UNSELECTED};
+use crate::classes::{Class, Classes, RowKey, UNSELECTED};
 use crate::decode::{Compact, What};
 use crate::figures::Figures;
 use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Findings};
@@ -84,18 +84,14 @@ impl Counts {
     }
 }
 
-/// An object that is live at the end.
+/// An object that is live at the end: there may be millions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) address: u64,
-    /// Of its call-site, or its cache.
-    pub(crate) row: u32,
-    pub(crate) cache: CacheNumber,
-    pub(crate) kind: Kind,
-    pub(crate) cpu: u32,
-    pub(crate) requested: u64,
-    pub(crate) allocated: u64,
     pub(crate) birth: Birth,
+    /// Of [`Paired::classes`], all of which have their sizes.
+    pub(crate) class: u32,
+    pub(crate) cpu: u32,
 }
 
 /// All that comes out of the events.
@@ -112,8 +108,17 @@ pub(crate) struct Paired {
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
     /// Oldest first; only where they are asked for.
     pub(crate) live: Vec<Live>,
+    /// What they have in common.
+    pub(crate) classes: Vec<Class>,
     /// Whether frees on another NUMA node can be told.
     pub(crate) knows_nodes: bool,
+}
+
+impl Paired {
+    /// What is known of a live object beside itself.
+    pub(crate) fn class(&self, object: &Live) -> &Class {
+        &self.classes[object.class as usize]
+    }
 }
 
 /// Number of a kind in arrays.
@@ -149,6 +154,8 @@ pub(crate) struct Pairing<'a> {
     pub(crate) findings: Findings,
     /// Number of the window's first event in the trace.
     first_serial: u64,
+    /// [`Window::shared`]
+    shared: (u64, u64),
     /// Frontier of the last window.
     frontier: Option<u64>,
     /// Bytes that its tables may take.
@@ -173,6 +180,7 @@ impl<'a> Pairing<'a> {
             own_pairs: vec![0; if rules.matrix { rules.cpus.len() } else { 0 }],
             findings: Findings::default(),
             first_serial: 0,
+            shared: (0, 0),
             frontier: None,
             most_bytes: usize::MAX,
             is_over: false,
@@ -194,6 +202,7 @@ impl<'a> Pairing<'a> {
         self.frontier = window.frontier;
         let Some(part) = window.parts.get(self.part) else { return };
         self.first_serial = window.first_serial;
+        self.shared = window.shared;
         part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
         let mut from = 0;
         for (index, stretch) in window.stretches.iter().enumerate() {
@@ -263,8 +272,12 @@ impl<'a> Pairing<'a> {
         let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
         let has_own_sizes = class.is_some_and(|class| !class.is_sized);
         let seen = Seen::alloc(event.class, has_own_sizes, event.stream, self.now);
-        let birth = Birth { at: event.at, serial: self.serial(number), pid: event.extra };
-        let before = self.table(event.kind).see(event.address, event.hash, seen, birth);
+        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
+        let before = table.see(event.address, event.hash, seen, || {
+            let shared_before = if event.at == self.shared.0 { self.first_serial - self.shared.1 } else { 0 };
+            let tie = u32::try_from(shared_before + u64::from(number.serial)).unwrap_or(u32::MAX);
+            Birth { at: event.at, tie, pid: event.extra }
+        });
         if before.is_live() {
             self.infer_free(before, event, number, changes);
         }
@@ -310,7 +323,7 @@ impl<'a> Pairing<'a> {
     #[inline(always)]
     fn free(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
         let seen = Seen::free(self.now);
-        let object = self.table(event.kind).see(event.address, event.hash, seen, Birth::default());
+        let object = self.table(event.kind).see(event.address, event.hash, seen, Birth::default);
         if !object.is_live() {
             return self.free_again(object, event, number);
         }
@@ -405,18 +418,21 @@ impl<'a> Pairing<'a> {
         self.objects.live_objects() + self.pages.live_objects()
     }
 
-    /// Moves the live objects that the filters take from the tables to the list, in no order.
-    pub(crate) fn list_live(&mut self, list: &mut Vec<Live>) {
-        let (tallies, cpus) = (&mut self.tallies, &self.rules.cpus);
+    /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the
+    /// trace; one is added for each object that has sizes of its own.
+    pub(crate) fn list_live(&mut self, list: &mut Vec<Live>, classes: &mut Vec<Class>) {
+        let cpus = &self.rules.cpus;
         for table in [&mut self.objects, &mut self.pages] {
             table.drain_live(|address, seen, own_sizes, birth| {
-                if seen.class() == UNSELECTED {
-                    return;
+                let mut class = seen.class();
+                let Some(&of) = classes.get(class as usize).filter(|_| class != UNSELECTED) else { return };
+                if let Some((requested, allocated)) = own_sizes {
+                    // 2^32 classes do not fit in memory, so this never saturates.
+                    class = u32::try_from(classes.len()).unwrap_or(u32::MAX);
+                    classes.push(Class { requested, allocated, ..of });
                 }
-                let Class { row, cache, kind, requested, allocated, .. } = tallies.class(seen.class());
-                let (requested, allocated) = own_sizes.unwrap_or((requested, allocated));
                 let cpu = cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
-                list.push(Live { address, row, cache, kind, cpu, requested, allocated, birth });
+                list.push(Live { address, birth, class, cpu });
             });
         }
     }

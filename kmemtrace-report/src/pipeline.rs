@@ -162,17 +162,19 @@ pub(crate) fn run<F: Filter + Clone + Send>(
             crew.threads
         );
     }
-    let mut live = Vec::new();
+    let (mut live, mut known) = (Vec::new(), Vec::new());
     if rules.lists_live {
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
         if (rows * (LISTED_BYTES + row_bytes)) as u64 > budget.left(0) {
             budget.exceeded("rows of live objects", merger.merged.events)?;
         }
         live.reserve_exact(rows);
-        partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live));
-        live.sort_unstable_by_key(|object| object.birth.serial);
+        classes.from(0, |class| known.push(*class));
+        partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live, &mut known));
+        live.sort_unstable_by_key(|object| (object.birth.at, object.birth.tie, object.address));
     }
-    let mut paired = Paired { live, peak_at: ledger.peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
+    let peak_at = ledger.peak_at;
+    let mut paired = Paired { live, classes: known, peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
     let mut figures = vec![Figures::default(); classes.rows()];
     let mut findings = Vec::new();
     for part in partitions {

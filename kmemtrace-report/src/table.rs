@@ -15,12 +15,13 @@ use crate::hashing::{Seed, place};
 use crate::prefetch::prefetch;
 
 /// What only a list of live objects shows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Birth {
     /// Order key of the allocation.
     pub(crate) at: u64,
-    /// Its number in the total order.
-    pub(crate) serial: u64,
+    /// What orders allocations of this key. An instant of 2^32 events has one number for the last of them, and nobody can
+    /// tell their order.
+    pub(crate) tie: u32,
     /// [`crate::decode::NO_PID`]: not known.
     pub(crate) pid: u32,
 }
@@ -144,6 +145,23 @@ struct Segment {
     freed_before: FreedSet,
 }
 
+/// What may be spent on slots. A live object may cost 48 bytes and a freed address 16 in all; some of what segments leave
+/// behind is not used again at once.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    slot_bytes: usize,
+    /// A live object's share of the slots.
+    live_bytes: usize,
+    /// That of a freed address.
+    freed_bytes: usize,
+    /// Eighths of the slots that may be taken: the more, the longer it takes to find one.
+    most_taken: usize,
+}
+
+const COSTS: Costs = Costs { slot_bytes: size_of::<Slot>(), live_bytes: 40, freed_bytes: 14, most_taken: 6 };
+const COSTS_WITH_BIRTHS: Costs =
+    Costs { slot_bytes: size_of::<Slot>() + size_of::<Birth>(), live_bytes: 45, freed_bytes: 14, most_taken: 7 };
+
 /// The place of a slot: line and number in it.
 type Place = (usize, usize);
 
@@ -157,6 +175,7 @@ pub(crate) struct Table {
     own_sizes: HashMap<u64, Sizes, RandomState>,
     epoch: Epoch,
     keeps_births: bool,
+    costs: Costs,
     /// Bytes of memory when something last grew.
     bytes: usize,
 }
@@ -166,7 +185,8 @@ impl Table {
     pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
         let segments = Box::new(std::array::from_fn(|_| Segment::new(keeps_births)));
         let fixed = FIXED_SLOTS / (SEGMENTS * parts as usize);
-        Table { seed, fixed, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births, bytes: 0 }
+        let costs = if keeps_births { COSTS_WITH_BIRTHS } else { COSTS };
+        Table { seed, fixed, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births, costs, bytes: 0 }
     }
 
     /// Bytes of memory.
@@ -198,14 +218,14 @@ impl Table {
     /// What an address, whose hash is `hash`, is seen doing now; returns what it was seen doing before. Where that had sizes
     /// of its own, they are for the caller to take.
     #[inline(always)]
-    pub(crate) fn see(&mut self, address: u64, hash: u32, now: Seen, birth: Birth) -> Seen {
+    pub(crate) fn see(&mut self, address: u64, hash: u32, now: Seen, birth: impl FnOnce() -> Birth) -> Seen {
         let (segment, rest) = Table::locate(hash);
         let segment = &mut self.segments[segment];
         let (line, index) = segment.find(address, rest);
         let slot = Slot { address, seen: now };
         let before = std::mem::replace(&mut segment.lines[line].0[index], slot).seen;
         if self.keeps_births {
-            segment.births[line][index] = birth;
+            segment.births[line][index] = birth();
         }
         if before.is_nothing() { self.see_first(address, hash) } else { before }
     }
@@ -225,7 +245,7 @@ impl Table {
             Seen::default()
         };
         segment.taken += 1;
-        if segment.taken * 4 > segment.lines.len() * SLOTS * 3 {
+        if segment.taken * 8 > segment.lines.len() * SLOTS * self.costs.most_taken {
             self.make_room(number);
         }
         before
@@ -291,12 +311,14 @@ impl Table {
     fn make_room(&mut self, segment: usize) {
         let own = &self.segments[segment];
         let (live, taken, fixed) = (own.live().count(), own.taken, self.fixed);
-        // 40 bytes a live object and 14 a freed address: some of what segments leave behind is not used again at once.
-        let allowed = live * 5 / 2 + (taken - live) * 7 / 8 + fixed;
-        if allowed * 2 >= taken * 3 {
-            self.resize(segment, allowed.min(taken * 2), false);
+        let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
+        let allowed = |freed| (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed;
+        let with_freed = allowed(taken - live);
+        // Not so that it is soon full again.
+        if with_freed * most_taken >= taken * 9 {
+            self.resize(segment, with_freed.min(taken * 2), false);
         } else {
-            self.resize(segment, live * 2 + fixed, true);
+            self.resize(segment, allowed(0).min(live * 2 + fixed), true);
         }
     }
 
@@ -389,7 +411,7 @@ mod tests {
                     true => Seen::alloc(class, own_sizes.is_some(), stream, epoch),
                     false => Seen::free(epoch),
                 };
-                let before = table.see(address, hash, now, Birth { at: step, serial: step, pid: 0 });
+                let before = table.see(address, hash, now, || Birth { at: step, tie: 0, pid: 0 });
                 let sizes_before = if before.has_own_sizes() { table.take_sizes(address) } else { None };
                 if let Some(sizes) = own_sizes {
                     table.keep_sizes(address, sizes);
@@ -416,21 +438,24 @@ mod tests {
 
     #[test]
     fn memory_stays_within_what_live_and_freed_addresses_may_cost() {
-        let seed = Seed::random();
-        let mut table = Table::new(seed, 1, false);
-        let (mut live, mut freed) = (0, 0);
-        for address in 1..400_000u64 {
-            let hash = seed.hash(address);
-            table.see(address, hash, Seen::alloc(1, false, 0, 1), Birth::default());
-            live += 1;
-            // All stay at first, then one in ten.
-            if address > 80_000 && address % 10 != 0 {
-                table.see(address, hash, Seen::free(1), Birth::default());
-                (live, freed) = (live - 1, freed + 1);
-            }
-            if address % 1000 == 0 {
-                let most = 48 * live + 16 * freed + (FIXED_SLOTS * 16) + (SEGMENTS * 4096);
-                assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
+        for keeps_births in [false, true] {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, 1, keeps_births);
+            let (mut live, mut freed) = (0, 0);
+            for address in 1..600_000u64 {
+                let hash = seed.hash(address);
+                table.see(address, hash, Seen::alloc(1, false, 0, 1), Birth::default);
+                live += 1;
+                // All stay at first, then one in ten.
+                if address > 300_000 && address % 10 != 0 {
+                    table.see(address, hash, Seen::free(1), Birth::default);
+                    (live, freed) = (live - 1, freed + 1);
+                }
+                if address % 1000 == 0 {
+                    let fixed = FIXED_SLOTS * table.costs.slot_bytes + SEGMENTS * 4096;
+                    let most = 48 * live + 16 * freed + fixed;
+                    assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
 use super::bytes::{Reader, Writer};
-use crate::classes::{CacheNumber, Grouping, RowKey};
+use crate::classes::{CacheNumber, Class, Grouping, RowKey};
 use crate::figures::Figures;
 use crate::findings::{Class as Of, FindingRow, FindingSites};
 use crate::order::Order;
@@ -112,14 +112,18 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
         [row.count, row.suspect, at, address, row.serial].into_iter().for_each(|n| out.u64(n));
         out.u32(cpu);
     }
-    let live = if question.lists_live { paired.live.as_slice() } else { &[] };
+    let (live, classes) =
+        if question.lists_live { (&paired.live[..], &paired.classes[..]) } else { Default::default() };
+    out.u64(classes.len() as u64);
+    for class in classes {
+        [class.requested, class.allocated].into_iter().for_each(|n| out.u64(n));
+        [class.row, caches.number(class.cache)].into_iter().for_each(|n| out.u32(n));
+        write_kind(class.kind, &mut out);
+    }
     out.u64(live.len() as u64);
-    for live in live {
-        let Birth { at, serial, pid } = live.birth;
-        [live.address, live.requested, live.allocated, at, serial].into_iter().for_each(|n| out.u64(n));
-        let cache = caches.number(live.cache);
-        [live.cpu, pid, live.row, cache].into_iter().for_each(|n| out.u32(n));
-        write_kind(live.kind, &mut out);
+    for Live { address, birth, class, cpu } in live {
+        [*address, birth.at].into_iter().for_each(|n| out.u64(n));
+        [birth.pid, *class, *cpu].into_iter().for_each(|n| out.u32(n));
     }
     let mut all = Writer::default();
     all.u64(caches.numbers.len() as u64);
@@ -163,18 +167,26 @@ pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mu
         let [count, suspect, at, address, serial] = numbers(from)?;
         Some((sites, FindingRow { count, suspect, first: (at, from.u32()?, address), serial }))
     })?;
-    let one_live = |from: &mut Reader<'_>| {
-        let [address, requested, allocated, at, serial] = numbers(from)?;
-        let (cpu, pid, row, cache) = (from.u32()?, from.u32()?, from.u32()?, cache(from.u32()?)?);
-        let (kind, birth) = (read_kind(from)?, Birth { at, serial, pid });
-        ((row as usize) < rows.len()).then_some(Live { address, row, cache, kind, cpu, requested, allocated, birth })
+    let one_class = |from: &mut Reader<'_>| {
+        let [requested, allocated] = numbers(from)?;
+        let (row, cache, kind) = (from.u32()?, cache(from.u32()?)?, read_kind(from)?);
+        let class = Class { row, cache, kind, is_sized: true, requested, allocated };
+        ((row as usize) < rows.len()).then_some(class)
     };
-    let live = if with_live { from.list(one_live)? } else { Vec::new() };
+    let (mut classes, mut live) = (Vec::new(), Vec::new());
     if with_live {
+        classes = from.list(one_class)?;
+        // They are in order.
+        live = from.list(|from| {
+            let ([address, at], pid) = (numbers(from)?, from.u32()?);
+            let (class, cpu) = (from.u32()?, from.u32()?);
+            let birth = Birth { at, tie: 0, pid };
+            ((class as usize) < classes.len()).then_some(Live { address, birth, class, cpu })
+        })?;
         from.end(())?;
     }
-    let paired =
-        Paired { counts, rows, kinds, total, peak_at, findings: findings.into_iter().collect(), live, knows_nodes };
+    let findings = findings.into_iter().collect();
+    let paired = Paired { counts, rows, kinds, total, peak_at, findings, live, classes, knows_nodes };
     sums_fit(&order, &paired).then_some((order, paired))
 }
 
