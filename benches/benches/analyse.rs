@@ -82,7 +82,7 @@ fn beside_perf(mode: &[&str]) {
     let directory = Directory::new(&[]);
     let data = directory.file("perf.data");
     let mut record = Command::new("perf");
-    record.args(["kmem", "record", "-q", "-m", "16M", "-o"]).arg(&data).arg(program("kmemload")).args(mode);
+    record.args(["kmem", "record", "-q", "-m", "512M", "-o"]).arg(&data).arg(program("kmemload")).args(mode);
     let recorded = record.stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !recorded.is_ok_and(|status| status.success()) {
         return println!("perf kmem: cannot record here");
@@ -95,7 +95,7 @@ fn beside_perf(mode: &[&str]) {
         numbers.filter_map(|number| number.parse().ok()).collect()
     };
     let samples = numbers("SAMPLE events:").first().copied().unwrap_or(f64::NAN);
-    let lost: f64 = numbers("LOST_SAMPLES events:").iter().skip(1).sum();
+    let lost = numbers("LOST_SAMPLES events:").iter().skip(1).fold(0.0, |sum, n| sum + n);
     let start = Instant::now();
     let mut stat = Command::new("perf");
     stat.arg("kmem").arg("-i").arg(&data).args(["--slab", "--caller", "stat"]);
