@@ -82,9 +82,11 @@ fn verdict(document: &Value) -> String {
         Some(lost) => write!(line, "   {} lost", units::grouped(lost)),
         None => write!(line, "   lost: unknown"),
     };
-    if number(&complete["gaps"]).is_some_and(|n| n > 0) {
-        let _ = write!(line, " in {} gaps", count(&complete["gaps"]));
-    }
+    let _ = match number(&complete["gaps"]).unwrap_or(0) {
+        0 => Ok(()),
+        1 => write!(line, " in 1 gap"),
+        gaps => write!(line, " in {} gaps", units::grouped(gaps)),
+    };
     let list = |value: &Value| -> Vec<String> {
         let all = value.as_array().into_iter().flatten();
         all.map(|v| v.as_str().map_or(v.to_string(), str::to_owned)).collect()
