@@ -3,7 +3,8 @@
 //! A stage (the reader of a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at
 //! it. A thread takes a stage that has something to do and puts it back when that is done, so that each works at its own and
 //! nothing else is locked. Later stages go first: what is on its way stays little, and is still in a core's cache. Only the
-//! second of two threads reads as long as it may: then windows are merged and paired on one core.
+//! second of two threads reads as long as it may, and merges before it pairs: so mostly one core pairs, which has the tables in
+//! its cache, and merges where the other is still reading.
 //! Which windows come out depends on who was faster; the figures do not.
 
 use std::collections::VecDeque;
@@ -288,7 +289,7 @@ impl<'a, F: Filter> State<'a, F> {
 
     /// Takes a stage that has something to do.
     fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a, F>> {
-        if reads_first && let Some(work) = self.next_read(ahead) {
+        if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge()) {
             return Some(work);
         }
         self.next_replay().or_else(|| self.next_pair()).or_else(|| self.next_merge()).or_else(|| self.next_read(ahead))
