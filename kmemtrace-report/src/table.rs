@@ -290,7 +290,7 @@ impl Table {
 
     /// How many objects are live.
     pub(crate) fn live_objects(&self) -> usize {
-        self.segments.iter().map(|segment| segment.live().count()).sum()
+        self.segments.iter().map(Segment::live_objects).sum()
     }
 
     /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
@@ -310,13 +310,13 @@ impl Table {
     #[cold]
     fn make_room(&mut self, segment: usize) {
         let own = &self.segments[segment];
-        let (live, taken, fixed) = (own.live().count(), own.taken, self.fixed);
+        let (live, taken, fixed) = (own.live_objects(), own.taken, self.fixed);
         let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
         let allowed = |freed| (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed;
         let with_freed = allowed(taken - live);
         // Not so that it is soon full again.
         if with_freed * most_taken >= taken * 9 {
-            self.resize(segment, with_freed.min(taken * 2), false);
+            self.resize(segment, with_freed, false);
         } else {
             self.resize(segment, allowed(0).min(live * 2 + fixed), true);
         }
@@ -374,6 +374,10 @@ impl Segment {
         let births = self.births.iter().flatten().copied().chain(std::iter::repeat(Birth::default()));
         let slots = self.lines.iter().flat_map(|line| &line.0);
         slots.zip(births).filter(|(slot, _)| slot.seen.is_live())
+    }
+
+    fn live_objects(&self) -> usize {
+        self.lines.iter().flat_map(|line| &line.0).filter(|slot| slot.seen.is_live()).count()
     }
 
     fn bytes(&self) -> usize {
