@@ -78,14 +78,17 @@ fn verdict(document: &Value) -> String {
     if let Some(events) = number(&document["events"]["total"]) {
         let _ = write!(line, "   {} events", units::grouped(events));
     }
-    let _ = match number(&complete["lost_events"]) {
+    let lost = number(&complete["lost_events"]);
+    let _ = match lost {
         Some(lost) => write!(line, "   {} lost", units::grouped(lost)),
         None => write!(line, "   lost: unknown"),
     };
+    // What is missing behind a cut is a gap that nobody has counted.
+    let joined = if lost.is_some_and(|lost| lost > 0) { " in" } else { "," };
     let _ = match number(&complete["gaps"]).unwrap_or(0) {
         0 => Ok(()),
-        1 => write!(line, " in 1 gap"),
-        gaps => write!(line, " in {} gaps", units::grouped(gaps)),
+        1 => write!(line, "{joined} 1 gap"),
+        gaps => write!(line, "{joined} {} gaps", units::grouped(gaps)),
     };
     let list = |value: &Value| -> Vec<String> {
         let all = value.as_array().into_iter().flatten();
@@ -353,6 +356,11 @@ mod tests {
         let text = table("sites", &sites(), &options);
         assert!(text.starts_with("LOSSY   1,204 lost in 3 gaps   no file for CPU: 2\n"), "{text}");
         assert!(text.contains("<=1.00 KiB"), "{text}");
+        let mut cut = sites();
+        cut["completeness"] =
+            json!({"verdict": "truncated", "lost_events": 0, "gaps": 1, "truncated_files": ["cpu2.out"]});
+        let cut = table("sites", &cut, &options);
+        assert!(cut.starts_with("TRUNCATED   0 lost, 1 gap   cut: cpu2.out\n"), "{cut}");
         let others = text.lines().find(|line| line.contains("(407 others)")).expect("an others row");
         assert!(others.contains(" - "), "peaks do not add up: {others}");
         assert!(!text.contains('\x1b'));
