@@ -124,7 +124,8 @@ impl Crew {
             let reader = match source.cpu(cpu) {
                 Some(source) => {
                     let (framing, stop) = (Arc::clone(&facts.framing), Arc::clone(&crew.stop));
-                    let reader = Reader { source, framing, flush: wishes.flush, full: full_in, free, stop };
+                    let (flush, empty) = (wishes.flush, Vec::new());
+                    let reader = Reader { source, framing, flush, full: full_in, free, empty, stop };
                     let tid = tids_in.clone();
                     Some(thread::Builder::new().name(format!("read{cpu}")).spawn(move || {
                         begin_thread(Some(cpu), &tid);

@@ -48,6 +48,8 @@ pub(crate) struct Reader {
     pub(crate) flush: Duration,
     pub(crate) full: Sender<Message>,
     pub(crate) free: Receiver<Vec<u8>>,
+    /// Those of `free` that were taken and not used yet: none at first.
+    pub(crate) empty: Vec<Vec<u8>>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -59,7 +61,7 @@ impl Reader {
     }
 
     fn drain(&mut self) -> Result<(), Gone> {
-        let mut buffer = self.free.recv().map_err(|_| Gone)?;
+        let mut buffer = self.take_empty()?;
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
@@ -153,7 +155,7 @@ impl Reader {
 
     /// Gives the buffer to the writer and takes an empty one; waits for it where the disk stalls, and the kernel's
     /// buffer fills meanwhile. The start of a record that is not whole yet goes to the next one.
-    fn hand_over(&self, buffer: &mut Vec<u8>, used: &mut usize, last: bool) -> Result<(), Gone> {
+    fn hand_over(&mut self, buffer: &mut Vec<u8>, used: &mut usize, last: bool) -> Result<(), Gone> {
         let bytes = &buffer[HEADER_BYTES..HEADER_BYTES + *used];
         let whole = match &*self.framing {
             Framing::SubBuffers(_) => bytes.len(),
@@ -167,12 +169,18 @@ impl Reader {
         if whole == 0 {
             return Ok(());
         }
-        let mut empty = self.free.recv().map_err(|_| Gone)?;
+        let mut empty = self.take_empty()?;
         let rest = HEADER_BYTES + whole..HEADER_BYTES + *used;
         let left = rest.len();
         empty[HEADER_BYTES..HEADER_BYTES + left].copy_from_slice(&buffer[rest]);
         *used = left;
         self.full.send(Message::Data(std::mem::replace(buffer, empty), whole)).map_err(|_| Gone)
+    }
+
+    /// The buffer that was given back last: some of it is still in the processor's cache, and the others are left alone.
+    fn take_empty(&mut self) -> Result<Vec<u8>, Gone> {
+        self.empty.extend(self.free.try_iter());
+        self.empty.pop().map_or_else(|| self.free.recv().map_err(|_| Gone), Ok)
     }
 }
 
@@ -243,7 +251,7 @@ mod tests {
         for _ in 0..1000 {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
         }
-        Reader { source, framing, flush: Duration::from_millis(1), full, free, stop }.run();
+        Reader { source, framing, flush: Duration::from_millis(1), full, free, empty: Vec::new(), stop }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
             Message::Stats(_) => None,
