@@ -171,14 +171,14 @@ impl Items for Vec<Item> {
 /// Interned names: the strings of a trace, each kept once.
 ///
 /// Bytes are kept as the trace has them; whoever prints them escapes them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Names {
     by_id: Vec<Box<[u8]>>,
     by_name: HashMap<Box<[u8]>, NameId>,
     /// The last name seen per bucket of a cheap hash: a trace repeats a few names millions of times.
-    recent: Vec<Option<Recent>>,
+    recent: Box<[Option<Recent>; RECENT]>,
     /// The same for fields that hold a name and its NUL.
-    recent_fields: Vec<Option<Recent>>,
+    recent_fields: Box<[Option<Recent>; RECENT]>,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -191,11 +191,17 @@ struct Recent {
 
 const RECENT: usize = 1024;
 
+impl Default for Names {
+    fn default() -> Names {
+        let recent = Box::new([None; RECENT]);
+        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent }
+    }
+}
+
 impl Names {
     /// An empty table.
     pub fn new() -> Names {
-        let recent = vec![None; RECENT];
-        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent }
+        Names::default()
     }
 
     /// The id of `name`, which is added if it is new.
@@ -203,7 +209,7 @@ impl Names {
     pub fn intern(&mut self, name: &[u8]) -> NameId {
         let ends = ends(name);
         let bucket = bucket(ends, name.len());
-        if let Some(&Some(recent)) = self.recent.get(bucket)
+        if let Some(recent) = self.recent[bucket]
             && recent.ends == ends
             && recent.len == name.len()
             && (name.len() <= 16 || *self.get(recent.id) == *name)
@@ -218,7 +224,7 @@ impl Names {
     pub(crate) fn intern_field(&mut self, field: &[u8]) -> Option<NameId> {
         let ends = ends(field);
         let bucket = bucket(ends, field.len());
-        if let Some(&Some(recent)) = self.recent_fields.get(bucket)
+        if let Some(recent) = self.recent_fields[bucket]
             && recent.ends == ends
             && recent.len == field.len()
             // Of a longer field the ends say that the NUL is its last byte, if its name has all others.
@@ -233,9 +239,7 @@ impl Names {
     fn intern_field_slow(&mut self, field: &[u8], bucket: usize) -> Option<NameId> {
         let name = field.split(|&byte| byte == 0).next().filter(|name| !name.is_empty())?;
         let id = self.intern(name);
-        if let Some(slot) = self.recent_fields.get_mut(bucket) {
-            *slot = Some(Recent { ends: ends(field), len: field.len(), id });
-        }
+        self.recent_fields[bucket] = Some(Recent { ends: ends(field), len: field.len(), id });
         Some(id)
     }
 
@@ -251,9 +255,7 @@ impl Names {
                 id
             }
         };
-        if let Some(slot) = self.recent.get_mut(bucket) {
-            *slot = Some(Recent { ends: ends(name), len: name.len(), id });
-        }
+        self.recent[bucket] = Some(Recent { ends: ends(name), len: name.len(), id });
         id
     }
 
@@ -293,7 +295,7 @@ fn ends(name: &[u8]) -> (u64, u64) {
 #[inline]
 fn bucket((head, tail): (u64, u64), len: usize) -> usize {
     let word = head ^ tail.rotate_left(29) ^ len as u64;
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (RECENT - 1)
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
 }
 
 #[cfg(test)]

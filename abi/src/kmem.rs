@@ -38,7 +38,7 @@ impl Slot {
         uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
     }
 
-    /// The same for a number in the first [`NEAR`] bytes: one load, whatever its size.
+    /// The same for a number that begins in the first [`NEAR`] bytes: one load, whatever its size.
     #[inline(always)]
     fn read_near<O: Order>(self, head: &Head) -> u64 {
         let at = self.offset as usize % NEAR;
@@ -86,8 +86,8 @@ struct Plan {
     cache: Option<NamePlace>,
     /// A shorter record is damaged.
     least: usize,
-    /// All fields begin within [`NEAR`].
-    is_near: bool,
+    /// Where fields are if one of them begins beyond [`NEAR`]: the slots above tell where they are moved to.
+    far: Vec<Slot>,
 }
 
 /// A record that ends before its fields do.
@@ -124,7 +124,7 @@ impl Decoder {
             node: None,
             cache: None,
             least: 0,
-            is_near: true,
+            far: Vec::new(),
         };
         let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes };
         for (system, format) in formats {
@@ -141,7 +141,9 @@ impl Decoder {
         decoder
     }
 
-    /// Decodes a record for `I`. `at` and `cpu` are taken as they are.
+    /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are.
+    ///
+    /// There is a branch for each action, so that whatever `items` does with the event is compiled for each of them.
     #[inline(always)]
     pub(crate) fn decode<O: Order, I: Items>(
         &self,
@@ -149,7 +151,8 @@ impl Decoder {
         cpu: u32,
         record: &Record<'_>,
         names: &mut Names,
-    ) -> Result<Event, ShortRecord> {
+        items: &mut I,
+    ) -> Result<(), ShortRecord> {
         let have = record.payload.len();
         // `common_type` is the first field of every event of every kernel.
         let id = u16_at::<O>(record.payload, 0).ok_or(ShortRecord { have, need: 2 })?;
@@ -158,40 +161,50 @@ impl Decoder {
         if have < plan.least {
             return Err(ShortRecord { have, need: plan.least });
         }
-        let mut event = match record.rest.first_chunk() {
-            Some(head) if plan.is_near => self.event(plan, |slot| slot.read_near::<O>(head)),
-            _ => self.event(plan, |slot| slot.read::<O>(record.payload)),
+        let moved;
+        let head = match record.rest.first_chunk() {
+            Some(head) if plan.far.is_empty() => head,
+            _ => {
+                moved = plan.head::<O>(record.payload);
+                &moved
+            }
         };
-        if let Some(name) = plan.cache.filter(|_| I::NAMES) {
-            event.cache = name.read::<O>(record.payload).and_then(|field| names.intern_field(field));
-        }
-        Ok(Event { at, cpu, ..event })
-    }
-
-    /// The event of a record whose numbers `read` knows.
-    #[inline(always)]
-    fn event(&self, plan: &Plan, read: impl Fn(Slot) -> u64) -> Event {
-        let address = read(plan.address);
-        let [mut requested, mut allocated] = plan.sizes.map(&read);
-        if plan.has_order {
-            requested = page_bytes(self.page_bytes, requested);
-            allocated = requested;
-        }
-        Event {
-            at: 0,
-            address,
-            call_site: read(plan.call_site),
-            requested,
-            allocated,
-            gfp: plan.gfp.map(&read),
-            cpu: 0,
+        let read = |slot: Slot| slot.read_near::<O>(head);
+        let event = Event {
+            at,
+            address: 0,
+            call_site: 0,
+            requested: 0,
+            allocated: 0,
+            gfp: plan.gfp.map(read),
+            cpu,
             pid: plan.pid.map(|slot| read(slot) as u32 as i32),
             node: plan.node.map(|slot| read(slot) as u32 as i32),
             cache: None,
             name: plan.name,
             action: plan.action,
-            failed: plan.failed == Some(address),
+            failed: false,
+        };
+        match plan.action {
+            Action::Alloc(kind) => {
+                let (address, call_site) = (read(plan.address), read(plan.call_site));
+                let [mut requested, mut allocated] = plan.sizes.map(read);
+                if plan.has_order {
+                    requested = page_bytes(self.page_bytes, requested);
+                    allocated = requested;
+                }
+                let cache = plan.cache_name::<O, I>(record.payload, names);
+                let (failed, action) = (plan.failed == Some(address), Action::Alloc(kind));
+                items.event(Event { address, call_site, requested, allocated, cache, failed, action, ..event }, names);
+            }
+            Action::Free(kind) => {
+                let (address, call_site) = (read(plan.address), read(plan.call_site));
+                let cache = plan.cache_name::<O, I>(record.payload, names);
+                items.event(Event { address, call_site, cache, action: Action::Free(kind), ..event }, names);
+            }
+            Action::Other => items.event(Event { action: Action::Other, ..event }, names),
         }
+        Ok(())
     }
 }
 
@@ -210,7 +223,7 @@ impl Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
         let pid = slot("common_pid");
-        let plain = Plan { name, pid, ..other.clone() };
+        let plain = Plan { name, pid, ..other.clone() }.brought_near();
         // A page is keyed by its frame; kernels before 4.2 have its `struct page` pointer instead.
         let frame = slot("pfn");
         let object = match (system, format.name.as_str()) {
@@ -242,9 +255,41 @@ impl Plan {
         let (gfp, node) = (slot("gfp_flags"), slot("node"));
         let slots = [Some(address), Some(call_site), pid, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
-        let least = slots.clone().map(Slot::end).max().unwrap_or(0);
-        let is_near = slots.clone().all(|slot| (slot.offset as usize) < NEAR);
-        Plan { action, address, failed, sizes, has_order, call_site, gfp, node, cache, least, is_near, ..plain }
+        let least = slots.map(Slot::end).max().unwrap_or(0);
+        let far = Vec::new();
+        Plan { name, action, pid, call_site, address, failed, sizes, has_order, gfp, node, cache, least, far }
+            .brought_near()
+    }
+
+    /// With all numbers where [`Slot::read_near`] finds them.
+    fn brought_near(mut self) -> Plan {
+        let Plan { address, call_site, sizes: [requested, allocated], pid, gfp, node, far, .. } = &mut self;
+        let always = [address, call_site, requested, allocated].into_iter();
+        let slots: Vec<&mut Slot> = always.chain(pid).chain(gfp).chain(node).collect();
+        if slots.iter().any(|slot| slot.offset as usize >= NEAR) {
+            far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
+        }
+        self
+    }
+
+    /// The start of a record behind which too little stands to take it as a [`Head`], or its numbers, one after the other.
+    #[inline(never)]
+    fn head<O: Order>(&self, record: &[u8]) -> Head {
+        let mut head = [0; NEAR + 8];
+        if self.far.is_empty() {
+            head.iter_mut().zip(record).for_each(|(to, from)| *to = *from);
+        }
+        for (slot, to) in self.far.iter().zip(head.chunks_exact_mut(8)) {
+            O::Stream::write_u64(to, slot.read::<O>(record));
+        }
+        head
+    }
+
+    /// The name of the cache, where somebody looks at it.
+    #[inline(always)]
+    fn cache_name<O: Order, I: Items>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
+        let place = self.cache.filter(|_| I::NAMES)?;
+        place.read::<O>(record).and_then(|field| names.intern_field(field))
     }
 }
 
@@ -286,6 +331,19 @@ mod tests {
         Decoder::new(&formats, 4096, names)
     }
 
+    fn decode<O: Order>(
+        decoder: &Decoder,
+        at: u64,
+        cpu: u32,
+        record: &Record<'_>,
+        names: &mut Names,
+    ) -> Result<Event, ShortRecord> {
+        let mut items = Vec::new();
+        decoder.decode::<O, _>(at, cpu, record, names, &mut items)?;
+        let [Item::Event(event)] = items[..] else { panic!("{items:?}") };
+        Ok(event)
+    }
+
     /// A record with nothing behind it.
     fn whole(payload: &[u8]) -> Record<'_> {
         Record { time: 0, payload, rest: payload }
@@ -305,11 +363,11 @@ mod tests {
         }
         record.extend_from_slice(&(-1i32).to_le_bytes());
         record.extend_from_slice(b"\x01dentry\0");
-        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &whole(&record), &mut names).unwrap();
+        let event = decode::<Little>(&decoder, 9, 3, &whole(&record), &mut names).unwrap();
         // What stands behind a record is not part of it.
         let more = [&record[..], &[0xff; 80]].concat();
         let among = Record { time: 0, payload: &record, rest: &more };
-        assert_eq!(decoder.decode::<Little, Vec<Item>>(9, 3, &among, &mut names), Ok(event));
+        assert_eq!(decode::<Little>(&decoder, 9, 3, &among, &mut names), Ok(event));
         assert_eq!((event.at, event.cpu, event.pid, event.node), (9, 3, Some(-7), Some(-1)));
         assert_eq!((event.call_site, event.address), (0xffff_ffff_8123_4567, 0xffff_8880_1111_2222));
         assert_eq!((event.requested, event.allocated, event.gfp), (100, 128, Some(0xcc0)));
@@ -317,12 +375,40 @@ mod tests {
         assert_eq!(names.get(event.cache.unwrap()), b"dentry");
         assert_eq!(names.get(event.name), b"kmem_cache_alloc");
         // A name outside of the record is none; a record cut in its fields is refused.
-        let event = decoder.decode::<Little, Vec<Item>>(9, 3, &whole(&record[..64]), &mut names).unwrap();
+        let event = decode::<Little>(&decoder, 9, 3, &whole(&record[..64]), &mut names).unwrap();
         assert_eq!(event.cache, None);
         assert_eq!(
-            decoder.decode::<Little, Vec<Item>>(9, 3, &whole(&record[..56]), &mut names),
+            decode::<Little>(&decoder, 9, 3, &whole(&record[..56]), &mut names),
             Err(ShortRecord { have: 56, need: 60 })
         );
+    }
+
+    #[test]
+    fn fields_may_stand_as_far_behind_as_a_format_says() {
+        const FAR: usize = 200;
+        let moved: Vec<String> = CACHE_ALLOC
+            .split("offset:")
+            .enumerate()
+            .map(|(n, part)| match part.split_once(';') {
+                // What stands before the first offset, and `common_type`, which is always the first field.
+                Some((offset, rest)) if n > 1 => format!("{};{rest}", offset.parse::<usize>().unwrap() + FAR),
+                _ => part.to_owned(),
+            })
+            .collect();
+        let mut names = Names::new();
+        let far = [("kmem".to_owned(), EventFormat::parse(&moved.join("offset:")).unwrap())];
+        let far = Decoder::new(&far, 4096, &mut names);
+        let near = decoder(&mut names);
+        let fields: Vec<u8> = (1..60).collect();
+        let record = |before: usize, name: u32| {
+            let mut record = [&5u16.to_le_bytes(), &[0; 2][..], &vec![0; before], &fields[..], b"dentry\0"].concat();
+            record[before + 24..before + 28].copy_from_slice(&(name | 7 << 16).to_le_bytes());
+            record
+        };
+        let (record_near, record_far) = (record(0, 63), record(FAR, FAR as u32 + 63));
+        let event = decode::<Little>(&near, 9, 3, &whole(&record_near), &mut names).unwrap();
+        assert_eq!(names.get(event.cache.unwrap()), b"dentry");
+        assert_eq!(decode::<Little>(&far, 9, 3, &whole(&record_far), &mut names), Ok(event));
     }
 
     #[test]
@@ -335,13 +421,10 @@ mod tests {
             record.extend_from_slice(&order.to_be_bytes());
             record
         };
-        let event = decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(0x1234, 3)), &mut names).unwrap();
+        let event = decode::<Big>(&decoder, 1, 0, &whole(&record(0x1234, 3)), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
-        assert!(decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(u32::MAX, 0)), &mut names).unwrap().failed);
-        assert_eq!(
-            decoder.decode::<Big, Vec<Item>>(1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated,
-            u64::MAX
-        );
+        assert!(decode::<Big>(&decoder, 1, 0, &whole(&record(u32::MAX, 0)), &mut names).unwrap().failed);
+        assert_eq!(decode::<Big>(&decoder, 1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated, u64::MAX);
     }
 
     #[test]
@@ -349,7 +432,7 @@ mod tests {
         let mut names = Names::new();
         let decoder = decoder(&mut names);
         for id in [0u16, 6, 8, u16::MAX] {
-            let event = decoder.decode::<Little, Vec<Item>>(1, 0, &whole(&id.to_le_bytes()), &mut names).unwrap();
+            let event = decode::<Little>(&decoder, 1, 0, &whole(&id.to_le_bytes()), &mut names).unwrap();
             assert_eq!((event.action, event.pid), (Action::Other, None), "{id}");
         }
     }

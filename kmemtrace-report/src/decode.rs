@@ -107,7 +107,7 @@ impl<'a, F: Filter> Reader<'a, F> {
             filter,
             number,
             caches: Vec::new(),
-            recent: vec![Recent::default(); RECENT].into(),
+            recent: Box::new([Recent::default(); RECENT]),
             chunk: Chunk::default(),
         };
         Reader { stream, names: names.clone(), compactor }
@@ -148,7 +148,7 @@ struct Compactor<'a, F> {
     number: u16,
     /// By index of the reader's own names; 0: not asked for yet.
     caches: Vec<CacheNumber>,
-    recent: Box<[Recent]>,
+    recent: Box<[Recent; RECENT]>,
     chunk: Chunk<Compact>,
 }
 
@@ -227,7 +227,7 @@ impl<F> Compactor<'_, F> {
             Grouping::Cache => u64::from(cache),
         };
         let sum = group ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
-        let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize & (RECENT - 1);
+        let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
         let recent = &self.recent[slot];
         let same = recent.group == group && recent.sizes == sizes && recent.cache == cache && recent.kind == kind;
         if same && recent.class != UNSELECTED {

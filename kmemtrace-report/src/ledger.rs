@@ -75,15 +75,13 @@ impl Ledger {
     #[inline(always)]
     fn row(&mut self, row: u32) -> &mut Peak {
         let index = row as usize;
-        if index >= self.rows.len() {
-            self.grow(index);
-        }
-        &mut self.rows[index]
+        if index < self.rows.len() { &mut self.rows[index] } else { self.grow(index) }
     }
 
     #[cold]
-    fn grow(&mut self, index: usize) {
+    fn grow(&mut self, index: usize) -> &mut Peak {
         self.rows.resize(index + 1, Peak::default());
+        &mut self.rows[index]
     }
 
     /// Bytes become live; whether there were never as many in all.

@@ -60,14 +60,17 @@ impl<'a> Tallies<'a> {
 
     #[inline(always)]
     fn tally(&mut self, class: u32) -> &mut Tally {
-        if class as usize >= self.tallies.len() {
-            self.learn();
-        }
-        &mut self.tallies[class as usize]
+        let index = class as usize;
+        if index < self.tallies.len() { &mut self.tallies[index] } else { self.new_tally(index) }
+    }
+
+    #[cold]
+    fn new_tally(&mut self, index: usize) -> &mut Tally {
+        self.learn();
+        &mut self.tallies[index]
     }
 
     /// Takes on the classes that there are by now.
-    #[cold]
     pub(crate) fn learn(&mut self) {
         let tallies = &mut self.tallies;
         self.registry.from(tallies.len(), |class| {

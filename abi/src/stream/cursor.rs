@@ -156,13 +156,23 @@ impl Cursor {
         }
     }
 
-    #[inline(always)]
-    pub(super) fn push(&mut self, items: &mut impl Items, event: Event, names: &Names) {
-        if self.pending.is_some() {
-            self.gap(items, None, Some(event.at));
+    /// What is to be told before the event at `at`; whether that is a gap.
+    #[cold]
+    pub(super) fn announce(&mut self, at: u64, items: &mut impl Items) -> bool {
+        let is_gap = self.pending.is_some();
+        if is_gap {
+            self.gap(items, None, Some(at));
         }
         if self.last.is_none() {
-            self.facts.first = Some(event.at);
+            self.facts.first = Some(at);
+        }
+        is_gap
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, items: &mut impl Items, event: Event, names: &Names) {
+        if !self.is_plain() {
+            self.announce(event.at, items);
         }
         self.last = Some(event.at);
         self.facts.events += 1;

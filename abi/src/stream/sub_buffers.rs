@@ -111,6 +111,7 @@ impl Cursor {
             // Between events that nothing is told of but themselves, only these two are carried on.
             let mut last = self.last.unwrap_or(0);
             let mut events = 0;
+            let mut is_plain = self.is_plain();
             for record in sub_buffer.records::<O>() {
                 let record = match record {
                     Ok(record) => record,
@@ -121,17 +122,14 @@ impl Cursor {
                 };
                 let at =
                     if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names) {
-                    Ok(event) if self.is_plain() => {
-                        items.event(event, names);
-                        events += 1;
-                    }
-                    other => {
+                let is_told = !is_plain && self.announce(at, items);
+                is_plain = true;
+                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names, items) {
+                    Ok(()) => events += 1,
+                    Err(error) => {
                         self.settle(std::mem::take(&mut events), last);
-                        match other {
-                            Ok(event) => self.push(items, event, names),
-                            Err(error) => self.bad_record(error, at, place, from, names, items),
-                        }
+                        self.bad_record(error, place, from, is_told);
+                        self.push_unreadable(at, names, items);
                     }
                 }
                 last = at;
@@ -161,18 +159,19 @@ impl Cursor {
         self.push_gap(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
     }
 
+    /// A record that cannot be decoded; `is_told`: a gap has just been told of before it.
     #[cold]
-    fn bad_record(
-        &mut self,
-        error: ShortRecord,
-        at: u64,
-        place: Place,
-        from: usize,
-        names: &mut Names,
-        items: &mut impl Items,
-    ) {
+    fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_told: bool) {
         self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
-        self.damage();
+        if is_told {
+            self.damaged = true;
+        } else {
+            self.damage();
+        }
+    }
+
+    #[cold]
+    fn push_unreadable(&mut self, at: u64, names: &mut Names, items: &mut impl Items) {
         let event = Event::unreadable(at, self.cpu, names);
         self.push(items, event, names);
     }
