@@ -146,10 +146,15 @@ pub fn seal(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>) {
         events: U32::new(info.events),
         payload_len: U32::new(payload.len() as u32),
         raw_len: U32::new(raw_len as u32),
-        payload_crc: U32::new(crc32c::crc32c(payload)),
+        payload_crc: U32::new(crc32c(payload)),
     };
-    header.header_crc = U32::new(crc32c::crc32c(&header.as_bytes()[CRC_FROM..]));
+    header.header_crc = U32::new(crc32c(&header.as_bytes()[CRC_FROM..]));
     room.copy_from_slice(header.as_bytes());
+}
+
+/// The CRC-32C (Castagnoli polynomial; RFC 3720, section 12.1) of `bytes`: all checksums of the format are of this kind.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// A whole block around `payload`.
@@ -190,7 +195,7 @@ pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
     let Some(covered) = bytes.get(CRC_FROM..len) else {
         return Parsed::Short(len);
     };
-    if crc32c::crc32c(covered) != header.header_crc.get() {
+    if crc32c(covered) != header.header_crc.get() {
         return Parsed::Bad;
     }
     if header.major.get() != MAJOR {
@@ -262,7 +267,7 @@ impl End {
         let payload = &file[from + HEADER_BYTES..];
         let whole = header.kind == kind::END
             && header.payload_len.get() as usize == payload.len()
-            && header.payload_crc.get() == crc32c::crc32c(payload);
+            && header.payload_crc.get() == crc32c(payload);
         whole.then(|| End::read_from_bytes(payload).ok()).flatten()
     }
 }
@@ -395,6 +400,13 @@ mod tests {
     }
 
     #[test]
+    fn checksums_are_those_of_other_programs() {
+        // The check value of CRC-32C, and the zeros and ones of RFC 3720, section B.4.
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!([crc32c(&[0; 32]), crc32c(&[0xff; 32])], [0x8a91_36aa, 0x62a8_ab43]);
+    }
+
+    #[test]
     fn every_flipped_bit_of_a_header_is_seen() {
         let good = sample();
         assert!(matches!(parse(&good, Some(HEADER_BYTES)), Parsed::Header(h, HEADER_BYTES) if h.sequence.get() == 9));
@@ -418,7 +430,7 @@ mod tests {
         let mut block = sample();
         block[14] = 2;
         assert_eq!(parse(&block, None), Parsed::Bad);
-        let crc = crc32c::crc32c(&block[CRC_FROM..HEADER_BYTES]).to_le_bytes();
+        let crc = crc32c(&block[CRC_FROM..HEADER_BYTES]).to_le_bytes();
         block[8..12].copy_from_slice(&crc);
         assert_eq!(parse(&block, None), Parsed::Newer(2));
     }

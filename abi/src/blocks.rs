@@ -294,7 +294,7 @@ impl BlockReader {
             self.known.get_or_insert((len, header.recording, header.cpu.get()));
             self.version = (header.major.get(), header.minor.get());
             let stored = &self.window.bytes()[len..whole];
-            if crc32c::crc32c(stored) != header.payload_crc.get() {
+            if block::crc32c(stored) != header.payload_crc.get() {
                 let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
                 self.window.advance(whole);
                 if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {

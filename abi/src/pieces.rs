@@ -1,6 +1,6 @@
 //! A trace file as its whole blocks, and whatever stands between them: for who copies a file and must not change what it is.
 
-use crate::block::{BlockInfo, HEADER_BYTES, Header, MAGIC, Parsed, parse};
+use crate::block::{BlockInfo, HEADER_BYTES, Header, MAGIC, Parsed, crc32c, parse};
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
 fn block_at(bytes: &[u8]) -> Option<(BlockInfo, &[u8])> {
     let Parsed::Header(header, HEADER_BYTES) = parse(bytes, Some(HEADER_BYTES)) else { return None };
     let whole = bytes.get(..HEADER_BYTES + header.payload_len.get() as usize)?;
-    (crc32c::crc32c(&whole[HEADER_BYTES..]) == header.payload_crc.get()).then(|| (info(&header), whole))
+    (crc32c(&whole[HEADER_BYTES..]) == header.payload_crc.get()).then(|| (info(&header), whole))
 }
 
 fn info(header: &Header) -> BlockInfo {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use kmemtrace_abi::block::crc32c;
 use kmemtrace_abi::generate::{Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
 use kmemtrace_abi::pieces::{Piece, pieces};
 use kmemtrace_tests::programs::{json, program, run, run_to};
@@ -352,7 +353,7 @@ fn an_index_of_files_that_were_changed_is_not_used() {
 
 /// Puts the checksum right.
 fn seal(index: &mut [u8]) {
-    let checksum = crc32c::crc32c(&index[12..]).to_le_bytes();
+    let checksum = crc32c(&index[12..]).to_le_bytes();
     index[8..12].copy_from_slice(&checksum);
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use kmemtrace_abi::block::crc32c;
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::landmarks::{Landmarks, Point};
@@ -63,7 +64,7 @@ impl Content {
     pub(super) fn read(bytes: Vec<u8>) -> Option<Content> {
         let mut from = Reader(&bytes);
         let (magic, checksum) = (from.bytes()?, from.u32()?);
-        if magic != MAGIC || crc32c::crc32c(from.0) != checksum {
+        if magic != MAGIC || crc32c(from.0) != checksum {
             return None;
         }
         if from.u32()? != VERSION || from.text()? != env!("CARGO_PKG_VERSION").as_bytes() {
@@ -139,7 +140,7 @@ pub(super) fn write<'a>(
         question.write(&mut out);
         out.text(answer);
     }
-    let checksum = crc32c::crc32c(&out.0[UNCHECKED..]);
+    let checksum = crc32c(&out.0[UNCHECKED..]);
     out.0[MAGIC.len()..UNCHECKED].copy_from_slice(&checksum.to_le_bytes());
     out.0
 }
