@@ -9,7 +9,7 @@ use std::process::Command;
 
 use kmemtrace_abi::generate::{Load, LoadOptions, write_trace};
 use kmemtrace_benches::child::{Usage, usage};
-use kmemtrace_benches::limits::{decode_all, pairing, plain_table};
+use kmemtrace_benches::limits::{decode_all, pairing, plain_table, random_update};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -34,6 +34,7 @@ fn main() {
         }
         ["decode", trace] => decode_all(Path::new(trace)),
         ["plain-table", trace] => println!("{}", plain_table(Path::new(trace))),
+        ["random-update", live] => println!("{}", random_update(live.parse().unwrap_or(0))),
         _ if words.contains(&"--bench") => all(),
         _ => {}
     }
@@ -138,9 +139,11 @@ struct Row {
     frees: u64,
     /// By [`Way`].
     runs: Vec<Vec<Usage>>,
-    /// Nanoseconds to pair and count an event, and to insert it in or remove it from a plain hash table.
+    /// Nanoseconds to pair and count an event, to insert it in or remove it from a plain hash table, and for a random update
+    /// of one.
     pairing: f64,
     plain: f64,
+    update: f64,
 }
 
 impl Row {
@@ -190,10 +193,14 @@ fn measure(load: LoadOptions) -> Row {
     let live = number(&document["total"]["live_objects"]);
     assert!(live.abs_diff(load.live.into()) <= 128, "{live} live objects are reported");
     let runs = Way::ALL.map(|way| (0..ROUNDS).map(|_| usage(&mut way.command(trace))).collect()).into();
-    let plain = on_one_core(&own_path(), &["plain-table"]).arg(trace).output();
-    let plain = plain.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
-    let (pairing, plain) = (pairing(trace), plain.unwrap_or(f64::NAN));
-    Row { load, bytes, frees: number(&document["total"]["frees"]), runs, pairing, plain }
+    let limit = |what: &[&str], argument: &Path| {
+        let output = on_one_core(&own_path(), what).arg(argument).output();
+        let told = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
+        told.unwrap_or(f64::NAN)
+    };
+    let (pairing, plain) = (pairing(trace), limit(&["plain-table"], trace));
+    let update = limit(&["random-update"], Path::new(&live.to_string()));
+    Row { load, bytes, frees: number(&document["total"]["frees"]), runs, pairing, plain, update }
 }
 
 fn print(rows: &[Row]) {
@@ -209,12 +216,13 @@ fn print(rows: &[Row]) {
     table("the same runs from start to end, ms", &head(&ways), &cells);
     let limits = with(&|row| {
         let cat = row.middle(Way::Cat, |run| run.cpu_seconds);
-        let figures =
-            [row.bytes as f64 / cat / 1e9, row.cpu_ns(Way::Decode), row.pairing, row.plain, row.pairing / row.plain];
+        let speed = row.bytes as f64 / cat / 1e9;
+        let figures = [speed, row.cpu_ns(Way::Decode), row.pairing, row.plain, row.update, row.update / row.pairing];
         figures.map(|figure| format!("{figure:.1}")).into()
     });
-    let of_limits = ["cat GB/s", "decode ns", "pair, count ns", "plain table ns", "times"];
-    table("beside a plain hash table that an event is inserted in or removed from", &head(&of_limits), &limits);
+    let of_limits = ["cat GB/s", "decode ns", "pair, count ns", "its plain table ns", "random update ns", "times"];
+    let title = "beside a plain hash table: an insert or remove for each event, and a random remove and insert";
+    table(title, &head(&of_limits), &limits);
 
     let usual = &rows[USUAL];
     let ways = [Way::Check, Way::Summary, Way::SummaryOnAll, Way::Sites, Way::Live];

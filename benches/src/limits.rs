@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
+use kmemtrace_abi::generate::Random;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::program;
 
@@ -105,4 +106,25 @@ pub fn plain_table(trace: &Path) -> f64 {
     let time = start.elapsed().as_secs_f64();
     black_box(&table);
     time * 1e9 / updates.len() as f64
+}
+
+/// Nanoseconds that a plain hash table of so many entries takes for a random update: one entry is removed, and another one
+/// inserted.
+pub fn random_update(live: usize) -> f64 {
+    const UPDATES: usize = 4_000_000;
+    let live = live.max(1);
+    let mut random = Random::new(1);
+    let mut addresses: Vec<u64> = (0..live).map(|_| random.bits()).collect();
+    let mut table: HashMap<u64, [u64; 2], RandomState> = addresses.iter().map(|&address| (address, [8, 8])).collect();
+    let updates: Vec<(usize, u64)> =
+        (0..UPDATES).map(|_| (random.below(live as u64) as usize, random.bits())).collect();
+    let start = Instant::now();
+    for (which, new) in updates {
+        let old = std::mem::replace(&mut addresses[which], new);
+        table.remove(&old);
+        table.insert(new, [8, 8]);
+    }
+    let time = start.elapsed().as_secs_f64();
+    black_box(&table);
+    time * 1e9 / UPDATES as f64
 }
