@@ -232,7 +232,9 @@ fn children_ns() -> f64 {
 
 /// What a fixed piece of work costs in all, kernel and recorder together, beyond the work itself.
 fn beside_perf(tracefs: &Tracefs) {
-    let rounds = (seconds(4) * 10_000).min(40_000).to_string();
+    // Of what differs little from the work alone, more is needed to tell.
+    const ROUNDS: usize = 7;
+    let rounds = (seconds(6) * 10_000).min(60_000).to_string();
     let directory = Directory::new(&[]);
     let out = |name: &str| directory.file(name).display().to_string();
     let (ours, smaller, perf) = (out("none"), out("auto"), out("perf.data"));
