@@ -147,6 +147,10 @@ impl<E> Window<E> {
     }
 }
 
+/// Chunks of a stream that one window takes, so that windows stay of one size however far streams are read ahead. With one
+/// they would be too small: each stream's chunks would end windows.
+const MOST_CHUNKS: usize = 2;
+
 /// What was read of a stream and not yet merged.
 struct Queue<E> {
     /// None of them is empty.
@@ -159,8 +163,14 @@ struct Queue<E> {
 }
 
 impl<E: Keyed + Copy> Queue<E> {
+    /// Key of the last event that the next window may take.
     fn last_key(&self) -> Option<u64> {
-        Some(self.chunks.back()?.events.last()?.key())
+        Some(self.chunks.iter().take(MOST_CHUNKS).next_back()?.events.last()?.key())
+    }
+
+    /// Whether there are, or may come, more events than the next window may take.
+    fn goes_on(&self) -> bool {
+        !self.ended || self.chunks.len() > MOST_CHUNKS
     }
 
     fn next_key(&self) -> Option<u64> {
@@ -307,10 +317,11 @@ impl<E: Keyed + Copy> Merger<E> {
         self.is_done
     }
 
-    /// The last event, in order, before which nothing more can come: its key and stream. `None`: read more.
+    /// The last event, in order, of the next window, before which nothing more can come: its key and stream. `None`: read
+    /// more.
     fn limit(&self) -> Option<(u64, usize)> {
         let mut limit = (u64::MAX, usize::MAX);
-        for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| !queue.ended) {
+        for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.goes_on()) {
             limit = limit.min((queue.last_key()?, index));
         }
         Some(limit)
