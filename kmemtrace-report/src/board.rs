@@ -289,10 +289,13 @@ impl<'a, F: Filter> State<'a, F> {
 
     /// Takes a stage that has something to do.
     fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a, F>> {
-        if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge()) {
+        if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge(ahead)) {
             return Some(work);
         }
-        self.next_replay().or_else(|| self.next_pair()).or_else(|| self.next_merge()).or_else(|| self.next_read(ahead))
+        self.next_replay()
+            .or_else(|| self.next_pair())
+            .or_else(|| self.next_merge(ahead))
+            .or_else(|| self.next_read(ahead))
     }
 
     fn next_replay(&mut self) -> Option<Work<'a, F>> {
@@ -313,10 +316,12 @@ impl<'a, F: Filter> State<'a, F> {
         Some(Work::Pair(part, self.partitions.get_mut(part)?.take()?, window))
     }
 
-    fn next_merge(&mut self) -> Option<Work<'a, F>> {
+    fn next_merge(&mut self, ahead: usize) -> Option<Work<'a, F>> {
+        // Of many streams there is always one whose chunk is almost through, and a window ends where a chunk does.
+        let enough = if self.streams.len() > 2 { ahead.min(2) } else { 1 };
         let is_ready = !self.is_merged
             && self.rounds.len() < MOST_ROUNDS
-            && self.streams.iter().all(|stream| stream.ended || stream.waiting > 0);
+            && self.streams.iter().all(|stream| stream.ended || stream.waiting >= enough);
         let mut merger = self.merger.take_if(|_| is_ready)?;
         self.windows.drain(..).for_each(|window| merger.recycle(window));
         Some(Work::Merge(merger, std::mem::take(&mut self.fresh), None))

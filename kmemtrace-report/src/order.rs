@@ -200,14 +200,12 @@ impl<E: Keyed + Copy> Queue<E> {
     }
 }
 
-/// Moves events before `until` from the first chunks of two queues to `ordered`, until one of the chunks is through;
-/// returns how many. Of equal keys `lower`'s is first.
-fn merge_two<E: Keyed + Copy>(lower: &mut Queue<E>, upper: &mut Queue<E>, until: u64, ordered: &mut Vec<E>) -> usize {
-    let before = ordered.len();
-    let (a, b) = (lower.rest(), upper.rest());
+/// Appends events before `until` of two slices to `ordered`, until one of them is through; returns how many of each. Of
+/// equal keys `lower`'s is first.
+fn merge_slices<E: Keyed + Copy>(lower: &[E], upper: &[E], until: u64, ordered: &mut Vec<E>) -> (usize, usize) {
     let (mut i, mut j) = (0, 0);
-    ordered.reserve(a.len() + b.len());
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+    ordered.reserve(lower.len() + upper.len());
+    while let (Some(x), Some(y)) = (lower.get(i), upper.get(j)) {
         // Streams take turns in no order that a processor could foresee, so nothing branches on it.
         let is_upper = y.key() < x.key();
         let next = select_unpredictable(is_upper, y, x);
@@ -218,9 +216,61 @@ fn merge_two<E: Keyed + Copy>(lower: &mut Queue<E>, upper: &mut Queue<E>, until:
         i += usize::from(!is_upper);
         j += usize::from(is_upper);
     }
-    lower.taken += i;
-    upper.taken += j;
-    ordered.len() - before
+    (i, j)
+}
+
+/// Moves the events of one or two queues, the first of which is stream number `first`, up to `limit` to `ordered`, in order;
+/// chunks that are through to `through`.
+fn merge_queues<E: Keyed + Copy>(
+    queues: &mut [Queue<E>],
+    first: usize,
+    limit: (u64, usize),
+    ordered: &mut Vec<E>,
+    through: &mut Vec<Chunk<E>>,
+) {
+    loop {
+        let mut heads = queues.iter().zip(first..).map(|(queue, stream)| Some((queue.next_key()?, stream)));
+        let mut head = || heads.next().flatten().filter(|&head| head <= limit);
+        let mut moved = (0, 0);
+        let (next, other) = match (head(), head()) {
+            (None, None) => return,
+            (Some(x), Some(y)) => {
+                if let [lower, upper] = queues {
+                    moved = merge_slices(lower.rest(), upper.rest(), limit.0, ordered);
+                    (lower.taken, upper.taken) = (lower.taken + moved.0, upper.taken + moved.1);
+                }
+                (x.min(y), Some(x.max(y)))
+            }
+            (x, y) => (x.or(y).unwrap_or(limit), None),
+        };
+        if moved == (0, 0) {
+            // One stream alone, or keys that are those of the limit.
+            let until = other.map_or(limit, |other| other.min(limit));
+            queues[next.1 - first].move_until(until, next.1, ordered);
+        }
+        through.extend(queues.iter_mut().filter_map(Queue::take_used));
+    }
+}
+
+/// Merges runs of events that stand one after the other in `ordered`, and end where `ends` says, to one: two by two, so that
+/// each event is moved as often as the number of runs can be halved. Of equal keys the earlier run's is first.
+fn merge_runs<E: Keyed + Copy>(ordered: &mut Vec<E>, spare: &mut Vec<E>, ends: &mut Vec<usize>) {
+    while ends.len() > 1 {
+        spare.clear();
+        let (mut from, mut merged) = (0, 0);
+        for pair in 0..ends.len().div_ceil(2) {
+            let middle = ends[2 * pair];
+            let end = ends.get(2 * pair + 1).copied().unwrap_or(middle);
+            let (lower, upper) = (&ordered[from..middle], &ordered[middle..end]);
+            let (i, j) = merge_slices(lower, upper, u64::MAX, spare);
+            spare.extend_from_slice(&lower[i..]);
+            spare.extend_from_slice(&upper[j..]);
+            ends[pair] = end;
+            (from, merged) = (end, pair + 1);
+        }
+        ends.truncate(merged);
+        std::mem::swap(ordered, spare);
+    }
 }
 
 /// Merges the chunks of all CPUs.
@@ -245,10 +295,11 @@ pub(crate) struct Merger<E> {
     shared: (u64, u64),
     pub(crate) merged: Order,
     gaps: Vec<Gap>,
-    /// Streams that have more for the window that is made, by their next event.
-    heads: BinaryHeap<Reverse<(u64, usize)>>,
     /// Events of the window that is made.
     ordered: Vec<E>,
+    /// Where they are merged to, and where runs of them end that are still to be merged.
+    spare: Vec<E>,
+    ends: Vec<usize>,
     /// Windows and chunks whose memory is used again.
     used: Vec<Window<E>>,
     through: Vec<Chunk<E>>,
@@ -273,8 +324,9 @@ impl<E: Keyed + Copy> Merger<E> {
             shared: (0, 0),
             merged: Order::default(),
             gaps: Vec::new(),
-            heads: BinaryHeap::new(),
             ordered: Vec::new(),
+            spare: Vec::new(),
+            ends: Vec::new(),
             used: Vec::new(),
             through: Vec::new(),
         }
@@ -386,32 +438,16 @@ impl<E: Keyed + Copy> Merger<E> {
 
     /// Moves all events up to `limit` into `ordered`, equal keys in the order of CPUs.
     fn merge(&mut self, limit: (u64, usize)) {
-        let Merger { queues, heads, ordered, through, .. } = self;
-        let head = |queues: &[Queue<E>], stream: usize| {
-            Some((queues.get(stream)?.next_key()?, stream)).filter(|&head| head <= limit).map(Reverse)
-        };
-        heads.extend((0..queues.len()).filter_map(|stream| head(queues, stream)));
-        while let Some(Reverse((_, first))) = heads.pop() {
-            let second = heads.pop().map(|Reverse((_, stream))| stream);
-            // Events of these two streams that come before all others are merged without asking which is whose turn.
-            let until = heads.peek().map_or(limit, |&Reverse(other)| other.min(limit));
-            let mut moved = 0;
-            if let Some(second) = second {
-                let (lower, upper) = (first.min(second), first.max(second));
-                let (below, above) = queues.split_at_mut(upper);
-                moved = merge_two(&mut below[lower], &mut above[0], until.0, ordered);
-            }
-            if moved == 0 {
-                // One stream alone, or equal keys.
-                let until =
-                    second.and_then(|second| head(queues, second)).map_or(until, |Reverse(other)| other.min(until));
-                queues[first].move_until(until, first, ordered);
-            }
-            for stream in second.into_iter().chain([first]) {
-                through.extend(queues[stream].take_used());
-                heads.extend(head(queues, stream));
+        let Merger { queues, ordered, spare, ends, through, .. } = self;
+        ends.clear();
+        for (pair, first) in queues.chunks_mut(2).zip((0..).step_by(2)) {
+            let before = ordered.len();
+            merge_queues(pair, first, limit, ordered, through);
+            if ordered.len() > before {
+                ends.push(ordered.len());
             }
         }
+        merge_runs(ordered, spare, ends);
     }
 
     /// Gaps that begin before `limit` are known in full: their streams have events after them.
@@ -497,6 +533,67 @@ impl<E: Keyed + Copy> Merger<E> {
             let same = |key: u64| key < next_begins && key <= ends || key == first;
             from += self.ordered[from..].partition_point(|event| same(event.key()));
             fresh = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_abi::generate::Random;
+
+    use super::*;
+
+    /// Key, stream, position.
+    type Told = (u64, usize, usize);
+
+    impl Keyed for Told {
+        fn key(&self) -> u64 {
+            self.0
+        }
+
+        fn part(&self, _: u32) -> u32 {
+            0
+        }
+
+        fn cpu(&self, _: &[u32]) -> u32 {
+            0
+        }
+    }
+
+    /// However many streams there are, however far each has been read, and however many events share a key.
+    #[test]
+    fn events_come_in_the_order_of_key_stream_and_position() {
+        for seed in 0..2000 {
+            let mut random = Random::new(seed);
+            let streams = 1 + random.below(12) as usize;
+            let highest = if random.chance(10) { u64::MAX } else { 1 + random.below(300) };
+            let mut left: Vec<VecDeque<Told>> = (0..streams)
+                .map(|stream| {
+                    let mut keys: Vec<u64> = (0..random.below(80)).map(|_| random.below(highest)).collect();
+                    if random.chance(10) {
+                        keys.push(u64::MAX);
+                    }
+                    keys.sort_unstable();
+                    keys.into_iter().enumerate().map(|(position, key)| (key, stream, position)).collect()
+                })
+                .collect();
+            let mut wanted: Vec<Told> = left.iter().flatten().copied().collect();
+            wanted.sort_unstable();
+            let mut merger = Merger::new((0..streams as u32).collect(), OrderKey::Time, 1);
+            let mut told = Vec::new();
+            while !merger.is_done() {
+                for (stream, left) in left.iter_mut().enumerate() {
+                    while !merger.has_ended(stream) && (merger.lacks(stream) || random.chance(30)) {
+                        let events: Vec<Told> = left.drain(..left.len().min(random.below(20) as usize)).collect();
+                        merger.add(stream, Chunk { events, gaps: Vec::new() }, left.is_empty());
+                    }
+                }
+                if let Some(window) = merger.next() {
+                    told.extend_from_slice(&window.parts[0].events);
+                    merger.recycle(window);
+                }
+            }
+            assert_eq!(told, wanted, "seed {seed}");
         }
     }
 }

@@ -73,7 +73,8 @@ impl CrewSize {
     /// Chunks to read of each of so many streams before the merge is through with the first of them.
     fn ahead(self, streams: usize) -> usize {
         match (self.threads, streams) {
-            (1, _) => 1,
+            (1, ..=2) => 1,
+            (1, _) => 2,
             (2, ..=16) => 5,
             (_, ..=16) => 3,
             _ => 2,
