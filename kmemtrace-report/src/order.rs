@@ -241,7 +241,7 @@ fn merge_queues<E: Keyed + Copy>(
                 }
                 (x.min(y), Some(x.max(y)))
             }
-            (x, y) => (x.or(y).unwrap_or(limit), None),
+            (Some(next), None) | (None, Some(next)) => (next, None),
         };
         if moved == (0, 0) {
             // One stream alone, or keys that are those of the limit.
@@ -257,8 +257,9 @@ fn merge_queues<E: Keyed + Copy>(
 fn merge_runs<E: Keyed + Copy>(ordered: &mut Vec<E>, spare: &mut Vec<E>, ends: &mut Vec<usize>) {
     while ends.len() > 1 {
         spare.clear();
-        let (mut from, mut merged) = (0, 0);
-        for pair in 0..ends.len().div_ceil(2) {
+        let pairs = ends.len().div_ceil(2);
+        let mut from = 0;
+        for pair in 0..pairs {
             let middle = ends[2 * pair];
             let end = ends.get(2 * pair + 1).copied().unwrap_or(middle);
             let (lower, upper) = (&ordered[from..middle], &ordered[middle..end]);
@@ -266,9 +267,9 @@ fn merge_runs<E: Keyed + Copy>(ordered: &mut Vec<E>, spare: &mut Vec<E>, ends: &
             spare.extend_from_slice(&lower[i..]);
             spare.extend_from_slice(&upper[j..]);
             ends[pair] = end;
-            (from, merged) = (end, pair + 1);
+            from = end;
         }
-        ends.truncate(merged);
+        ends.truncate(pairs);
         std::mem::swap(ordered, spare);
     }
 }
