@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::decode::{Compact, Filter, Reader};
 use crate::ledger::{Ledger, Log};
-use crate::order::{Chunk, Merger, Window};
+use crate::order::{Chunk, MOST_CHUNKS, Merger, Window};
 use crate::pairs::Pairing;
 
 /// Windows that may wait for the pairing.
@@ -318,7 +318,7 @@ impl<'a, F: Filter> State<'a, F> {
 
     fn next_merge(&mut self, ahead: usize) -> Option<Work<'a, F>> {
         // Of many streams there is always one whose chunk is almost through, and a window ends where a chunk does.
-        let enough = if self.streams.len() > 2 { ahead.min(2) } else { 1 };
+        let enough = if self.streams.len() > 2 { ahead.min(MOST_CHUNKS) } else { 1 };
         let is_ready = !self.is_merged
             && self.rounds.len() < MOST_ROUNDS
             && self.streams.iter().all(|stream| stream.ended || stream.waiting >= enough);

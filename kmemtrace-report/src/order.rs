@@ -149,7 +149,7 @@ impl<E> Window<E> {
 
 /// Chunks of a stream that one window takes, so that windows stay of one size however far streams are read ahead. With one
 /// they would be too small: each stream's chunks would end windows.
-const MOST_CHUNKS: usize = 2;
+pub(crate) const MOST_CHUNKS: usize = 2;
 
 /// What was read of a stream and not yet merged.
 struct Queue<E> {
