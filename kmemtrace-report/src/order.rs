@@ -11,6 +11,8 @@ use std::hint::select_unpredictable;
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::trace::OrderKey;
 
+use crate::prefetch::prefetch_beyond;
+
 /// An event as far as its order goes.
 pub(crate) trait Keyed {
     /// Its order key.
@@ -151,6 +153,9 @@ impl<E> Window<E> {
 /// they would be too small: each stream's chunks would end windows.
 pub(crate) const MOST_CHUNKS: usize = 2;
 
+/// So many events before a stream's event is merged it is asked for: it may be in the cache of another core, which has read it.
+const AHEAD: usize = 32;
+
 /// What was read of a stream and not yet merged.
 struct Queue<E> {
     /// None of them is empty.
@@ -209,6 +214,7 @@ fn merge_slices<E: Keyed + Copy>(lower: &[E], upper: &[E], until: u64, ordered: 
         // Streams take turns in no order that a processor could foresee, so nothing branches on it.
         let is_upper = y.key() < x.key();
         let next = select_unpredictable(is_upper, y, x);
+        prefetch_beyond(next, AHEAD);
         if next.key() >= until {
             break;
         }

@@ -1,4 +1,4 @@
-//! Asking the processor for memory before it is needed: the only unsafe code of the pairing.
+//! Asking the processor for memory before it is needed: the only unsafe code of the pairing and the merge.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -8,13 +8,21 @@
 /// Starts loading the cache line of `slice[index]`; does nothing where there is no such element.
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
-    let Some(element) = slice.get(index) else { return };
+    if let Some(element) = slice.get(index) {
+        prefetch_beyond(element, 0);
+    }
+}
+
+/// Starts loading the cache line that is so many elements beyond `element`, whatever is there.
+#[inline(always)]
+pub(crate) fn prefetch_beyond<T>(element: &T, elements: usize) {
+    let beyond = std::ptr::from_ref(element).wrapping_add(elements);
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of x86_64; the address is that of an element, and prefetching reads nothing into the program.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast()) };
+        // SAFETY: SSE is part of x86_64; prefetching, even what is nobody's memory, reads nothing into the program.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(beyond.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = element;
+    let _ = beyond;
 }
