@@ -19,7 +19,7 @@ use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::ledger::Ledger;
-use crate::order::{Chunk, Merger, Order, Window};
+use crate::order::{Chunk, MOST_CHUNKS, Merger, Order, Window};
 use crate::pairs::{Live, Paired, Pairing, Rules, kind_index};
 use crate::progress::Progress;
 
@@ -70,14 +70,14 @@ impl CrewSize {
         if self.threads <= 2 { 1 } else { self.threads.min(256) }
     }
 
-    /// Chunks to read of each of so many streams before the merge is through with the first of them.
+    /// Chunks to read of each of so many streams before the merge is through with the first of them: of several threads some
+    /// read while one merges the [`MOST_CHUNKS`] that it has waited for.
     fn ahead(self, streams: usize) -> usize {
         match (self.threads, streams) {
             (1, ..=2) => 1,
-            (1, _) => 2,
-            (2, ..=16) => 5,
-            (_, ..=16) => 3,
-            _ => 2,
+            (1, _) => MOST_CHUNKS,
+            (2, ..=64) => 5,
+            _ => 3,
         }
     }
 }
@@ -120,8 +120,9 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         readers.push(reader);
     }
     merger.set_bounds(bounds(merger.first_key()));
+    let ahead = crew.ahead(readers.len());
     // All of it may be on the way, read ahead or in windows.
-    let on_the_way = crew.window * (crew.ahead(readers.len()) + MOST_ROUNDS) * EVENT_BYTES;
+    let on_the_way = crew.window.max(batch * readers.len()) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);
@@ -131,7 +132,6 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let partitions = (0..parts as usize).map(partition).collect();
     let file_bytes = readers.iter().map(|reader| std::fs::metadata(reader.stream.path()).map_or(0, |m| m.len())).sum();
     let mut progress = Progress::new(file_bytes, is_quiet);
-    let ahead = crew.ahead(readers.len());
     let board = Board::new(readers, merger, partitions, batch, ahead);
     let mut over = None;
     let mut looks = 0u64;
