@@ -1,6 +1,6 @@
 //! Who does what next: the stages of the analysis, and what is on its way from one to the next.
 //!
-//! A stage (the reader of a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at
+//! A stage (a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at
 //! it. A thread takes a stage that has something to do and puts it back when that is done, so that each works at its own and
 //! nothing else is locked. Later stages go first: what is on its way stays little, and is still in a core's cache. Only the
 //! second of two threads reads as long as it may, and merges before it pairs: so mostly one core pairs, which has the tables in
@@ -12,7 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::decode::{Compact, Filter, Reader};
+use kmemtrace_abi::trace::CpuStream;
+
+use crate::decode::{Compact, Compactor, Filter};
 use crate::ledger::{Ledger, Log};
 use crate::order::{Chunk, MOST_CHUNKS, Merger, Window};
 use crate::pairs::Pairing;
@@ -61,9 +63,9 @@ struct Round {
 }
 
 /// A CPU's stream.
-struct Stream<'a, F> {
+struct Stream {
     /// `None`: somebody reads it.
-    reader: Option<Box<Reader<'a, F>>>,
+    idle: Option<Box<CpuStream>>,
     ended: bool,
     /// Chunks that the merge is not through with.
     waiting: usize,
@@ -71,8 +73,8 @@ struct Stream<'a, F> {
 }
 
 /// A stage that somebody has taken from the board, with its task.
-enum Work<'a, F> {
-    Read(usize, Box<Reader<'a, F>>, Chunk<Compact>, bool),
+enum Work<'a> {
+    Read(u16, Box<CpuStream>, Chunk<Compact>, bool),
     Merge(Merger<Compact>, Vec<Fresh>, Option<Window<Compact>>),
     Pair(usize, Partition<'a>, Arc<Window<Compact>>),
     Replay(Ledger, Arc<Window<Compact>>, Vec<Log>),
@@ -81,8 +83,8 @@ enum Work<'a, F> {
 /// A chunk on its way to the merge: stream, events, whether it is the stream's last.
 type Fresh = (usize, Chunk<Compact>, bool);
 
-struct State<'a, F> {
-    streams: Vec<Stream<'a, F>>,
+struct State<'a> {
+    streams: Vec<Stream>,
     fresh: Vec<Fresh>,
     merger: Option<Merger<Compact>>,
     is_merged: bool,
@@ -124,8 +126,8 @@ pub(crate) struct Standing {
 }
 
 /// The board.
-pub(crate) struct Board<'a, F> {
-    state: Mutex<State<'a, F>>,
+pub(crate) struct Board<'a> {
+    state: Mutex<State<'a>>,
     changed: Condvar,
     /// Events to read of a stream at once.
     batch: usize,
@@ -134,31 +136,31 @@ pub(crate) struct Board<'a, F> {
 }
 
 /// The stages, when all is done.
-pub(crate) struct Done<'a, F> {
-    pub(crate) readers: Vec<Reader<'a, F>>,
+pub(crate) struct Done<'a> {
+    pub(crate) streams: Vec<CpuStream>,
     pub(crate) merger: Merger<Compact>,
     pub(crate) partitions: Vec<Partition<'a>>,
     pub(crate) ledger: Ledger,
     pub(crate) spent: Spent,
 }
 
-impl<'a, F: Filter + Send> Board<'a, F> {
+impl<'a> Board<'a> {
     /// With all stages on it. Each stream must have been read up to its first event.
     pub(crate) fn new(
-        readers: Vec<Reader<'a, F>>,
+        streams: Vec<CpuStream>,
         merger: Merger<Compact>,
         partitions: Vec<Partition<'a>>,
         batch: usize,
         ahead: usize,
-    ) -> Board<'a, F> {
-        let stream = |(number, reader): (usize, Reader<'a, F>)| Stream {
-            reader: Some(Box::new(reader)),
+    ) -> Board<'a> {
+        let stream = |(number, stream): (usize, CpuStream)| Stream {
+            idle: Some(Box::new(stream)),
             ended: merger.has_ended(number),
             waiting: merger.waiting(number),
             bytes_read: 0,
         };
         let state = State {
-            streams: readers.into_iter().enumerate().map(stream).collect(),
+            streams: streams.into_iter().enumerate().map(stream).collect(),
             fresh: Vec::new(),
             is_merged: merger.is_done(),
             merger: Some(merger),
@@ -180,24 +182,32 @@ impl<'a, F: Filter + Send> Board<'a, F> {
     }
 
     /// Does all there is to do, on so many threads, the caller's among them, which calls `look` after each task: false stops
-    /// all.
-    pub(crate) fn work(&self, threads: u32, mut look: impl FnMut(Standing) -> bool) {
+    /// all. They read with `compactor`, and copies of it.
+    pub(crate) fn work<F: Filter + Clone + Send>(
+        &self,
+        threads: u32,
+        compactor: Compactor<'_, F>,
+        mut look: impl FnMut(Standing) -> bool,
+    ) {
         thread::scope(|scope| {
             // Where the system has no thread to give, the others do its tasks.
             let is_second_of_two = threads == 2;
-            let work = move || self.work_on(is_second_of_two, || true);
-            (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
-            self.work_on(false, || look(self.standing()));
+            for _ in 1..threads {
+                let own = compactor.clone();
+                let work = move || self.work_on(is_second_of_two, own, || true);
+                drop(thread::Builder::new().spawn_scoped(scope, work));
+            }
+            self.work_on(false, compactor, || look(self.standing()));
         });
     }
 
-    fn work_on(&self, reads_first: bool, mut look: impl FnMut() -> bool) {
+    fn work_on<F: Filter>(&self, reads_first: bool, mut compactor: Compactor<'_, F>, mut look: impl FnMut() -> bool) {
         let _guard = StopOnPanic(self);
         while let Some(mut work) = self.take(reads_first) {
             let begun = Instant::now();
             match &mut work {
-                Work::Read(_, reader, chunk, ended) => {
-                    (*chunk, *ended) = reader.read(std::mem::take(chunk), self.batch)
+                Work::Read(number, stream, chunk, ended) => {
+                    (*chunk, *ended) = compactor.read(*number, stream, std::mem::take(chunk), self.batch)
                 }
                 Work::Merge(merger, fresh, window) => {
                     fresh.drain(..).for_each(|(stream, chunk, ended)| merger.add(stream, chunk, ended));
@@ -213,7 +223,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<'a, F>> {
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -229,7 +239,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
     }
 
     /// The next thing to do, once there is one; `None` at the end.
-    fn take(&self, reads_first: bool) -> Option<Work<'a, F>> {
+    fn take(&self, reads_first: bool) -> Option<Work<'a>> {
         let mut state = self.lock();
         let mut looks = 0;
         loop {
@@ -254,7 +264,7 @@ impl<'a, F: Filter + Send> Board<'a, F> {
         }
     }
 
-    fn put(&self, work: Work<'a, F>, took: Duration) {
+    fn put(&self, work: Work<'a>, took: Duration) {
         let mut state = self.lock();
         state.at_work -= 1;
         *match work {
@@ -269,26 +279,25 @@ impl<'a, F: Filter + Send> Board<'a, F> {
     }
 
     /// The stages; `None` where one is missing, because a thread has failed.
-    pub(crate) fn into_stages(self) -> Option<Done<'a, F>> {
+    pub(crate) fn into_stages(self) -> Option<Done<'a>> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut partitions = state.partitions.into_iter().collect::<Option<Vec<_>>>()?;
         let mut ledger = state.ledger?;
         if let [Partition { account: Account::Ledger(only), .. }] = partitions.as_mut_slice() {
             ledger = std::mem::take(&mut **only);
         }
-        let readers =
-            state.streams.into_iter().map(|stream| stream.reader.map(|reader| *reader)).collect::<Option<_>>()?;
-        Some(Done { readers, merger: state.merger?, partitions, ledger, spent: state.spent })
+        let streams = state.streams.into_iter().map(|stream| stream.idle.map(|idle| *idle)).collect::<Option<_>>()?;
+        Some(Done { streams, merger: state.merger?, partitions, ledger, spent: state.spent })
     }
 }
 
-impl<'a, F: Filter> State<'a, F> {
+impl<'a> State<'a> {
     fn is_done(&self) -> bool {
         self.is_merged && self.rounds.is_empty() && self.at_work == 0
     }
 
     /// Takes a stage that has something to do.
-    fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a, F>> {
+    fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a>> {
         if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge(ahead)) {
             return Some(work);
         }
@@ -298,7 +307,7 @@ impl<'a, F: Filter> State<'a, F> {
             .or_else(|| self.next_read(ahead))
     }
 
-    fn next_replay(&mut self) -> Option<Work<'a, F>> {
+    fn next_replay(&mut self) -> Option<Work<'a>> {
         let round = self.rounds.front_mut()?;
         if round.logs.is_empty() || round.logs.iter().any(Option::is_none) {
             return None;
@@ -307,7 +316,7 @@ impl<'a, F: Filter> State<'a, F> {
         Some(Work::Replay(ledger, Arc::clone(&round.window), round.logs.drain(..).flatten().collect()))
     }
 
-    fn next_pair(&mut self) -> Option<Work<'a, F>> {
+    fn next_pair(&mut self) -> Option<Work<'a>> {
         let end = self.first_round + self.rounds.len() as u64;
         let idle = self.partitions.iter().enumerate();
         let idle = idle.filter_map(|(part, partition)| Some((partition.as_ref()?.next, part)));
@@ -316,7 +325,7 @@ impl<'a, F: Filter> State<'a, F> {
         Some(Work::Pair(part, self.partitions.get_mut(part)?.take()?, window))
     }
 
-    fn next_merge(&mut self, ahead: usize) -> Option<Work<'a, F>> {
+    fn next_merge(&mut self, ahead: usize) -> Option<Work<'a>> {
         // Of many streams there is always one whose chunk is almost through, and a window ends where a chunk does.
         let enough = if self.streams.len() > 2 { ahead.min(MOST_CHUNKS) } else { 1 };
         let is_ready = !self.is_merged
@@ -327,22 +336,23 @@ impl<'a, F: Filter> State<'a, F> {
         Some(Work::Merge(merger, std::mem::take(&mut self.fresh), None))
     }
 
-    fn next_read(&mut self, ahead: usize) -> Option<Work<'a, F>> {
-        let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.reader.is_some() && !stream.ended);
+    fn next_read(&mut self, ahead: usize) -> Option<Work<'a>> {
+        let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.idle.is_some() && !stream.ended);
         let (number, _) = idle.filter(|(_, stream)| stream.waiting < ahead).min_by_key(|(_, stream)| stream.waiting)?;
-        let reader = self.streams.get_mut(number)?.reader.take()?;
-        Some(Work::Read(number, reader, self.chunks.pop().unwrap_or_default(), false))
+        let stream = self.streams.get_mut(number)?.idle.take()?;
+        Some(Work::Read(number as u16, stream, self.chunks.pop().unwrap_or_default(), false))
     }
 
     /// Puts a stage back, and what it came to where the next one finds it.
-    fn put(&mut self, work: Work<'a, F>) {
+    fn put(&mut self, work: Work<'a>) {
         match work {
-            Work::Read(number, reader, chunk, ended) => {
+            Work::Read(number, read, chunk, ended) => {
+                let number = usize::from(number);
                 let stream = &mut self.streams[number];
-                stream.bytes_read = reader.stream.bytes_read();
+                stream.bytes_read = read.bytes_read();
                 stream.waiting += usize::from(!chunk.events.is_empty());
                 stream.ended = ended;
-                stream.reader = Some(reader);
+                stream.idle = Some(read);
                 self.fresh.push((number, chunk, ended));
             }
             Work::Merge(mut merger, fresh, window) => {
@@ -393,9 +403,9 @@ impl<'a, F: Filter> State<'a, F> {
 }
 
 /// Lets the other threads end where this one fails, for what it has taken does not come back.
-struct StopOnPanic<'b, 'a, F: Filter + Send>(&'b Board<'a, F>);
+struct StopOnPanic<'b, 'a>(&'b Board<'a>);
 
-impl<F: Filter + Send> Drop for StopOnPanic<'_, '_, F> {
+impl Drop for StopOnPanic<'_, '_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.stop();

@@ -82,43 +82,42 @@ impl Keyed for Compact {
     }
 }
 
-/// Reads one CPU's stream.
-pub(crate) struct Reader<'a, F> {
-    pub(crate) stream: CpuStream,
+/// Makes compact events of streams. Each thread has one for all streams that it reads: what it looks up for each event stays
+/// in its core's cache, however many streams there are.
+#[derive(Clone)]
+pub(crate) struct Compactor<'a, F> {
     names: Names,
-    compactor: Compactor<'a, F>,
+    sink: Sink<'a, F>,
 }
 
-impl<'a, F: Filter> Reader<'a, F> {
-    /// The reader of stream `number`; `names` are those that the trace had when it was opened.
-    pub(crate) fn new(
-        stream: CpuStream,
-        number: u16,
-        names: &Names,
-        classes: &'a Classes,
-        grouping: Grouping,
-        seed: Seed,
-        filter: F,
-    ) -> Reader<'a, F> {
-        let compactor = Compactor {
+impl<'a, F: Filter> Compactor<'a, F> {
+    /// `names` are those that the trace had when it was opened.
+    pub(crate) fn new(names: &Names, classes: &'a Classes, grouping: Grouping, seed: Seed, filter: F) -> Self {
+        let sink = Sink {
             classes,
             grouping,
             seed,
             filter,
-            number,
+            number: 0,
             caches: Vec::new(),
             recent: Box::new([Recent::default(); RECENT]),
             chunk: Chunk::default(),
         };
-        Reader { stream, names: names.clone(), compactor }
+        Compactor { names: names.clone(), sink }
     }
 
-    /// The next chunk, in the memory of a used one; whether it is the last.
-    pub(crate) fn read(&mut self, mut used: Chunk<Compact>, batch: usize) -> (Chunk<Compact>, bool) {
+    /// The next chunk of the stream of this number, in the memory of a used one; whether it is the last.
+    pub(crate) fn read(
+        &mut self,
+        number: u16,
+        stream: &mut CpuStream,
+        mut used: Chunk<Compact>,
+        batch: usize,
+    ) -> (Chunk<Compact>, bool) {
         used.clear();
-        self.compactor.chunk = used;
-        let more = self.stream.decode(&mut self.names, &mut self.compactor, batch);
-        (std::mem::take(&mut self.compactor.chunk), !more)
+        (self.sink.number, self.sink.chunk) = (number, used);
+        let more = stream.decode(&mut self.names, &mut self.sink, batch);
+        (std::mem::take(&mut self.sink.chunk), !more)
     }
 }
 
@@ -140,19 +139,21 @@ impl Default for Recent {
 
 const RECENT: usize = 2048;
 
-struct Compactor<'a, F> {
+#[derive(Clone)]
+struct Sink<'a, F> {
     classes: &'a Classes,
     grouping: Grouping,
     seed: Seed,
     filter: F,
+    /// Of the stream that is read.
     number: u16,
-    /// By index of the reader's own names; 0: not asked for yet.
+    /// By index of the thread's own names; 0: not asked for yet.
     caches: Vec<CacheNumber>,
     recent: Box<[Recent; RECENT]>,
     chunk: Chunk<Compact>,
 }
 
-impl<F: Filter> Items for Compactor<'_, F> {
+impl<F: Filter> Items for Sink<'_, F> {
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
         let takes = self.filter.takes(&event, names);
@@ -200,7 +201,7 @@ impl<F: Filter> Items for Compactor<'_, F> {
     }
 }
 
-impl<F> Compactor<'_, F> {
+impl<F> Sink<'_, F> {
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {

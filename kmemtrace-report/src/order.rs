@@ -24,7 +24,7 @@ pub(crate) trait Keyed {
 }
 
 /// What is read of a CPU's stream at once: events in order, and the gaps before, between and after them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chunk<E> {
     pub(crate) events: Vec<E>,
     pub(crate) gaps: Vec<Gap>,

@@ -14,7 +14,7 @@ use kmemtrace_abi::trace::{CpuStream, Trace};
 use crate::board::{Board, Done, MOST_ROUNDS, Partition};
 use crate::budget::Budget;
 use crate::classes::{Classes, Grouping, MOST_SIZED};
-use crate::decode::{Compact, Filter, Reader};
+use crate::decode::{Compact, Compactor, Filter};
 use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
@@ -102,27 +102,25 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
     let Job { mut rules, grouping, crew, budget, row_bytes, is_quiet, is_told } = job;
-    let streams = std::mem::take(&mut trace.streams);
+    let mut streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
     let seed = Seed::random();
     let parts = crew.parts();
     let batch = batch(crew.window, streams.len());
     let mut merger = Merger::new(rules.cpus.clone(), trace.info.order, parts);
-    let mut readers = Vec::new();
-    for (stream, number) in streams.into_iter().zip(0u16..) {
-        let mut reader = Reader::new(stream, number, &trace.names, &classes, grouping, seed, filter.clone());
+    let mut compactor = Compactor::new(&trace.names, &classes, grouping, seed, filter.clone());
+    for (stream, number) in streams.iter_mut().zip(0u16..) {
         let index = usize::from(number);
         while merger.lacks(index) {
-            let (chunk, ended) = reader.read(Chunk::default(), batch);
+            let (chunk, ended) = compactor.read(number, stream, Chunk::default(), batch);
             merger.add(index, chunk, ended);
         }
-        readers.push(reader);
     }
     merger.set_bounds(bounds(merger.first_key()));
-    let ahead = crew.ahead(readers.len());
+    let ahead = crew.ahead(streams.len());
     // All of it may be on the way, read ahead or in windows.
-    let on_the_way = crew.window.max(batch * readers.len()) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
+    let on_the_way = crew.window.max(batch * streams.len()) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);
@@ -130,12 +128,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         Partition::new(pairing, parts == 1)
     };
     let partitions = (0..parts as usize).map(partition).collect();
-    let file_bytes = readers.iter().map(|reader| std::fs::metadata(reader.stream.path()).map_or(0, |m| m.len())).sum();
+    let file_bytes = streams.iter().map(|stream| std::fs::metadata(stream.path()).map_or(0, |m| m.len())).sum();
     let mut progress = Progress::new(file_bytes, is_quiet);
-    let board = Board::new(readers, merger, partitions, batch, ahead);
+    let board = Board::new(streams, merger, partitions, batch, ahead);
     let mut over = None;
     let mut looks = 0u64;
-    board.work(crew.threads, |standing| {
+    board.work(crew.threads, compactor, |standing| {
         looks += 1;
         if standing.is_over || looks.is_multiple_of(64) && budget.is_over() {
             over = Some(standing.events);
@@ -149,7 +147,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     if let Some(events) = over {
         budget.exceeded("live objects and freed addresses", events)?;
     }
-    let Done { readers, merger, mut partitions, ledger, spent } = board.into_stages().context("a thread has failed")?;
+    let Done { streams, merger, mut partitions, ledger, spent } = board.into_stages().context("a thread has failed")?;
     // Nobody looks after the last task.
     if partitions.iter().any(|part| part.pairing.is_over) {
         budget.exceeded("live objects and freed addresses", merger.merged.events)?;
@@ -183,7 +181,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         part.pairing.tallies.add_to(&mut figures);
         findings.push(part.pairing.findings);
     }
-    trace.streams = readers.into_iter().map(|reader| reader.stream).collect();
+    trace.streams = streams;
     let registry = classes.into_inner();
     paired.rows = registry.rows.iter().copied().zip(figures).collect();
     add_up(&mut paired, &ledger);
