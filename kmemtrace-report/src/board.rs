@@ -16,7 +16,8 @@ use kmemtrace_abi::trace::CpuStream;
 
 use crate::decode::{Compact, Compactor, Filter};
 use crate::ledger::{Ledger, Log};
-use crate::order::{Chunk, MOST_CHUNKS, Merger, Window};
+use crate::merge::{Chunk, MOST_CHUNKS};
+use crate::order::{Merger, Window};
 use crate::pairs::Pairing;
 
 /// Windows that may wait for the pairing.

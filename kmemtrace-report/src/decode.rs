@@ -6,7 +6,7 @@ use kmemtrace_abi::trace::CpuStream;
 
 use crate::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
 use crate::hashing::Seed;
-use crate::order::{Chunk, Keyed};
+use crate::merge::{Chunk, Keyed};
 
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
 const ZERO_SIZE_PTR: u64 = 16;

@@ -8,7 +8,8 @@ use kmemtrace_abi::event::Kind;
 
 use crate::classes::Class;
 use crate::decode::Compact;
-use crate::order::{Keyed, Window};
+use crate::merge::Keyed;
+use crate::order::Window;
 use crate::pairs::{Changes, Number, kind_index};
 
 /// The most bytes that were ever live, and how far below that they are now: mostly one number changes.

@@ -1,10 +1,10 @@
 //! `kmemtrace-report`: what a trace says of the kernel's memory.
 //!
-//! Read in the order the data flows, all of it driven by the `pipeline`: `decode` reads the CPUs' streams, `order` merges
-//! them, `pairs` says what each event does to the live `table` and to addresses that were `freed`, `tally` and `ledger`
-//! count that, `figures` are their sums, `findings` what does not match. `reports` makes a document of them, `render`
-//! prints it; `select` and `symbols` tell which objects are asked for and what they are called. A `pass` does all of this for a
-//! trace, or finds in the `index` beside it what an earlier one came to.
+//! Read in the order the data flows, all of it driven by the `pipeline`: `decode` reads the CPUs' streams, `merge` makes one of
+//! them and `order` windows of that, `pairs` says what each event does to the live `table` and to addresses that were `freed`,
+//! `tally` and `ledger` count that, `figures` are their sums, `findings` what does not match. `reports` makes a document of
+//! them, `render` prints it; `select` and `symbols` tell which objects are asked for and what they are called. A `pass` does
+//! all of this for a trace, or finds in the `index` beside it what an earlier one came to.
 
 mod args;
 mod board;
@@ -21,6 +21,7 @@ mod hashing;
 mod index;
 mod ledger;
 mod mapping;
+mod merge;
 mod order;
 mod output;
 mod pack;

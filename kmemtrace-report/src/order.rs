@@ -1,47 +1,16 @@
 //! All CPUs' events in the one total order of the contract: (key, CPU, position in the CPU's stream).
 //!
-//! The merge takes what has been read of each CPU up to the point behind which a CPU may still bring earlier events, and
-//! makes a window of it: the events in order, dealt out to partitions, with what is known of gaps. Memory is
-//! that of a few chunks a CPU, however long the trace.
+//! What has been read of each CPU, up to the point behind which a CPU may still bring earlier events, is merged and becomes a
+//! window: the events in order, dealt out to partitions, with what is known of gaps. Memory is that of a few chunks a CPU,
+//! however long the trace.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::hint::select_unpredictable;
+use std::collections::BinaryHeap;
 
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::trace::OrderKey;
 
-use crate::prefetch::prefetch_beyond;
-
-/// An event as far as its order goes.
-pub(crate) trait Keyed {
-    /// Its order key.
-    fn key(&self) -> u64;
-    /// To which of `parts` partitions it belongs.
-    fn part(&self, parts: u32) -> u32;
-    /// Its CPU; `cpus` are those of the streams.
-    fn cpu(&self, cpus: &[u32]) -> u32;
-}
-
-/// What is read of a CPU's stream at once: events in order, and the gaps before, between and after them.
-#[derive(Clone, Debug)]
-pub(crate) struct Chunk<E> {
-    pub(crate) events: Vec<E>,
-    pub(crate) gaps: Vec<Gap>,
-}
-
-impl<E> Default for Chunk<E> {
-    fn default() -> Chunk<E> {
-        Chunk { events: Vec::new(), gaps: Vec::new() }
-    }
-}
-
-impl<E> Chunk<E> {
-    pub(crate) fn clear(&mut self) {
-        self.events.clear();
-        self.gaps.clear();
-    }
-}
+use crate::merge::{Chunk, Keyed, Queue, Spare, merge};
 
 /// What the merge itself learns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,137 +118,6 @@ impl<E> Window<E> {
     }
 }
 
-/// Chunks of a stream that one window takes, so that windows stay of one size however far streams are read ahead. With one
-/// they would be too small: each stream's chunks would end windows.
-pub(crate) const MOST_CHUNKS: usize = 2;
-
-/// So many events before a stream's event is merged it is asked for: it may be in the cache of another core, which has read it.
-const AHEAD: usize = 32;
-
-/// What was read of a stream and not yet merged.
-struct Queue<E> {
-    /// None of them is empty.
-    chunks: VecDeque<Chunk<E>>,
-    /// Events of the first chunk that have been taken.
-    taken: usize,
-    ended: bool,
-    /// The last gap, of which more may come.
-    gap: Option<(u64, u64)>,
-}
-
-impl<E: Keyed + Copy> Queue<E> {
-    /// Key of the last event that the next window may take.
-    fn last_key(&self) -> Option<u64> {
-        Some(self.chunks.iter().take(MOST_CHUNKS).next_back()?.events.last()?.key())
-    }
-
-    /// Whether there are, or may come, more events than the next window may take.
-    fn goes_on(&self) -> bool {
-        !self.ended || self.chunks.len() > MOST_CHUNKS
-    }
-
-    fn next_key(&self) -> Option<u64> {
-        Some(self.chunks.front()?.events.get(self.taken)?.key())
-    }
-
-    /// What is left of the first chunk.
-    fn rest(&self) -> &[E] {
-        self.chunks.front().and_then(|chunk| chunk.events.get(self.taken..)).unwrap_or_default()
-    }
-
-    /// Moves the events up to `until`, a key and a stream, to `ordered`; `stream` is this one's number.
-    fn move_until(&mut self, until: (u64, usize), stream: usize, ordered: &mut Vec<E>) {
-        let rest = self.rest();
-        let run = rest.iter().take_while(|event| (event.key(), stream) <= until).count();
-        ordered.extend_from_slice(&rest[..run]);
-        self.taken += run;
-    }
-
-    /// The first chunk, where all of it was taken.
-    fn take_used(&mut self) -> Option<Chunk<E>> {
-        if !self.rest().is_empty() {
-            return None;
-        }
-        self.taken = 0;
-        self.chunks.pop_front()
-    }
-}
-
-/// Appends events before `until` of two slices to `ordered`, until one of them is through; returns how many of each. Of
-/// equal keys `lower`'s is first.
-fn merge_slices<E: Keyed + Copy>(lower: &[E], upper: &[E], until: u64, ordered: &mut Vec<E>) -> (usize, usize) {
-    let (mut i, mut j) = (0, 0);
-    ordered.reserve(lower.len() + upper.len());
-    while let (Some(x), Some(y)) = (lower.get(i), upper.get(j)) {
-        // Streams take turns in no order that a processor could foresee, so nothing branches on it.
-        let is_upper = y.key() < x.key();
-        let next = select_unpredictable(is_upper, y, x);
-        prefetch_beyond(next, AHEAD);
-        if next.key() >= until {
-            break;
-        }
-        ordered.push(*next);
-        i += usize::from(!is_upper);
-        j += usize::from(is_upper);
-    }
-    (i, j)
-}
-
-/// Moves the events of one or two queues, the first of which is stream number `first`, up to `limit` to `ordered`, in order;
-/// chunks that are through to `through`.
-fn merge_queues<E: Keyed + Copy>(
-    queues: &mut [Queue<E>],
-    first: usize,
-    limit: (u64, usize),
-    ordered: &mut Vec<E>,
-    through: &mut Vec<Chunk<E>>,
-) {
-    loop {
-        let mut heads = queues.iter().zip(first..).map(|(queue, stream)| Some((queue.next_key()?, stream)));
-        let mut head = || heads.next().flatten().filter(|&head| head <= limit);
-        let mut moved = (0, 0);
-        let (next, other) = match (head(), head()) {
-            (None, None) => return,
-            (Some(x), Some(y)) => {
-                if let [lower, upper] = queues {
-                    moved = merge_slices(lower.rest(), upper.rest(), limit.0, ordered);
-                    (lower.taken, upper.taken) = (lower.taken + moved.0, upper.taken + moved.1);
-                }
-                (x.min(y), Some(x.max(y)))
-            }
-            (Some(next), None) | (None, Some(next)) => (next, None),
-        };
-        if moved == (0, 0) {
-            // One stream alone, or keys that are those of the limit.
-            let until = other.map_or(limit, |other| other.min(limit));
-            queues[next.1 - first].move_until(until, next.1, ordered);
-        }
-        through.extend(queues.iter_mut().filter_map(Queue::take_used));
-    }
-}
-
-/// Merges runs of events that stand one after the other in `ordered`, and end where `ends` says, to one: two by two, so that
-/// each event is moved as often as the number of runs can be halved. Of equal keys the earlier run's is first.
-fn merge_runs<E: Keyed + Copy>(ordered: &mut Vec<E>, spare: &mut Vec<E>, ends: &mut Vec<usize>) {
-    while ends.len() > 1 {
-        spare.clear();
-        let pairs = ends.len().div_ceil(2);
-        let mut from = 0;
-        for pair in 0..pairs {
-            let middle = ends[2 * pair];
-            let end = ends.get(2 * pair + 1).copied().unwrap_or(middle);
-            let (lower, upper) = (&ordered[from..middle], &ordered[middle..end]);
-            let (i, j) = merge_slices(lower, upper, u64::MAX, spare);
-            spare.extend_from_slice(&lower[i..]);
-            spare.extend_from_slice(&upper[j..]);
-            ends[pair] = end;
-            from = end;
-        }
-        ends.truncate(pairs);
-        std::mem::swap(ordered, spare);
-    }
-}
-
 /// Merges the chunks of all CPUs.
 pub(crate) struct Merger<E> {
     queues: Vec<Queue<E>>,
@@ -304,9 +142,7 @@ pub(crate) struct Merger<E> {
     gaps: Vec<Gap>,
     /// Events of the window that is made.
     ordered: Vec<E>,
-    /// Where they are merged to, and where runs of them end that are still to be merged.
-    spare: Vec<E>,
-    ends: Vec<usize>,
+    spare: Spare<E>,
     /// Windows and chunks whose memory is used again.
     used: Vec<Window<E>>,
     through: Vec<Chunk<E>>,
@@ -315,9 +151,8 @@ pub(crate) struct Merger<E> {
 impl<E: Keyed + Copy> Merger<E> {
     /// For the streams of these CPUs, in their order.
     pub(crate) fn new(cpus: Vec<u32>, order: OrderKey, parts: u32) -> Merger<E> {
-        let queue = || Queue { chunks: VecDeque::new(), taken: 0, ended: false, gap: None };
         Merger {
-            queues: cpus.iter().map(|_| queue()).collect(),
+            queues: cpus.iter().map(|_| Queue::default()).collect(),
             cpus,
             order,
             parts: parts.max(1),
@@ -332,8 +167,7 @@ impl<E: Keyed + Copy> Merger<E> {
             merged: Order::default(),
             gaps: Vec::new(),
             ordered: Vec::new(),
-            spare: Vec::new(),
-            ends: Vec::new(),
+            spare: Spare::default(),
             used: Vec::new(),
             through: Vec::new(),
         }
@@ -406,7 +240,7 @@ impl<E: Keyed + Copy> Merger<E> {
         let limit = self.limit()?;
         let is_last = limit.1 == usize::MAX;
         let mut window = self.used.pop().unwrap_or_else(|| Window::new(self.parts));
-        self.merge(limit);
+        merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.through);
         if self.order == OrderKey::Sequence {
             self.find_holes();
         }
@@ -441,20 +275,6 @@ impl<E: Keyed + Copy> Merger<E> {
     pub(crate) fn recycle(&mut self, mut window: Window<E>) {
         window.clear();
         self.used.push(window);
-    }
-
-    /// Moves all events up to `limit` into `ordered`, equal keys in the order of CPUs.
-    fn merge(&mut self, limit: (u64, usize)) {
-        let Merger { queues, ordered, spare, ends, through, .. } = self;
-        ends.clear();
-        for (pair, first) in queues.chunks_mut(2).zip((0..).step_by(2)) {
-            let before = ordered.len();
-            merge_queues(pair, first, limit, ordered, through);
-            if ordered.len() > before {
-                ends.push(ordered.len());
-            }
-        }
-        merge_runs(ordered, spare, ends);
     }
 
     /// Gaps that begin before `limit` are known in full: their streams have events after them.
@@ -546,6 +366,8 @@ impl<E: Keyed + Copy> Merger<E> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use kmemtrace_abi::generate::Random;
 
     use super::*;

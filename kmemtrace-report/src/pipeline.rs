@@ -19,7 +19,8 @@ use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::ledger::Ledger;
-use crate::order::{Chunk, MOST_CHUNKS, Merger, Order, Window};
+use crate::merge::{Chunk, MOST_CHUNKS};
+use crate::order::{Merger, Order, Window};
 use crate::pairs::{Live, Paired, Pairing, Rules, kind_index};
 use crate::progress::Progress;
 

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::{address, put_name};
 use crate::decode::Filter;
-use crate::order::{Chunk, Keyed, Window};
+use crate::merge::{Chunk, Keyed};
+use crate::order::Window;
 
 /// Writes each event as it comes, so that no trace is too long.
 pub(crate) struct Lines<'a, F> {
