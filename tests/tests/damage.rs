@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use kmemtrace_abi::block::{HEADER_BYTES, crc32c};
 use kmemtrace_abi::event::Item;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
@@ -165,6 +166,51 @@ fn a_flipped_bit_anywhere_is_corrupt_and_costs_its_block_only() {
             assert!(read.gaps > 0, "{} bit {bit}: no gap", seed.name);
         }
     }
+}
+
+/// Gives a block that was changed the checksums that belong to it.
+fn seal(block: &mut [u8]) {
+    let payload_crc = crc32c(&block[HEADER_BYTES..]);
+    block[92..96].copy_from_slice(&payload_crc.to_le_bytes());
+    let header_crc = crc32c(&block[12..HEADER_BYTES]);
+    block[8..12].copy_from_slice(&header_crc.to_le_bytes());
+}
+
+/// The first record of a little-endian block of data: where it begins, its words and the id of its event.
+fn first_record(block: &[u8]) -> (usize, u32, [u8; 2]) {
+    let at = HEADER_BYTES + 16;
+    (at, u32_at(block, at) & 0x1f, [block[at + 4], block[at + 5]])
+}
+
+#[test]
+fn a_record_that_cannot_be_decoded_is_one_gap_with_what_is_missing_before_it() {
+    let dir = Directory::new(&[]);
+    let files = trace_dir(&workload(2, &Options::plain(Shape::plain(), 1, 3000)), 2);
+    let seed = Seed::new("plain".to_owned(), files[0].1.clone());
+    let block = |number: usize| &seed.bytes[seed.blocks[number].bytes.clone()];
+    let data: Vec<usize> = (0..seed.blocks.len()).filter(|&i| seed.blocks[i].is_data).collect();
+    let is_record = |&i: &usize| (1..29).contains(&first_record(block(i)).1);
+    let longest = data.iter().copied().filter(is_record).max_by_key(|&i| first_record(block(i)).1).unwrap();
+    let (_, most_words, id) = first_record(block(longest));
+    let mut tried = 0;
+    for (number, next) in data.iter().copied().zip(data.iter().copied().skip(1)).filter(|(_, next)| is_record(next)) {
+        let (at, words, _) = first_record(block(next));
+        if words >= most_words || next != number + 1 {
+            continue;
+        }
+        tried += 1;
+        let mut bytes = seed.bytes.clone();
+        let next = seed.blocks[next].bytes.clone();
+        // As an event whose fields take more than there is.
+        bytes[next.start + at + 4..][..2].copy_from_slice(&id);
+        seal(&mut bytes[next]);
+        let read = seed.read(&dir, &bytes);
+        assert_eq!((read.verdict, read.events, read.gaps), (Verdict::Corrupt, seed.events(|_| true), 1));
+        bytes[seed.blocks[number].bytes.end - 1] ^= 1;
+        let read = seed.read(&dir, &bytes);
+        assert_eq!((read.verdict, read.events, read.gaps), (Verdict::Corrupt, seed.events(|i| i != number), 1));
+    }
+    assert!(tried > 3, "{tried} places were tried");
 }
 
 #[test]
