@@ -1,10 +1,10 @@
 //! Who does what next: the stages of the analysis, and what is on its way from one to the next.
 //!
-//! A stage (a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at
-//! it. A thread takes a stage that has something to do and puts it back when that is done, so that each works at its own and
-//! nothing else is locked. Later stages go first: what is on its way stays little, and is still in a core's cache. Only the
-//! second of two threads reads as long as it may, and merges before it pairs: so mostly one core pairs, which has the tables in
-//! its cache, and merges where the other is still reading.
+//! A stage (a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at it. A thread
+//! takes a stage that has something to do and puts it back when that is done, so that each works at its own and nothing else is
+//! locked. Later stages go first: what is on its way stays little, and is still in a core's cache. Only the second of two
+//! threads reads as long as it may, and merges before it pairs: so mostly one core pairs, which has the tables in its cache,
+//! and merges where the other is still reading.
 //! Which windows come out depends on who was faster; the figures do not.
 
 use std::collections::VecDeque;
@@ -132,7 +132,8 @@ pub(crate) struct Board<'a> {
     changed: Condvar,
     /// Events to read of a stream at once.
     batch: usize,
-    /// Chunks to read of a stream before the merge is through with the first of them.
+    /// Chunks to read of a stream before the merge is through with the first of them: of more than two streams at least the
+    /// [`MOST_CHUNKS`] that the merge waits for.
     ahead: usize,
 }
 
@@ -299,13 +300,10 @@ impl<'a> State<'a> {
 
     /// Takes a stage that has something to do.
     fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a>> {
-        if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge(ahead)) {
+        if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge()) {
             return Some(work);
         }
-        self.next_replay()
-            .or_else(|| self.next_pair())
-            .or_else(|| self.next_merge(ahead))
-            .or_else(|| self.next_read(ahead))
+        self.next_replay().or_else(|| self.next_pair()).or_else(|| self.next_merge()).or_else(|| self.next_read(ahead))
     }
 
     fn next_replay(&mut self) -> Option<Work<'a>> {
@@ -326,9 +324,9 @@ impl<'a> State<'a> {
         Some(Work::Pair(part, self.partitions.get_mut(part)?.take()?, window))
     }
 
-    fn next_merge(&mut self, ahead: usize) -> Option<Work<'a>> {
+    fn next_merge(&mut self) -> Option<Work<'a>> {
         // Of many streams there is always one whose chunk is almost through, and a window ends where a chunk does.
-        let enough = if self.streams.len() > 2 { ahead.min(MOST_CHUNKS) } else { 1 };
+        let enough = if self.streams.len() > 2 { MOST_CHUNKS } else { 1 };
         let is_ready = !self.is_merged
             && self.rounds.len() < MOST_ROUNDS
             && self.streams.iter().all(|stream| stream.ended || stream.waiting >= enough);
