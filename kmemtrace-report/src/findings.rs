@@ -96,6 +96,15 @@ impl Findings {
         }
     }
 
+    /// Counts an inferred free where there has been one of the same row before; whether there has.
+    #[inline(always)]
+    pub(crate) fn infer_again(&mut self, alloc: u32, suspect: bool) -> bool {
+        let Some(Some((_, row))) = self.inferred.get_mut(alloc as usize) else { return false };
+        row.count += 1;
+        row.suspect += u64::from(suspect);
+        true
+    }
+
     fn row(&mut self, key: FindingKey, row: FindingRow) -> &mut FindingRow {
         let Some(alloc) = key.alloc.filter(|_| key.class == Class::InferredFree) else {
             return self.by_key.entry(key).or_insert(row);

@@ -316,8 +316,11 @@ impl<'a> Pairing<'a> {
             return;
         }
         let class = self.close(object, Closed::Inferred, event, number, changes);
-        let key = FindingKey { class: Of::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
-        self.finding(key, event, number, Some(object.epoch()));
+        let (suspect, open) = self.suspicion(event, object.epoch());
+        if open || !self.findings.infer_again(class.row, suspect) {
+            let key = FindingKey { class: Of::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
+            self.finding(key, event, number, Some(object.epoch()));
+        }
     }
 
     #[inline(always)]
@@ -397,11 +400,18 @@ impl<'a> Pairing<'a> {
         let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
         let row =
             FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
-        // A gap touches the time from then to now.
-        let suspect = before.is_some_and(|before| self.now == IN_GAP || before != self.epoch);
-        // A gap that begins at this very key may not have been read yet.
-        let open = before.is_some() && !suspect && self.frontier == Some(event.at);
+        let (suspect, open) = before.map_or((false, false), |before| self.suspicion(event, before));
         self.findings.count(key, row, suspect, open);
+    }
+
+    /// Whether loss may be the cause of a finding at an address whose previous event was then, and whether a gap that has not
+    /// been read yet may still make it so.
+    #[inline(always)]
+    fn suspicion(&self, event: &Compact, before: Epoch) -> (bool, bool) {
+        // A gap touches the time from then to now.
+        let suspect = self.now == IN_GAP || before != self.epoch;
+        // One may begin at this very key.
+        (suspect, !suspect && self.frontier == Some(event.at))
     }
 
     /// What adds up.

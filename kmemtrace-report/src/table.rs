@@ -119,11 +119,15 @@ impl Line {
         let [a, b, c, d] = &self.0;
         let is = |slot: &Slot, bit: u32| u32::from(slot.address == address) << bit;
         let found = is(a, 0) | is(b, 1) | is(c, 2) | is(d, 3);
-        if found == 0 {
-            self.0.iter().position(|slot| slot.seen.is_nothing())
-        } else {
-            Some(found.trailing_zeros() as usize)
-        }
+        if found == 0 { self.first_empty() } else { Some(found.trailing_zeros() as usize) }
+    }
+
+    /// The first slot that is empty.
+    #[inline(always)]
+    fn first_empty(&self) -> Option<usize> {
+        // How many are taken cannot be predicted, either.
+        let taken = self.0.iter().map(|slot| usize::from(!slot.seen.is_nothing())).sum::<usize>();
+        (taken < SLOTS).then_some(taken)
     }
 }
 
@@ -236,7 +240,9 @@ impl Table {
         let seed = self.seed;
         let hash_of = |of| if of == address { rest } else { Table::locate(seed.hash(of)).1 };
         let segment = &mut self.segments[number];
-        let before = if segment.freed.remove(address, hash_of) {
+        let before = if segment.freed.is_empty() && segment.freed_before.is_empty() {
+            Seen::default()
+        } else if segment.freed.remove(address, hash_of) {
             Seen::free(self.epoch)
         } else if segment.freed_before.remove(address, hash_of) {
             Seen::free(IN_GAP)
@@ -339,7 +345,7 @@ impl Table {
                     set.insert(slot.address, hash);
                     continue;
                 }
-                let (line, index) = own.find(slot.address, hash(slot.address));
+                let (line, index) = own.probe(hash(slot.address), Line::first_empty);
                 own.lines[line].0[index] = *slot;
                 if let Some(births) = births.get(from) {
                     own.births[line][index] = births[number];
@@ -359,10 +365,16 @@ impl Segment {
 
     #[inline(always)]
     fn find(&self, address: u64, rest: u32) -> Place {
+        self.probe(rest, |line| line.find(address))
+    }
+
+    /// The first line from `rest` on where `find` finds a slot.
+    #[inline(always)]
+    fn probe(&self, rest: u32, find: impl Fn(&Line) -> Option<usize>) -> Place {
         let lines = self.lines.as_slice();
         let mut line = place(rest, lines.len());
         loop {
-            if let Some(index) = lines[line].find(address) {
+            if let Some(index) = find(&lines[line]) {
                 return (line, index & (SLOTS - 1));
             }
             line = if line + 1 == lines.len() { 0 } else { line + 1 };
