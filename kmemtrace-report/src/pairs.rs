@@ -249,10 +249,18 @@ impl<'a> Pairing<'a> {
         match event.what {
             What::Alloc => self.alloc(event, number, changes),
             What::Free => self.free(event, number, changes),
+            _ => self.other(event),
+        }
+    }
+
+    /// An event that changes nothing at its address.
+    #[cold]
+    fn other(&mut self, event: &Compact) {
+        match event.what {
             What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
             What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
             What::Other => self.counts.used -= 1,
-            What::Failed => {}
+            What::Alloc | What::Free | What::Failed => {}
         }
     }
 
