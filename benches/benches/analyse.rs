@@ -15,6 +15,17 @@ use kmemtrace_tests::runner::Skip;
 
 const ROUNDS: usize = 5;
 
+/// What is measured on one core and on all: name, program, arguments.
+const PROGRAMS: [(&str, &str, &[&str]); 7] = [
+    ("check", "kmemtrace-check", &[]),
+    ("report summary", "kmemtrace-report", &["summary", "--no-index", "--format", "json"]),
+    ("report sites", "kmemtrace-report", &["sites", "--no-index", "--format", "json"]),
+    ("report caches", "kmemtrace-report", &["caches", "--no-index", "--format", "json"]),
+    ("report mismatch", "kmemtrace-report", &["mismatch", "--no-index", "--format", "json"]),
+    ("report cross", "kmemtrace-report", &["cross", "--no-index", "--format", "json"]),
+    ("report live --top 20", "kmemtrace-report", &["live", "--no-index", "--top", "20", "--format", "json"]),
+];
+
 fn main() {
     if !std::env::args().any(|a| a == "--bench") {
         return;
@@ -28,10 +39,8 @@ fn main() {
             println!("no recording ({reason}): a generated trace");
             generated()
         });
-        analyse(&name, &directory.file("trace"));
-        if mode[1] != "4000000" {
-            beside_perf(mode);
-        }
+        let perf = if mode[1] == "4000000" { None } else { Perf::recorded(mode) };
+        analyse(&name, &directory.file("trace"), perf);
     }
 }
 
@@ -54,108 +63,131 @@ fn generated() -> (String, Directory) {
     ("generated".to_owned(), directory)
 }
 
-/// Seconds of a command, whole process, the median of some runs after one that warms the page cache.
-fn time(command: impl Fn() -> Command) -> f64 {
-    let once = || {
-        let start = Instant::now();
-        let status = command().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        assert!(status.is_ok(), "cannot run");
-        start.elapsed().as_secs_f64()
-    };
-    once();
-    median((0..ROUNDS).map(|_| once()).collect())
+fn on_all_cores(name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program(name));
+    command.args(arguments);
+    command
 }
 
-/// Seconds to read and decode all events on this thread.
-fn decode(trace: &Path) -> f64 {
-    let once = || {
-        let start = Instant::now();
-        decode_all(trace);
-        start.elapsed().as_secs_f64()
-    };
-    once();
-    median((0..ROUNDS).map(|_| once()).collect())
+/// Lets a command take a trace.
+fn take(mut command: Command, trace: &Path) {
+    command.arg(trace);
+    finish(command);
 }
 
-/// `perf kmem stat` on a recording of its own of the same load.
-fn beside_perf(mode: &[&str]) {
-    let directory = Directory::new(&[]);
-    let data = directory.file("perf.data");
-    let mut record = Command::new("perf");
-    record.args(["kmem", "record", "-q", "-m", "512M", "-o"]).arg(&data).arg(program("kmemload")).args(mode);
-    let recorded = record.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !recorded.is_ok_and(|status| status.success()) {
-        return println!("perf kmem: cannot record here");
+/// Lets a command run to its end.
+fn finish(mut command: Command) {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(status.is_ok(), "cannot run");
+}
+
+/// Seconds of each of these, the median of some runs after one that warms the page cache. They take turns, so that what else the
+/// machine does is the same to all.
+fn in_turns(ways: &[Box<dyn Fn() + '_>]) -> Vec<f64> {
+    ways.iter().for_each(|way| way());
+    let mut seconds = vec![Vec::new(); ways.len()];
+    for _ in 0..ROUNDS {
+        for (way, seconds) in ways.iter().zip(&mut seconds) {
+            let start = Instant::now();
+            way();
+            seconds.push(start.elapsed().as_secs_f64());
+        }
     }
-    let stats = Command::new("perf").args(["report", "--stats", "-i"]).arg(&data).output();
-    let stats = stats.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    // First of all events together, where records of loss are counted, then of each, where their sums are.
-    let numbers = |name: &str| -> Vec<f64> {
-        let numbers = stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
-        numbers.filter_map(|number| number.parse().ok()).collect()
-    };
-    let samples = numbers("SAMPLE events:").first().copied().unwrap_or(f64::NAN);
-    let lost = numbers("LOST_SAMPLES events:").iter().skip(1).fold(0.0, |sum, n| sum + n);
-    let start = Instant::now();
-    let mut stat = Command::new("perf");
-    stat.arg("kmem").arg("-i").arg(&data).args(["--slab", "--caller", "stat"]);
-    let stated = stat.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(stated.is_ok(), "perf kmem cannot run");
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "perf kmem --slab --caller stat, {:.1} M events of the same load ({:.1} M lost): {:.2} M events/s",
-        samples / 1e6,
-        lost / 1e6,
-        samples / seconds / 1e6
-    );
+    seconds.into_iter().map(median).collect()
 }
 
-fn analyse(name: &str, trace: &Path) {
+/// Seconds of a command alone.
+fn time(command: impl Fn() -> Command) -> f64 {
+    in_turns(&[Box::new(|| finish(command()))])[0]
+}
+
+/// A recording of perf.
+struct Perf {
+    directory: Directory,
+    samples: f64,
+    lost: f64,
+}
+
+impl Perf {
+    /// Of the same load; `None` where perf cannot record.
+    fn recorded(mode: &[&str]) -> Option<Perf> {
+        let directory = Directory::new(&[]);
+        let data = directory.file("perf.data");
+        let mut record = Command::new("perf");
+        record.args(["kmem", "record", "-q", "-m", "512M", "-o"]).arg(&data).arg(program("kmemload")).args(mode);
+        let recorded = record.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !recorded.is_ok_and(|status| status.success()) {
+            println!("perf kmem: cannot record here");
+            return None;
+        }
+        let stats = Command::new("perf").args(["report", "--stats", "-i"]).arg(&data).output();
+        let stats = stats.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        // First of all events together, where records of loss are counted, then of each, where their sums are.
+        let numbers = |name: &str| -> Vec<f64> {
+            let numbers = stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
+            numbers.filter_map(|number| number.parse().ok()).collect()
+        };
+        let samples = numbers("SAMPLE events:").first().copied().unwrap_or(f64::NAN);
+        let lost = numbers("LOST_SAMPLES events:").iter().skip(1).fold(0.0, |sum, n| sum + n);
+        Some(Perf { directory, samples, lost })
+    }
+
+    fn stat(&self) {
+        let mut stat = on_one_core(Path::new("perf"), &["kmem", "--slab", "--caller", "stat", "-i"]);
+        stat.arg(self.directory.file("perf.data"));
+        finish(stat);
+    }
+}
+
+fn analyse(name: &str, trace: &Path, perf: Option<Perf>) {
     let files: Vec<PathBuf> = std::fs::read_dir(trace).into_iter().flatten().flatten().map(|f| f.path()).collect();
     let bytes: u64 = files.iter().filter_map(|f| std::fs::metadata(f).ok()).map(|m| m.len()).sum();
     let found = json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout);
     let events: u64 = found["files"].as_array().into_iter().flatten().filter_map(|f| f["events"].as_u64()).sum();
-    let cat = time(|| {
+    let cat = || {
         let mut command = on_one_core(Path::new("cat"), &[]);
         command.args(&files);
-        command
-    });
-    let row = |what: &str, seconds: f64| {
+        finish(command);
+    };
+    let mut ways: Vec<Box<dyn Fn() + '_>> = vec![Box::new(cat)];
+    ways.push(Box::new(|| decode_all(trace)));
+    ways.push(Box::new(|| perf.iter().for_each(Perf::stat)));
+    for (_, name, arguments) in PROGRAMS {
+        ways.push(Box::new(|| take(on_one_core(&program(name), arguments), trace)));
+        ways.push(Box::new(|| take(on_all_cores(name, arguments), trace)));
+    }
+    let seconds = in_turns(&ways);
+    let [cat, decode, stat, programs_took @ ..] = seconds.as_slice() else { return };
+    let perf_took = perf.as_ref().map(|perf| stat / perf.samples);
+    let row = |what: &str, seconds: f64, one_core: Option<f64>| {
+        let times_perf = perf_took.map(|perf| perf * events as f64 / seconds);
+        let figure = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.2}"));
         vec![
             what.to_owned(),
             format!("{:.0}", seconds * 1e3),
             format!("{:.2}", bytes as f64 / seconds / 1e9),
             format!("{:.1}", events as f64 / seconds / 1e6),
             format!("{:.1}", seconds / cat),
+            figure(times_perf.filter(|_| what.starts_with("report") && one_core.is_none())),
+            figure(one_core.map(|one_core| one_core / seconds)),
         ]
     };
-    let decode = decode(trace);
-    let mut rows = vec![row("cat > /dev/null, one core", cat), row("read and decode, one thread", decode)];
-    for (what, name, arguments) in [
-        ("check", "kmemtrace-check", &[][..]),
-        ("report summary", "kmemtrace-report", &["summary", "--no-index", "--format", "json"]),
-        ("report sites", "kmemtrace-report", &["sites", "--no-index", "--format", "json"]),
-        ("report caches", "kmemtrace-report", &["caches", "--no-index", "--format", "json"]),
-        ("report mismatch", "kmemtrace-report", &["mismatch", "--no-index", "--format", "json"]),
-        ("report cross", "kmemtrace-report", &["cross", "--no-index", "--format", "json"]),
-        ("report live --top 20", "kmemtrace-report", &["live", "--no-index", "--top", "20", "--format", "json"]),
-    ] {
-        let (program, what) = (program(name), what.to_owned());
-        let on_all = || {
-            let mut command = Command::new(&program);
-            command.args(arguments).arg(trace);
-            command
-        };
-        let on_one = || {
-            let mut command = on_one_core(&program, arguments);
-            command.arg(trace);
-            command
-        };
-        rows.push(row(&format!("{what}, one core"), time(on_one)));
-        rows.push(row(&what, time(on_all)));
+    let mut rows =
+        vec![row("cat > /dev/null, one core", *cat, None), row("read and decode, one thread", *decode, None)];
+    for ((what, ..), took) in PROGRAMS.iter().zip(programs_took.chunks(2)) {
+        rows.push(row(&format!("{what}, one core"), took[0], None));
+        rows.push(row(what, took[1], Some(took[0])));
     }
     let title = format!("{name}: {:.1} M events, {} MiB, median of {ROUNDS}", events as f64 / 1e6, bytes >> 20);
-    table(&title, &["", "ms", "GB/s", "M events/s", "times cat"], &rows);
+    table(&title, &["", "ms", "GB/s", "M events/s", "times cat", "times perf", "times one core"], &rows);
+    if let (Some(perf), Some(took)) = (&perf, perf_took) {
+        println!(
+            "perf kmem --slab --caller stat, one core, {:.1} M events of the same load ({:.1} M lost): {:.2} M events/s",
+            perf.samples / 1e6,
+            perf.lost / 1e6,
+            1e-6 / took
+        );
+    }
     let document = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[trace]).stdout);
     let live = document["total"]["live_objects"].as_u64().unwrap_or(0);
     println!(
@@ -173,8 +205,8 @@ fn analyse(name: &str, trace: &Path) {
 fn with_index(trace: &Path) {
     let index = trace.join("report.index");
     let report = |options: &[&str]| {
-        let mut command = Command::new(program("kmemtrace-report"));
-        command.args(options).args(["--format", "json"]).arg(trace);
+        let mut command = on_all_cores("kmemtrace-report", options);
+        command.args(["--format", "json"]).arg(trace);
         command
     };
     let mut rows = Vec::new();
