@@ -78,7 +78,7 @@ fn take(mut command: Command, trace: &Path) {
 /// Lets a command run to its end.
 fn finish(mut command: Command) {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(status.is_ok(), "cannot run");
+    assert!(status.is_ok_and(|status| status.success()), "{command:?} has failed");
 }
 
 /// Seconds of each of these, the median of some runs after one that warms the page cache. They take turns, so that what else the
@@ -133,8 +133,8 @@ impl Perf {
     }
 
     fn stat(&self) {
-        let mut stat = on_one_core(Path::new("perf"), &["kmem", "--slab", "--caller", "stat", "-i"]);
-        stat.arg(self.directory.file("perf.data"));
+        let mut stat = on_one_core(Path::new("perf"), &["kmem", "-i"]);
+        stat.arg(self.directory.file("perf.data")).args(["--slab", "--caller", "stat"]);
         finish(stat);
     }
 }
