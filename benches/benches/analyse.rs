@@ -159,24 +159,25 @@ fn analyse(name: &str, trace: &Path, perf: Option<Perf>) {
     let seconds = in_turns(&ways);
     let [cat, decode, stat, programs_took @ ..] = seconds.as_slice() else { return };
     let perf_took = perf.as_ref().map(|perf| stat / perf.samples);
-    let row = |what: &str, seconds: f64, one_core: Option<f64>| {
-        let times_perf = perf_took.map(|perf| perf * events as f64 / seconds);
-        let figure = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.2}"));
+    let row = |what: &str, seconds: f64, times_perf: Option<f64>, times_one_core: Option<f64>| {
+        let figure = |times: Option<f64>| times.map_or_else(String::new, |times| format!("{times:.2}"));
         vec![
             what.to_owned(),
             format!("{:.0}", seconds * 1e3),
             format!("{:.2}", bytes as f64 / seconds / 1e9),
             format!("{:.1}", events as f64 / seconds / 1e6),
             format!("{:.1}", seconds / cat),
-            figure(times_perf.filter(|_| what.starts_with("report") && one_core.is_none())),
-            figure(one_core.map(|one_core| one_core / seconds)),
+            figure(times_perf),
+            figure(times_one_core),
         ]
     };
-    let mut rows =
-        vec![row("cat > /dev/null, one core", *cat, None), row("read and decode, one thread", *decode, None)];
-    for ((what, ..), took) in PROGRAMS.iter().zip(programs_took.chunks(2)) {
-        rows.push(row(&format!("{what}, one core"), took[0], None));
-        rows.push(row(what, took[1], Some(took[0])));
+    let decode = row("read and decode, one thread", *decode, None, None);
+    let mut rows = vec![row("cat > /dev/null, one core", *cat, None, None), decode];
+    for ((what, name, _), took) in PROGRAMS.iter().zip(programs_took.chunks(2)) {
+        let &[one, all] = took else { continue };
+        let perf = perf_took.filter(|_| *name == "kmemtrace-report");
+        rows.push(row(&format!("{what}, one core"), one, perf.map(|perf| perf * events as f64 / one), None));
+        rows.push(row(what, all, None, Some(one / all)));
     }
     let title = format!("{name}: {:.1} M events, {} MiB, median of {ROUNDS}", events as f64 / 1e6, bytes >> 20);
     table(&title, &["", "ms", "GB/s", "M events/s", "times cat", "times perf", "times one core"], &rows);

@@ -240,9 +240,7 @@ impl Table {
         let seed = self.seed;
         let hash_of = |of| if of == address { rest } else { Table::locate(seed.hash(of)).1 };
         let segment = &mut self.segments[number];
-        let before = if segment.freed.is_empty() && segment.freed_before.is_empty() {
-            Seen::default()
-        } else if segment.freed.remove(address, hash_of) {
+        let before = if segment.freed.remove(address, hash_of) {
             Seen::free(self.epoch)
         } else if segment.freed_before.remove(address, hash_of) {
             Seen::free(IN_GAP)
