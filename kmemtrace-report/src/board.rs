@@ -74,6 +74,7 @@ struct Stream {
 }
 
 /// A stage that somebody has taken from the board, with its task.
+#[expect(clippy::large_enum_variant, reason = "each thread has one, which moves twice in thousands of events")]
 enum Work<'a> {
     Read(u16, Box<CpuStream>, Chunk<Compact>, bool),
     Merge(Merger<Compact>, Vec<Fresh>, Option<Window<Compact>>),

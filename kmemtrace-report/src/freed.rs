@@ -2,26 +2,42 @@
 //! an open-addressing table at 53 to 80% needs beside them.
 
 use crate::hashing::place;
+use crate::zeroed::Zeroed;
 
 /// A set of addresses, found by hashes that the caller knows.
 #[derive(Debug, Default)]
 pub(crate) struct FreedSet {
     /// 0: nobody's.
-    slots: Vec<u64>,
+    slots: Zeroed<u64>,
     taken: usize,
     /// Whether address 0 is in it.
     zero: bool,
 }
 
-const FIRST_SLOTS: usize = 64;
+/// A page of them.
+const FIRST_SLOTS: usize = 512;
 
 impl FreedSet {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.taken == 0 && !self.zero
+    pub(crate) fn len(&self) -> usize {
+        self.taken + usize::from(self.zero)
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u64>()
+        size_of_val(&*self.slots)
+    }
+
+    /// Makes room for so many more. Addresses that come in the order of their hashes, as those of a table do, would crowd in a
+    /// set that grows on the way.
+    pub(crate) fn reserve(&mut self, more: usize, hash: impl Fn(u64) -> u32) {
+        let taken = self.taken + more;
+        if taken * 5 <= self.slots.len() * 4 {
+            return;
+        }
+        let slots = taken.max(self.slots.len()) * 3 / 2;
+        for address in addresses(std::mem::replace(&mut self.slots, Zeroed::new(slots.max(FIRST_SLOTS)))) {
+            let index = self.find(address, hash(address));
+            self.slots[index] = address;
+        }
     }
 
     /// Adds an address; `hash` is that of any address of the set.
@@ -30,15 +46,7 @@ impl FreedSet {
             self.zero = true;
             return;
         }
-        if (self.taken + 1) * 5 > self.slots.len() * 4 {
-            let more = (self.slots.len() + self.slots.len() / 2).max(FIRST_SLOTS);
-            for address in std::mem::replace(&mut self.slots, vec![0; more]) {
-                if address != 0 {
-                    let index = self.find(address, hash(address));
-                    self.slots[index] = address;
-                }
-            }
-        }
+        self.reserve(1, &hash);
         let index = self.find(address, hash(address));
         self.taken += usize::from(self.slots[index] == 0);
         self.slots[index] = address;
@@ -83,7 +91,7 @@ impl FreedSet {
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> {
         let zero = std::mem::take(&mut self.zero).then_some(0);
         self.taken = 0;
-        std::mem::take(&mut self.slots).into_iter().filter(|&address| address != 0).chain(zero)
+        addresses(std::mem::take(&mut self.slots)).chain(zero)
     }
 
     /// Slot of the address, or the empty one where it belongs.
@@ -97,6 +105,11 @@ impl FreedSet {
             index = if index + 1 == self.slots.len() { 0 } else { index + 1 };
         }
     }
+}
+
+/// Those in these slots, from the end, whose memory is given back on the way.
+fn addresses(slots: Zeroed<u64>) -> impl Iterator<Item = u64> {
+    slots.into_iter_from_end().filter(|&address| address != 0)
 }
 
 #[cfg(test)]
@@ -120,10 +133,10 @@ mod tests {
                 } else {
                     assert_eq!(set.remove(address, hash), known.remove(&address), "{address}");
                 }
-                assert_eq!(set.is_empty(), known.is_empty());
+                assert_eq!(set.len(), known.len());
             }
             assert_eq!(set.drain().collect::<HashSet<_>>(), known);
-            assert!(set.is_empty());
+            assert_eq!(set.len(), 0);
         }
     }
 }

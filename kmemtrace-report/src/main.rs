@@ -36,6 +36,7 @@ mod select;
 mod symbols;
 mod table;
 mod tally;
+mod zeroed;
 
 use std::cell::Cell;
 use std::collections::{BinaryHeap, HashMap};

@@ -213,10 +213,13 @@ impl<'a> Pairing<'a> {
             self.now = if stretch.in_gap { IN_GAP } else { self.epoch };
             let until = window.stretches.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
             while from < until {
-                self.is_over |= self.objects.bytes() + self.pages.bytes() > self.most_bytes;
+                let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
+                self.is_over |= objects.saturating_add(pages) > self.most_bytes;
                 if self.is_over {
                     return;
                 }
+                self.objects.set_most_bytes(self.most_bytes - pages);
+                self.pages.set_most_bytes(self.most_bytes - objects);
                 let next = until.min(from + WEIGHED);
                 self.counts.used += (next - from) as u64;
                 self.run(part, from..next, changes);

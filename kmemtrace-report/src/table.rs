@@ -4,18 +4,21 @@
 //! An open-addressing table of 16-byte slots, four to a cache line, which is mostly all that an event touches: a freed
 //! address keeps its slot, where its next object mostly comes soon. Where that would cost more than 16 bytes a freed
 //! address, all freed ones move to a [`FreedSet`], so that memory stays within 48 bytes a live object, 16 a freed address
-//! and a fixed part. Segments grow one by one: growing never needs twice the memory.
+//! and a fixed part. Addresses stand in the order of their hashes, more or less, however many slots there are: a table that
+//! grows moves from the end of one memory to that of another, and never needs both.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use zerocopy::FromZeros;
 
 use crate::freed::FreedSet;
 use crate::hashing::{Seed, place};
 use crate::prefetch::prefetch;
+use crate::zeroed::Zeroed;
 
 /// What only a list of live objects shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 pub(crate) struct Birth {
     /// Order key of the allocation.
     pub(crate) at: u64,
@@ -42,7 +45,7 @@ const OWN: u32 = 1 << 29;
 /// What an address was last seen doing: nothing, or becoming an object of a class that was allocated in a stream, or being
 /// freed; and in which epoch. One word, which the processor writes and soon reads again as one: state, `OWN` and class in
 /// 32 bits, above them stream and epoch; 0 for nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 pub(crate) struct Seen(u64);
 
 impl Seen {
@@ -98,7 +101,7 @@ impl Seen {
 }
 
 /// An address; an empty slot has none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, FromZeros)]
 struct Slot {
     address: u64,
     seen: Seen,
@@ -107,7 +110,7 @@ struct Slot {
 const SLOTS: usize = 4;
 
 /// A cache line of slots. Those that are empty come last.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(align(64))]
 struct Line([Slot; SLOTS]);
 
@@ -131,22 +134,8 @@ impl Line {
     }
 }
 
-const SEGMENTS: usize = 64;
-/// The fixed part of the memory: slots of all segments of all partitions that are there for the asking.
+/// The fixed part of the memory: slots of all partitions that are there for the asking.
 const FIXED_SLOTS: usize = 128 << 10;
-
-#[derive(Debug, Default)]
-struct Segment {
-    lines: Vec<Line>,
-    /// One a slot, or none.
-    births: Vec<[Birth; SLOTS]>,
-    /// Slots that are not empty.
-    taken: usize,
-    /// Freed in the current epoch.
-    freed: FreedSet,
-    /// Freed before.
-    freed_before: FreedSet,
-}
 
 /// What may be spent on slots. A live object may cost 48 bytes and a freed address 16 in all; some of what segments leave
 /// behind is not used again at once.
@@ -172,63 +161,82 @@ type Place = (usize, usize);
 #[derive(Debug)]
 pub(crate) struct Table {
     seed: Seed,
-    /// Slots of a segment that are there for the asking.
-    fixed: usize,
-    segments: Box<[Segment; SEGMENTS]>,
+    lines: Zeroed<Line>,
+    /// One a slot.
+    births: Option<Zeroed<[Birth; SLOTS]>>,
+    /// Slots that are not empty.
+    taken: usize,
+    /// Freed in the current epoch.
+    freed: FreedSet,
+    /// Freed before.
+    freed_before: FreedSet,
     own_sizes: HashMap<u64, Sizes, RandomState>,
     epoch: Epoch,
-    keeps_births: bool,
     costs: Costs,
-    /// Bytes of memory when something last grew.
+    /// Slots that are there for the asking.
+    fixed: usize,
+    /// Bytes of memory when something last grew; more than it may take, where it cannot grow.
     bytes: usize,
+    most_bytes: usize,
 }
 
 impl Table {
     /// For one of `parts` partitions.
     pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
-        let segments = Box::new(std::array::from_fn(|_| Segment::new(keeps_births)));
-        let fixed = FIXED_SLOTS / (SEGMENTS * parts as usize);
-        let costs = if keeps_births { COSTS_WITH_BIRTHS } else { COSTS };
-        Table { seed, fixed, segments, own_sizes: HashMap::default(), epoch: 1, keeps_births, costs, bytes: 0 }
+        let fixed = FIXED_SLOTS / parts as usize;
+        let (lines, births) = new_slots(fixed, keeps_births);
+        Table {
+            seed,
+            lines,
+            births,
+            taken: 0,
+            freed: FreedSet::default(),
+            freed_before: FreedSet::default(),
+            own_sizes: HashMap::default(),
+            epoch: 1,
+            costs: if keeps_births { COSTS_WITH_BIRTHS } else { COSTS },
+            fixed,
+            bytes: 0,
+            most_bytes: usize::MAX,
+        }
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory. More than [`Table::set_most_bytes`] allowed: it needs more than that, and takes no more events than
+    /// those until somebody asks.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Something has grown.
-    fn weigh(&mut self) {
-        let own_sizes = self.own_sizes.capacity() * size_of::<(u64, u64, u64)>();
-        self.bytes = self.segments.iter().map(Segment::bytes).sum::<usize>() + own_sizes;
+    /// It grows to no more than so many bytes.
+    #[inline]
+    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
     }
 
-    /// The segment of a hash, and what places it there. Partitions take what they divide by: it is spread over both.
-    #[inline(always)]
-    fn locate(hash: u32) -> (usize, u32) {
-        ((hash >> (32 - SEGMENTS.ilog2())) as usize, hash << SEGMENTS.ilog2())
+    /// Something has grown.
+    fn weigh(&mut self) {
+        let slots = self.lines.len() * SLOTS * self.costs.slot_bytes;
+        let own_sizes = self.own_sizes.capacity() * size_of::<(u64, u64, u64)>();
+        self.bytes = slots + self.freed.bytes() + self.freed_before.bytes() + own_sizes;
     }
 
     /// Starts loading what an event at an address of this hash will need.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32) {
-        let (segment, rest) = Table::locate(hash);
-        let lines = &self.segments[segment].lines;
-        prefetch(lines, place(rest, lines.len()));
+        let lines = &*self.lines;
+        prefetch(lines, place(hash, lines.len()));
     }
 
     /// What an address, whose hash is `hash`, is seen doing now; returns what it was seen doing before. Where that had sizes
     /// of its own, they are for the caller to take.
     #[inline(always)]
     pub(crate) fn see(&mut self, address: u64, hash: u32, now: Seen, birth: impl FnOnce() -> Birth) -> Seen {
-        let (segment, rest) = Table::locate(hash);
-        let segment = &mut self.segments[segment];
-        let (line, index) = segment.find(address, rest);
+        let (line, index) = self.probe(hash, |line| line.find(address));
         let slot = Slot { address, seen: now };
-        let before = std::mem::replace(&mut segment.lines[line].0[index], slot).seen;
-        if self.keeps_births {
-            segment.births[line][index] = birth();
+        let before = std::mem::replace(&mut self.lines[line].0[index], slot).seen;
+        if let Some(births) = &mut self.births {
+            births[line][index] = birth();
         }
         if before.is_nothing() { self.see_first(address, hash) } else { before }
     }
@@ -236,20 +244,18 @@ impl Table {
     /// An address has been given an empty slot: it may have been freed long ago.
     #[cold]
     fn see_first(&mut self, address: u64, hash: u32) -> Seen {
-        let (number, rest) = Table::locate(hash);
         let seed = self.seed;
-        let hash_of = |of| if of == address { rest } else { Table::locate(seed.hash(of)).1 };
-        let segment = &mut self.segments[number];
-        let before = if segment.freed.remove(address, hash_of) {
+        let hash_of = |of| if of == address { hash } else { seed.hash(of) };
+        let before = if self.freed.remove(address, hash_of) {
             Seen::free(self.epoch)
-        } else if segment.freed_before.remove(address, hash_of) {
+        } else if self.freed_before.remove(address, hash_of) {
             Seen::free(IN_GAP)
         } else {
             Seen::default()
         };
-        segment.taken += 1;
-        if segment.taken * 8 > segment.lines.len() * SLOTS * self.costs.most_taken {
-            self.make_room(number);
+        self.taken += 1;
+        if self.taken * 8 > self.lines.len() * SLOTS * self.costs.most_taken {
+            self.make_room();
         }
         before
     }
@@ -273,18 +279,15 @@ impl Table {
     /// A gap begins: what happened until now is told apart from what comes.
     pub(crate) fn begin_epoch(&mut self) -> Epoch {
         let seed = self.seed;
-        let hash = |address| Table::locate(seed.hash(address)).1;
-        for segment in self.segments.iter_mut() {
-            if !segment.freed.is_empty() {
-                let addresses = segment.freed.drain();
-                addresses.for_each(|address| segment.freed_before.insert(address, hash));
-            }
+        if self.freed.len() > 0 {
+            let hash = |address| seed.hash(address);
+            self.freed_before.reserve(self.freed.len(), hash);
+            self.freed.drain().for_each(|address| self.freed_before.insert(address, hash));
         }
         self.weigh();
         if self.epoch == Epoch::MAX {
             // Numbers begin again, so none may be left of before.
-            let lines = self.segments.iter_mut().flat_map(|segment| &mut segment.lines);
-            lines.flat_map(|line| &mut line.0).for_each(|slot| slot.seen.forget_epoch());
+            self.lines.iter_mut().flat_map(|line| &mut line.0).for_each(|slot| slot.seen.forget_epoch());
             self.epoch = IN_GAP;
         }
         self.epoch += 1;
@@ -293,84 +296,78 @@ impl Table {
 
     /// How many objects are live.
     pub(crate) fn live_objects(&self) -> usize {
-        self.segments.iter().map(Segment::live_objects).sum()
+        self.lines.iter().flat_map(|line| &line.0).filter(|slot| slot.seen.is_live()).count()
     }
 
     /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
-    /// not tell. What takes their place needs as much memory, so each segment's is given back before the next.
+    /// not tell. What takes their place needs as much memory, so theirs is given back on the way.
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
-        for segment in self.segments.iter_mut() {
-            let segment = std::mem::replace(segment, Segment::new(self.keeps_births));
-            for (slot, birth) in segment.live() {
-                let own_sizes = if slot.seen.has_own_sizes() { self.own_sizes.remove(&slot.address) } else { None };
-                take(slot.address, slot.seen, own_sizes, birth);
-            }
+        let empty = Table::new(self.seed, 1, self.births.is_some());
+        let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
+        for (slot, birth) in slots(lines, births).filter(|(slot, _)| slot.seen.is_live()) {
+            let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
+            take(slot.address, slot.seen, sizes, birth);
         }
-        self.weigh();
     }
 
-    /// The segment is full: more slots, as many as its live objects and freed addresses may cost.
+    /// It is full: more slots, as many as its live objects and freed addresses may cost.
     #[cold]
-    fn make_room(&mut self, segment: usize) {
-        let own = &self.segments[segment];
-        let (live, taken, fixed) = (own.live_objects(), own.taken, self.fixed);
+    fn make_room(&mut self) {
+        let (live, taken, fixed) = (self.live_objects(), self.taken, self.fixed);
         let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
+        let slots = self.lines.len() * SLOTS;
+        let most = self.most_bytes.saturating_sub(self.bytes.saturating_sub(slots * slot_bytes)) / slot_bytes;
         let allowed = |freed| (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed;
-        let with_freed = allowed(taken - live);
+        let (with_freed, without) = (allowed(taken - live), allowed(0).min(live * 2 + fixed));
         // Not so that it is soon full again.
-        if with_freed * most_taken >= taken * 9 {
-            self.resize(segment, with_freed, false);
+        let is_roomy = |slots: usize, taken: usize| slots * most_taken >= taken * 9;
+        if is_roomy(with_freed.min(most), taken) {
+            self.resize(with_freed.min(most), false);
+        } else if is_roomy(without.min(most), live) {
+            self.resize(without.min(most), true);
+        } else if taken * 16 < slots * 15 {
+            self.bytes = usize::MAX;
         } else {
-            self.resize(segment, allowed(0).min(live * 2 + fixed), true);
+            // Nobody has asked yet.
+            self.resize(without, true);
         }
     }
 
-    /// Moves a segment into new memory, or only its live objects.
-    fn resize(&mut self, segment: usize, slots: usize, without_freed: bool) {
+    /// Moves it into new memory, or only its live objects.
+    fn resize(&mut self, slots_wanted: usize, without_freed: bool) {
         let seed = self.seed;
-        let hash = |address| Table::locate(seed.hash(address)).1;
-        let own = &mut self.segments[segment];
-        let len = slots.div_ceil(SLOTS);
-        let lines = std::mem::replace(&mut own.lines, vec![Line::default(); len]);
-        let births = vec![[Birth::default(); SLOTS]; if self.keeps_births { len } else { 0 }];
-        let births = std::mem::replace(&mut own.births, births);
-        for (from, line) in lines.iter().enumerate() {
-            for (number, slot) in line.0.iter().enumerate().filter(|(_, slot)| !slot.seen.is_nothing()) {
-                if without_freed && !slot.seen.is_live() {
-                    own.taken -= 1;
-                    let is_now = slot.seen.epoch() == self.epoch;
-                    let set = if is_now { &mut own.freed } else { &mut own.freed_before };
-                    set.insert(slot.address, hash);
-                    continue;
-                }
-                let (line, index) = own.probe(hash(slot.address), Line::first_empty);
-                own.lines[line].0[index] = *slot;
-                if let Some(births) = births.get(from) {
-                    own.births[line][index] = births[number];
-                }
+        let hash = |address| seed.hash(address);
+        if without_freed {
+            let all = self.taken - self.live_objects();
+            let is_of_now = |slot: &&Slot| slot.seen == Seen::free(self.epoch);
+            let of_now = self.lines.iter().flat_map(|line| &line.0).filter(is_of_now).count();
+            self.freed.reserve(of_now, hash);
+            self.freed_before.reserve(all - of_now, hash);
+        }
+        let (lines, births) = new_slots(slots_wanted, self.births.is_some());
+        let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
+        for (slot, birth) in slots(lines, births) {
+            if without_freed && !slot.seen.is_live() {
+                self.taken -= 1;
+                let is_now = slot.seen.epoch() == self.epoch;
+                let set = if is_now { &mut self.freed } else { &mut self.freed_before };
+                set.insert(slot.address, hash);
+                continue;
+            }
+            let (line, index) = self.probe(hash(slot.address), Line::first_empty);
+            self.lines[line].0[index] = slot;
+            if let Some(births) = &mut self.births {
+                births[line][index] = birth;
             }
         }
         self.weigh();
     }
-}
 
-impl Segment {
-    /// With a line, so that there is a place for every address.
-    fn new(keeps_births: bool) -> Segment {
-        let births = if keeps_births { vec![[Birth::default(); SLOTS]] } else { Vec::new() };
-        Segment { lines: vec![Line::default()], births, ..Segment::default() }
-    }
-
+    /// The first line from that of `hash` on where `find` finds a slot.
     #[inline(always)]
-    fn find(&self, address: u64, rest: u32) -> Place {
-        self.probe(rest, |line| line.find(address))
-    }
-
-    /// The first line from `rest` on where `find` finds a slot.
-    #[inline(always)]
-    fn probe(&self, rest: u32, find: impl Fn(&Line) -> Option<usize>) -> Place {
-        let lines = self.lines.as_slice();
-        let mut line = place(rest, lines.len());
+    fn probe(&self, hash: u32, find: impl Fn(&Line) -> Option<usize>) -> Place {
+        let lines = &*self.lines;
+        let mut line = place(hash, lines.len());
         loop {
             if let Some(index) = find(&lines[line]) {
                 return (line, index & (SLOTS - 1));
@@ -378,21 +375,20 @@ impl Segment {
             line = if line + 1 == lines.len() { 0 } else { line + 1 };
         }
     }
+}
 
-    fn live(&self) -> impl Iterator<Item = (&Slot, Birth)> {
-        let births = self.births.iter().flatten().copied().chain(std::iter::repeat(Birth::default()));
-        let slots = self.lines.iter().flat_map(|line| &line.0);
-        slots.zip(births).filter(|(slot, _)| slot.seen.is_live())
-    }
+/// At least so many slots, which are empty, and what belongs to them.
+fn new_slots(slots: usize, with_births: bool) -> (Zeroed<Line>, Option<Zeroed<[Birth; SLOTS]>>) {
+    let len = slots.div_ceil(SLOTS).max(1);
+    (Zeroed::new(len), with_births.then(|| Zeroed::new(len)))
+}
 
-    fn live_objects(&self) -> usize {
-        self.lines.iter().flat_map(|line| &line.0).filter(|slot| slot.seen.is_live()).count()
-    }
-
-    fn bytes(&self) -> usize {
-        let births = self.births.capacity() * size_of::<[Birth; SLOTS]>();
-        self.lines.capacity() * size_of::<Line>() + births + self.freed.bytes() + self.freed_before.bytes()
-    }
+/// The slots that are not empty, from the last line on, whose memory is given back on the way.
+fn slots(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>) -> impl Iterator<Item = (Slot, Birth)> {
+    let births = births.into_iter().flat_map(Zeroed::into_iter_from_end);
+    let births = births.chain(std::iter::repeat([Birth::default(); SLOTS]));
+    let slots = lines.into_iter_from_end().zip(births).flat_map(|(line, births)| line.0.into_iter().zip(births));
+    slots.filter(|(slot, _)| !slot.seen.is_nothing())
 }
 
 #[cfg(test)]
@@ -465,7 +461,7 @@ mod tests {
                     (live, freed) = (live - 1, freed + 1);
                 }
                 if address % 1000 == 0 {
-                    let most = 48 * live + 16 * freed + FIXED_SLOTS * table.costs.slot_bytes + SEGMENTS * 4096;
+                    let most = 48 * live + 16 * freed + (FIXED_SLOTS + 4) * table.costs.slot_bytes + 2 * 4096;
                     assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
                 }
             }
