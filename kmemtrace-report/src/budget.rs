@@ -16,8 +16,8 @@ impl Budget {
         Budget { limit }
     }
 
-    /// Bytes that are left beside what the process has now and what it `reserves` for buffers. An eighth is kept for
-    /// what the allocator cannot use again when tables grow.
+    /// Bytes that are left beside what the process has now and what it `reserves` for buffers. An eighth is kept for what
+    /// nobody counts: call-sites, findings, what the allocator cannot use again.
     pub(crate) fn left(self, reserves: u64) -> u64 {
         let left = |limit: u64| (limit - limit / 8).saturating_sub(resident()).saturating_sub(reserves);
         self.limit.map_or(u64::MAX, left)

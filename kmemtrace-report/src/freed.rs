@@ -14,7 +14,7 @@ pub(crate) struct FreedSet {
     zero: bool,
 }
 
-/// A page of them.
+/// 4 KiB.
 const FIRST_SLOTS: usize = 512;
 
 impl FreedSet {
@@ -26,28 +26,29 @@ impl FreedSet {
         size_of_val(&*self.slots)
     }
 
-    /// Makes room for so many more. Addresses that come in the order of their hashes, as those of a table do, would crowd in a
-    /// set that grows on the way.
-    pub(crate) fn reserve(&mut self, more: usize, hash: impl Fn(u64) -> u32) {
-        let taken = self.taken + more;
-        if taken * 5 <= self.slots.len() * 4 {
-            return;
-        }
-        let slots = taken.max(self.slots.len()) * 3 / 2;
-        for address in addresses(std::mem::replace(&mut self.slots, Zeroed::new(slots.max(FIRST_SLOTS)))) {
-            let index = self.find(address, hash(address));
-            self.slots[index] = address;
-        }
+    /// The same with so many more.
+    pub(crate) fn bytes_with(&self, more: usize) -> usize {
+        self.slots_with(more) * size_of::<u64>()
     }
 
-    /// Adds an address; `hash` is that of any address of the set.
-    pub(crate) fn insert(&mut self, address: u64, hash: impl Fn(u64) -> u32) {
-        if address == 0 {
-            self.zero = true;
-            return;
+    fn slots_with(&self, more: usize) -> usize {
+        let (taken, slots) = (self.taken + more, self.slots.len());
+        if taken * 5 <= slots * 4 { slots } else { (taken.max(slots) * 3 / 2).max(FIRST_SLOTS) }
+    }
+
+    /// To take in so many more.
+    pub(crate) fn grow(self, more: usize) -> Growing {
+        let slots = self.slots_with(more);
+        if slots == self.slots.len() {
+            return Growing { set: self, old: Zeroed::default() };
         }
-        self.reserve(1, &hash);
-        let index = self.find(address, hash(address));
+        let set = FreedSet { slots: Zeroed::new(slots), ..FreedSet::default() };
+        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots }
+    }
+
+    /// Where there is room.
+    fn put(&mut self, address: u64, hash: u32) {
+        let index = self.find(address, hash);
         self.taken += usize::from(self.slots[index] == 0);
         self.slots[index] = address;
     }
@@ -87,11 +88,11 @@ impl FreedSet {
         }
     }
 
-    /// All addresses, which leave.
+    /// All addresses, those with the greatest hashes first. They leave.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> {
-        let zero = std::mem::take(&mut self.zero).then_some(0);
-        self.taken = 0;
-        addresses(std::mem::take(&mut self.slots)).chain(zero)
+        let FreedSet { mut slots, zero, .. } = std::mem::take(self);
+        let addresses = std::iter::from_fn(move || slots.take_last()).filter(|&address| address != 0);
+        addresses.chain(zero.then_some(0))
     }
 
     /// Slot of the address, or the empty one where it belongs.
@@ -107,9 +108,45 @@ impl FreedSet {
     }
 }
 
-/// Those in these slots, from the end, whose memory is given back on the way.
-fn addresses(slots: Zeroed<u64>) -> impl Iterator<Item = u64> {
-    slots.into_iter_from_end().filter(|&address| address != 0)
+/// A set that takes in many. They come with the greatest hashes first, and what was in it moves to its new memory beside them:
+/// so that is filled from the end, as the old one is given back.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    set: FreedSet,
+    /// What has not moved yet.
+    old: Zeroed<u64>,
+}
+
+impl Growing {
+    /// Adds one of the addresses; `hash` is that of any address of the set.
+    pub(crate) fn insert(&mut self, address: u64, hash: impl Fn(u64) -> u32) {
+        if address == 0 {
+            self.set.zero = true;
+            return;
+        }
+        let own = hash(address);
+        self.move_from(own, hash);
+        self.set.put(address, own);
+    }
+
+    /// With all that it had.
+    pub(crate) fn into_set(mut self, hash: impl Fn(u64) -> u32) -> FreedSet {
+        self.move_from(0, hash);
+        self.set
+    }
+
+    fn move_from(&mut self, least: u32, hash: impl Fn(u64) -> u32) {
+        while let Some(&address) = self.old.last() {
+            let own = hash(address);
+            if address != 0 && own < least {
+                return;
+            }
+            self.old.take_last();
+            if address != 0 {
+                self.set.put(address, own);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +165,9 @@ mod tests {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let address = (random >> 33) % 300;
                 if random >> 63 == 0 {
-                    set.insert(address, hash);
+                    let mut growing = set.grow(1);
+                    growing.insert(address, hash);
+                    set = growing.into_set(hash);
                     known.insert(address);
                 } else {
                     assert_eq!(set.remove(address, hash), known.remove(&address), "{address}");

@@ -214,7 +214,8 @@ impl<'a> Pairing<'a> {
             let until = window.stretches.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
             while from < until {
                 let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
-                self.is_over |= objects.saturating_add(pages) > self.most_bytes;
+                let needs_more = self.objects.is_over() || self.pages.is_over();
+                self.is_over |= needs_more || objects + pages > self.most_bytes;
                 if self.is_over {
                     return;
                 }

@@ -10,15 +10,15 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, Immutable};
 
 use crate::freed::FreedSet;
 use crate::hashing::{Seed, place};
 use crate::prefetch::prefetch;
-use crate::zeroed::Zeroed;
+use crate::zeroed::{PIECE, Zeroed};
 
 /// What only a list of live objects shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
 pub(crate) struct Birth {
     /// Order key of the allocation.
     pub(crate) at: u64,
@@ -45,7 +45,7 @@ const OWN: u32 = 1 << 29;
 /// What an address was last seen doing: nothing, or becoming an object of a class that was allocated in a stream, or being
 /// freed; and in which epoch. One word, which the processor writes and soon reads again as one: state, `OWN` and class in
 /// 32 bits, above them stream and epoch; 0 for nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
 pub(crate) struct Seen(u64);
 
 impl Seen {
@@ -101,7 +101,7 @@ impl Seen {
 }
 
 /// An address; an empty slot has none.
-#[derive(Clone, Copy, Debug, FromZeros)]
+#[derive(Clone, Copy, Debug, FromZeros, Immutable)]
 struct Slot {
     address: u64,
     seen: Seen,
@@ -110,7 +110,7 @@ struct Slot {
 const SLOTS: usize = 4;
 
 /// A cache line of slots. Those that are empty come last.
-#[derive(Clone, Copy, Debug, FromZeros)]
+#[derive(Clone, Copy, Debug, FromZeros, Immutable)]
 #[repr(align(64))]
 struct Line([Slot; SLOTS]);
 
@@ -136,9 +136,11 @@ impl Line {
 
 /// The fixed part of the memory: slots of all partitions that are there for the asking.
 const FIXED_SLOTS: usize = 128 << 10;
+/// Those of a table that is new: a page.
+const FIRST_SLOTS: usize = 256;
+const LINES_OF_PIECE: usize = PIECE / size_of::<Line>();
 
-/// What may be spent on slots. A live object may cost 48 bytes and a freed address 16 in all; some of what segments leave
-/// behind is not used again at once.
+/// What may be spent on slots: a live object may cost 48 bytes and a freed address 16, all that is kept of it included.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     slot_bytes: usize,
@@ -173,18 +175,20 @@ pub(crate) struct Table {
     own_sizes: HashMap<u64, Sizes, RandomState>,
     epoch: Epoch,
     costs: Costs,
-    /// Slots that are there for the asking.
+    /// Slots that are there for the asking, once a sixteenth of them is taken.
     fixed: usize,
-    /// Bytes of memory when something last grew; more than it may take, where it cannot grow.
+    /// Bytes of memory when something last grew.
     bytes: usize,
+    /// That it may take.
     most_bytes: usize,
+    is_over: bool,
 }
 
 impl Table {
     /// For one of `parts` partitions.
     pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
         let fixed = FIXED_SLOTS / parts as usize;
-        let (lines, births) = new_slots(fixed, keeps_births);
+        let (lines, births) = new_slots(FIRST_SLOTS, keeps_births);
         Table {
             seed,
             lines,
@@ -198,27 +202,32 @@ impl Table {
             fixed,
             bytes: 0,
             most_bytes: usize::MAX,
+            is_over: false,
         }
     }
 
-    /// Bytes of memory. More than [`Table::set_most_bytes`] allowed: it needs more than that, and takes no more events than
-    /// those until somebody asks.
+    /// Bytes of memory.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// It grows to no more than so many bytes.
+    /// It grows to no more than so many bytes, until [`Table::is_over`].
     #[inline]
     pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
         self.most_bytes = most_bytes;
     }
 
+    /// It needed more: it may be used on, and grows when it must, but should not be used for long.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Something has grown.
     fn weigh(&mut self) {
         let slots = self.lines.len() * SLOTS * self.costs.slot_bytes;
-        let own_sizes = self.own_sizes.capacity() * size_of::<(u64, u64, u64)>();
-        self.bytes = slots + self.freed.bytes() + self.freed_before.bytes() + own_sizes;
+        self.bytes = slots + self.freed.bytes() + self.freed_before.bytes() + self.own_sizes_bytes();
     }
 
     /// Starts loading what an event at an address of this hash will need.
@@ -279,10 +288,13 @@ impl Table {
     /// A gap begins: what happened until now is told apart from what comes.
     pub(crate) fn begin_epoch(&mut self) -> Epoch {
         let seed = self.seed;
-        if self.freed.len() > 0 {
+        if self.freed_before.len() == 0 {
+            std::mem::swap(&mut self.freed, &mut self.freed_before);
+        } else if self.freed.len() > 0 {
             let hash = |address| seed.hash(address);
-            self.freed_before.reserve(self.freed.len(), hash);
-            self.freed.drain().for_each(|address| self.freed_before.insert(address, hash));
+            let mut growing = std::mem::take(&mut self.freed_before).grow(self.freed.len());
+            self.freed.drain().for_each(|address| growing.insert(address, hash));
+            self.freed_before = growing.into_set(hash);
         }
         self.weigh();
         if self.epoch == Epoch::MAX {
@@ -296,7 +308,7 @@ impl Table {
 
     /// How many objects are live.
     pub(crate) fn live_objects(&self) -> usize {
-        self.lines.iter().flat_map(|line| &line.0).filter(|slot| slot.seen.is_live()).count()
+        self.slots().filter(|slot| slot.seen.is_live()).count()
     }
 
     /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
@@ -304,7 +316,7 @@ impl Table {
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
         let empty = Table::new(self.seed, 1, self.births.is_some());
         let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
-        for (slot, birth) in slots(lines, births).filter(|(slot, _)| slot.seen.is_live()) {
+        for (slot, birth) in taken_slots(lines, births).filter(|(slot, _)| slot.seen.is_live()) {
             let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
             take(slot.address, slot.seen, sizes, birth);
         }
@@ -313,54 +325,80 @@ impl Table {
     /// It is full: more slots, as many as its live objects and freed addresses may cost.
     #[cold]
     fn make_room(&mut self) {
-        let (live, taken, fixed) = (self.live_objects(), self.taken, self.fixed);
+        let (taken, slots) = (self.taken, self.lines.len() * SLOTS);
+        // Soon somebody will see that it is over.
+        let can_wait = taken * 16 < slots * 15;
+        if self.is_over && can_wait {
+            return;
+        }
+        let count = |is: &dyn Fn(Seen) -> bool| self.slots().filter(|slot| is(slot.seen)).count();
+        let (live, now) = (count(&Seen::is_live), count(&|seen| seen == Seen::free(self.epoch)));
+        let before = taken - live - now;
         let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
-        let slots = self.lines.len() * SLOTS;
-        let most = self.most_bytes.saturating_sub(self.bytes.saturating_sub(slots * slot_bytes)) / slot_bytes;
-        let allowed = |freed| (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed;
-        let (with_freed, without) = (allowed(taken - live), allowed(0).min(live * 2 + fixed));
+        let fixed = self.fixed;
+        let allowed = |freed| match slots * 2 < fixed {
+            true => fixed.min(taken * 16),
+            false => (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed,
+        };
         // Not so that it is soon full again.
         let is_roomy = |slots: usize, taken: usize| slots * most_taken >= taken * 9;
-        if is_roomy(with_freed.min(most), taken) {
-            self.resize(with_freed.min(most), false);
-        } else if is_roomy(without.min(most), live) {
-            self.resize(without.min(most), true);
-        } else if taken * 16 < slots * 15 {
-            self.bytes = usize::MAX;
+        let sets = |now, before| self.freed.bytes_with(now) + self.freed_before.bytes_with(before);
+        let left = |sets: usize| self.most_bytes.saturating_sub(sets + self.own_sizes_bytes());
+        let most = |sets: usize| left(sets) / (slot_bytes * SLOTS) * SLOTS;
+        let with_freed = allowed(taken - live).min(most(sets(0, 0)));
+        let without = allowed(0).min(live * 2 + fixed);
+        let without_at_most = without.min(most(sets(now, before)));
+        if is_roomy(with_freed, taken) {
+            self.resize(with_freed, None);
+        } else if is_roomy(without_at_most, live) {
+            self.resize(without_at_most, Some((now, before)));
         } else {
-            // Nobody has asked yet.
-            self.resize(without, true);
+            self.is_over = true;
+            if !can_wait {
+                self.resize(without, Some((now, before)));
+            }
         }
     }
 
-    /// Moves it into new memory, or only its live objects.
-    fn resize(&mut self, slots_wanted: usize, without_freed: bool) {
+    /// Moves it into new memory; or, where it is told how many addresses were freed in this epoch and before, only its live objects.
+    fn resize(&mut self, slots_wanted: usize, freed: Option<(usize, usize)>) {
         let seed = self.seed;
         let hash = |address| seed.hash(address);
-        if without_freed {
-            let all = self.taken - self.live_objects();
-            let is_of_now = |slot: &&Slot| slot.seen == Seen::free(self.epoch);
-            let of_now = self.lines.iter().flat_map(|line| &line.0).filter(is_of_now).count();
-            self.freed.reserve(of_now, hash);
-            self.freed_before.reserve(all - of_now, hash);
-        }
+        let (now, before) = freed.unwrap_or_default();
+        let mut freed_now = std::mem::take(&mut self.freed).grow(now);
+        let mut freed_before = std::mem::take(&mut self.freed_before).grow(before);
         let (lines, births) = new_slots(slots_wanted, self.births.is_some());
         let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
-        for (slot, birth) in slots(lines, births) {
-            if without_freed && !slot.seen.is_live() {
+        let mut entered = usize::MAX;
+        for (slot, birth) in taken_slots(lines, births) {
+            if freed.is_some() && !slot.seen.is_live() {
                 self.taken -= 1;
-                let is_now = slot.seen.epoch() == self.epoch;
-                let set = if is_now { &mut self.freed } else { &mut self.freed_before };
+                let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
                 set.insert(slot.address, hash);
                 continue;
             }
-            let (line, index) = self.probe(hash(slot.address), Line::first_empty);
+            let hash = hash(slot.address);
+            let piece = place(hash, self.lines.len()) / LINES_OF_PIECE;
+            if piece < entered {
+                self.lines.populate(piece);
+                entered = piece;
+            }
+            let (line, index) = self.probe(hash, Line::first_empty);
             self.lines[line].0[index] = slot;
             if let Some(births) = &mut self.births {
                 births[line][index] = birth;
             }
         }
+        (self.freed, self.freed_before) = (freed_now.into_set(hash), freed_before.into_set(hash));
         self.weigh();
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.lines.iter().flat_map(|line| &line.0)
+    }
+
+    fn own_sizes_bytes(&self) -> usize {
+        self.own_sizes.capacity() * size_of::<(u64, u64, u64)>()
     }
 
     /// The first line from that of `hash` on where `find` finds a slot.
@@ -384,11 +422,15 @@ fn new_slots(slots: usize, with_births: bool) -> (Zeroed<Line>, Option<Zeroed<[B
 }
 
 /// The slots that are not empty, from the last line on, whose memory is given back on the way.
-fn slots(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>) -> impl Iterator<Item = (Slot, Birth)> {
-    let births = births.into_iter().flat_map(Zeroed::into_iter_from_end);
-    let births = births.chain(std::iter::repeat([Birth::default(); SLOTS]));
-    let slots = lines.into_iter_from_end().zip(births).flat_map(|(line, births)| line.0.into_iter().zip(births));
-    slots.filter(|(slot, _)| !slot.seen.is_nothing())
+fn taken_slots(
+    mut lines: Zeroed<Line>,
+    mut births: Option<Zeroed<[Birth; SLOTS]>>,
+) -> impl Iterator<Item = (Slot, Birth)> {
+    let lines = std::iter::from_fn(move || {
+        let births = births.as_mut().and_then(Zeroed::take_last).unwrap_or_default();
+        Some(lines.take_last()?.0.into_iter().zip(births))
+    });
+    lines.flatten().filter(|(slot, _)| !slot.seen.is_nothing())
 }
 
 #[cfg(test)]
@@ -442,6 +484,53 @@ mod tests {
                 listed += 1;
             });
             assert_eq!((listed, table.live_objects()), (live, 0));
+        }
+    }
+
+    #[test]
+    fn however_many_partitions_there_are_it_grows() {
+        for (parts, keeps_births) in (1..=256).flat_map(|parts| [(parts, false), (parts, true)]) {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, parts, keeps_births);
+            let addresses = 3 * FIXED_SLOTS / parts as usize;
+            for address in 1..=addresses as u64 {
+                table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), Birth::default);
+                assert!(!table.is_over(), "{parts} partitions, at address {address}");
+            }
+            assert_eq!(table.live_objects(), addresses);
+        }
+    }
+
+    #[test]
+    fn it_grows_no_further_than_it_may_and_says_so() {
+        // Those that stay live, in percent: slots are what it needs more of, or the set of freed ones.
+        for percent in [100, 1] {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, 1, false);
+            let most = 20 << 20;
+            table.set_most_bytes(most);
+            let mut addresses = 0u64;
+            let see = |table: &mut Table, address: u64| {
+                table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), Birth::default);
+                if address % 100 >= percent {
+                    table.see(address, seed.hash(address), Seen::free(1), Birth::default);
+                }
+            };
+            while !table.is_over() {
+                addresses += 1;
+                see(&mut table, addresses);
+                assert!(table.bytes() <= most, "{} bytes", table.bytes());
+            }
+            assert!(table.bytes() > most / 2, "{} bytes for {addresses} addresses", table.bytes());
+            // Nobody looks for a while.
+            let later = addresses + 300_000;
+            (addresses + 1..=later).for_each(|address| see(&mut table, address));
+            assert_eq!(
+                table.live_objects() as u64,
+                (1..=later).filter(|address| address % 100 < percent).count() as u64
+            );
+            let known = table.see(later, seed.hash(later), Seen::free(1), Birth::default);
+            assert!(if later % 100 < percent { known.is_live() } else { known == Seen::free(1) });
         }
     }
 

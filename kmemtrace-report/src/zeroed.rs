@@ -1,5 +1,6 @@
-//! Arrays of zeros straight from the system. What is not touched takes no memory. As far as huge pages are filled, they are asked
-//! for: an address that is looked up at random mostly misses the processor's cache of small pages, too.
+//! Arrays of zeros straight from the system. What is not touched takes no memory, but for the rest of a huge page: as far as an
+//! array fills them, they are asked for, because an element that is looked up at random mostly misses the processor's cache of small
+//! pages, too.
 #![expect(unsafe_code, reason = "elements stand in memory that is mapped as bytes")]
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -7,10 +8,10 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::{Advice, MmapMut, UncheckedAdvice};
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, Immutable};
 
 /// Bytes that are given back at once, and those of a huge page of most processors.
-const PIECE: usize = 2 << 20;
+pub(crate) const PIECE: usize = 2 << 20;
 
 /// Elements that are all zeros at first.
 #[derive(Debug)]
@@ -20,12 +21,13 @@ pub(crate) struct Zeroed<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: FromZeros> Zeroed<T> {
+impl<T: FromZeros + Immutable> Zeroed<T> {
     /// So many elements. Where there is no memory for them, it ends as a `Vec` would.
     pub(crate) fn new(len: usize) -> Zeroed<T> {
         const { assert!(align_of::<T>() <= 4096 && PIECE.is_multiple_of(size_of::<T>())) }; // A page's, or less.
         let layout = Layout::array::<T>(len).unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()));
-        // Whole huge pages, which the system then places so that each can be one. The last one is not filled: small pages do.
+        // As long as so many huge pages, it is placed (from Linux 6.7 on) so that each can be one. The last is not filled: small
+        // ones do.
         let whole = layout.size() / PIECE * PIECE;
         let bytes = if whole == 0 { layout.size() } else { layout.size().next_multiple_of(PIECE) };
         let map = MmapMut::map_anon(bytes).unwrap_or_else(|_| handle_alloc_error(layout));
@@ -36,33 +38,39 @@ impl<T: FromZeros> Zeroed<T> {
         }
         Zeroed { map, len, elements: PhantomData }
     }
+
+    /// Takes memory for all elements of this piece, as it will be written to. Before Linux 6.13 that is no huge page where something
+    /// is read first.
+    pub(crate) fn populate(&self, piece: usize) {
+        let from = piece * PIECE;
+        let bytes = PIECE.min((self.len * size_of::<T>()).saturating_sub(from));
+        let _ = self.map.advise_range(Advice::PopulateWrite, from, bytes);
+    }
 }
 
-impl<T: FromZeros> Default for Zeroed<T> {
+impl<T: FromZeros + Immutable> Default for Zeroed<T> {
     fn default() -> Zeroed<T> {
         Zeroed::new(0)
     }
 }
 
-impl<T: FromZeros + Copy> Zeroed<T> {
-    /// The elements from the last one on, whose memory is given back on the way.
-    pub(crate) fn into_iter_from_end(self) -> impl Iterator<Item = T> {
-        let piece = PIECE / size_of::<T>();
-        (0..self.len).rev().map(move |index| {
-            let element = self[index];
-            if index % piece == 0 {
-                let from = index * size_of::<T>();
-                // SAFETY: the memory is nobody else's, no reference to an element is left, and zeros are elements, too.
-                let _ = unsafe {
-                    self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, PIECE.min(self.map.len() - from))
-                };
-            }
-            element
-        })
+impl<T: FromZeros + Immutable + Copy> Zeroed<T> {
+    /// Takes the last element off; its memory is given back together with that of its neighbours.
+    #[inline]
+    pub(crate) fn take_last(&mut self) -> Option<T> {
+        let element = *self.last()?;
+        self.len -= 1;
+        let from = self.len * size_of::<T>();
+        if from.is_multiple_of(PIECE) {
+            let bytes = PIECE.min(self.map.len() - from);
+            // SAFETY: no element is left there, so nobody will look at what this memory becomes.
+            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
+        }
+        Some(element)
     }
 }
 
-impl<T: FromZeros> Deref for Zeroed<T> {
+impl<T: FromZeros + Immutable> Deref for Zeroed<T> {
     type Target = [T];
 
     #[inline(always)]
@@ -73,7 +81,7 @@ impl<T: FromZeros> Deref for Zeroed<T> {
     }
 }
 
-impl<T: FromZeros> DerefMut for Zeroed<T> {
+impl<T: FromZeros + Immutable> DerefMut for Zeroed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and `self` is borrowed for as long.
@@ -93,7 +101,8 @@ mod tests {
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
-            assert!(array.into_iter_from_end().map(|element| element[7]).eq((0..len as u64).rev()), "{len}");
+            let from_the_end = std::iter::from_fn(|| array.take_last());
+            assert!(from_the_end.map(|element| element[7]).eq((0..len as u64).rev()), "{len}");
         }
     }
 }
