@@ -15,7 +15,7 @@ use crate::figures::Figures;
 use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::order::{Part, Window};
-use crate::table::{Birth, Epoch, IN_GAP, Seen, Table};
+use crate::table::{Birth, Epoch, FIXED_SLOTS, IN_GAP, Seen, Table};
 use crate::tally::{Closed, Tallies};
 
 /// What the pairing must know of the trace, and of what is asked.
@@ -167,7 +167,7 @@ pub(crate) struct Pairing<'a> {
 impl<'a> Pairing<'a> {
     /// The pairing of partition `part` of `parts`.
     pub(crate) fn new(rules: &'a Rules, registry: &'a Classes, seed: Seed, part: usize, parts: u32) -> Pairing<'a> {
-        let table = || Table::new(seed, parts, rules.lists_live);
+        let table = || Table::new(seed, FIXED_SLOTS / parts as usize, rules.lists_live);
         Pairing {
             rules,
             tallies: Tallies::new(registry),

@@ -134,9 +134,10 @@ impl Line {
     }
 }
 
-/// The fixed part of the memory: slots of all partitions that are there for the asking.
-const FIXED_SLOTS: usize = 128 << 10;
-/// Those of a table that is new: a page.
+/// The fixed part of the memory: slots of all partitions that are there for the asking. Few in tests, so that short traces, too,
+/// make tables grow.
+pub(crate) const FIXED_SLOTS: usize = if cfg!(test) { 24 } else { 128 << 10 };
+/// Those of a table that is new: a page, if so many are there for the asking.
 const FIRST_SLOTS: usize = 256;
 const LINES_OF_PIECE: usize = PIECE / size_of::<Line>();
 
@@ -185,10 +186,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// For one of `parts` partitions.
-    pub(crate) fn new(seed: Seed, parts: u32, keeps_births: bool) -> Table {
-        let fixed = FIXED_SLOTS / parts as usize;
-        let (lines, births) = new_slots(FIRST_SLOTS, keeps_births);
+    /// With `fixed` slots that are there for the asking.
+    pub(crate) fn new(seed: Seed, fixed: usize, keeps_births: bool) -> Table {
+        let (lines, births) = new_slots(FIRST_SLOTS.min(fixed), keeps_births);
         Table {
             seed,
             lines,
@@ -314,7 +314,7 @@ impl Table {
     /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
     /// not tell. What takes their place needs as much memory, so theirs is given back on the way.
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
-        let empty = Table::new(self.seed, 1, self.births.is_some());
+        let empty = Table::new(self.seed, 0, self.births.is_some());
         let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
         for (slot, birth) in taken_slots(lines, births).filter(|(slot, _)| slot.seen.is_live()) {
             let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
@@ -437,12 +437,15 @@ fn taken_slots(
 mod tests {
     use super::*;
 
+    /// Of a program's tables.
+    const FIXED: usize = 128 << 10;
+
     /// Against std's map, with so few fixed slots' worth of objects that freed addresses move out and back.
     #[test]
     fn it_knows_what_every_address_did_last() {
         let seed = Seed::random();
         for parts in [1, 3] {
-            let mut table = Table::new(seed, parts, true);
+            let mut table = Table::new(seed, FIXED / parts as usize, true);
             let mut known: HashMap<u64, (Seen, Option<Sizes>)> = HashMap::new();
             let (mut epoch, mut random) = (1, 1u64);
             for step in 0..160_000u64 {
@@ -491,8 +494,9 @@ mod tests {
     fn however_many_partitions_there_are_it_grows() {
         for (parts, keeps_births) in (1..=256).flat_map(|parts| [(parts, false), (parts, true)]) {
             let seed = Seed::random();
-            let mut table = Table::new(seed, parts, keeps_births);
-            let addresses = 3 * FIXED_SLOTS / parts as usize;
+            let fixed = FIXED / parts;
+            let mut table = Table::new(seed, fixed, keeps_births);
+            let addresses = 3 * fixed;
             for address in 1..=addresses as u64 {
                 table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), Birth::default);
                 assert!(!table.is_over(), "{parts} partitions, at address {address}");
@@ -506,7 +510,7 @@ mod tests {
         // Those that stay live, in percent: slots are what it needs more of, or the set of freed ones.
         for percent in [100, 1] {
             let seed = Seed::random();
-            let mut table = Table::new(seed, 1, false);
+            let mut table = Table::new(seed, FIXED, false);
             let most = 20 << 20;
             table.set_most_bytes(most);
             let mut addresses = 0u64;
@@ -539,7 +543,7 @@ mod tests {
         // All stay at first, then one in ten: mostly freed ones in the end, or as many as live ones.
         for (keeps_births, all_stay) in [(false, 80_000), (true, 80_000), (false, 300_000), (true, 300_000)] {
             let seed = Seed::random();
-            let mut table = Table::new(seed, 1, keeps_births);
+            let mut table = Table::new(seed, FIXED, keeps_births);
             let (mut live, mut freed) = (0, 0);
             for address in 1..600_000u64 {
                 let hash = seed.hash(address);
@@ -550,7 +554,7 @@ mod tests {
                     (live, freed) = (live - 1, freed + 1);
                 }
                 if address % 1000 == 0 {
-                    let most = 48 * live + 16 * freed + (FIXED_SLOTS + 4) * table.costs.slot_bytes + 2 * 4096;
+                    let most = 48 * live + 16 * freed + (FIXED + 4) * table.costs.slot_bytes + 2 * 4096;
                     assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
                 }
             }
