@@ -1,4 +1,4 @@
-//! Asking the processor for memory before it is needed: the only unsafe code of the merge, and of the pairing but for its memory.
+//! Asking the processor for memory before it is needed: with `zeroed`, the only unsafe code of the pairing and the merge.
 
 #![cfg_attr(
     target_arch = "x86_64",

@@ -336,6 +336,7 @@ impl Table {
         let before = taken - live - now;
         let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
         let fixed = self.fixed;
+        // At first in large steps: a short trace touches little, a longer one soon has what is there for the asking.
         let allowed = |freed| match slots * 2 < fixed {
             true => fixed.min(taken * 16),
             false => (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed,

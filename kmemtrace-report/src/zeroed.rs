@@ -39,8 +39,8 @@ impl<T: FromZeros + Immutable> Zeroed<T> {
         Zeroed { map, len, elements: PhantomData }
     }
 
-    /// Takes memory for all elements of this piece, as it will be written to. Before Linux 6.13 that is no huge page where something
-    /// is read first.
+    /// Takes memory for all elements of this piece, as they will be written to: some kernels have no huge page for where something
+    /// was read first.
     pub(crate) fn populate(&self, piece: usize) {
         let from = piece * PIECE;
         let bytes = PIECE.min((self.len * size_of::<T>()).saturating_sub(from));
