@@ -11,6 +11,8 @@ use crate::fault::{Code, Fault};
 
 /// Bytes asked of the system at once, at least and at most.
 const CHUNK: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
+/// At a file's beginning fewer will do: all of a small file, or the header, which is all that opening it takes.
+const FIRST: usize = 8 << 10;
 /// Bytes to have beyond those that are wanted: the next block's header, so that a block comes with one call and nothing
 /// that was read is moved.
 const AHEAD: usize = 256;
@@ -39,7 +41,8 @@ impl Window {
     /// The bytes at hand, at least `want` of them unless the file ends before.
     pub(crate) fn fill(&mut self, want: usize) -> &[u8] {
         while self.end - self.start < want && !self.eof {
-            let ask = (want - (self.end - self.start)).saturating_add(AHEAD).clamp(*CHUNK.start(), *CHUNK.end());
+            let least = if self.offset == 0 && self.end == 0 { FIRST } else { *CHUNK.start() };
+            let ask = (want - (self.end - self.start)).saturating_add(AHEAD).clamp(least, *CHUNK.end());
             if self.buffer.len() - self.end < ask {
                 self.buffer.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
