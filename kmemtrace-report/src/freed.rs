@@ -54,7 +54,12 @@ impl FreedSet {
     }
 
     /// Takes an address out; whether it was there.
+    #[inline]
     pub(crate) fn remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> bool {
+        self.len() > 0 && self.find_and_remove(address, hash)
+    }
+
+    fn find_and_remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> bool {
         if address == 0 {
             return std::mem::take(&mut self.zero);
         }

@@ -140,6 +140,8 @@ pub(crate) const FIXED_SLOTS: usize = if cfg!(test) { 24 } else { 128 << 10 };
 /// Those of a table that is new: a page, if so many are there for the asking.
 const FIRST_SLOTS: usize = 256;
 const LINES_OF_PIECE: usize = PIECE / size_of::<Line>();
+/// A table that grows asks for lines when it is so many away from them.
+const SOON: usize = 32;
 
 /// What may be spent on slots: a live object may cost 48 bytes and a freed address 16, all that is kept of it included.
 #[derive(Clone, Copy, Debug)]
@@ -331,8 +333,10 @@ impl Table {
         if self.is_over && can_wait {
             return;
         }
-        let count = |is: &dyn Fn(Seen) -> bool| self.slots().filter(|slot| is(slot.seen)).count();
-        let (live, now) = (count(&Seen::is_live), count(&|seen| seen == Seen::free(self.epoch)));
+        let freed_now = Seen::free(self.epoch);
+        let (live, now) = self.slots().fold((0, 0), |(live, now), slot| {
+            (live + usize::from(slot.seen.is_live()), now + usize::from(slot.seen == freed_now))
+        });
         let before = taken - live - now;
         let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
         let fixed = self.fixed;
@@ -371,12 +375,12 @@ impl Table {
         let (lines, births) = new_slots(slots_wanted, self.births.is_some());
         let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
         let mut entered = usize::MAX;
-        for (slot, birth) in taken_slots(lines, births) {
+        taken_slots(lines, births).for_each(|(slot, birth)| {
             if freed.is_some() && !slot.seen.is_live() {
                 self.taken -= 1;
                 let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
                 set.insert(slot.address, hash);
-                continue;
+                return;
             }
             let hash = hash(slot.address);
             let piece = place(hash, self.lines.len()) / LINES_OF_PIECE;
@@ -385,11 +389,12 @@ impl Table {
                 entered = piece;
             }
             let (line, index) = self.probe(hash, Line::first_empty);
+            prefetch(&self.lines, line.saturating_sub(SOON));
             self.lines[line].0[index] = slot;
             if let Some(births) = &mut self.births {
                 births[line][index] = birth;
             }
-        }
+        });
         (self.freed, self.freed_before) = (freed_now.into_set(hash), freed_before.into_set(hash));
         self.weigh();
     }
