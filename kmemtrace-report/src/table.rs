@@ -236,7 +236,11 @@ impl Table {
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32) {
         let lines = &*self.lines;
-        prefetch(lines, place(hash, lines.len()));
+        let line = place(hash, lines.len());
+        prefetch(lines, line);
+        if let Some(births) = &self.births {
+            prefetch(births, line);
+        }
     }
 
     /// What an address, whose hash is `hash`, is seen doing now; returns what it was seen doing before. Where that had sizes
