@@ -11,8 +11,9 @@ use crate::fault::{Code, Fault};
 
 /// Bytes asked of the system at once, at least and at most.
 const CHUNK: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
-/// At a file's beginning fewer will do: all of a small file, or the header, which is all that opening it takes.
-const FIRST: usize = 8 << 10;
+/// At a file's beginning fewer will do: all of a small file, or the header with its formats (13 KB of a kernel's kmem events),
+/// which is all that opening it takes.
+const FIRST: usize = 16 << 10;
 /// Bytes to have beyond those that are wanted: the next block's header, so that a block comes with one call and nothing
 /// that was read is moved.
 const AHEAD: usize = 256;

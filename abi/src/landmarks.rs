@@ -38,6 +38,11 @@ impl Landmarks {
         let count = self.points.partition_point(|point| point.last.is_none_or(|last| last < from));
         self.points.get(count.checked_sub(1)?)
     }
+
+    /// Where in the file all events that were needed up to a key of `to` have been met, if that is before its end.
+    pub(crate) fn end(&self, to: u64) -> Option<u64> {
+        self.points.iter().find(|point| point.last.is_some_and(|last| last > to)).map(|point| point.offset)
+    }
 }
 
 /// Keeps landmarks of a file that is being read.

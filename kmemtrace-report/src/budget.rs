@@ -28,14 +28,11 @@ impl Budget {
         self.limit.is_some_and(|limit| resident() > limit)
     }
 
-    /// Why it stops: `what` needs more, after so many events.
-    pub(crate) fn exceeded(self, what: &str, events: u64) -> anyhow::Result<()> {
+    /// Why it stops: `what` needs more, after so many events, and what would need less.
+    pub(crate) fn exceeded(self, what: &str, events: u64, less: &str) -> anyhow::Result<()> {
         let limit = units::bytes(self.limit.unwrap_or(u64::MAX));
         let events = units::grouped(events);
-        bail!(
-            "{what} need more than the {limit} of --max-memory after {events} events: \
-             allow more, or take less of the trace with --time"
-        );
+        bail!("{what} need more than the {limit} of --max-memory after {events} events: allow more, or {less}");
     }
 }
 
@@ -59,7 +56,10 @@ mod tests {
         assert_eq!(Budget::new(Some(1 << 10)).left(0), 0);
         let left = Budget::new(Some(1 << 40)).left(1 << 39);
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
-        let words = Budget::new(Some(64 << 20)).exceeded("live objects", 1_234_567).unwrap_err().to_string();
-        assert!(words.starts_with("live objects need more than the 64.0 MiB of --max-memory after 1,234,567 events:"));
+        let words =
+            Budget::new(Some(64 << 20)).exceeded("live objects", 1_234_567, "take less").unwrap_err().to_string();
+        assert!(words.starts_with(
+            "live objects need more than the 64.0 MiB of --max-memory after 1,234,567 events: allow more, or take less"
+        ));
     }
 }

@@ -33,7 +33,12 @@ impl FreedSet {
 
     fn slots_with(&self, more: usize) -> usize {
         let (taken, slots) = (self.taken + more, self.slots.len());
-        if taken * 5 <= slots * 4 { slots } else { (taken.max(slots) * 3 / 2).max(FIRST_SLOTS) }
+        match (taken * 5 > slots * 4, taken * 4 < slots) {
+            (true, _) => (taken.max(slots) * 3 / 2).max(FIRST_SLOTS),
+            // Most have left.
+            (_, true) => slots.min((taken * 3 / 2).max(FIRST_SLOTS)),
+            _ => slots,
+        }
     }
 
     /// To take in so many more.
@@ -158,6 +163,22 @@ impl Growing {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn it_gives_memory_back_where_most_have_left() {
+        let hash = |address: u64| (address as u32).wrapping_mul(0x9e37_79b9);
+        let mut addresses: Vec<u64> = (1..=100_000).collect();
+        addresses.sort_unstable_by_key(|&address| std::cmp::Reverse(hash(address)));
+        let mut growing = FreedSet::default().grow(addresses.len());
+        addresses.iter().for_each(|&address| growing.insert(address, hash));
+        let mut set = growing.into_set(hash);
+        let full = set.bytes();
+        assert!((1..=80_000).all(|address| set.remove(address, hash)));
+        let expected = set.bytes_with(0);
+        let mut set = set.grow(0).into_set(hash);
+        assert!(set.bytes() == expected && set.bytes() * 4 < full, "{} of {full} bytes", set.bytes());
+        assert!((80_001..=100_000).all(|address| set.remove(address, hash)) && set.len() == 0);
+    }
 
     /// Against std's set, with hashes that collide often and wrap around.
     #[test]

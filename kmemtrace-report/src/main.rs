@@ -73,8 +73,12 @@ const UNUSABLE: u8 = 2;
 /// No trace at all, or `--strict` and an incomplete one.
 const NO_TRACE: u8 = 3;
 
-/// Memory of a row of a table: nine cells as text, each styled and split into lines (5200 bytes measured for `live`).
-const TABLE_ROW_BYTES: usize = 5500;
+/// Memory of a row of a document: some twenty members with their names (3800 bytes measured for `sites`).
+const ROW_BYTES: usize = 4000;
+/// Of one that is printed as a table, where each cell is styled and split into lines (5700 bytes measured for `sites`).
+const TABLE_ROW_BYTES: usize = 6000;
+/// Of a cell of the matrix of CPUs.
+const CELL_BYTES: usize = 48;
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -155,13 +159,19 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
+    let row_bytes = match (args.format, view) {
+        // Its columns are as wide as their widest cell, so all rows are there at once.
+        (Format::Table, _) => TABLE_ROW_BYTES,
+        (_, View::Live) => 0,
+        _ => ROW_BYTES,
+    };
     let job = Job {
         rules,
         grouping: asked.grouping,
         crew: crew_size(args),
         budget,
-        // Its columns are as wide as their widest cell, so all rows are there at once.
-        row_bytes: if args.format == Format::Table && top.is_none() { TABLE_ROW_BYTES } else { 0 },
+        row_bytes,
+        most_rows: top.unwrap_or(usize::MAX),
         is_quiet: args.quiet,
         is_told: args.verbose,
     };
@@ -175,6 +185,16 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
+    let (rows, cells) = match view {
+        View::Sites | View::Caches => (paired.rows.len(), 0),
+        View::Mismatch => (paired.findings.len(), 0),
+        View::Cross => (paired.rows.len(), trace.info.cpus.len().pow(2)),
+        // Of live objects it is known by now.
+        View::Summary | View::Live | View::Events => (0, 0),
+    };
+    if (rows.min(top.unwrap_or(usize::MAX)) * row_bytes + cells * CELL_BYTES) as u64 > budget.left(0) {
+        budget.exceeded("rows of the report", order.events, "ask for fewer with --top")?;
+    }
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
     let narrow = Narrow::default();
     let body = match view {

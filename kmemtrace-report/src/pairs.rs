@@ -158,7 +158,7 @@ pub(crate) struct Pairing<'a> {
     shared: (u64, u64),
     /// Frontier of the last window.
     frontier: Option<u64>,
-    /// Bytes that its tables may take.
+    /// Bytes that its tables and tallies may take.
     most_bytes: usize,
     /// They took more, and it stopped.
     pub(crate) is_over: bool,
@@ -187,7 +187,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Stops where its tables take more than so many bytes.
+    /// Stops where its tables and tallies take more than so many bytes.
     pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
         self.most_bytes = most_bytes;
     }
@@ -215,18 +215,20 @@ impl<'a> Pairing<'a> {
             while from < until {
                 let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
                 let needs_more = self.objects.is_over() || self.pages.is_over();
-                self.is_over |= needs_more || objects + pages > self.most_bytes;
+                let most_bytes = self.most_bytes.saturating_sub(self.tallies.bytes());
+                self.is_over |= needs_more || objects + pages > most_bytes;
                 if self.is_over {
                     return;
                 }
-                self.objects.set_most_bytes(self.most_bytes - pages);
-                self.pages.set_most_bytes(self.most_bytes - objects);
+                self.objects.set_most_bytes(most_bytes - pages);
+                self.pages.set_most_bytes(most_bytes - objects);
                 let next = until.min(from + WEIGHED);
                 self.counts.used += (next - from) as u64;
                 self.run(part, from..next, changes);
                 from = next;
             }
         }
+        self.is_over |= self.objects.is_over() || self.pages.is_over();
     }
 
     /// Takes events between which no gap begins or ends.
@@ -433,6 +435,11 @@ impl<'a> Pairing<'a> {
             *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
         }
         counts
+    }
+
+    /// Bytes of its tables.
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.objects.bytes() + self.pages.bytes()
     }
 
     /// How many objects are live, whatever the filters.

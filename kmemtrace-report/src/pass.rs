@@ -28,7 +28,7 @@ impl Pass<'_> {
     pub(crate) fn of_all(mut self) -> Outcome {
         if let Some(index) = &mut self.index
             && let Some(answer) = index.answer(self.asked, &mut self.trace.names)
-            && self.job.has_room_for(answer.1.live.len())
+            && self.job.has_room_for(answer.1.live.len(), 0)
         {
             return Ok(answer);
         }

@@ -5,15 +5,16 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
 use crate::board::{Board, Done, MOST_ROUNDS, Partition};
 use crate::budget::Budget;
-use crate::classes::{Classes, Grouping, MOST_SIZED};
+use crate::classes::{Classes, Grouping, MOST_SIZED, UNSELECTED};
 use crate::decode::{Compact, Compactor, Filter};
 use crate::figures::Figures;
 use crate::findings::{FindingRow, FindingSites, Findings};
@@ -31,17 +32,19 @@ pub(crate) struct Job {
     pub(crate) grouping: Grouping,
     pub(crate) crew: CrewSize,
     pub(crate) budget: Budget,
-    /// Memory that a table needs for each live object that is listed.
+    /// Memory that a row of the report takes until it is printed.
     pub(crate) row_bytes: usize,
+    pub(crate) most_rows: usize,
     pub(crate) is_quiet: bool,
     /// Whether to say what took how long.
     pub(crate) is_told: bool,
 }
 
 impl Job {
-    /// Whether so many live objects may be listed.
-    pub(crate) fn has_room_for(&self, rows: usize) -> bool {
-        (rows * (LISTED_BYTES + self.row_bytes)) as u64 <= self.budget.left(0)
+    /// Whether so many live objects may be listed, where so many bytes are given back for them.
+    pub(crate) fn has_room_for(&self, objects: usize, given_back: usize) -> bool {
+        let bytes = objects * LISTED_BYTES + objects.min(self.most_rows) * self.row_bytes;
+        bytes.saturating_sub(given_back) as u64 <= self.budget.left(0)
     }
 }
 
@@ -90,6 +93,12 @@ const WINDOW_OF_TWO: usize = 8 << 10;
 /// On more: a task should take long enough for nobody to notice how it was come by.
 const WINDOW_AT_ONCE: usize = 32 << 10;
 
+/// How often the memory of the process is looked at.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// What is kept that grows with the trace, and what would need less of it.
+const KEPT: &str = "live objects, freed addresses and their sizes";
+const LESS: &str = "take less of the trace with --time";
+
 /// Memory for each event that is on its way, with its key and what it changes.
 const EVENT_BYTES: usize = size_of::<Compact>() + 32;
 /// Memory for each live object that is listed.
@@ -102,7 +111,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { mut rules, grouping, crew, budget, row_bytes, is_quiet, is_told } = job;
+    let Job { ref rules, grouping, crew, budget, is_quiet, is_told, .. } = job;
+    let mut rules = rules.clone();
     let mut streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
@@ -121,7 +131,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     merger.set_bounds(bounds(merger.first_key()));
     let ahead = crew.ahead(streams.len());
     // All of it may be on the way, read ahead or in windows.
-    let on_the_way = crew.window.max(batch * streams.len()) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
+    let there = streams.len() - trace.info.missing.len();
+    let on_the_way = crew.window.max(batch * there) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);
@@ -129,14 +140,17 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         Partition::new(pairing, parts == 1)
     };
     let partitions = (0..parts as usize).map(partition).collect();
-    let file_bytes = streams.iter().map(|stream| std::fs::metadata(stream.path()).map_or(0, |m| m.len())).sum();
+    let file_bytes = streams.iter().map(CpuStream::bytes_to_read).sum();
     let mut progress = Progress::new(file_bytes, is_quiet);
     let board = Board::new(streams, merger, partitions, batch, ahead);
     let mut over = None;
-    let mut looks = 0u64;
+    let mut looked = Instant::now();
     board.work(crew.threads, compactor, |standing| {
-        looks += 1;
-        if standing.is_over || looks.is_multiple_of(64) && budget.is_over() {
+        let is_time = looked.elapsed() > BETWEEN_LOOKS;
+        if is_time {
+            looked = Instant::now();
+        }
+        if standing.is_over || is_time && budget.is_over() {
             over = Some(standing.events);
         }
         if progress.is_due() {
@@ -146,12 +160,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     });
     drop(progress);
     if let Some(events) = over {
-        budget.exceeded("live objects and freed addresses", events)?;
+        budget.exceeded(KEPT, events, LESS)?;
     }
     let Done { streams, merger, mut partitions, ledger, spent } = board.into_stages().context("a thread has failed")?;
     // Nobody looks after the last task.
     if partitions.iter().any(|part| part.pairing.is_over) {
-        budget.exceeded("live objects and freed addresses", merger.merged.events)?;
+        budget.exceeded(KEPT, merger.merged.events, LESS)?;
     }
     if is_told {
         let [read, merged, paired] = [spent.reading, spent.merging, spent.pairing].map(|time| time.as_secs_f64());
@@ -165,8 +179,9 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let (mut live, mut known) = (Vec::new(), Vec::new());
     if rules.lists_live {
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
-        if (rows * (LISTED_BYTES + row_bytes)) as u64 > budget.left(0) {
-            budget.exceeded("rows of live objects", merger.merged.events)?;
+        // What takes the tables' place is less than they are.
+        if !job.has_room_for(rows, partitions.iter().map(|part| part.pairing.table_bytes()).sum()) {
+            budget.exceeded("rows of live objects", merger.merged.events, "ask for fewer with --top")?;
         }
         live.reserve_exact(rows);
         classes.from(0, |class| known.push(*class));
@@ -184,6 +199,9 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     }
     trace.streams = streams;
     let registry = classes.into_inner();
+    if registry.exhausted {
+        bail!("the trace has more than {UNSELECTED} different allocations: take less of it with --time");
+    }
     paired.rows = registry.rows.iter().copied().zip(figures).collect();
     add_up(&mut paired, &ledger);
     add_findings(&mut paired, &rules, &findings);

@@ -220,7 +220,8 @@ impl Table {
         self.most_bytes = most_bytes;
     }
 
-    /// It needed more: it may be used on, and grows when it must, but should not be used for long.
+    /// It needed more, and what it says from then on may be wrong. It may be used on, and grows when it must, but should not be
+    /// used for long.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
@@ -279,6 +280,10 @@ impl Table {
     #[cold]
     pub(crate) fn keep_sizes(&mut self, address: u64, sizes: Sizes) {
         let before = self.own_sizes.capacity();
+        if self.own_sizes.len() == before && self.bytes + 2 * self.own_sizes_bytes() > self.most_bytes {
+            self.is_over = true;
+            return;
+        }
         self.own_sizes.insert(address, sizes);
         if self.own_sizes.capacity() > before {
             self.weigh();
@@ -297,6 +302,11 @@ impl Table {
         if self.freed_before.len() == 0 {
             std::mem::swap(&mut self.freed, &mut self.freed_before);
         } else if self.freed.len() > 0 {
+            let more = self.freed_before.bytes_with(self.freed.len()).saturating_sub(self.freed_before.bytes());
+            if self.bytes + more > self.most_bytes {
+                self.is_over = true;
+                return self.epoch;
+            }
             let hash = |address| seed.hash(address);
             let mut growing = std::mem::take(&mut self.freed_before).grow(self.freed.len());
             self.freed.drain().for_each(|address| growing.insert(address, hash));
@@ -408,7 +418,8 @@ impl Table {
     }
 
     fn own_sizes_bytes(&self) -> usize {
-        self.own_sizes.capacity() * size_of::<(u64, u64, u64)>()
+        // At most seven eighths of its places are taken, and each has a byte beside it.
+        self.own_sizes.capacity() * 8 / 7 * (size_of::<(u64, Sizes)>() + 1)
     }
 
     /// The first line from that of `hash` on where `find` finds a slot.

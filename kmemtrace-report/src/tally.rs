@@ -78,6 +78,12 @@ impl<'a> Tallies<'a> {
         });
     }
 
+    /// Bytes of memory, but for failed allocations.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.tallies.capacity() * size_of::<Tally>() + self.own_sums.capacity() * size_of::<(u32, OwnSums)>()
+    }
+
     /// A class that some event was given.
     #[inline]
     pub(crate) fn class(&mut self, class: u32) -> Class {

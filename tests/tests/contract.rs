@@ -317,3 +317,32 @@ fn what_needs_more_memory_than_allowed_stops_with_a_line() {
     let whole = run_to(0, "kmemtrace-report", &["summary", "--format", "json", "--max-memory", "1G"], &[dir.path()]);
     assert!(whole == printed("summary", dir.path()));
 }
+
+#[test]
+fn rows_that_need_more_memory_than_allowed_stop_it_before_they_are_made() {
+    const SITES: u64 = 30_000;
+    let each = |work: Scenario, n| work.kmalloc(n + 1, 0, SITE + n * 16, A + n * 64, (60 + n % 5, 64));
+    let work = (0..SITES).fold(Scenario::new(Shape::plain(), 1), each);
+    let dir = Directory::new(&trace_dir(&work.finish(), 1));
+    for (view, format) in [("sites", "json"), ("sites", "table"), ("live", "table")] {
+        let asked = [view, "--format", format, "--max-memory", "64M", "--no-index"];
+        let output = run("kmemtrace-report", &asked, &[dir.path()]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{view}, {format}: {told}");
+        assert!(told.contains("64.0 MiB of --max-memory") && told.contains("--top"), "{view}, {format}: {told}");
+        run_to(0, "kmemtrace-report", &[&asked[..], &["--top", "20"]].concat(), &[dir.path()]);
+    }
+}
+
+#[test]
+fn a_file_may_be_named_after_a_cpu_that_no_machine_has() {
+    let (_, _, streams) = random_relay(3, 200);
+    let bytes = streams.cpus.iter().map(|stream| stream.bytes()).max_by_key(Vec::len).unwrap();
+    let dir = Directory::new(&[("cpu70000".to_owned(), bytes)]);
+    for view in DOCUMENTS.iter().filter(|view| **view != "cross") {
+        let said = json(&run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]));
+        assert_eq!(said["completeness"]["missing_cpus"].as_array().unwrap().len(), 8192, "{view}");
+    }
+    let output = run("kmemtrace-report", &["cross", "--max-memory", "256M"], &[dir.path()]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -17,8 +17,10 @@ use crate::trace::{OpenError, Trace};
 /// Bytes of a file's start that tell what it is.
 const SAMPLE: usize = 64 << 10;
 
-/// No machine has more CPUs, and a file may say any number.
-const MAX_CPUS: u32 = 1 << 16;
+/// Linux is built for no more CPUs, and a file may say any number: so many of them may be missing.
+const MAX_CPUS: u32 = 1 << 13;
+/// Streams are told apart by 16 bits.
+const MAX_STREAMS: usize = u16::MAX as usize;
 
 /// A per-CPU file that was found.
 #[derive(Debug)]
@@ -40,6 +42,10 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
         files => Listing::of_files(files)?,
     };
     let trace = if listing.is_ours() { ours::open(listing) } else { relay_files::open(listing) }?;
+    if trace.streams.len() > MAX_STREAMS {
+        let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
+        return Err(no_trace(path, &format!("has files of more than {MAX_STREAMS} CPUs: name some of them")));
+    }
     match trace.streams.windows(2).find(|pair| pair[0].cpu() == pair[1].cpu()) {
         Some(pair) => {
             let [a, b] = [0, 1].map(|n| pair[n].path().to_owned());

@@ -61,6 +61,8 @@ pub struct CpuStream {
     cursor: Cursor,
     /// Where only a part is read.
     part: Option<Part>,
+    /// Bytes of that part, about.
+    part_bytes: Option<u64>,
 }
 
 impl CpuStream {
@@ -80,7 +82,7 @@ impl CpuStream {
     }
 
     fn new(path: PathBuf, cpu: u32, body: Body, coding: Arc<Coding>) -> CpuStream {
-        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu), part: None }
+        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu), part: None, part_bytes: None }
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {
@@ -117,6 +119,11 @@ impl CpuStream {
         }
     }
 
+    /// Bytes of the file to read in all, about: to tell how far it is.
+    pub fn bytes_to_read(&self) -> u64 {
+        self.part_bytes.unwrap_or_else(|| std::fs::metadata(self.path()).map_or(0, |data| data.len()))
+    }
+
     /// The recording that the file belongs to, while it is read.
     pub fn recording(&self) -> Option<RecordingId> {
         match &self.body {
@@ -150,8 +157,9 @@ impl CpuStream {
     /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
     /// verdict than lossy in them where this part is not good any more.
     pub fn narrow(&mut self, landmarks: &Landmarks, (from, to): (u64, u64)) {
+        let whole = self.bytes_to_read();
         let Body::Blocks(reader) = &mut self.body else { return };
-        let mut before = 0;
+        let (mut before, mut begins) = (0, 0);
         if let Some(point) = landmarks.before(from) {
             if let Err(error) = reader.enter(point.offset, point.sequence) {
                 let (offset, message) =
@@ -161,8 +169,9 @@ impl CpuStream {
             self.block = None;
             self.cursor.last = point.last;
             (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
-            before = point.gaps;
+            (before, begins) = (point.gaps, point.offset);
         }
+        self.part_bytes = Some(landmarks.end(to).unwrap_or(whole).saturating_sub(begins));
         self.part = Some(Part::new(landmarks.gaps.clone(), before, to));
     }
 

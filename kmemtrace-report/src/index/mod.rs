@@ -36,6 +36,9 @@ const LEFT_OVER: Duration = Duration::from_secs(600);
 const MOST_BYTES: u64 = 256 << 20;
 /// Memory for each byte of an index while it is taken apart.
 const MEMORY_PER_BYTE: u64 = 4;
+/// Memory for each live object and for each row while they are written.
+const MEMORY_PER_OBJECT: u64 = 48;
+const MEMORY_PER_ROW: u64 = 1024;
 
 /// Bytes of a trace's files from which an index pays, where nothing else is said.
 pub(crate) const PAYS_FROM: u64 = 64 << 20;
@@ -55,6 +58,7 @@ pub(crate) struct Settings {
 pub(crate) struct Index {
     dir: PathBuf,
     settings: Settings,
+    budget: Budget,
     /// The files before any event was read.
     identity: Identity,
     /// Whether a later change of them would be seen.
@@ -74,7 +78,7 @@ impl Index {
             return None;
         }
         let is_settled = identity.is_settled(SystemTime::now());
-        let mut index = Index { dir: dir.clone(), settings, identity, is_settled, found: None };
+        let mut index = Index { dir: dir.clone(), settings, budget, identity, is_settled, found: None };
         match read(&dir.join(NAME), budget) {
             Ok(Some(bytes)) => match Content::read(bytes) {
                 None => index.tell(format_args!("damaged, or of another version: not used")),
@@ -167,8 +171,10 @@ impl Index {
 
     /// Keeps what a pass over the whole trace came to; with the answer to a question, where it was one.
     pub(crate) fn keep(&self, trace: &Trace, completeness: &Completeness, answer: Option<(Question, &Order, &Paired)>) {
+        let room = self.budget.left(0);
         let answer = answer.map(|(question, order, paired)| {
-            let lists_live = question.lists_live && paired.live.len() <= answer::MOST_LIVE;
+            let has_room = paired.live.len() as u64 * MEMORY_PER_OBJECT <= room;
+            let lists_live = question.lists_live && paired.live.len() <= answer::MOST_LIVE && has_room;
             (Question { lists_live, ..question }, order, paired)
         });
         // Facts of a file with an end and no damage are never worse.
@@ -181,6 +187,10 @@ impl Index {
         }
         if self.found.is_some() && !answer.is_some_and(|(question, ..)| self.lacks(question)) {
             return;
+        }
+        let rows = answer.map_or(0, |(.., paired)| paired.rows.len() as u64);
+        if rows * MEMORY_PER_ROW > room {
+            return self.tell(format_args!("not written: --max-memory leaves no room for its {rows} rows"));
         }
         match self.write(trace, completeness, answer) {
             Ok(len) => self.tell(format_args!("written, {len} bytes")),
