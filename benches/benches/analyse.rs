@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_benches::limits::{decode_all, pairing, plain_table, random_update};
+use kmemtrace_benches::limits::{decode_all, plain_table, random_update, stages};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
@@ -191,10 +191,10 @@ fn analyse(name: &str, trace: &Path, perf: Option<Perf>) {
     }
     let document = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[trace]).stdout);
     let live = document["total"]["live_objects"].as_u64().unwrap_or(0);
+    let [merging, pairing] = stages(trace);
     println!(
-        "to pair and count an event: {:.0} ns; to insert it in or remove it from a plain hash table: {:.0} ns; a random update \
-         of one with {:.2} M entries: {:.0} ns",
-        pairing(trace),
+        "to merge an event: {merging:.0} ns; to pair and count it: {pairing:.0} ns; to insert it in or remove it from a plain \
+         hash table: {:.0} ns; a random removal and insertion in one with {:.2} M entries: {:.0} ns",
         plain_table(trace),
         live as f64 / 1e6,
         random_update(live as usize),

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use kmemtrace_abi::generate::{Load, LoadOptions, write_trace};
 use kmemtrace_benches::child::{Usage, usage};
-use kmemtrace_benches::limits::{decode_all, pairing, plain_table, random_update};
+use kmemtrace_benches::limits::{decode_all, plain_table, random_update, stages};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -198,7 +198,7 @@ fn measure(load: LoadOptions) -> Row {
         let told = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
         told.unwrap_or(f64::NAN)
     };
-    let (pairing, plain) = (pairing(trace), limit(&["plain-table"], trace));
+    let ([_, pairing], plain) = (stages(trace), limit(&["plain-table"], trace));
     let update = limit(&["random-update"], Path::new(&live.to_string()));
     Row { load, bytes, frees: number(&document["total"]["frees"]), runs, pairing, plain, update }
 }

@@ -64,22 +64,24 @@ pub fn decode_all(trace: &Path) {
     black_box(sum.0);
 }
 
-/// Nanoseconds that a report on one core pairs and counts an event for, as it says itself; the middle one of three.
+/// Nanoseconds that a report on one core merges an event for, and that it pairs and counts it for, as it says itself; the middle
+/// ones of three.
 ///
 /// # Panics
 /// If it does not say so.
-pub fn pairing(trace: &Path) -> f64 {
+pub fn stages(trace: &Path) -> [f64; 2] {
     let once = || {
         let mut report =
             on_one_core(&program("kmemtrace-report"), &["summary", "-v", "--no-index", "--format", "json"]);
         let output = report.arg(trace).output().unwrap_or_else(|error| panic!("kmemtrace-report: {error}"));
         let told = String::from_utf8_lossy(&output.stderr);
         let number = |before: &str| told.split_once(before)?.1.split_whitespace().next()?.parse::<f64>().ok();
-        let told = number("kmemtrace-report: ").zip(number("paired for "));
-        told.map(|(events, seconds)| seconds * 1e9 / events)
-            .unwrap_or_else(|| panic!("kmemtrace-report -v has changed"))
+        let told = ["kmemtrace-report: ", "merged for ", "paired for "].map(number);
+        let [Some(events), Some(merged), Some(paired)] = told else { panic!("kmemtrace-report -v has changed") };
+        [merged, paired].map(|seconds| seconds * 1e9 / events)
     };
-    median((0..3).map(|_| once()).collect())
+    let three = [once(), once(), once()];
+    [0, 1].map(|stage| median(three.iter().map(|stages| stages[stage]).collect()))
 }
 
 /// Nanoseconds that a plain hash table takes for an event of the trace, one after the other in the order of their time: an

@@ -13,7 +13,7 @@ use crate::select::{Select, parse_size};
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Exit status: 0 printed, 2 usage or unreadable, 3 no trace (or --strict and it is incomplete)"
+    after_help = "Exit status: 0 printed, 2 usage, unreadable or over --max-memory, 3 no trace (or --strict and it is incomplete)"
 )]
 pub(crate) struct Args {
     /// A view (or pack: store the recording smaller), then the trace directory or files [default: summary of ./kmemtrace.data]

@@ -1,4 +1,5 @@
-//! Random access to finished files, mapped. A single pass over a file reads it into buffers instead, which is faster.
+//! Random access to finished files, mapped. A single pass over a file reads it into buffers instead: should it be cut
+//! meanwhile, that is a fault to tell of.
 #![expect(unsafe_code, reason = "a mapping is memory that somebody else may change")]
 
 use std::fs::File;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kmemtrace_abi::event::{Gap, GapCause, Item};
+use kmemtrace_abi::generate::relay::RelayStream;
 use kmemtrace_abi::generate::{Era, Shape, Workload, relay_dir, trace_dir};
 use kmemtrace_tests::programs::{differences, json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
@@ -337,7 +338,7 @@ fn rows_that_need_more_memory_than_allowed_stop_it_before_they_are_made() {
 #[test]
 fn a_file_may_be_named_after_a_cpu_that_no_machine_has() {
     let (_, _, streams) = random_relay(3, 200);
-    let bytes = streams.cpus.iter().map(|stream| stream.bytes()).max_by_key(Vec::len).unwrap();
+    let bytes = streams.cpus.iter().map(RelayStream::bytes).max_by_key(Vec::len).unwrap();
     let dir = Directory::new(&[("cpu70000".to_owned(), bytes)]);
     for view in DOCUMENTS.iter().filter(|view| **view != "cross") {
         let said = json(&run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]));
