@@ -78,7 +78,7 @@ const ROW_BYTES: usize = 4000;
 /// Of one that is printed as a table, where each cell is styled and split into lines (5700 bytes measured for `sites`).
 const TABLE_ROW_BYTES: usize = 6000;
 /// Of a cell of the matrix of CPUs.
-const CELL_BYTES: usize = 48;
+const CELL_BYTES: u64 = 48;
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -188,11 +188,12 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let (rows, cells) = match view {
         View::Sites | View::Caches => (paired.rows.len(), 0),
         View::Mismatch => (paired.findings.len(), 0),
-        View::Cross => (paired.rows.len(), trace.info.cpus.len().pow(2)),
+        View::Cross => (paired.rows.len(), (trace.info.cpus.len() as u64).pow(2)),
         // Of live objects it is known by now.
         View::Summary | View::Live | View::Events => (0, 0),
     };
-    if (rows.min(top.unwrap_or(usize::MAX)) * row_bytes + cells * CELL_BYTES) as u64 > budget.left(0) {
+    let rows = rows.min(top.unwrap_or(usize::MAX)) as u64;
+    if rows * row_bytes as u64 + cells * CELL_BYTES > budget.left(0) {
         budget.exceeded("rows of the report", order.events, "ask for fewer with --top")?;
     }
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };

@@ -111,8 +111,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
 ) -> anyhow::Result<(Order, Paired)> {
-    let Job { ref rules, grouping, crew, budget, is_quiet, is_told, .. } = job;
-    let mut rules = rules.clone();
+    let Job { grouping, crew, budget, is_quiet, is_told, .. } = job;
+    let mut rules = job.rules.clone();
     let mut streams = std::mem::take(&mut trace.streams);
     rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), crew.sized_classes);
@@ -131,7 +131,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     merger.set_bounds(bounds(merger.first_key()));
     let ahead = crew.ahead(streams.len());
     // All of it may be on the way, read ahead or in windows.
-    let there = streams.len() - trace.info.missing.len();
+    let there = streams.len().saturating_sub(trace.info.missing.len());
     let on_the_way = crew.window.max(batch * there) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
