@@ -41,7 +41,8 @@ impl Landmarks {
 
     /// Where in the file all events that were needed up to a key of `to` have been met, if that is before its end.
     pub(crate) fn end(&self, to: u64) -> Option<u64> {
-        self.points.iter().find(|point| point.last.is_some_and(|last| last > to)).map(|point| point.offset)
+        let count = self.points.partition_point(|point| point.last.is_none_or(|last| last <= to));
+        self.points.get(count).map(|point| point.offset)
     }
 }
 

@@ -36,6 +36,68 @@ impl Budget {
     }
 }
 
+/// What would need less of the rows of a report.
+pub(crate) const FEWER_ROWS: &str = "ask for fewer with --top";
+
+/// Memory of a cell of the matrix of CPUs until it is printed.
+const CELL_BYTES: u64 = 48;
+
+/// How the rows of a report are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// Printed one by one.
+    OneByOne,
+    /// In one document.
+    Document,
+    /// And in a table, whose columns are as wide as their widest cell.
+    Table,
+}
+
+impl Making {
+    /// Memory of a row until it is printed, a little more than was measured for `sites`: some twenty members with their names;
+    /// in a table each cell is styled and split into lines, too.
+    fn row_bytes(self) -> u64 {
+        match self {
+            Making::OneByOne => 0,
+            Making::Document => 4000,
+            Making::Table => 6000,
+        }
+    }
+}
+
+/// The memory of the rows of a report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowBudget {
+    budget: Budget,
+    making: Making,
+    top: Option<usize>,
+}
+
+impl RowBudget {
+    /// Of at most `top` rows.
+    pub(crate) fn new(budget: Budget, making: Making, top: Option<usize>) -> RowBudget {
+        RowBudget { budget, making, top }
+    }
+
+    /// Bytes for those that are printed of so many.
+    pub(crate) fn bytes(self, rows: usize) -> u64 {
+        self.top.map_or(rows, |top| top.min(rows)) as u64 * self.making.row_bytes()
+    }
+
+    /// Stops before so many rows, and a matrix of so many CPUs, are made that need more.
+    pub(crate) fn check(self, rows: usize, cpus: usize, events: u64) -> anyhow::Result<()> {
+        let (cells, left) = ((cpus as u64).pow(2) * CELL_BYTES, self.budget.left(0));
+        if cells > left {
+            let what = format!("pairs of {cpus} CPUs");
+            self.budget.exceeded(&what, events, "see sites for what was freed elsewhere")?;
+        }
+        if cells + self.bytes(rows) > left {
+            self.budget.exceeded("rows of the report", events, FEWER_ROWS)?;
+        }
+        Ok(())
+    }
+}
+
 /// Bytes of the process in memory; 0 where the system does not tell.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -53,7 +53,7 @@ use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
 use serde_json::{Map, Value};
 
 use args::{Args, Format, View};
-use budget::Budget;
+use budget::{Budget, Making, RowBudget};
 use classes::Grouping;
 use decode::All;
 use figures::Narrow;
@@ -72,13 +72,6 @@ use symbols::Symbols;
 const UNUSABLE: u8 = 2;
 /// No trace at all, or `--strict` and an incomplete one.
 const NO_TRACE: u8 = 3;
-
-/// Memory of a row of a document: some twenty members with their names (3800 bytes measured for `sites`).
-const ROW_BYTES: usize = 4000;
-/// Of one that is printed as a table, where each cell is styled and split into lines (5700 bytes measured for `sites`).
-const TABLE_ROW_BYTES: usize = 6000;
-/// Of a cell of the matrix of CPUs.
-const CELL_BYTES: u64 = 48;
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -159,19 +152,18 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
-    let row_bytes = match (args.format, view) {
-        // Its columns are as wide as their widest cell, so all rows are there at once.
-        (Format::Table, _) => TABLE_ROW_BYTES,
-        (_, View::Live) => 0,
-        _ => ROW_BYTES,
+    let making = match (args.format, view) {
+        (Format::Table, _) => Making::Table,
+        (_, View::Live) => Making::OneByOne,
+        _ => Making::Document,
     };
+    let row_budget = RowBudget::new(budget, making, top);
     let job = Job {
         rules,
         grouping: asked.grouping,
         crew: crew_size(args),
         budget,
-        row_bytes,
-        most_rows: top.unwrap_or(usize::MAX),
+        rows: row_budget,
         is_quiet: args.quiet,
         is_told: args.verbose,
     };
@@ -185,17 +177,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
-    let (rows, cells) = match view {
+    let (rows, cpus) = match view {
         View::Sites | View::Caches => (paired.rows.len(), 0),
         View::Mismatch => (paired.findings.len(), 0),
-        View::Cross => (paired.rows.len(), (trace.info.cpus.len() as u64).pow(2)),
+        View::Cross => (paired.rows.len(), trace.info.cpus.len()),
         // Of live objects it is known by now.
         View::Summary | View::Live | View::Events => (0, 0),
     };
-    let rows = rows.min(top.unwrap_or(usize::MAX)) as u64;
-    if rows * row_bytes as u64 + cells * CELL_BYTES > budget.left(0) {
-        budget.exceeded("rows of the report", order.events, "ask for fewer with --top")?;
-    }
+    row_budget.check(rows, cpus, order.events)?;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
     let narrow = Narrow::default();
     let body = match view {

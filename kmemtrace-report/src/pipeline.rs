@@ -13,7 +13,7 @@ use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
 use crate::board::{Board, Done, MOST_ROUNDS, Partition};
-use crate::budget::Budget;
+use crate::budget::{Budget, FEWER_ROWS, RowBudget};
 use crate::classes::{Classes, Grouping, MOST_SIZED, UNSELECTED};
 use crate::decode::{Compact, Compactor, Filter};
 use crate::figures::Figures;
@@ -32,9 +32,7 @@ pub(crate) struct Job {
     pub(crate) grouping: Grouping,
     pub(crate) crew: CrewSize,
     pub(crate) budget: Budget,
-    /// Memory that a row of the report takes until it is printed.
-    pub(crate) row_bytes: usize,
-    pub(crate) most_rows: usize,
+    pub(crate) rows: RowBudget,
     pub(crate) is_quiet: bool,
     /// Whether to say what took how long.
     pub(crate) is_told: bool,
@@ -43,8 +41,8 @@ pub(crate) struct Job {
 impl Job {
     /// Whether so many live objects may be listed, where so many bytes are given back for them.
     pub(crate) fn has_room_for(&self, objects: usize, given_back: usize) -> bool {
-        let bytes = objects * LISTED_BYTES + objects.min(self.most_rows) * self.row_bytes;
-        bytes.saturating_sub(given_back) as u64 <= self.budget.left(0)
+        let listed = (objects * LISTED_BYTES) as u64 + self.rows.bytes(objects);
+        listed.saturating_sub(given_back as u64) <= self.budget.left(0)
     }
 }
 
@@ -181,7 +179,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
         // What takes the tables' place is less than they are.
         if !job.has_room_for(rows, partitions.iter().map(|part| part.pairing.table_bytes()).sum()) {
-            budget.exceeded("rows of live objects", merger.merged.events, "ask for fewer with --top")?;
+            let less = if job.rows.bytes(rows) > 0 { FEWER_ROWS } else { LESS };
+            budget.exceeded("rows of live objects", merger.merged.events, less)?;
         }
         live.reserve_exact(rows);
         classes.from(0, |class| known.push(*class));

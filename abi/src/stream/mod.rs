@@ -121,7 +121,8 @@ impl CpuStream {
 
     /// Bytes of the file to read in all, about: to tell how far it is.
     pub fn bytes_to_read(&self) -> u64 {
-        self.part_bytes.unwrap_or_else(|| std::fs::metadata(self.path()).map_or(0, |data| data.len()))
+        let whole = || self.metadata().and_then(Result::ok).map_or_else(|| self.bytes_read(), |data| data.len());
+        self.part_bytes.unwrap_or_else(whole)
     }
 
     /// The recording that the file belongs to, while it is read.
