@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_benches::limits::{decode_all, plain_table, random_update, stages};
+use kmemtrace_benches::others::perf_events;
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
@@ -120,15 +121,7 @@ impl Perf {
             println!("perf kmem: cannot record here");
             return None;
         }
-        let stats = Command::new("perf").args(["report", "--stats", "-i"]).arg(&data).output();
-        let stats = stats.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        // First of all events together, where records of loss are counted, then of each, where their sums are.
-        let numbers = |name: &str| -> Vec<f64> {
-            let numbers = stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
-            numbers.filter_map(|number| number.parse().ok()).collect()
-        };
-        let samples = numbers("SAMPLE events:").first().copied().unwrap_or(f64::NAN);
-        let lost = numbers("LOST_SAMPLES events:").iter().skip(1).fold(0.0, |sum, n| sum + n);
+        let (samples, lost) = perf_events(&data);
         Some(Perf { directory, samples, lost })
     }
 

@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::subbuffer::{Missed, tally, trimmed_len};
 use kmemtrace_abi::target::Endian;
+use kmemtrace_benches::others::{perf_events, trace_cmd_events};
 use kmemtrace_benches::{build, cpu_ns, median, seconds, table};
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{json, program, run, run_to};
@@ -39,9 +41,9 @@ fn main() {
         Err(Skip(reason)) => return println!("skipped: record: {reason}"),
     };
     build();
-    cost(&tracefs);
-    beside_perf(&tracefs);
-    buffers();
+    draining(&tracefs);
+    beside_others(&tracefs);
+    buffers(&tracefs);
     full_speed();
     two_recorders();
 }
@@ -126,15 +128,19 @@ fn splice_cpu(instance: &Instance<'_>, cpu: u32, file: &File, shape: &PageShape,
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-fn splice_loop(tracefs: &Tracefs, mode: &[&str]) -> Run {
+/// Drains with the bare loop; `None` where the kernel has no sub-buffers of that size.
+fn splice_loop(tracefs: &Tracefs, mode: &[&str], subbuffer_kib: Option<&str>) -> Option<Run> {
     let instance = Instance::new(tracefs).unwrap_or_else(|Skip(reason)| panic!("{reason}"));
+    if let Some(kib) = subbuffer_kib {
+        instance.write("buffer_subbuf_size_kb", kib).ok()?;
+    }
     let header_page = must("header_page", instance.read("events/header_page"));
     let shape = must("header_page", PageShape::parse(&header_page, Endian::NATIVE));
     for (file, value) in [("tracing_on", "0"), ("trace_clock", "mono"), ("buffer_percent", "25")] {
         must(file, instance.write(file, value));
     }
     must("buffer", instance.write("buffer_size_kb", &BUFFER_KIB.to_string()));
-    for event in ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"] {
+    for event in EVENTS {
         must(event, instance.write(&format!("events/kmem/{event}/enable"), "1"));
     }
     let directory = Directory::new(&[]);
@@ -158,7 +164,7 @@ fn splice_loop(tracefs: &Tracefs, mode: &[&str]) -> Run {
     let event_bytes = paths.clone().map(|path| event_bytes(&path, &shape)).sum();
     let packed_bytes = paths.clone().map(|path| packed_bytes(&path, 10 * shape.size)).sum();
     let file_bytes = paths.map(|path| size(&path)).sum();
-    Run { events: sum("read events"), cpu_ns, file_bytes, event_bytes, packed_bytes, lost: sum("overrun") }
+    Some(Run { events: sum("read events"), cpu_ns, file_bytes, event_bytes, packed_bytes, lost: sum("overrun") })
 }
 
 /// What check says of a recording's CPU files.
@@ -183,40 +189,39 @@ fn recorder(mode: &[&str], options: &[&str]) -> Run {
     Run { events, cpu_ns, file_bytes: files.map(|f| size(&f.path())).sum(), event_bytes: 0, packed_bytes: 0, lost }
 }
 
-fn cost(tracefs: &Tracefs) {
+fn draining(tracefs: &Tracefs) {
     let time = seconds(4).min(4).to_string();
     let mode = ["mix", &time];
-    let (mut bare, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut smaller, mut smaller_ratios) = (Vec::new(), Vec::new());
+    let (mut bare, mut large, mut ours, mut smaller) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let a = splice_loop(tracefs, &mode);
-        let (b, c) = (recorder(&mode, &["--compress", "none"]), recorder(&mode, &[]));
-        ratios.push(b.per_event() / a.per_event());
-        smaller_ratios.push(c.per_event() / a.per_event());
-        bare.push(a);
-        ours.push(b);
-        smaller.push(c);
+        bare.extend(splice_loop(tracefs, &mode, None));
+        large.extend(splice_loop(tracefs, &mode, Some("64")));
+        ours.push(recorder(&mode, &["--compress", "none"]));
+        smaller.push(recorder(&mode, &[]));
     }
+    let ratio = |runs: &[Run]| median(runs.iter().zip(&bare).map(|(a, b)| a.per_event() / b.per_event()).collect());
     let bytes = |runs: &[Run]| median(runs.iter().map(|r| r.file_bytes as f64 / r.events.max(1) as f64).collect());
     let event_bytes = median(bare.iter().map(|r| r.event_bytes as f64 / r.events.max(1) as f64).collect());
-    let row = |name: &str, runs: &[Run], ratio: f64| {
+    let row = |name: &str, runs: &[Run]| {
         let middle = |what: fn(&Run) -> f64| median(runs.iter().map(what).collect());
         vec![
             name.to_owned(),
             format!("{:.1}", middle(|r| r.events as f64) / 1e6),
             format!("{:.1}", middle(Run::per_event)),
-            format!("{ratio:.2}"),
+            format!("{:.2}", ratio(runs)),
             format!("{:.2}", bytes(runs)),
             format!("{:.3}", bytes(runs) / event_bytes),
             runs.iter().map(|r| r.lost).sum::<u64>().to_string(),
         ]
     };
     let head = ["draining", "M events", "CPU ns/event", "ratio", "bytes/event", "file/event bytes", "lost"];
-    let rows = [
-        row("bare splice loop", &bare, 1.0),
-        row("kmemtraced --compress none", &ours, median(ratios)),
-        row("kmemtraced", &smaller, median(smaller_ratios)),
+    let ways = [
+        ("bare splice loop", &bare),
+        ("the same, sub-buffers of 64 KiB", &large),
+        ("kmemtraced --compress none", &ours),
+        ("kmemtraced", &smaller),
     ];
+    let rows: Vec<_> = ways.iter().filter(|(_, runs)| !runs.is_empty()).map(|(name, runs)| row(name, runs)).collect();
     table(&format!("processor time to drain `kmemload mix {time}`, median of {ROUNDS}"), &head, &rows);
     let packed = median(bare.iter().map(|r| r.packed_bytes as f64 / r.events.max(1) as f64).collect());
     println!("ten pages a zstd frame, as trace-cmd stores them: {packed:.2} bytes/event of the splice loop's");
@@ -230,71 +235,179 @@ fn children_ns() -> f64 {
     ticks * 1e9 / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// Recorders that run a command, ours and others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Program {
+    Uncompressed,
+    Compressed,
+    Perf,
+    TraceCmd,
+}
+
+impl Program {
+    const ALL: [Program; 4] = [Program::Uncompressed, Program::Compressed, Program::Perf, Program::TraceCmd];
+
+    fn name(self) -> &'static str {
+        match self {
+            Program::Uncompressed => "kmemtraced --compress none",
+            Program::Compressed => "kmemtraced",
+            Program::Perf => "perf kmem record",
+            Program::TraceCmd => "trace-cmd record",
+        }
+    }
+
+    /// What stands before the command to be recorded, with a buffer of so many KiB for each CPU.
+    fn arguments(self, kib: u64, out: &Path) -> Vec<String> {
+        let kmemtraced = program("kmemtraced").display().to_string();
+        let (size, out) = (format!("{kib}K"), out.display().to_string());
+        let words: &[&str] = match self {
+            Program::Uncompressed => &[&kmemtraced, "-qf", "--compress", "none", "-b", &size, "-o", &out, "--"],
+            Program::Compressed => &[&kmemtraced, "-qf", "-b", &size, "-o", &out, "--"],
+            Program::Perf => &["perf", "kmem", "record", "-q", "-m", &size, "-o", &out],
+            Program::TraceCmd => &["trace-cmd", "record", "-q", "-d", "-o", &out, "-B", TRACE_CMD_INSTANCE],
+        };
+        let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        if self == Program::TraceCmd {
+            words.extend(["-b".to_owned(), kib.to_string()]);
+            words.extend(EVENTS.iter().flat_map(|event| ["-e".to_owned(), format!("kmem:{event}")]));
+        }
+        words
+    }
+
+    /// Events of a recording that it made, and how many it lost.
+    fn events(self, out: &Path) -> (f64, f64) {
+        match self {
+            Program::Uncompressed | Program::Compressed => {
+                let (events, lost) = totals(out);
+                (events as f64, lost as f64)
+            }
+            Program::Perf => perf_events(out),
+            Program::TraceCmd => trace_cmd_events(out),
+        }
+    }
+
+    /// Processor time of recording a command, ns; `None` where this program does not run.
+    fn cost(self, tracefs: &Tracefs, kib: u64, out: &Path, work: &[String]) -> Option<f64> {
+        let cost = cost(&[&self.arguments(kib, out), work].concat());
+        if self == Program::TraceCmd {
+            // It leaves its instance where it fails.
+            let _ = std::fs::remove_dir(tracefs.path().join("instances").join(TRACE_CMD_INSTANCE));
+        }
+        cost
+    }
+}
+
+/// Of `trace-cmd record`, which makes and removes it.
+const TRACE_CMD_INSTANCE: &str = "kmemtrace-bench-trace-cmd";
+const EVENTS: [&str; 4] = ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"];
+
+/// Processor time of a command and its children, ns; `None` where it cannot be started or fails. What it then leaves running ends,
+/// too.
+fn cost(words: &[String]) -> Option<f64> {
+    let start = children_ns();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.process_group(0).spawn().ok()?;
+    let group = rustix::process::Pid::from_child(&child);
+    let ended_well = child.wait().is_ok_and(|status| status.success());
+    if !ended_well {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    ended_well.then(|| children_ns() - start)
+}
+
 /// What a fixed piece of work costs in all, kernel and recorder together, beyond the work itself.
-fn beside_perf(tracefs: &Tracefs) {
+fn beside_others(tracefs: &Tracefs) {
     // Of what differs little from the work alone, more is needed to tell.
     const ROUNDS: usize = 7;
     let rounds = (seconds(6) * 10_000).min(60_000).to_string();
     let directory = Directory::new(&[]);
-    let out = |name: &str| directory.file(name).display().to_string();
-    let (ours, smaller, perf) = (out("none"), out("auto"), out("perf.data"));
-    let kmemtraced = program("kmemtraced").display().to_string();
-    let recorders: [(&str, Vec<&str>); 3] = [
-        ("kmemtraced --compress none", vec![&kmemtraced, "-qf", "--compress", "none", "-o", &ours, "--"]),
-        ("kmemtraced", vec![&kmemtraced, "-qf", "-o", &smaller, "--"]),
-        ("perf kmem record -m 16M", vec!["perf", "kmem", "record", "-q", "-m", "16M", "-o", &perf]),
-    ];
+    let out = |program: Program| directory.file(program.name());
     let work = [program("kmemload").display().to_string(), "rounds".to_owned(), rounds.clone()];
-    let work: Vec<&str> = work.iter().map(String::as_str).collect();
-    let cost = |before: &[&str], work: &[&str]| {
-        let all = [before, work].concat();
-        let start = children_ns();
-        let run = Command::new(all[0]).args(&all[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        run.ok().map(|_| children_ns() - start)
-    };
-    let (mut alone, mut kernel, mut extra) = (Vec::new(), Vec::new(), vec![Vec::new(); recorders.len()]);
+    let nothing = ["true".to_owned()];
     let instance = Instance::new(tracefs).unwrap_or_else(|Skip(reason)| panic!("{reason}"));
     for (file, value) in [("trace_clock", "mono"), ("buffer_size_kb", "16384")] {
         must(file, instance.write(file, value));
     }
     let enable = |value| {
-        for event in ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"] {
+        for event in EVENTS {
             must(event, instance.write(&format!("events/kmem/{event}/enable"), value));
         }
     };
+    let (mut alone, mut kernel) = (Vec::new(), Vec::new());
+    // Of each recorder processor time and bytes, without what it takes to begin and end, which is the same for a second and a day.
+    let mut recorders: Vec<(Program, Vec<f64>, Vec<f64>)> =
+        Program::ALL.map(|program| (program, vec![], vec![])).into();
     for _ in 0..ROUNDS {
-        alone.extend(cost(&[], &work));
+        alone.extend(cost(&work));
         enable("1");
-        kernel.extend(cost(&[], &work));
+        kernel.extend(cost(&work));
         enable("0");
-        for ((_, before), extra) in recorders.iter().zip(&mut extra) {
-            // Without what it takes to begin and end, which is the same for a second and for a day.
-            let fixed = cost(before, &["true"]);
-            extra.extend(cost(before, &work).zip(fixed).map(|(all, fixed)| all - fixed));
-        }
+        recorders.retain_mut(|(program, costs, bytes)| {
+            let out = out(*program);
+            let run = |work: &[String]| Some((program.cost(tracefs, BUFFER_KIB, &out, work)?, bytes_of(&out) as f64));
+            let ran = run(&nothing).zip(run(&work));
+            if let Some(((fixed, fixed_bytes), (all, all_bytes))) = ran {
+                costs.push(all - fixed);
+                bytes.push(all_bytes - fixed_bytes);
+            } else {
+                println!("\n{}: does not run here", program.name());
+            }
+            ran.is_some()
+        });
     }
-    let events = totals(&directory.file("none")).0.max(1) as f64;
+    let events = totals(&out(Program::Uncompressed)).0.max(1) as f64;
     let alone = median(alone);
     let per_event = |costs: &[f64]| (median(costs.to_vec()) - alone) / events;
-    let perf = per_event(&extra[2]);
-    let row = |name: &str, costs: &[f64]| {
-        vec![name.to_owned(), format!("{:.0}", per_event(costs)), format!("{:.2}", per_event(costs) / perf)]
+    let perf = recorders.iter().find(|(program, ..)| *program == Program::Perf);
+    let perf = perf.map_or(f64::NAN, |(_, costs, _)| per_event(costs));
+    let row = |name: &str, costs: &[f64], bytes: Option<f64>| {
+        vec![
+            name.to_owned(),
+            format!("{:.0}", per_event(costs)),
+            format!("{:.2}", per_event(costs) / perf),
+            bytes.map_or_else(String::new, |bytes| format!("{:.2}", bytes / events)),
+        ]
     };
-    let mut rows = vec![row("tracefs, nobody reads", &kernel)];
-    rows.extend(recorders.iter().zip(&extra).map(|((name, _), costs)| row(name, costs)));
-    let head = ["kernel and recorder", "CPU ns/event", "ratio"];
+    let mut rows = vec![row("tracefs, nobody reads", &kernel, None)];
+    rows.extend(recorders.into_iter().map(|(program, costs, bytes)| row(program.name(), &costs, Some(median(bytes)))));
+    let head = ["kernel and recorder", "CPU ns/event", "times perf", "bytes/event"];
     table(&format!("`kmemload rounds {rounds}`, {:.1} M events, median of {ROUNDS}", events / 1e6), &head, &rows);
 }
 
+/// Bytes of a file, or of the files in a directory.
+fn bytes_of(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(files) => files.flatten().map(|file| size(&file.path())).sum(),
+        Err(_) => size(path),
+    }
+}
+
 /// What is lost at full speed with smaller buffers.
-fn buffers() {
+fn buffers(tracefs: &Tracefs) {
     let time = seconds(4).min(4).to_string();
-    let row = |size: &str| {
-        let run = recorder(&["mix", &time], &["-b", size]);
-        vec![size.to_owned(), format!("{:.1}", run.events as f64 / 1e6), run.lost.to_string()]
-    };
-    let rows: Vec<_> = ["256K", "1M", "4M", "16M"].map(row).into();
-    table(&format!("kmemtraced, `kmemload mix {time}`"), &["buffer of a CPU", "M events", "lost"], &rows);
+    let work = [program("kmemload").display().to_string(), "mix".to_owned(), time.clone()];
+    let directory = Directory::new(&[]);
+    let mut rows = Vec::new();
+    for program in Program::ALL {
+        for (name, kib) in [("256K", 256), ("1M", 1 << 10), ("4M", 4 << 10), ("16M", 16 << 10)] {
+            let out = directory.file(&format!("{}{name}", program.name()));
+            if program.cost(tracefs, kib, &out, &work).is_none() {
+                println!("\n{}: does not run here", program.name());
+                break;
+            }
+            let (events, lost) = program.events(&out);
+            let share = 100.0 * lost / (events + lost);
+            rows.push(vec![
+                program.name().to_owned(),
+                name.to_owned(),
+                format!("{:.1}", events / 1e6),
+                format!("{lost}"),
+                format!("{share:.2}%"),
+            ]);
+        }
+    }
+    table(&format!("`kmemload mix {time}`"), &["", "buffer of a CPU", "M events", "lost", "share"], &rows);
 }
 
 /// At least a million events a second on each CPU for a minute, into files on disk.

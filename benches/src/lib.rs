@@ -5,6 +5,7 @@
 
 pub mod child;
 pub mod limits;
+pub mod others;
 
 use std::fs;
 use std::path::Path;
