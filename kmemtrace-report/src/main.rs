@@ -97,7 +97,9 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn run(args: &Args) -> anyhow::Result<u8> {
     let (view, inputs) = args.view_and_inputs();
     if args.words.first().is_some_and(|word| word == "pack") {
-        pack::pack(&inputs, args.level.unwrap_or(pack::LEVEL), args.force)?;
+        let level = args.level.unwrap_or(pack::LEVEL);
+        let how = pack::How { level, unfinished: args.force, threads: threads(args), is_quiet: args.quiet };
+        pack::pack(&inputs, how)?;
         return Ok(0);
     }
     let mut trace = open(args, &inputs)?;
@@ -107,7 +109,8 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
     let window = match &args.time {
         Some(window) => {
-            let last = if window.needs_last() { last_key(&trace, &inputs, index.as_ref())? } else { u64::MAX };
+            let last =
+                if window.needs_last() { last_key(&trace, &inputs, index.as_ref(), args.quiet)? } else { u64::MAX };
             Some((*window, units, last))
         }
         None => None,
@@ -219,8 +222,12 @@ fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
 }
 
 /// The threads that are asked for, or as many as there are CPUs.
+fn threads(args: &Args) -> usize {
+    args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
+}
+
 fn crew_size(args: &Args) -> CrewSize {
-    let threads = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), NonZero::get);
+    let threads = threads(args);
     let mut size = CrewSize::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
     size.window = args.window_events.unwrap_or(size.window);
     size.sized_classes = args.sized_classes.unwrap_or(size.sized_classes);
@@ -245,12 +252,14 @@ fn events(
     window: impl FnOnce(u64) -> (u64, u64) + Copy,
 ) -> anyhow::Result<(u8, Order)> {
     let mut out = Output::open(args.output.as_deref(), args.force)?;
+    // Not between the lines.
+    let is_quiet = args.quiet || args.output.is_none() && io::stdout().is_terminal();
     let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new() };
     let narrow = |index: &mut Index, trace: &mut Trace| index.narrow(trace, window);
     let mut narrowed = index.as_mut().filter(|_| args.time.is_some()).and_then(|index| narrow(index, trace));
     if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {
         // No line can be taken back, so all is read once before the first of them.
-        pipeline::last_key(trace);
+        pipeline::last_key(trace, is_quiet);
         let is_good = index.was_good(trace);
         *trace = Trace::open(inputs)?;
         narrowed = if is_good { narrow(index, trace) } else { None };
@@ -260,7 +269,9 @@ fn events(
     }
     let first = narrowed.as_ref().map(|narrowed| narrowed.first);
     let bounds = |first| narrowed.as_ref().map_or_else(|| window(first), |narrowed| narrowed.bounds);
-    let order = pipeline::in_order(trace, first, bounds, |window, first, names| lines.window(window, first, names));
+    let order = pipeline::in_order(trace, first, bounds, is_quiet, |window, first, names| {
+        lines.window(window, first, names);
+    });
     lines.finish(order.last.unwrap_or(0));
     let written = lines.error.take().map_or(Ok(()), Err);
     out.finish(written)?;
@@ -292,7 +303,7 @@ fn tell_empty_window(args: &Args, order: &Order, begins: u64, units: u64) {
 }
 
 /// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
-fn last_key(trace: &Trace, inputs: &[PathBuf], index: Option<&Index>) -> anyhow::Result<u64> {
+fn last_key(trace: &Trace, inputs: &[PathBuf], index: Option<&Index>, is_quiet: bool) -> anyhow::Result<u64> {
     // A clock that may go back has its last time not always at the end.
     if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
         let ends =
@@ -304,7 +315,7 @@ fn last_key(trace: &Trace, inputs: &[PathBuf], index: Option<&Index>) -> anyhow:
     if let Some(last) = index.and_then(Index::last_key) {
         return Ok(last);
     }
-    Ok(pipeline::last_key(&mut Trace::open(inputs)?))
+    Ok(pipeline::last_key(&mut Trace::open(inputs)?, is_quiet))
 }
 
 /// Whether `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).

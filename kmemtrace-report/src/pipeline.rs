@@ -152,7 +152,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
             over = Some(standing.events);
         }
         if progress.is_due() {
-            progress.show(standing.bytes_read, standing.events);
+            progress.show(standing.bytes_read, Some(standing.events));
         }
         over.is_none()
     });
@@ -213,20 +213,23 @@ pub(crate) fn in_order(
     trace: &mut Trace,
     first: Option<u64>,
     bounds: impl FnOnce(u64) -> (u64, u64),
+    is_quiet: bool,
     mut take: impl FnMut(&Window<Event>, u64, &Names),
 ) -> Order {
+    let mut progress = Progress::new(trace.streams.iter().map(CpuStream::bytes_to_read).sum(), is_quiet);
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
     let mut merger = Merger::new(cpus, trace.info.order, 1);
     let (streams, names) = (&mut trace.streams, &mut trace.names);
     let batch = batch(WINDOW, streams.len());
-    let mut read = |merger: &mut Merger<Event>, names: &mut Names, index: usize, mut chunk: Chunk<Event>| {
+    let read = |stream: &mut CpuStream, names: &mut Names, mut chunk: Chunk<Event>| {
         chunk.clear();
-        let ended = !streams[index].decode(names, &mut chunk, batch);
-        merger.add(index, chunk, ended);
+        let ended = !stream.decode(names, &mut chunk, batch);
+        (chunk, ended)
     };
-    for index in 0..trace.info.cpus.len() {
+    for (index, stream) in streams.iter_mut().enumerate() {
         while merger.lacks(index) {
-            read(&mut merger, names, index, Chunk::default());
+            let (chunk, ended) = read(stream, names, Chunk::default());
+            merger.add(index, chunk, ended);
         }
     }
     let first = first.unwrap_or_else(|| merger.first_key());
@@ -239,25 +242,36 @@ pub(crate) fn in_order(
             merger.recycle(window);
         }
         spare.extend(merger.through());
-        for index in 0..trace.info.cpus.len() {
+        for (index, stream) in streams.iter_mut().enumerate() {
             while merger.lacks(index) {
-                read(&mut merger, names, index, spare.pop().unwrap_or_default());
+                let (chunk, ended) = read(stream, names, spare.pop().unwrap_or_default());
+                merger.add(index, chunk, ended);
             }
+        }
+        if progress.is_due() {
+            progress.show(streams.iter().map(CpuStream::bytes_read).sum(), Some(merger.merged.events));
         }
     }
     merger.merged
 }
 
 /// Key of the last event: a pass of its own.
-pub(crate) fn last_key(trace: &mut Trace) -> u64 {
+pub(crate) fn last_key(trace: &mut Trace, is_quiet: bool) -> u64 {
     struct Nothing;
     impl Items for Nothing {
         const NAMES: bool = false;
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }
+    let mut progress = Progress::new(trace.streams.iter().map(CpuStream::bytes_to_read).sum(), is_quiet);
+    let mut bytes_read = 0;
     for stream in &mut trace.streams {
-        while stream.decode(&mut trace.names, &mut Nothing, WINDOW) {}
+        while stream.decode(&mut trace.names, &mut Nothing, WINDOW) {
+            if progress.is_due() {
+                progress.show(bytes_read + stream.bytes_read(), None);
+            }
+        }
+        bytes_read += stream.bytes_read();
     }
     trace.streams.iter().filter_map(|stream| stream.facts().last).max().unwrap_or(0)
 }

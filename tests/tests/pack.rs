@@ -35,6 +35,41 @@ fn a_packed_recording_says_the_same_in_less_room() {
 }
 
 #[test]
+fn files_are_packed_on_several_threads_and_told_in_their_order() {
+    let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 5, 4000)), 1);
+    let packed = |jobs: &str| {
+        let dir = Directory::new(&files);
+        let printed = run_to(0, "kmemtrace-report", &["pack", "-j", jobs], &[dir.path()]);
+        let printed = String::from_utf8(printed).unwrap().replace(&dir.path().display().to_string(), "");
+        let bytes = files.iter().map(|(name, _)| fs::read(dir.file(name)).unwrap()).collect::<Vec<_>>();
+        (printed, bytes)
+    };
+    let one = packed("1");
+    assert_eq!(one.0.lines().count(), files.len(), "{}", one.0);
+    assert!(one.0.lines().is_sorted(), "{}", one.0);
+    assert!(packed("4") == one);
+}
+
+#[test]
+fn where_one_file_cannot_be_packed_all_say_what_they_said() {
+    for jobs in ["1", "3"] {
+        let mut files = trace_dir(&workload(2, &Options::plain(Shape::plain(), 4, 3000)), 2);
+        let cut = files.iter_mut().find(|(name, _)| name == "cpu2.out").unwrap();
+        let len = cut.1.len();
+        cut.1.truncate(len - 10);
+        let dir = Directory::new(&files);
+        let before = (everything(dir.path()), checked(dir.path()));
+        let output = run("kmemtrace-report", &["pack", "-j", jobs], &[dir.path()]);
+        let (printed, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(error.contains("cpu2.out: has no end"), "{error}");
+        assert!(printed.contains("cpu0.out   ") && !printed.contains("cpu2.out   "), "{printed}");
+        assert!((everything(dir.path()), checked(dir.path())) == before);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files.len(), "nothing else is left there");
+    }
+}
+
+#[test]
 fn damage_is_kept_as_it_is() {
     for seed in 0..6 {
         let mut files = trace_dir(&workload(seed, &Options::plain(Shape::plain(), 2, 3000)), seed);
