@@ -25,7 +25,7 @@ use crate::render::units::grouped;
 /// The level where none is asked for: higher ones take many times as long for a few percent.
 pub(crate) const LEVEL: i32 = 9;
 
-/// What to pack, and with how many threads.
+/// How small, what, and with how many threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     /// zstd's.
@@ -153,8 +153,12 @@ fn pack_file(path: &Path, how: How, meter: &Meter) -> anyhow::Result<(u64, u64)>
         }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
         let file = file.with_context(|| format!("{}: cannot be written", temporary.display()))?;
-        let after = write(bytes, &file, how.level, meter)
-            .with_context(|| format!("{}: cannot be written", temporary.display()))?;
+        let after = write(bytes, &file, how.level, meter).map_err(|error| {
+            // What is packed makes room for the next file, but only then.
+            let is_crowded = error.kind() == io::ErrorKind::StorageFull && how.threads > 1;
+            let remedy = if is_crowded { " (-j 1 needs room for one packed file at a time)" } else { "" };
+            anyhow::Error::new(error).context(format!("{}: cannot be written{remedy}", temporary.display()))
+        })?;
         Ok((bytes.len() as u64, after))
     });
     let done = (|| {
