@@ -254,7 +254,8 @@ fn events(
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     // Not between the lines.
     let is_quiet = args.quiet || args.output.is_none() && io::stdout().is_terminal();
-    let mut lines = reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new() };
+    let mut lines =
+        reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new(), line: Vec::new() };
     let narrow = |index: &mut Index, trace: &mut Trace| index.narrow(trace, window);
     let mut narrowed = index.as_mut().filter(|_| args.time.is_some()).and_then(|index| narrow(index, trace));
     if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {

@@ -5,9 +5,12 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 
 use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde::ser::{self, SerializeMap, Serializer as _};
+use serde_json::Serializer;
+use serde_json::ser::{CompactFormatter, Compound};
 
-use super::{address, put_name};
+use super::text_of;
 use crate::decode::Filter;
 use crate::merge::{Chunk, Keyed};
 use crate::order::Window;
@@ -21,7 +24,12 @@ pub(crate) struct Lines<'a, F> {
     pub(crate) error: Option<io::Error>,
     /// Gaps that have not ended yet, by their ends.
     pub(crate) gaps: BinaryHeap<Reverse<GapLine>>,
+    /// Memory of a line.
+    pub(crate) line: Vec<u8>,
 }
+
+/// Members of a line, written as they come.
+type Members<'a> = Compound<'a, &'a mut Vec<u8>, CompactFormatter>;
 
 /// A gap, to be written where it ends: its end, CPU and beginning, and how many events were lost.
 pub(crate) type GapLine = (u64, u32, u64, Option<u64>);
@@ -66,10 +74,21 @@ impl<F: Filter> Lines<'_, F> {
         }
     }
 
-    fn line(&mut self, line: Map<String, Value>) {
-        if self.error.is_none() {
-            self.error = writeln!(self.out, "{}", Value::Object(line)).err();
+    /// Writes a line of the members that `put` gives it.
+    fn line(&mut self, put: impl FnOnce(&mut Members<'_>, &Self) -> serde_json::Result<()>) {
+        if self.error.is_some() {
+            return;
         }
+        let mut line = std::mem::take(&mut self.line);
+        let mut serializer = Serializer::new(&mut line);
+        let written = serializer.serialize_map(None).and_then(|mut members| {
+            put(&mut members, self)?;
+            members.end()
+        });
+        line.push(b'\n');
+        self.error = written.map_err(io::Error::from).and_then(|()| self.out.write_all(&line)).err();
+        line.clear();
+        self.line = line;
     }
 
     /// Writes the gaps that go to the end, whose key is `last`.
@@ -81,13 +100,13 @@ impl<F: Filter> Lines<'_, F> {
     }
 
     fn gap_line(&mut self, from: u64, at: u64, cpu: u32, lost: Option<u64>) {
-        let mut line = Map::new();
-        line.insert("at".to_owned(), json!(at));
-        line.insert("from".to_owned(), json!(from));
-        line.insert("cpu".to_owned(), json!(cpu));
-        line.insert("event".to_owned(), json!("gap"));
-        line.insert("lost".to_owned(), json!(lost));
-        self.line(line);
+        self.line(|members, _| {
+            members.serialize_entry("at", &at)?;
+            members.serialize_entry("from", &from)?;
+            members.serialize_entry("cpu", &cpu)?;
+            members.serialize_entry("event", "gap")?;
+            members.serialize_entry("lost", &lost)
+        });
     }
 
     fn event(&mut self, event: &Event, names: &Names) {
@@ -95,29 +114,49 @@ impl<F: Filter> Lines<'_, F> {
         if self.filter.as_mut().is_some_and(|filter| !object || !filter.takes(event, names)) {
             return;
         }
-        let mut line = Map::new();
-        line.insert("at".to_owned(), json!(event.at));
-        line.insert("cpu".to_owned(), json!(event.cpu));
-        line.insert("pid".to_owned(), json!(event.pid));
-        put_name(&mut line, "comm", event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm));
-        put_name(&mut line, "event", Some(names.get(event.name)));
-        if object {
-            line.insert("call_site".to_owned(), address(event.call_site));
-            line.insert("address".to_owned(), address(event.address));
-        }
-        if matches!(event.action, Action::Alloc(_)) {
-            line.insert("requested".to_owned(), json!(event.requested));
-            line.insert("allocated".to_owned(), json!(event.allocated));
-            if let Some(gfp) = event.gfp {
-                line.insert("gfp".to_owned(), json!(gfp));
+        self.line(|members, lines| {
+            members.serialize_entry("at", &event.at)?;
+            members.serialize_entry("cpu", &event.cpu)?;
+            members.serialize_entry("pid", &event.pid)?;
+            name(members, "comm", event.pid.and_then(|pid| lines.comms.get(&pid)).map(|comm| &**comm))?;
+            name(members, "event", Some(names.get(event.name)))?;
+            if object {
+                members.serialize_entry("call_site", &Address(event.call_site))?;
+                members.serialize_entry("address", &Address(event.address))?;
             }
-            if let Some(node) = event.node {
-                line.insert("node".to_owned(), json!(node));
+            if matches!(event.action, Action::Alloc(_)) {
+                members.serialize_entry("requested", &event.requested)?;
+                members.serialize_entry("allocated", &event.allocated)?;
+                if let Some(gfp) = event.gfp {
+                    members.serialize_entry("gfp", &gfp)?;
+                }
+                if let Some(node) = event.node {
+                    members.serialize_entry("node", &node)?;
+                }
             }
-        }
-        if let Some(cache) = event.cache {
-            put_name(&mut line, "cache", Some(names.get(cache)));
-        }
-        self.line(line);
+            if let Some(cache) = event.cache {
+                name(members, "cache", Some(names.get(cache)))?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// As [`super::put_name`] does.
+fn name(members: &mut Members<'_>, member: &str, name: Option<&[u8]>) -> serde_json::Result<()> {
+    let (text, hex) = name.map(text_of).unzip();
+    members.serialize_entry(member, &text)?;
+    match hex.flatten() {
+        Some(hex) => members.serialize_entry(&format!("{member}_hex"), &hex),
+        None => Ok(()),
+    }
+}
+
+/// As [`super::address`] writes it.
+struct Address(u64);
+
+impl Serialize for Address {
+    fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
     }
 }

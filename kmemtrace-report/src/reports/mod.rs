@@ -8,6 +8,7 @@ pub(crate) mod mismatch;
 pub(crate) mod sites;
 pub(crate) mod summary;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use kmemtrace_abi::escape::escape;
@@ -121,15 +122,19 @@ pub(crate) fn head(
 
 /// Appends a name; bytes that are no UTF-8 come escaped, with the bytes themselves in `<member>_hex`.
 pub(crate) fn put_name(row: &mut Map<String, Value>, member: &str, name: Option<&[u8]>) {
-    match name.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
-        None => row.insert(member.to_owned(), Value::Null),
-        Some((_, Ok(text))) => row.insert(member.to_owned(), json!(text)),
-        Some((bytes, Err(_))) => {
-            row.insert(member.to_owned(), json!(escape(bytes)));
-            let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-            row.insert(format!("{member}_hex"), json!(hex))
-        }
-    };
+    let (text, hex) = name.map(text_of).unzip();
+    row.insert(member.to_owned(), json!(text));
+    if let Some(hex) = hex.flatten() {
+        row.insert(format!("{member}_hex"), json!(hex));
+    }
+}
+
+/// A name as text, and its bytes as digits where they are no UTF-8.
+fn text_of(name: &[u8]) -> (Cow<'_, str>, Option<String>) {
+    match std::str::from_utf8(name) {
+        Ok(text) => (text.into(), None),
+        Err(_) => (escape(name), Some(name.iter().map(|byte| format!("{byte:02x}")).collect())),
+    }
 }
 
 /// An address as the contract writes it.
