@@ -98,7 +98,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let (view, inputs) = args.view_and_inputs();
     if args.words.first().is_some_and(|word| word == "pack") {
         let level = args.level.unwrap_or(pack::LEVEL);
-        let how = pack::How { level, unfinished: args.force, threads: threads(args), is_quiet: args.quiet };
+        let how = pack::How { level, takes_unfinished: args.force, threads: threads(args), is_quiet: args.quiet };
         pack::pack(&inputs, how)?;
         return Ok(0);
     }
@@ -252,15 +252,15 @@ fn events(
     window: impl FnOnce(u64) -> (u64, u64) + Copy,
 ) -> anyhow::Result<(u8, Order)> {
     let mut out = Output::open(args.output.as_deref(), args.force)?;
-    // Not between the lines.
-    let is_quiet = args.quiet || args.output.is_none() && io::stdout().is_terminal();
+    // Not between the lines, which may go to a terminal through whatever reads them.
+    let is_quiet = args.quiet || !out.is_file;
     let mut lines =
         reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new(), line: Vec::new() };
     let narrow = |index: &mut Index, trace: &mut Trace| index.narrow(trace, window);
     let mut narrowed = index.as_mut().filter(|_| args.time.is_some()).and_then(|index| narrow(index, trace));
     if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {
         // No line can be taken back, so all is read once before the first of them.
-        pipeline::last_key(trace, is_quiet);
+        pipeline::last_key(trace, args.quiet);
         let is_good = index.was_good(trace);
         *trace = Trace::open(inputs)?;
         narrowed = if is_good { narrow(index, trace) } else { None };
@@ -272,6 +272,7 @@ fn events(
     let bounds = |first| narrowed.as_ref().map_or_else(|| window(first), |narrowed| narrowed.bounds);
     let order = pipeline::in_order(trace, first, bounds, is_quiet, |window, first, names| {
         lines.window(window, first, names);
+        lines.error.is_none()
     });
     lines.finish(order.last.unwrap_or(0));
     let written = lines.error.take().map_or(Ok(()), Err);

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::FileType;
 
 /// Takes what is printed; [`Output::finish`] ends it.
 pub(crate) struct Output {
@@ -12,6 +13,8 @@ pub(crate) struct Output {
     /// For people.
     name: String,
     unfinished: Option<Unfinished>,
+    /// It is a file, which nobody looks at line by line.
+    pub(crate) is_file: bool,
     /// Whoever was reading has gone.
     is_closed: bool,
 }
@@ -31,7 +34,11 @@ impl Drop for Unfinished {
 impl Output {
     /// Standard output, or a file that must not be there yet unless `force` is given.
     pub(crate) fn open(path: Option<&Path>, force: bool) -> anyhow::Result<Output> {
-        let Some(path) = path else { return Ok(Output::to(Box::new(io::stdout().lock()), "standard output", None)) };
+        let Some(path) = path else {
+            let stdout = io::stdout().lock();
+            let is_file = rustix::fs::fstat(&stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+            return Ok(Output { is_file, ..Output::to(Box::new(stdout), "standard output", None) });
+        };
         let name = path.display().to_string();
         if !force && fs::symlink_metadata(path).is_ok() {
             bail!("{name}: exists already: use -f to overwrite it, or another name");
@@ -52,7 +59,8 @@ impl Output {
     }
 
     fn to(out: Box<dyn Write>, name: &str, unfinished: Option<Unfinished>) -> Output {
-        Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_closed: false }
+        let is_file = unfinished.is_some();
+        Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_file, is_closed: false }
     }
 
     /// Ends it: `written` is what became of the writing. The error is an [`io::Error`] of kind `BrokenPipe` where a

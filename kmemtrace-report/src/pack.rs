@@ -2,7 +2,7 @@
 //! whole block is copied as it is, so that a damaged file stays what it was.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,14 +25,14 @@ use crate::render::units::grouped;
 /// The level where none is asked for: higher ones take many times as long for a few percent.
 pub(crate) const LEVEL: i32 = 9;
 
-/// How small, what, and with how many threads.
+/// How to pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    /// zstd's.
+    /// The level of zstd.
     pub(crate) level: i32,
-    /// What has no end, too.
-    pub(crate) unfinished: bool,
-    /// Each packs a file.
+    /// Files that have no end are packed, too.
+    pub(crate) takes_unfinished: bool,
+    /// So many files at once.
     pub(crate) threads: usize,
     pub(crate) is_quiet: bool,
 }
@@ -46,12 +46,21 @@ struct Meter {
 impl Meter {
     fn add(&self, bytes: usize) {
         let bytes = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        // If another thread is about to show it, it does.
+        // Whoever has it shows it; the others go on.
         if let Ok(mut progress) = self.progress.try_lock()
             && progress.is_due()
         {
             progress.show(bytes, None);
         }
+    }
+
+    /// Says what became of a file.
+    fn tell(&self, path: &Path, before: u64, after: u64) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.clear();
+        let shown = escape(path.as_os_str().as_encoded_bytes());
+        // Nobody may be reading; the other files are to be packed all the same.
+        let _ = writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after));
     }
 }
 
@@ -66,26 +75,17 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
         let files = files(input)?;
         let _lock = lock(if input.is_dir() { input } else { input.parent().unwrap_or(Path::new("")) })?;
         let packed = pack_files(&files, how);
-        // It is of the files that were there before.
-        crate::index::remove(input);
-        let mut failed = Ok(());
-        for (path, packed) in files.iter().zip(packed) {
-            match packed {
-                Ok((before, after)) => {
-                    let shown = escape(path.as_os_str().as_encoded_bytes());
-                    // Nobody may be reading; other recordings are to be packed all the same.
-                    let _ = writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after));
-                }
-                Err(error) => failed = failed.and(Err(error)),
-            }
+        if packed.iter().any(Result::is_ok) {
+            // It is of the files that were there before.
+            crate::index::remove(input);
         }
-        failed?;
+        packed.into_iter().collect::<anyhow::Result<()>>()?;
     }
     Ok(())
 }
 
-/// Packs files; how long each was and is now. After one that cannot be packed no other is begun.
-fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<(u64, u64)>> {
+/// Packs files: what became of each. After one that cannot be packed no other is begun.
+fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<()>> {
     let total = files.iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum();
     let meter = Meter { bytes: AtomicU64::new(0), progress: Mutex::new(Progress::new(total, how.is_quiet)) };
     let mut packed: Vec<Option<_>> = files.iter().map(|_| None).collect();
@@ -101,11 +101,23 @@ fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<(u64, u64)>> {
             *packed = Some(result);
         }
     };
+    let threads = how.threads.min(files.len());
     thread::scope(|scope| {
         // Where the system has no thread to give, the others pack its files.
-        (1..how.threads.min(files.len())).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
+        (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });
+    // A packed file makes room once it has replaced what it was made of: where there was none for several at once, there may be
+    // for one after the other.
+    let was_full = |error: &anyhow::Error| error.root_cause().downcast_ref().is_some_and(is_full);
+    let mut goes_on = threads > 1 && packed.iter().flatten().all(|packed| packed.as_ref().err().is_none_or(was_full));
+    for (path, packed) in files.iter().zip(&mut packed) {
+        if goes_on && !matches!(packed, Some(Ok(()))) {
+            let result = pack_file(path, how, &meter);
+            goes_on = result.is_ok();
+            *packed = Some(result);
+        }
+    }
     packed.into_iter().flatten().collect()
 }
 
@@ -140,7 +152,12 @@ fn files(input: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn pack_file(path: &Path, how: How, meter: &Meter) -> anyhow::Result<(u64, u64)> {
+/// Whether there was no room on the disk.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+fn pack_file(path: &Path, how: How, meter: &Meter) -> anyhow::Result<()> {
     let shown = path.display();
     let mut name = path.as_os_str().to_owned();
     name.push(".packing");
@@ -148,15 +165,12 @@ fn pack_file(path: &Path, how: How, meter: &Meter) -> anyhow::Result<(u64, u64)>
     let packed = with_mapped(path, |bytes| -> anyhow::Result<(u64, u64)> {
         let Some(Piece::Block { .. }) = pieces(bytes).next() else { bail!("{shown}: is no file of kmemtraced") };
         let ended = pieces(bytes).any(|piece| matches!(piece, Piece::Block { info, .. } if info.kind == kind::END));
-        if !ended && !how.unfinished {
+        if !ended && !how.takes_unfinished {
             bail!("{shown}: has no end: its recorder was killed, or it was cut: pack it with -f");
         }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-        let file = file.with_context(|| format!("{}: cannot be written", temporary.display()))?;
-        let after = write(bytes, &file, how.level, meter).map_err(|error| {
-            // What is packed makes room for the next file, but only then.
-            let is_crowded = error.kind() == io::ErrorKind::StorageFull && how.threads > 1;
-            let remedy = if is_crowded { " (-j 1 needs room for one packed file at a time)" } else { "" };
+        let after = file.and_then(|file| write(bytes, &file, how.level, meter)).map_err(|error| {
+            let remedy = if is_full(&error) { " (it needs room beside the file that it is to replace)" } else { "" };
             anyhow::Error::new(error).context(format!("{}: cannot be written{remedy}", temporary.display()))
         })?;
         Ok((bytes.len() as u64, after))
@@ -166,10 +180,16 @@ fn pack_file(path: &Path, how: How, meter: &Meter) -> anyhow::Result<(u64, u64)>
         fs::rename(&temporary, path).with_context(|| format!("{shown}: cannot be replaced"))?;
         Ok(sizes)
     })();
-    if done.is_err() {
-        let _ = fs::remove_file(&temporary);
+    match done {
+        Ok((before, after)) => {
+            meter.tell(path, before, after);
+            Ok(())
+        }
+        Err(error) => {
+            let _ = fs::remove_file(&temporary);
+            Err(error)
+        }
     }
-    done
 }
 
 /// Writes `bytes` anew, and has it on the disk; its length.

@@ -209,12 +209,13 @@ pub(crate) fn run<F: Filter + Clone + Send>(
 }
 
 /// Hands all events within the bounds to `take`, in windows, with the first key of all: the first one read, if nobody knows it.
+/// Ends early where `take` says false.
 pub(crate) fn in_order(
     trace: &mut Trace,
     first: Option<u64>,
     bounds: impl FnOnce(u64) -> (u64, u64),
     is_quiet: bool,
-    mut take: impl FnMut(&Window<Event>, u64, &Names),
+    mut take: impl FnMut(&Window<Event>, u64, &Names) -> bool,
 ) -> Order {
     let mut progress = Progress::new(trace.streams.iter().map(CpuStream::bytes_to_read).sum(), is_quiet);
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
@@ -238,8 +239,11 @@ pub(crate) fn in_order(
     let mut spare = Vec::new();
     while !merger.is_done() {
         if let Some(window) = merger.next() {
-            take(&window, first.max(bounds.0), names);
+            let goes_on = take(&window, first.max(bounds.0), names);
             merger.recycle(window);
+            if !goes_on {
+                break;
+            }
         }
         spare.extend(merger.through());
         for (index, stream) in streams.iter_mut().enumerate() {

@@ -41,13 +41,18 @@ impl Progress {
         self.is_shown = true;
         self.next = write!(io::stderr(), "\r\x1b[K{line}").is_ok().then(|| now + BETWEEN);
     }
+
+    /// Makes room for what is to be printed.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.clear();
     }
 }
 

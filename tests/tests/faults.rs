@@ -7,7 +7,8 @@ use std::process::{Command, ExitCode};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use kmemtrace_tests::live::Tracefs;
+use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::live::{Tracefs, root};
 use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ("two_recorders_of_one_run_say_the_same", two_recorders_of_one_run_say_the_same),
         ("a_killed_recorder_leaves_a_trace_and_nothing_enabled", a_killed_recorder_leaves_a_trace_and_nothing_enabled),
         ("a_full_disk_ends_it_with_what_fitted", a_full_disk_ends_it_with_what_fitted),
+        ("packing_makes_the_room_that_it_needs", packing_makes_the_room_that_it_needs),
         ("a_second_recorder_is_refused", a_second_recorder_is_refused),
         ("a_removed_output_is_told", a_removed_output_is_told),
         ("an_earlier_recording_is_not_lost", an_earlier_recording_is_not_lost),
@@ -154,6 +156,14 @@ fn a_killed_recorder_leaves_a_trace_and_nothing_enabled() -> Result<(), Skip> {
 /// A file system of a few bytes.
 struct Small<'a>(&'a Path);
 
+impl<'a> Small<'a> {
+    fn new(path: &'a Path, kib: usize) -> Small<'a> {
+        let size = must("size", std::ffi::CString::new(format!("size={kib}k")));
+        must("mount", mount("none", path, "tmpfs", MountFlags::empty(), size.as_c_str()));
+        Small(path)
+    }
+}
+
 impl Drop for Small<'_> {
     fn drop(&mut self) {
         let _ = unmount(self.0, UnmountFlags::DETACH);
@@ -165,9 +175,7 @@ fn a_full_disk_ends_it_with_what_fitted() -> Result<(), Skip> {
     for kib in [24 << 10, (25 << 10) + 37] {
         let directory = Directory::new(&[]);
         let path = directory.path().to_owned();
-        let size = std::ffi::CString::new(format!("size={kib}k"));
-        must("mount", mount("none", &path, "tmpfs", MountFlags::empty(), must("size", size).as_c_str()));
-        let _small = Small(&path);
+        let _small = Small::new(&path, kib);
         // As it is, so that it does fill the disk.
         let recorder = Recorder::start_in(directory, &instance_name(), &["--flush", "100ms", "--compress", "none"]);
         let name = recorder.instance_name().to_owned();
@@ -181,6 +189,39 @@ fn a_full_disk_ends_it_with_what_fitted() -> Result<(), Skip> {
         assert!(verdicts.iter().any(|v| *v != "ok") && !verdicts.contains(&"corrupt"), "{verdicts:?}");
         views::assert_invariants("full disk", &ended.trace());
         nothing_is_left(&tracefs, &name);
+    }
+    Ok(())
+}
+
+fn packing_makes_the_room_that_it_needs() -> Result<(), Skip> {
+    root()?;
+    let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 4, 40_000)), 1);
+    let kib = |bytes: usize| bytes.div_ceil(4096) * 4;
+    let read = |dir: &Directory| -> Vec<Vec<u8>> {
+        files.iter().map(|(name, _)| must(name, std::fs::read(dir.file(name)))).collect()
+    };
+    let pack = |dir: &Directory| run("kmemtrace-report", &["pack", "-j", "4"], &[dir.path()]);
+    let elsewhere = Directory::new(&files);
+    assert_eq!(pack(&elsewhere).status.code(), Some(0));
+    let packed = read(&elsewhere);
+    let all: usize = files.iter().map(|(_, bytes)| kib(bytes.len())).sum();
+    let largest = packed.iter().map(|bytes| kib(bytes.len())).max().unwrap_or_default();
+    assert!(largest > 100, "{largest} KiB: several are not made at once");
+    for (room, has_enough) in [(largest + 16, true), (8, false)] {
+        let directory = Directory::new(&[]);
+        let _small = Small::new(directory.path(), all + room);
+        files.iter().for_each(|(name, bytes)| directory.write(name, bytes));
+        let output = pack(&directory);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(if has_enough { 0 } else { 2 }), "{stderr}");
+        if has_enough {
+            assert!(read(&directory) == packed);
+        } else {
+            assert!(stderr.contains("room beside") && stderr.contains("No space left on device"), "{stderr}");
+            assert!(read(&directory).iter().eq(files.iter().map(|(_, bytes)| bytes)));
+        }
+        let there = std::fs::read_dir(directory.path()).into_iter().flatten().count();
+        assert_eq!(there, files.len(), "nothing else is left there");
     }
     Ok(())
 }
