@@ -214,7 +214,7 @@ fn draining(tracefs: &Tracefs) {
             runs.iter().map(|r| r.lost).sum::<u64>().to_string(),
         ]
     };
-    let head = ["draining", "M events", "CPU ns/event", "ratio", "bytes/event", "file/event bytes", "lost"];
+    let head = ["draining", "M events", "CPU ns/event", "times bare", "bytes/event", "file/event bytes", "lost"];
     let ways = [
         ("bare splice loop", &bare),
         ("the same, sub-buffers of 64 KiB", &large),
@@ -286,14 +286,23 @@ impl Program {
         }
     }
 
-    /// Processor time of recording a command, ns; `None` where this program does not run.
+    /// Processor time of recording a command, ns; `None`, and a line that says why, where this program does not run.
     fn cost(self, tracefs: &Tracefs, kib: u64, out: &Path, work: &[String]) -> Option<f64> {
         let cost = cost(&[&self.arguments(kib, out), work].concat());
-        if self == Program::TraceCmd {
-            // It leaves its instance where it fails.
-            let _ = std::fs::remove_dir(tracefs.path().join("instances").join(TRACE_CMD_INSTANCE));
+        if self == Program::TraceCmd && cost.is_err() {
+            // It leaves its instance, which what it has started may still be reading.
+            let instance = tracefs.path().join("instances").join(TRACE_CMD_INSTANCE);
+            let is_gone = || !instance.exists() || std::fs::remove_dir(&instance).is_ok();
+            if !(0..20).any(|_| {
+                is_gone() || {
+                    sleep(Duration::from_millis(50));
+                    false
+                }
+            }) {
+                println!("{} stays behind", instance.display());
+            }
         }
-        cost
+        cost.map_err(|reason| println!("\n{}: does not run here: {reason}", self.name())).ok()
     }
 }
 
@@ -301,19 +310,22 @@ impl Program {
 const TRACE_CMD_INSTANCE: &str = "kmemtrace-bench-trace-cmd";
 const EVENTS: [&str; 4] = ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"];
 
-/// Processor time of a command and its children, ns; `None` where it cannot be started or fails. What it then leaves running ends,
-/// too.
-fn cost(words: &[String]) -> Option<f64> {
+/// Processor time of a command and its children, ns; or why there is none. What it leaves running where it fails is ended, too.
+fn cost(words: &[String]) -> Result<f64, String> {
+    let directory = Directory::new(&[]);
+    let complaints = must("file", File::create(directory.file("stderr")));
     let start = children_ns();
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.process_group(0).spawn().ok()?;
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
+    let mut child = command.process_group(0).spawn().map_err(|error| error.to_string())?;
     let group = rustix::process::Pid::from_child(&child);
-    let ended_well = child.wait().is_ok_and(|status| status.success());
-    if !ended_well {
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if !status.success() {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let said = directory.text("stderr");
+        return Err(format!("{status}: {}", said.trim().lines().last().unwrap_or_default().trim()));
     }
-    ended_well.then(|| children_ns() - start)
+    Ok(children_ns() - start)
 }
 
 /// What a fixed piece of work costs in all, kernel and recorder together, beyond the work itself.
@@ -350,8 +362,6 @@ fn beside_others(tracefs: &Tracefs) {
             if let Some(((fixed, fixed_bytes), (all, all_bytes))) = ran {
                 costs.push(all - fixed);
                 bytes.push(all_bytes - fixed_bytes);
-            } else {
-                println!("\n{}: does not run here", program.name());
             }
             ran.is_some()
         });
@@ -393,7 +403,6 @@ fn buffers(tracefs: &Tracefs) {
         for (name, kib) in [("256K", 256), ("1M", 1 << 10), ("4M", 4 << 10), ("16M", 16 << 10)] {
             let out = directory.file(&format!("{}{name}", program.name()));
             if program.cost(tracefs, kib, &out, &work).is_none() {
-                println!("\n{}: does not run here", program.name());
                 break;
             }
             let (events, lost) = program.events(&out);
@@ -410,7 +419,7 @@ fn buffers(tracefs: &Tracefs) {
     table(&format!("`kmemload mix {time}`"), &["", "buffer of a CPU", "M events", "lost", "share"], &rows);
 }
 
-/// At least a million events a second on each CPU for a minute, into files on disk.
+/// At least a million events a second on each CPU, for a minute if nobody asks for less, into files on disk.
 fn full_speed() {
     let time = seconds(60);
     let recorder = Recorder::start_in(Directory::on_disk(), &instance_name(), &[]);
