@@ -28,6 +28,9 @@ use serde_json::Value;
 /// Of each way to drain, and the median of so many.
 const ROUNDS: usize = 3;
 const BUFFER_KIB: u64 = 16 << 10;
+const EVENTS: [&str; 4] = ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"];
+/// Of `trace-cmd record`, which makes and removes it.
+const TRACE_CMD_INSTANCE: &str = "kmemtrace-bench-trace-cmd";
 /// Of `mix`, that make a little more than a million events a second.
 const ROUNDS_A_SECOND: &str = "13000";
 
@@ -292,23 +295,16 @@ impl Program {
         if self == Program::TraceCmd && cost.is_err() {
             // It leaves its instance, which what it has started may still be reading.
             let instance = tracefs.path().join("instances").join(TRACE_CMD_INSTANCE);
-            let is_gone = || !instance.exists() || std::fs::remove_dir(&instance).is_ok();
-            if !(0..20).any(|_| {
-                is_gone() || {
-                    sleep(Duration::from_millis(50));
-                    false
+            for _ in 0..20 {
+                if std::fs::remove_dir(&instance).is_ok() || !instance.exists() {
+                    break;
                 }
-            }) {
-                println!("{} stays behind", instance.display());
+                sleep(Duration::from_millis(50));
             }
         }
         cost.map_err(|reason| println!("\n{}: does not run here: {reason}", self.name())).ok()
     }
 }
-
-/// Of `trace-cmd record`, which makes and removes it.
-const TRACE_CMD_INSTANCE: &str = "kmemtrace-bench-trace-cmd";
-const EVENTS: [&str; 4] = ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"];
 
 /// Processor time of a command and its children, ns; or why there is none. What it leaves running where it fails is ended, too.
 fn cost(words: &[String]) -> Result<f64, String> {

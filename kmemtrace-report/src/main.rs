@@ -254,8 +254,14 @@ fn events(
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     // Not between the lines, which may go to a terminal through whatever reads them.
     let is_quiet = args.quiet || !out.is_file;
-    let mut lines =
-        reports::events::Lines { out: &mut out, comms, filter, error: None, gaps: BinaryHeap::new(), line: Vec::new() };
+    let mut lines = reports::events::Lines {
+        out: &mut out,
+        comms,
+        filter,
+        error: None,
+        gaps: BinaryHeap::new(),
+        buffer: Vec::new(),
+    };
     let narrow = |index: &mut Index, trace: &mut Trace| index.narrow(trace, window);
     let mut narrowed = index.as_mut().filter(|_| args.time.is_some()).and_then(|index| narrow(index, trace));
     if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {

@@ -138,8 +138,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         Partition::new(pairing, parts == 1)
     };
     let partitions = (0..parts as usize).map(partition).collect();
-    let file_bytes = streams.iter().map(CpuStream::bytes_to_read).sum();
-    let mut progress = Progress::new(file_bytes, is_quiet);
+    let mut progress = progress_of(&streams, is_quiet);
     let board = Board::new(streams, merger, partitions, batch, ahead);
     let mut over = None;
     let mut looked = Instant::now();
@@ -217,7 +216,7 @@ pub(crate) fn in_order(
     is_quiet: bool,
     mut take: impl FnMut(&Window<Event>, u64, &Names) -> bool,
 ) -> Order {
-    let mut progress = Progress::new(trace.streams.iter().map(CpuStream::bytes_to_read).sum(), is_quiet);
+    let mut progress = progress_of(&trace.streams, is_quiet);
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
     let mut merger = Merger::new(cpus, trace.info.order, 1);
     let (streams, names) = (&mut trace.streams, &mut trace.names);
@@ -267,7 +266,7 @@ pub(crate) fn last_key(trace: &mut Trace, is_quiet: bool) -> u64 {
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }
-    let mut progress = Progress::new(trace.streams.iter().map(CpuStream::bytes_to_read).sum(), is_quiet);
+    let mut progress = progress_of(&trace.streams, is_quiet);
     let mut bytes_read = 0;
     for stream in &mut trace.streams {
         while stream.decode(&mut trace.names, &mut Nothing, WINDOW) {
@@ -278,6 +277,11 @@ pub(crate) fn last_key(trace: &mut Trace, is_quiet: bool) -> u64 {
         bytes_read += stream.bytes_read();
     }
     trace.streams.iter().filter_map(|stream| stream.facts().last).max().unwrap_or(0)
+}
+
+/// Of reading what is to be read of these.
+fn progress_of(streams: &[CpuStream], is_quiet: bool) -> Progress {
+    Progress::new(streams.iter().map(CpuStream::bytes_to_read).sum(), is_quiet)
 }
 
 /// Events to read of a stream at once, where a window has about so many.

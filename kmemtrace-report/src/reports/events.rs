@@ -5,12 +5,11 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 
 use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
-use serde::Serialize;
-use serde::ser::{self, SerializeMap, Serializer as _};
+use serde::ser::{SerializeMap, Serializer as _};
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Compound};
 
-use super::text_of;
+use super::{Address, text_of};
 use crate::decode::Filter;
 use crate::merge::{Chunk, Keyed};
 use crate::order::Window;
@@ -25,7 +24,7 @@ pub(crate) struct Lines<'a, F> {
     /// Gaps that have not ended yet, by their ends.
     pub(crate) gaps: BinaryHeap<Reverse<GapLine>>,
     /// Memory of a line.
-    pub(crate) line: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
 }
 
 /// Members of a line, written as they come.
@@ -79,7 +78,7 @@ impl<F: Filter> Lines<'_, F> {
         if self.error.is_some() {
             return;
         }
-        let mut line = std::mem::take(&mut self.line);
+        let mut line = std::mem::take(&mut self.buffer);
         let mut serializer = Serializer::new(&mut line);
         let written = serializer.serialize_map(None).and_then(|mut members| {
             put(&mut members, self)?;
@@ -88,7 +87,7 @@ impl<F: Filter> Lines<'_, F> {
         line.push(b'\n');
         self.error = written.map_err(io::Error::from).and_then(|()| self.out.write_all(&line)).err();
         line.clear();
-        self.line = line;
+        self.buffer = line;
     }
 
     /// Writes the gaps that go to the end, whose key is `last`.
@@ -149,14 +148,5 @@ fn name(members: &mut Members<'_>, member: &str, name: Option<&[u8]>) -> serde_j
     match hex.flatten() {
         Some(hex) => members.serialize_entry(&format!("{member}_hex"), &hex),
         None => Ok(()),
-    }
-}
-
-/// As [`super::address`] writes it.
-struct Address(u64);
-
-impl Serialize for Address {
-    fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
     }
 }

@@ -16,6 +16,7 @@ use kmemtrace_abi::event::{Kind, Names};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{CpuStream, FileFacts, OrderKey, Source, Trace, TraceInfo};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::figures::{Figures, Narrow};
@@ -139,7 +140,15 @@ fn text_of(name: &[u8]) -> (Cow<'_, str>, Option<String>) {
 
 /// An address as the contract writes it.
 pub(crate) fn address(address: u64) -> Value {
-    json!(format!("{address:#x}"))
+    json!(Address(address))
+}
+
+struct Address(u64);
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
+    }
 }
 
 /// What names things in a view.
