@@ -133,7 +133,8 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
 /// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
 const AHEAD: usize = 32;
 /// Slots are asked for by so many together: where tables are large, what takes longest is to find where in memory they are,
-/// and the processor finds several at once only if nothing stands between.
+/// and the processor finds several at once only if nothing stands between. Of events that are so near, what was asked for has
+/// come.
 const GROUP: usize = 16;
 /// Events after which the memory of the tables is looked at.
 const WEIGHED: usize = 256;
@@ -143,6 +144,8 @@ pub(crate) struct Pairing<'a> {
     rules: &'a Rules,
     pub(crate) tallies: Tallies<'a>,
     part: usize,
+    /// Node of each stream, where it is known.
+    nodes: Vec<Option<u32>>,
     objects: Table,
     pages: Table,
     epoch: Epoch,
@@ -168,10 +171,12 @@ impl<'a> Pairing<'a> {
     /// The pairing of partition `part` of `parts`.
     pub(crate) fn new(rules: &'a Rules, registry: &'a Classes, seed: Seed, part: usize, parts: u32) -> Pairing<'a> {
         let table = || Table::new(seed, FIXED_SLOTS / parts as usize, rules.lists_live);
+        let node = |cpu| rules.nodes.as_ref()?.get(cpu).copied();
         Pairing {
             rules,
             tallies: Tallies::new(registry),
             part,
+            nodes: rules.cpus.iter().map(node).collect(),
             objects: table(),
             pages: table(),
             epoch: 1,
@@ -237,6 +242,10 @@ impl<'a> Pairing<'a> {
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
             ahead.iter().take(group.len()).for_each(|event| self.ask(event));
+            if self.objects.is_large() || self.pages.is_large() {
+                let near = part.events.get(from + GROUP..).unwrap_or_default();
+                near.iter().take(group.len()).for_each(|event| self.ask_again(event));
+            }
             for (event, index) in group.iter().zip(from..) {
                 self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
             }
@@ -246,8 +255,13 @@ impl<'a> Pairing<'a> {
     /// Starts loading the slot of an event's address.
     #[inline(always)]
     fn ask(&self, event: &Compact) {
-        let table = if event.kind == Kind::Pages { &self.pages } else { &self.objects };
-        table.prefetch(event.hash);
+        self.table(event.kind).prefetch(event.hash);
+    }
+
+    /// Starts loading it where it cannot be in the line that was asked for.
+    #[inline(always)]
+    fn ask_again(&self, event: &Compact) {
+        self.table(event.kind).prefetch_next(event.address, event.hash);
     }
 
     #[inline(always)]
@@ -276,7 +290,13 @@ impl<'a> Pairing<'a> {
         self.first_serial + u64::from(number.serial)
     }
 
-    fn table(&mut self, kind: Kind) -> &mut Table {
+    #[inline(always)]
+    fn table(&self, kind: Kind) -> &Table {
+        if kind == Kind::Pages { &self.pages } else { &self.objects }
+    }
+
+    #[inline(always)]
+    fn table_mut(&mut self, kind: Kind) -> &mut Table {
         if kind == Kind::Pages { &mut self.pages } else { &mut self.objects }
     }
 
@@ -297,7 +317,7 @@ impl<'a> Pairing<'a> {
         }
         let Some(class) = class else { return };
         if has_own_sizes {
-            self.table(event.kind).keep_sizes(event.address, sizes);
+            self.table_mut(event.kind).keep_sizes(event.address, sizes);
         }
         changes.opened(number, &class, event.allocated);
         if event.allocated < event.requested {
@@ -316,7 +336,8 @@ impl<'a> Pairing<'a> {
         number: Number,
         changes: &mut impl Changes,
     ) -> Class {
-        let own_sizes = if object.has_own_sizes() { self.table(event.kind).take_sizes(event.address) } else { None };
+        let own_sizes =
+            if object.has_own_sizes() { self.table_mut(event.kind).take_sizes(event.address) } else { None };
         let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
         changes.closed(number, &class, allocated);
         class
@@ -340,7 +361,7 @@ impl<'a> Pairing<'a> {
     #[inline(always)]
     fn free(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
         let seen = Seen::free(self.now);
-        let object = self.table(event.kind).see(event.address, event.hash, seen, Birth::default);
+        let object = self.table_mut(event.kind).see(event.address, event.hash, seen, Birth::default);
         if !object.is_live() {
             return self.free_again(object, event, number);
         }
@@ -384,16 +405,14 @@ impl<'a> Pairing<'a> {
         self.finding(key, event, number, Some(before.epoch()));
     }
 
-    /// A pair of two CPUs.
+    /// A pair of two CPUs, by their streams.
     #[inline(never)]
     fn count_cpus(&mut self, from: u16, to: u16) {
-        let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
-        let (from, to) = (cpu(from), cpu(to));
-        if let Some(nodes) = &self.rules.nodes {
-            self.counts.cross_node += u64::from(nodes.get(&from) != nodes.get(&to));
-        }
+        let node = |stream: u16| self.nodes.get(usize::from(stream));
+        self.counts.cross_node += u64::from(node(from) != node(to));
         if self.rules.matrix {
-            *self.counts.matrix.entry((from, to)).or_default() += 1;
+            let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
+            *self.counts.matrix.entry((cpu(from), cpu(to))).or_default() += 1;
         }
     }
 

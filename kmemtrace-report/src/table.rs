@@ -125,6 +125,14 @@ impl Line {
         if found == 0 { self.first_empty() } else { Some(found.trailing_zeros() as usize) }
     }
 
+    /// Whether neither the slot of the address is here nor one that is empty.
+    #[inline(always)]
+    fn is_full_of_others(&self, address: u64) -> bool {
+        let [a, b, c, d] = &self.0;
+        let is_here = (a.address == address) | (b.address == address) | (c.address == address) | (d.address == address);
+        !(is_here | d.seen.is_nothing())
+    }
+
     /// The first slot that is empty.
     #[inline(always)]
     fn first_empty(&self) -> Option<usize> {
@@ -140,6 +148,8 @@ pub(crate) const FIXED_SLOTS: usize = if cfg!(test) { 24 } else { 128 << 10 };
 /// Those of a table that is new: a page, if so many are there for the asking.
 const FIRST_SLOTS: usize = 256;
 const LINES_OF_PIECE: usize = PIECE / size_of::<Line>();
+/// 16 MiB. Of less than that, what is looked at often is in a core's cache, and [`Table::prefetch_next`] takes longer than it saves.
+const CACHED_LINES: usize = if cfg!(test) { 2 } else { 256 << 10 };
 /// A table that grows asks for lines when it is so many away from them.
 const SOON: usize = 32;
 
@@ -244,6 +254,22 @@ impl Table {
         }
     }
 
+    /// Whether [`Table::prefetch_next`] is worth its time.
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.lines.len() > CACHED_LINES
+    }
+
+    /// Starts loading the second line that an event at this address will need, if it will, once the first has come: one of five
+    /// does while a table fills.
+    #[inline(always)]
+    pub(crate) fn prefetch_next(&self, address: u64, hash: u32) {
+        let lines = &*self.lines;
+        let line = place(hash, lines.len());
+        // Without a branch: which lines are full cannot be predicted.
+        prefetch(lines, line + usize::from(lines[line].is_full_of_others(address)));
+    }
+
     /// What an address, whose hash is `hash`, is seen doing now; returns what it was seen doing before. Where that had sizes
     /// of its own, they are for the caller to take.
     #[inline(always)]
@@ -332,10 +358,12 @@ impl Table {
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
         let empty = Table::new(self.seed, 0, self.births.is_some());
         let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
-        for (slot, birth) in taken_slots(lines, births).filter(|(slot, _)| slot.seen.is_live()) {
-            let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
-            take(slot.address, slot.seen, sizes, birth);
-        }
+        each_taken(lines, births, |slot, birth| {
+            if slot.seen.is_live() {
+                let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
+                take(slot.address, slot.seen, sizes, birth);
+            }
+        });
     }
 
     /// It is full: more slots, as many as its live objects and freed addresses may cost.
@@ -348,9 +376,11 @@ impl Table {
             return;
         }
         let freed_now = Seen::free(self.epoch);
-        let (live, now) = self.slots().fold((0, 0), |(live, now), slot| {
-            (live + usize::from(slot.seen.is_live()), now + usize::from(slot.seen == freed_now))
-        });
+        let (mut live, mut now) = (0, 0);
+        for Line(slots) in self.lines.iter() {
+            live += slots.iter().map(|slot| usize::from(slot.seen.is_live())).sum::<usize>();
+            now += slots.iter().map(|slot| usize::from(slot.seen == freed_now)).sum::<usize>();
+        }
         let before = taken - live - now;
         let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
         let fixed = self.fixed;
@@ -389,7 +419,7 @@ impl Table {
         let (lines, births) = new_slots(slots_wanted, self.births.is_some());
         let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
         let mut entered = usize::MAX;
-        taken_slots(lines, births).for_each(|(slot, birth)| {
+        each_taken(lines, births, |slot, birth| {
             if freed.is_some() && !slot.seen.is_live() {
                 self.taken -= 1;
                 let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
@@ -442,16 +472,18 @@ fn new_slots(slots: usize, with_births: bool) -> (Zeroed<Line>, Option<Zeroed<[B
     (Zeroed::new(len), with_births.then(|| Zeroed::new(len)))
 }
 
-/// The slots that are not empty, from the last line on, whose memory is given back on the way.
-fn taken_slots(
-    mut lines: Zeroed<Line>,
-    mut births: Option<Zeroed<[Birth; SLOTS]>>,
-) -> impl Iterator<Item = (Slot, Birth)> {
-    let lines = std::iter::from_fn(move || {
+/// Hands each slot that is not empty to `take`, from the last line on; the memory of those lines is given back on the way.
+#[inline(always)]
+fn each_taken(mut lines: Zeroed<Line>, mut births: Option<Zeroed<[Birth; SLOTS]>>, mut take: impl FnMut(Slot, Birth)) {
+    while let Some(Line(slots)) = lines.take_last() {
         let births = births.as_mut().and_then(Zeroed::take_last).unwrap_or_default();
-        Some(lines.take_last()?.0.into_iter().zip(births))
-    });
-    lines.flatten().filter(|(slot, _)| !slot.seen.is_nothing())
+        for (slot, birth) in slots.into_iter().zip(births) {
+            if slot.seen.is_nothing() {
+                break;
+            }
+            take(slot, birth);
+        }
+    }
 }
 
 #[cfg(test)]
