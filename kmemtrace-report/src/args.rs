@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::reports::SortKey;
-use crate::select::time::Window;
+use crate::select::time::TimeWindow;
 use crate::select::{Select, parse_size};
 
 /// Reports who allocates kernel memory, how much of it is wasted, what stays, and which frees do not match.
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     pub(crate) top: Option<usize>,
     /// Only events from A to B: seconds of the trace's clock, +1.5s, -2s, 10%; either side may be empty
     #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
-    pub(crate) time: Option<Window>,
+    pub(crate) time: Option<TimeWindow>,
     #[command(flatten)]
     pub(crate) select: Select,
     /// Exact bytes in tables

@@ -7,7 +7,7 @@ use kmemtrace_abi::event::Kind;
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum Finding {
     KindMismatch,
     KindMismatchLegal,
     CacheMismatch,
@@ -16,24 +16,24 @@ pub(crate) enum Class {
     ShortAlloc,
 }
 
-impl Class {
-    pub(crate) const ALL: [Class; 6] = [
-        Class::KindMismatch,
-        Class::KindMismatchLegal,
-        Class::CacheMismatch,
-        Class::FreeAfterFree,
-        Class::InferredFree,
-        Class::ShortAlloc,
+impl Finding {
+    pub(crate) const ALL: [Finding; 6] = [
+        Finding::KindMismatch,
+        Finding::KindMismatchLegal,
+        Finding::CacheMismatch,
+        Finding::FreeAfterFree,
+        Finding::InferredFree,
+        Finding::ShortAlloc,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Class::KindMismatch => "kind_mismatch",
-            Class::KindMismatchLegal => "kind_mismatch_legal",
-            Class::CacheMismatch => "cache_mismatch",
-            Class::FreeAfterFree => "free_after_free",
-            Class::InferredFree => "inferred_free",
-            Class::ShortAlloc => "short_alloc",
+            Finding::KindMismatch => "kind_mismatch",
+            Finding::KindMismatchLegal => "kind_mismatch_legal",
+            Finding::CacheMismatch => "cache_mismatch",
+            Finding::FreeAfterFree => "free_after_free",
+            Finding::InferredFree => "inferred_free",
+            Finding::ShortAlloc => "short_alloc",
         }
     }
 }
@@ -41,7 +41,7 @@ impl Class {
 /// Findings of one class between the same two call-sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FindingKey {
-    pub(crate) class: Class,
+    pub(crate) class: Finding,
     /// Row of the allocation.
     pub(crate) alloc: Option<u32>,
     pub(crate) free_site: Option<u64>,
@@ -51,14 +51,14 @@ pub(crate) struct FindingKey {
 impl FindingKey {
     /// Whether at least one of the inferred frees of the row has no gap that may explain it.
     pub(crate) fn is_unexplained(&self, row: &FindingRow) -> bool {
-        self.class == Class::InferredFree && row.count > row.suspect
+        self.class == Finding::InferredFree && row.count > row.suspect
     }
 }
 
 /// The same with the call-sites themselves, where rows have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FindingSites {
-    pub(crate) class: Class,
+    pub(crate) class: Finding,
     pub(crate) alloc_site: Option<u64>,
     pub(crate) free_site: Option<u64>,
     pub(crate) kind: Kind,
@@ -106,7 +106,7 @@ impl Findings {
     }
 
     fn row(&mut self, key: FindingKey, row: FindingRow) -> &mut FindingRow {
-        let Some(alloc) = key.alloc.filter(|_| key.class == Class::InferredFree) else {
+        let Some(alloc) = key.alloc.filter(|_| key.class == Finding::InferredFree) else {
             return self.by_key.entry(key).or_insert(row);
         };
         let index = alloc as usize;
@@ -134,7 +134,7 @@ impl Findings {
     pub(crate) fn rows(&self) -> impl Iterator<Item = (FindingKey, FindingRow)> {
         let inferred = self.inferred.iter().enumerate().filter_map(|(index, row)| {
             let (kind, row) = (*row)?;
-            let key = FindingKey { class: Class::InferredFree, alloc: Some(index as u32), free_site: None, kind };
+            let key = FindingKey { class: Finding::InferredFree, alloc: Some(index as u32), free_site: None, kind };
             Some((key, row))
         });
         self.by_key.iter().map(|(key, row)| (*key, *row)).chain(inferred)

@@ -12,7 +12,7 @@ use kmemtrace_abi::event::Kind;
 use crate::classes::{Class, Classes, RowKey, UNSELECTED};
 use crate::decode::{Compact, What};
 use crate::figures::Figures;
-use crate::findings::{Class as Of, FindingKey, FindingRow, FindingSites, Findings};
+use crate::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::order::{Part, Window};
 use crate::table::{Birth, Epoch, FIXED_SLOTS, IN_GAP, Seen, Table};
@@ -321,7 +321,8 @@ impl<'a> Pairing<'a> {
         }
         changes.opened(number, &class, event.allocated);
         if event.allocated < event.requested {
-            let key = FindingKey { class: Of::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
+            let key =
+                FindingKey { class: Finding::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
             self.finding(key, event, number, None);
         }
     }
@@ -353,7 +354,8 @@ impl<'a> Pairing<'a> {
         let class = self.close(object, Closed::Inferred, event, number, changes);
         let (suspect, open) = self.suspicion(event, object.epoch());
         if open || !self.findings.infer_again(class.row, suspect) {
-            let key = FindingKey { class: Of::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
+            let key =
+                FindingKey { class: Finding::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
             self.finding(key, event, number, Some(object.epoch()));
         }
     }
@@ -380,11 +382,11 @@ impl<'a> Pairing<'a> {
         }
         if class.kind != event.kind {
             let legal = event.kind == Kind::Kmalloc && self.rules.kfree_takes_all;
-            let of = if legal { Of::KindMismatchLegal } else { Of::KindMismatch };
+            let of = if legal { Finding::KindMismatchLegal } else { Finding::KindMismatch };
             self.mismatch(of, &class, object, event, number);
         }
         if class.cache != event.extra && class.cache != 0 && event.extra != 0 {
-            self.mismatch(Of::CacheMismatch, &class, object, event, number);
+            self.mismatch(Finding::CacheMismatch, &class, object, event, number);
         }
     }
 
@@ -401,7 +403,7 @@ impl<'a> Pairing<'a> {
             return;
         }
         let free_site = Some(event.requested);
-        let key = FindingKey { class: Of::FreeAfterFree, alloc: None, free_site, kind: event.kind };
+        let key = FindingKey { class: Finding::FreeAfterFree, alloc: None, free_site, kind: event.kind };
         self.finding(key, event, number, Some(before.epoch()));
     }
 
@@ -417,7 +419,7 @@ impl<'a> Pairing<'a> {
     }
 
     #[cold]
-    fn mismatch(&mut self, of: Of, class: &Class, object: Seen, event: &Compact, number: Number) {
+    fn mismatch(&mut self, of: Finding, class: &Class, object: Seen, event: &Compact, number: Number) {
         let (alloc, free_site) = (Some(class.row), Some(event.requested));
         let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
         self.finding(key, event, number, Some(object.epoch()));
@@ -427,7 +429,7 @@ impl<'a> Pairing<'a> {
     #[inline(never)]
     fn finding(&mut self, mut key: FindingKey, event: &Compact, number: Number, before: Option<Epoch>) {
         if !self.rules.by_site {
-            key.alloc = key.alloc.filter(|_| key.class == Of::InferredFree);
+            key.alloc = key.alloc.filter(|_| key.class == Finding::InferredFree);
             key.free_site = None;
         }
         let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);

@@ -8,7 +8,7 @@ use kmemtrace_abi::event::{Kind, Names};
 use super::bytes::{Reader, Writer};
 use crate::classes::{CacheNumber, Class, Grouping, RowKey};
 use crate::figures::Figures;
-use crate::findings::{Class as Of, FindingRow, FindingSites};
+use crate::findings::{Finding, FindingRow, FindingSites};
 use crate::order::Order;
 use crate::pairs::{Counts, Live, Matrix, Paired, kind_index};
 use crate::table::Birth;
@@ -104,7 +104,7 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
     }
     out.u64(paired.findings.len() as u64);
     for (sites, row) in &paired.findings {
-        out.u8(Of::ALL.iter().position(|&class| class == sites.class).unwrap_or(0) as u8);
+        out.u8(Finding::ALL.iter().position(|&class| class == sites.class).unwrap_or(0) as u8);
         out.maybe(sites.alloc_site);
         out.maybe(sites.free_site);
         write_kind(sites.kind, &mut out);
@@ -161,7 +161,7 @@ pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mu
         Some((key, read_figures(from)?))
     })?;
     let findings = from.list(|from| {
-        let class = *Of::ALL.get(usize::from(from.u8()?))?;
+        let class = *Finding::ALL.get(usize::from(from.u8()?))?;
         let (alloc_site, free_site) = (from.maybe()?, from.maybe()?);
         let sites = FindingSites { class, alloc_site, free_site, kind: read_kind(from)? };
         let [count, suspect, at, address, serial] = numbers(from)?;

@@ -4,7 +4,7 @@ use kmemtrace_abi::event::Kind;
 use serde_json::{Map, Value, json};
 
 use crate::figures::Narrow;
-use crate::findings::Class;
+use crate::findings::Finding;
 use crate::order::Order;
 use crate::pairs::Paired;
 
@@ -38,10 +38,10 @@ pub(crate) fn summary(paired: &Paired, order: &Order, narrow: &Narrow) -> Map<St
         }),
     );
     let mut findings = Map::new();
-    for class in Class::ALL {
+    for class in Finding::ALL {
         let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
         let (count, suspect) = rows.fold((0u64, 0u64), |(c, s), row| (c + row.count, s + row.suspect));
-        if class != Class::ShortAlloc {
+        if class != Finding::ShortAlloc {
             findings.insert(class.name().to_owned(), json!({ "count": count, "suspect": suspect }));
             continue;
         }

@@ -6,7 +6,7 @@ const NANOS: u128 = 1_000_000_000;
 
 /// A window of the order key, not yet put onto a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct TimeWindow {
     from: Option<Bound>,
     to: Option<Bound>,
 }
@@ -24,7 +24,7 @@ enum Bound {
     Percent(u128),
 }
 
-impl Window {
+impl TimeWindow {
     /// Whether the last order key must be known to resolve it: if not, one pass over the trace will do.
     pub(crate) fn needs_last(&self) -> bool {
         [self.from, self.to].iter().flatten().any(|b| matches!(b, Bound::BeforeLast(_) | Bound::Percent(_)))
@@ -74,14 +74,14 @@ impl Window {
     }
 }
 
-impl FromStr for Window {
+impl FromStr for TimeWindow {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Window, String> {
+    fn from_str(text: &str) -> Result<TimeWindow, String> {
         let (from, to) = text.split_once(',').ok_or("a time window is A,B, and one side may be empty")?;
         let bound = |text: &str| if text.is_empty() { Ok(None) } else { Bound::parse(text).map(Some) };
-        let window = Window { from: bound(from.trim())?, to: bound(to.trim())? };
-        if window == Window::default() {
+        let window = TimeWindow { from: bound(from.trim())?, to: bound(to.trim())? };
+        if window == TimeWindow::default() {
             return Err("both sides of the time window are empty".to_owned());
         }
         if window.is_backwards() {
@@ -144,7 +144,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn window(text: &str) -> Window {
+    fn window(text: &str) -> TimeWindow {
         text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
@@ -204,13 +204,13 @@ mod tests {
             "++1,",
             "1,2,3",
         ] {
-            let error = text.parse::<Window>().unwrap_err();
+            let error = text.parse::<TimeWindow>().unwrap_err();
             assert!(error.contains("+1.5s (after the first event)"), "{text}: {error}");
         }
-        assert!("12".parse::<Window>().unwrap_err().contains("A,B"));
-        assert!(",".parse::<Window>().unwrap_err().contains("both sides"));
+        assert!("12".parse::<TimeWindow>().unwrap_err().contains("A,B"));
+        assert!(",".parse::<TimeWindow>().unwrap_err().contains("both sides"));
         for text in ["2,1", "+2,+1", "-1,-2", "2%,1%"] {
-            assert!(text.parse::<Window>().unwrap_err().contains("ends before it begins"), "{text}");
+            assert!(text.parse::<TimeWindow>().unwrap_err().contains("ends before it begins"), "{text}");
         }
     }
 }
