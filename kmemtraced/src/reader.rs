@@ -1,7 +1,6 @@
 //! One thread per CPU, pinned to it, that moves bytes from the kernel's buffer into blocks and does nothing else.
 
 use std::io;
-use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,16 +21,14 @@ pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 const PARTIAL_ROOM: usize = 256;
 /// Relay bytes that make it worth coming back at once.
 const MUCH: usize = 32 << 10;
-/// Time to leave the kernel alone after a partial sub-buffer: taking it as soon as it is there would feed itself. Short at first,
-/// because under load a wake-up that comes too early is followed by a full buffer (256 KiB of 4 KiB sub-buffers: in 2 ms), then
-/// twice as long each time.
-const PAUSES: RangeInclusive<Duration> = Duration::from_micros(200)..=Duration::from_millis(5);
+/// Time to leave the kernel alone after a partial sub-buffer: taking it as soon as it is there would feed itself.
+const PAUSE: Duration = Duration::from_millis(5);
 /// How soon a stop is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
 /// How often the counters are looked at.
 const COUNT: Duration = Duration::from_secs(1);
 /// How often the end asks at least for what another CPU has reserved and not yet committed, and how often at most.
-const LAST_TRIES: Range<u32> = 2..40;
+const LAST_TRIES: std::ops::Range<u32> = 2..40;
 
 /// What goes to the writer.
 pub(crate) enum Message {
@@ -68,7 +65,6 @@ impl Reader {
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
-        let mut pause = *PAUSES.start();
         // What was lost before we came is nothing that we lost.
         if let Ok(stats) = self.source.stats() {
             self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
@@ -77,12 +73,13 @@ impl Reader {
             let stopping = self.stop.load(Ordering::Acquire);
             let due = flushed.elapsed() >= self.flush;
             let wait = NOTICE.min(self.flush);
-            let mut more = false;
+            let mut rests = false;
             if stopping || self.source.wait(wait) || due {
-                more = match &*Arc::clone(&self.framing) {
+                let more = match &*Arc::clone(&self.framing) {
                     Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer, &mut used)?,
                     Framing::Relay(_) => self.records(&mut buffer, &mut used)?,
                 };
+                rests = !more;
             }
             let count = counted.elapsed() >= COUNT || stopping;
             let stats = if count { self.source.stats().ok() } else { None };
@@ -103,20 +100,18 @@ impl Reader {
             if last {
                 return Ok(());
             }
-            if more {
-                pause = *PAUSES.start();
-            } else {
-                // Nothing whole was there: a kernel before 6.1 wakes us for every event.
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(*PAUSES.end());
+            // Nothing whole was there: a kernel before 6.1 wakes us for every event.
+            if rests {
+                std::thread::sleep(PAUSE);
             }
         }
     }
 
-    /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one ends the round.
+    /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one after another ends the round.
     fn sub_buffers(&mut self, shape: &PageShape, buffer: &mut Vec<u8>, used: &mut usize) -> Result<bool, Gone> {
         let size = shape.size;
-        let mut whole = false;
+        // The first may be the rest of one that an earlier round has read in part: there may be whole ones behind it.
+        let (mut first, mut whole) = (true, false);
         loop {
             if HEADER_BYTES + *used + size > buffer.len() {
                 self.hand_over(buffer, used, false)?;
@@ -129,10 +124,12 @@ impl Reader {
                     // What cannot be walked is kept whole, for the reader of the trace to name.
                     let trimmed = trimmed_len(shape, &buffer[at..at + n]).unwrap_or(n);
                     *used += trimmed;
-                    if trimmed + PARTIAL_ROOM < size {
+                    let is_whole = trimmed + PARTIAL_ROOM >= size;
+                    if !is_whole && !first {
                         return Ok(whole);
                     }
-                    whole = true;
+                    whole |= is_whole;
+                    first = false;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // Nothing there, or a CPU that was never online.
@@ -211,18 +208,21 @@ fn whole_records(framing: &RelayFraming, bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::sync::atomic::AtomicUsize;
 
     use kmemtrace_abi::generate::pages::Encoder;
     use kmemtrace_abi::generate::{Options, Random, RelayOptions, workload};
     use kmemtrace_abi::subbuffer::tally;
+    use kmemtrace_abi::target::Target;
 
     use super::*;
 
     /// Answers of a read, one after the other; at their end it says stop, and has nothing more.
-    struct Script(VecDeque<io::Result<Vec<u8>>>, Arc<AtomicBool>);
+    struct Script(VecDeque<io::Result<Vec<u8>>>, Arc<AtomicBool>, Arc<AtomicUsize>);
 
     impl CpuSource for Script {
         fn wait(&self, _: Duration) -> bool {
+            self.2.fetch_add(1, Ordering::Relaxed);
             true
         }
 
@@ -250,10 +250,16 @@ mod tests {
 
     /// What comes out of a reader that gets `script`, with room for `room` bytes in a block.
     fn read(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> Vec<Vec<u8>> {
+        read_in_rounds(script, framing, room).0
+    }
+
+    /// And how often it waited for more.
+    fn read_in_rounds(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> (Vec<Vec<u8>>, usize) {
         let (full, taken) = crossbeam_channel::unbounded();
         let (free_in, free) = crossbeam_channel::unbounded();
         let stop = Arc::new(AtomicBool::new(false));
-        let source = Box::new(Script(script.into(), Arc::clone(&stop)));
+        let waits = Arc::new(AtomicUsize::new(0));
+        let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::clone(&waits)));
         let framing = Arc::new(framing);
         for _ in 0..1000 {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
@@ -263,7 +269,7 @@ mod tests {
             Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
             Message::Stats(_) => None,
         });
-        blocks.collect()
+        (blocks.collect(), waits.load(Ordering::Relaxed))
     }
 
     /// Breaks in between which a reader must not mind.
@@ -319,6 +325,29 @@ mod tests {
                 assert_eq!(events, expected);
             }
         }
+    }
+
+    /// The kernel hands out the rest of a sub-buffer that was read in part by itself: who takes it for all there is leaves the
+    /// kernel alone while its buffer runs over.
+    #[test]
+    fn a_round_goes_on_after_the_rest_of_a_sub_buffer() {
+        let target = Target { endian: Endian::NATIVE, word_bytes: 8 };
+        let shape = PageShape { target, commit_offset: 8, commit_size: 8, data_offset: 16, size: 4096 };
+        let sub_buffer = |bytes: u64| {
+            let padding = 29u32 | 1 << 5; // One record: as many bytes of nothing.
+            let mut page = [1u64.to_ne_bytes(), bytes.to_ne_bytes()].concat();
+            page.extend_from_slice(&padding.to_ne_bytes());
+            page.extend_from_slice(&(bytes as u32 - 8).to_ne_bytes());
+            page.resize(shape.size, 0);
+            Ok(page)
+        };
+        let (part, rest, whole) = (680, 4080 - 680, 4080);
+        let nothing = || Err(io::ErrorKind::WouldBlock.into());
+        let mut script = vec![sub_buffer(whole), sub_buffer(part), nothing(), sub_buffer(rest)];
+        script.extend((0..3).map(|_| sub_buffer(whole)));
+        let (blocks, rounds) = read_in_rounds(script, Framing::SubBuffers(shape), shape.size * 8);
+        assert_eq!(blocks.concat().len() as u64, 4 * (16 + whole) + 16 + part + 16 + rest);
+        assert_eq!(rounds, 3);
     }
 
     #[test]

@@ -254,12 +254,12 @@ impl CpuSource for RingBuffer {
     }
 }
 
-/// Waits at most `timeout` for the kernel to say that there is something to read.
+/// Waits at most `timeout` for the kernel to say that there is something to read; true where it says nothing at all.
 pub(crate) fn readable(file: &File, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(file, PollFlags::IN)];
     let timeout = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(timeout.subsec_nanos()),
     };
-    rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0)
+    !matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(0))
 }
