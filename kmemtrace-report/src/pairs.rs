@@ -133,8 +133,7 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
 /// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
 const AHEAD: usize = 32;
 /// Slots are asked for by so many together: where tables are large, what takes longest is to find where in memory they are,
-/// and the processor finds several at once only if nothing stands between. Of events that are so near, what was asked for has
-/// come.
+/// and the processor finds several at once only if nothing stands between. What was asked for one group ago has mostly come.
 const GROUP: usize = 16;
 /// Events after which the memory of the tables is looked at.
 const WEIGHED: usize = 256;
@@ -261,7 +260,10 @@ impl<'a> Pairing<'a> {
     /// Starts loading it where it cannot be in the line that was asked for.
     #[inline(always)]
     fn ask_again(&self, event: &Compact) {
-        self.table(event.kind).prefetch_next(event.address, event.hash);
+        let table = self.table(event.kind);
+        if table.is_large() {
+            table.prefetch_next(event.address, event.hash);
+        }
     }
 
     #[inline(always)]
