@@ -191,6 +191,12 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// While its tables grow, half of each is moved by a thread of its own.
+    pub(crate) fn get_help(&mut self) {
+        self.objects.get_help();
+        self.pages.get_help();
+    }
+
     /// Stops where its tables and tallies take more than so many bytes.
     pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
         self.most_bytes = most_bytes;

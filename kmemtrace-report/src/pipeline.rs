@@ -135,6 +135,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);
         pairing.set_most_bytes(table_bytes);
+        // More threads have a partition each, and those grow at the same time.
+        if crew.threads == 2 {
+            pairing.get_help();
+        }
         Partition::new(pairing, parts == 1)
     };
     let partitions = (0..parts as usize).map(partition).collect();

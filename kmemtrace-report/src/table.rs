@@ -8,6 +8,8 @@
 //! grows moves from the end of one memory to that of another, and never needs both.
 
 use std::collections::HashMap;
+use std::panic::resume_unwind;
+use std::thread;
 
 use foldhash::fast::RandomState;
 use zerocopy::{FromZeros, Immutable};
@@ -15,7 +17,7 @@ use zerocopy::{FromZeros, Immutable};
 use crate::freed::FreedSet;
 use crate::hashing::{Seed, place};
 use crate::prefetch::prefetch;
-use crate::zeroed::{PIECE, Zeroed};
+use crate::zeroed::{Memory, PIECE, Remains, Zeroed};
 
 /// What only a list of live objects shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
@@ -190,6 +192,8 @@ pub(crate) struct Table {
     costs: Costs,
     /// Slots that are there for the asking, once a sixteenth of them is taken.
     fixed: usize,
+    /// Whether a core may be had to move half of it when it grows.
+    has_help: bool,
     /// Bytes of memory when something last grew.
     bytes: usize,
     /// That it may take.
@@ -212,10 +216,16 @@ impl Table {
             epoch: 1,
             costs: if keeps_births { COSTS_WITH_BIRTHS } else { COSTS },
             fixed,
+            has_help: false,
             bytes: 0,
             most_bytes: usize::MAX,
             is_over: false,
         }
+    }
+
+    /// A thread of its own moves half of it when it grows.
+    pub(crate) fn get_help(&mut self) {
+        self.has_help = true;
     }
 
     /// Bytes of memory.
@@ -362,7 +372,8 @@ impl Table {
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
         let empty = Table::new(self.seed, 0, self.births.is_some());
         let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
-        each_taken(lines, births, |slot, birth| {
+        let [_, all] = Old::split(lines, births, 0);
+        all.each_taken(|slot, birth| {
             if slot.seen.is_live() {
                 let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
                 take(slot.address, slot.seen, sizes, birth);
@@ -422,27 +433,35 @@ impl Table {
         let mut freed_before = std::mem::take(&mut self.freed_before).grow(before);
         let (lines, births) = new_slots(slots_wanted, self.births.is_some());
         let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
-        let mut entered = usize::MAX;
-        each_taken(lines, births, |slot, birth| {
-            if freed.is_some() && !slot.seen.is_live() {
-                self.taken -= 1;
-                let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
-                set.insert(slot.address, hash);
-                return;
-            }
-            let hash = hash(slot.address);
-            let piece = place(hash, self.lines.len()) / LINES_OF_PIECE;
-            if piece < entered {
-                self.lines.populate(piece);
-                entered = piece;
-            }
-            let (line, index) = self.probe(hash, Line::first_empty);
-            prefetch(&self.lines, line.saturating_sub(SOON));
+        let is_shared = self.has_help && freed.is_none() && self.lines.len() > CACHED_LINES;
+        let middle = if is_shared { lines.len() / 2 } else { 0 };
+        // The least hash that belongs into the second half.
+        let least = ((middle as u64) << 32).div_ceil(lines.len() as u64) as u32;
+        let [old_lower, old_upper] = Old::split(lines, births, middle);
+        let (lines, memory) = self.lines.with_memory();
+        let of = lines.len();
+        let fresh = Fresh { lines, births: self.births.as_deref_mut(), first: 0, of, memory };
+        let [lower, upper] = fresh.split(place(least, of));
+        let strays = if is_shared {
+            fill_both((lower, old_lower), (upper, old_upper), seed)
+        } else {
+            upper.fill(old_upper, seed, |slot| {
+                let leaves = freed.is_some() && !slot.seen.is_live();
+                if leaves {
+                    self.taken -= 1;
+                    let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
+                    set.insert(slot.address, hash);
+                }
+                leaves
+            })
+        };
+        for (slot, birth) in strays {
+            let (line, index) = self.probe(hash(slot.address), Line::first_empty);
             self.lines[line].0[index] = slot;
             if let Some(births) = &mut self.births {
                 births[line][index] = birth;
             }
-        });
+        }
         (self.freed, self.freed_before) = (freed_now.into_set(hash), freed_before.into_set(hash));
         self.weigh();
     }
@@ -476,18 +495,110 @@ fn new_slots(slots: usize, with_births: bool) -> (Zeroed<Line>, Option<Zeroed<[B
     (Zeroed::new(len), with_births.then(|| Zeroed::new(len)))
 }
 
-/// Hands each slot that is not empty to `take`, from the last line on; the memory of those lines is given back on the way.
-#[inline(always)]
-fn each_taken(mut lines: Zeroed<Line>, mut births: Option<Zeroed<[Birth; SLOTS]>>, mut take: impl FnMut(Slot, Birth)) {
-    while let Some(Line(slots)) = lines.take_last() {
-        let births = births.as_mut().and_then(Zeroed::take_last).unwrap_or_default();
-        for (slot, birth) in slots.into_iter().zip(births) {
-            if slot.seen.is_nothing() {
-                break;
+/// Lines that a table had, and their births.
+struct Old {
+    lines: Remains<Line>,
+    births: Option<Remains<[Birth; SLOTS]>>,
+}
+
+impl Old {
+    /// Those before `middle`, and those from there on.
+    fn split(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>, middle: usize) -> [Old; 2] {
+        let [lower, upper] = lines.split(middle);
+        let (lower_births, upper_births) = births.map(|births| births.split(middle).into()).unzip();
+        [Old { lines: lower, births: lower_births }, Old { lines: upper, births: upper_births }]
+    }
+
+    /// Hands each slot that is not empty to `take`, from the last line on; the memory of those lines is given back on the way.
+    #[inline(always)]
+    fn each_taken(mut self, mut take: impl FnMut(Slot, Birth)) {
+        while let Some(Line(slots)) = self.lines.take_last() {
+            let births = self.births.as_mut().and_then(Remains::take_last).unwrap_or_default();
+            for (slot, birth) in slots.into_iter().zip(births) {
+                if slot.seen.is_nothing() {
+                    break;
+                }
+                take(slot, birth);
             }
-            take(slot, birth);
         }
     }
+}
+
+/// Lines of a table that grows, and their births: all, or one half of them.
+struct Fresh<'a> {
+    lines: &'a mut [Line],
+    births: Option<&'a mut [[Birth; SLOTS]]>,
+    /// Number of the first.
+    first: usize,
+    /// Lines of the whole table.
+    of: usize,
+    memory: Memory<'a>,
+}
+
+impl<'a> Fresh<'a> {
+    /// Those before `middle`, and those from there on.
+    fn split(self, middle: usize) -> [Fresh<'a>; 2] {
+        let Fresh { lines, births, first, of, memory } = self;
+        let (lower, upper) = lines.split_at_mut(middle);
+        let (lower_births, upper_births) = births.map(|births| births.split_at_mut(middle)).unzip();
+        [
+            Fresh { lines: lower, births: lower_births, first, of, memory },
+            Fresh { lines: upper, births: upper_births, first: first + middle, of, memory },
+        ]
+    }
+
+    /// Takes what `old` has, but what `leaves`. Returns what has no place here: it belongs to the other half, or would stand behind
+    /// the last line.
+    #[inline(always)]
+    fn fill(self, old: Old, seed: Seed, mut leaves: impl FnMut(&Slot) -> bool) -> Vec<(Slot, Birth)> {
+        let Fresh { lines, mut births, first, of, memory } = self;
+        let mut strays = Vec::new();
+        let mut entered = usize::MAX;
+        old.each_taken(|slot, birth| {
+            if leaves(&slot) {
+                return;
+            }
+            let home = place(seed.hash(slot.address), of);
+            let Some(mut line) = home.checked_sub(first).filter(|&line| line < lines.len()) else {
+                return strays.push((slot, birth));
+            };
+            let piece = home / LINES_OF_PIECE;
+            if piece < entered {
+                memory.populate(piece);
+                entered = piece;
+            }
+            prefetch(lines, line.saturating_sub(SOON));
+            let index = loop {
+                let Some(at) = lines.get(line) else { return strays.push((slot, birth)) };
+                match at.first_empty() {
+                    Some(index) => break index & (SLOTS - 1),
+                    None => line += 1,
+                }
+            };
+            lines[line].0[index] = slot;
+            if let Some(births) = &mut births {
+                births[line][index] = birth;
+            }
+        });
+        strays
+    }
+}
+
+/// Fills the lower half on a thread of its own, if the system has one to give. Returns what has no place in its half.
+fn fill_both(lower: (Fresh<'_>, Old), upper: (Fresh<'_>, Old), seed: Seed) -> Vec<(Slot, Birth)> {
+    let mut lower = Some(lower);
+    let mut fill_lower = || lower.take().map_or_else(Vec::new, |(fresh, old)| fresh.fill(old, seed, |_| false));
+    let mut strays = thread::scope(|scope| {
+        let helper = thread::Builder::new().spawn_scoped(scope, &mut fill_lower);
+        let (fresh, old) = upper;
+        let mut strays = fresh.fill(old, seed, |_| false);
+        if let Ok(helper) = helper {
+            strays.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        strays
+    });
+    strays.extend(fill_lower());
+    strays
 }
 
 #[cfg(test)]
@@ -501,8 +612,9 @@ mod tests {
     #[test]
     fn it_knows_what_every_address_did_last() {
         let seed = Seed::random();
-        for parts in [1, 3] {
+        for (parts, has_help) in [(1, false), (1, true), (3, false)] {
             let mut table = Table::new(seed, FIXED / parts as usize, true);
+            table.has_help = has_help;
             let mut known: HashMap<u64, (Seen, Option<Sizes>)> = HashMap::new();
             let (mut epoch, mut random) = (1, 1u64);
             for step in 0..160_000u64 {

@@ -5,9 +5,10 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
-use memmap2::{Advice, MmapMut, UncheckedAdvice};
+use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use zerocopy::{FromZeros, Immutable};
 
 /// Bytes that are given back at once, and those of a huge page of most processors.
@@ -16,7 +17,7 @@ pub(crate) const PIECE: usize = 2 << 20;
 /// Elements that are all zeros at first.
 #[derive(Debug)]
 pub(crate) struct Zeroed<T> {
-    map: MmapMut,
+    map: MmapRaw,
     len: usize,
     elements: PhantomData<T>,
 }
@@ -36,15 +37,76 @@ impl<T: FromZeros + Immutable> Zeroed<T> {
             let _ = map.advise_range(Advice::HugePage, 0, whole);
             let _ = map.advise_range(Advice::NoHugePage, whole, bytes - whole);
         }
-        Zeroed { map, len, elements: PhantomData }
+        Zeroed { map: map.into(), len, elements: PhantomData }
     }
 
+    /// All elements, to be written to, and the memory that they need for it.
+    pub(crate) fn with_memory(&mut self) -> (&mut [T], Memory<'_>) {
+        let memory = Memory { map: &self.map, bytes: self.len * size_of::<T>() };
+        // SAFETY: as in `deref_mut`; `memory` never looks at what is there.
+        (unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }, memory)
+    }
+
+    /// The elements before `middle` and those from there on, to be taken off each by themselves.
+    pub(crate) fn split(self, middle: usize) -> [Remains<T>; 2] {
+        let middle = middle.min(self.len);
+        let map = Arc::new(self.map);
+        let remains = |left, end| Remains { map: Arc::clone(&map), left, end, elements: PhantomData };
+        [remains(0..middle, middle * size_of::<T>()), remains(middle..self.len, map.len())]
+    }
+}
+
+/// Memory of an array that is filled.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    map: &'a MmapRaw,
+    bytes: usize,
+}
+
+impl Memory<'_> {
     /// Takes memory for all elements of this piece, as they will be written to: some kernels have no huge page for where something
     /// was read first.
-    pub(crate) fn populate(&self, piece: usize) {
+    pub(crate) fn populate(self, piece: usize) {
         let from = piece * PIECE;
-        let bytes = PIECE.min((self.len * size_of::<T>()).saturating_sub(from));
-        let _ = self.map.advise_range(Advice::PopulateWrite, from, bytes);
+        let _ = self.map.advise_range(Advice::PopulateWrite, from, PIECE.min(self.bytes.saturating_sub(from)));
+    }
+}
+
+/// What is left of an array, or of a part of it, that nobody writes to any more.
+pub(crate) struct Remains<T> {
+    map: Arc<MmapRaw>,
+    left: Range<usize>,
+    /// Where in the mapping the memory ends that is nobody else's.
+    end: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: FromZeros + Immutable + Copy> Remains<T> {
+    /// Takes the last element off; its memory is given back together with that of its neighbours.
+    #[inline]
+    pub(crate) fn take_last(&mut self) -> Option<T> {
+        let last = self.left.next_back()?;
+        // SAFETY: the element is one of the array's, as in `deref`; the mapping is only read from now on.
+        let element = unsafe { self.map.as_ptr().cast::<T>().add(last).read() };
+        // SAFETY: from here to the end of the part all elements have been taken.
+        unsafe { give_back(&self.map, last * size_of::<T>(), self.end) };
+        Some(element)
+    }
+}
+
+/// Gives back the memory of the piece that begins at `from`, if one does and all of it is before `end`.
+///
+/// # Safety
+///
+/// Nobody may look at what is between `from` and `end` any more.
+#[inline]
+unsafe fn give_back(map: &MmapRaw, from: usize, end: usize) {
+    if from.is_multiple_of(PIECE) {
+        let bytes = PIECE.min(map.len() - from);
+        if from + bytes <= end {
+            // SAFETY: nobody will see what this memory becomes.
+            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
+        }
     }
 }
 
@@ -60,12 +122,8 @@ impl<T: FromZeros + Immutable + Copy> Zeroed<T> {
     pub(crate) fn take_last(&mut self) -> Option<T> {
         let element = *self.last()?;
         self.len -= 1;
-        let from = self.len * size_of::<T>();
-        if from.is_multiple_of(PIECE) {
-            let bytes = PIECE.min(self.map.len() - from);
-            // SAFETY: no element is left there, so nobody will look at what this memory becomes.
-            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
-        }
+        // SAFETY: no element is left there.
+        unsafe { give_back(&self.map, self.len * size_of::<T>(), self.map.len()) };
         Some(element)
     }
 }
@@ -101,8 +159,14 @@ mod tests {
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
-            let from_the_end = std::iter::from_fn(|| array.take_last());
-            assert!(from_the_end.map(|element| element[7]).eq((0..len as u64).rev()), "{len}");
+            // A part of it, then what is left from both its ends.
+            let taken = std::iter::from_fn(|| array.take_last()).take(len / 3);
+            assert!(taken.map(|element| element[7]).eq((0..len as u64).rev().take(len / 3)), "{len}");
+            let (middle, end) = (len / 4, len - len / 3);
+            let parts = array.split(middle).map(|mut part| std::iter::from_fn(move || part.take_last()));
+            for (part, expected) in parts.into_iter().zip([0..middle, middle..end]) {
+                assert!(part.map(|element| element[7] as usize).eq(expected.rev()), "{len}");
+            }
         }
     }
 }
