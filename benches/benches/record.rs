@@ -442,7 +442,7 @@ fn full_speed() {
         })
         .collect();
     table(
-        &format!("{time} s of `kmemload mix` with the default buffer"),
+        &format!("{time} s of `kmemload mix`, {ROUNDS_A_SECOND} rounds a second, default buffer"),
         &["CPU", "events", "M events/s", "lost", "check"],
         &rows,
     );
