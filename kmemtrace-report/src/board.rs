@@ -114,7 +114,7 @@ pub(crate) struct Spent {
     /// Reading and decoding.
     pub(crate) reading: Duration,
     pub(crate) merging: Duration,
-    /// Pairing and counting.
+    /// Pairing and counting; while a table is moved in halves, the longer of the two.
     pub(crate) pairing: Duration,
 }
 

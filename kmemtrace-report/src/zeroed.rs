@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn all_elements_come_back_from_the_end() {
-        for len in [0, 1, 1000, 3 * PIECE / 64, 3 * PIECE / 64 + 1] {
+        for len in [0, 1, 1000, 3 * PIECE / 64, 3 * PIECE / 64 + 1, 12 * PIECE / 64, 12 * PIECE / 64 + 5] {
             let mut array = Zeroed::<[u64; 8]>::new(len);
             assert!(array.len() == len && array.iter().all(|element| *element == [0; 8]));
             for (index, element) in array.iter_mut().enumerate() {
