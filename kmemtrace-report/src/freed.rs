@@ -2,7 +2,7 @@
 //! an open-addressing table at 53 to 80% needs beside them.
 
 use crate::hashing::place;
-use crate::zeroed::Zeroed;
+use crate::zeroed::{Remains, Zeroed};
 
 /// A set of addresses, found by hashes that the caller knows.
 #[derive(Debug, Default)]
@@ -45,10 +45,10 @@ impl FreedSet {
     pub(crate) fn grow(self, more: usize) -> Growing {
         let slots = self.slots_with(more);
         if slots == self.slots.len() {
-            return Growing { set: self, old: Zeroed::default() };
+            return Growing { set: self, old: Zeroed::default().remains() };
         }
         let set = FreedSet { slots: Zeroed::new(slots), ..FreedSet::default() };
-        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots }
+        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots.remains() }
     }
 
     /// Where there is room.
@@ -100,7 +100,8 @@ impl FreedSet {
 
     /// All addresses, those with the greatest hashes first. They leave.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> {
-        let FreedSet { mut slots, zero, .. } = std::mem::take(self);
+        let FreedSet { slots, zero, .. } = std::mem::take(self);
+        let mut slots = slots.remains();
         let addresses = std::iter::from_fn(move || slots.take_last()).filter(|&address| address != 0);
         addresses.chain(zero.then_some(0))
     }
@@ -124,7 +125,7 @@ impl FreedSet {
 pub(crate) struct Growing {
     set: FreedSet,
     /// What has not moved yet.
-    old: Zeroed<u64>,
+    old: Remains<u64>,
 }
 
 impl Growing {
@@ -146,7 +147,7 @@ impl Growing {
     }
 
     fn move_from(&mut self, least: u32, hash: impl Fn(u64) -> u32) {
-        while let Some(&address) = self.old.last() {
+        while let Some(address) = self.old.last() {
             let own = hash(address);
             if address != 0 && own < least {
                 return;

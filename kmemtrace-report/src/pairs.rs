@@ -191,10 +191,10 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// While its tables grow, half of each is moved by a thread of its own.
-    pub(crate) fn get_help(&mut self) {
-        self.objects.get_help();
-        self.pages.get_help();
+    /// When its tables grow, a thread of its own moves half of each.
+    pub(crate) fn move_in_halves(&mut self) {
+        self.objects.move_in_halves();
+        self.pages.move_in_halves();
     }
 
     /// Stops where its tables and tallies take more than so many bytes.

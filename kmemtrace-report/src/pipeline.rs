@@ -137,7 +137,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         pairing.set_most_bytes(table_bytes);
         // More threads have a partition each, and those grow at the same time.
         if crew.threads == 2 {
-            pairing.get_help();
+            pairing.move_in_halves();
         }
         Partition::new(pairing, parts == 1)
     };

@@ -192,8 +192,8 @@ pub(crate) struct Table {
     costs: Costs,
     /// Slots that are there for the asking, once a sixteenth of them is taken.
     fixed: usize,
-    /// Whether a core may be had to move half of it when it grows.
-    has_help: bool,
+    /// Whether a thread of its own moves half of it when it grows.
+    moves_in_halves: bool,
     /// Bytes of memory when something last grew.
     bytes: usize,
     /// That it may take.
@@ -216,16 +216,16 @@ impl Table {
             epoch: 1,
             costs: if keeps_births { COSTS_WITH_BIRTHS } else { COSTS },
             fixed,
-            has_help: false,
+            moves_in_halves: false,
             bytes: 0,
             most_bytes: usize::MAX,
             is_over: false,
         }
     }
 
-    /// A thread of its own moves half of it when it grows.
-    pub(crate) fn get_help(&mut self) {
-        self.has_help = true;
+    /// When it grows, a thread of its own moves half of it.
+    pub(crate) fn move_in_halves(&mut self) {
+        self.moves_in_halves = true;
     }
 
     /// Bytes of memory.
@@ -372,8 +372,7 @@ impl Table {
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
         let empty = Table::new(self.seed, 0, self.births.is_some());
         let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
-        let [_, all] = Old::split(lines, births, 0);
-        all.each_taken(|slot, birth| {
+        Old::new(lines, births).each_taken(|slot, birth| {
             if slot.seen.is_live() {
                 let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
                 take(slot.address, slot.seen, sizes, birth);
@@ -433,11 +432,11 @@ impl Table {
         let mut freed_before = std::mem::take(&mut self.freed_before).grow(before);
         let (lines, births) = new_slots(slots_wanted, self.births.is_some());
         let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
-        let is_shared = self.has_help && freed.is_none() && self.lines.len() > CACHED_LINES;
+        let is_shared = self.moves_in_halves && freed.is_none() && self.lines.len() > CACHED_LINES;
         let middle = if is_shared { lines.len() / 2 } else { 0 };
         // The least hash that belongs into the second half.
         let least = ((middle as u64) << 32).div_ceil(lines.len() as u64) as u32;
-        let [old_lower, old_upper] = Old::split(lines, births, middle);
+        let [old_lower, old_upper] = Old::new(lines, births).split(middle);
         let (lines, memory) = self.lines.with_memory();
         let of = lines.len();
         let fresh = Fresh { lines, births: self.births.as_deref_mut(), first: 0, of, memory };
@@ -502,10 +501,14 @@ struct Old {
 }
 
 impl Old {
+    fn new(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>) -> Old {
+        Old { lines: lines.remains(), births: births.map(Zeroed::remains) }
+    }
+
     /// Those before `middle`, and those from there on.
-    fn split(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>, middle: usize) -> [Old; 2] {
-        let [lower, upper] = lines.split(middle);
-        let (lower_births, upper_births) = births.map(|births| births.split(middle).into()).unzip();
+    fn split(self, middle: usize) -> [Old; 2] {
+        let [lower, upper] = self.lines.split(middle);
+        let (lower_births, upper_births) = self.births.map(|births| births.split(middle).into()).unzip();
         [Old { lines: lower, births: lower_births }, Old { lines: upper, births: upper_births }]
     }
 
@@ -612,9 +615,9 @@ mod tests {
     #[test]
     fn it_knows_what_every_address_did_last() {
         let seed = Seed::random();
-        for (parts, has_help) in [(1, false), (1, true), (3, false)] {
+        for (parts, in_halves) in [(1, false), (1, true), (3, false)] {
             let mut table = Table::new(seed, FIXED / parts as usize, true);
-            table.has_help = has_help;
+            table.moves_in_halves = in_halves;
             let mut known: HashMap<u64, (Seen, Option<Sizes>)> = HashMap::new();
             let (mut epoch, mut random) = (1, 1u64);
             for step in 0..160_000u64 {

@@ -47,12 +47,9 @@ impl<T: FromZeros + Immutable> Zeroed<T> {
         (unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }, memory)
     }
 
-    /// The elements before `middle` and those from there on, to be taken off each by themselves.
-    pub(crate) fn split(self, middle: usize) -> [Remains<T>; 2] {
-        let middle = middle.min(self.len);
-        let map = Arc::new(self.map);
-        let remains = |left, end| Remains { map: Arc::clone(&map), left, end, elements: PhantomData };
-        [remains(0..middle, middle * size_of::<T>()), remains(middle..self.len, map.len())]
+    /// All elements, to be taken off.
+    pub(crate) fn remains(self) -> Remains<T> {
+        Remains { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
     }
 }
 
@@ -73,6 +70,7 @@ impl Memory<'_> {
 }
 
 /// What is left of an array, or of a part of it, that nobody writes to any more.
+#[derive(Debug)]
 pub(crate) struct Remains<T> {
     map: Arc<MmapRaw>,
     left: Range<usize>,
@@ -82,49 +80,42 @@ pub(crate) struct Remains<T> {
 }
 
 impl<T: FromZeros + Immutable + Copy> Remains<T> {
+    /// Those before `middle`, and those from there on, each to be taken off by themselves.
+    pub(crate) fn split(self, middle: usize) -> [Remains<T>; 2] {
+        let Remains { map, left, end, elements } = self;
+        let middle = middle.clamp(left.start, left.end);
+        let lower = Remains { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
+        [lower, Remains { map, left: middle..left.end, end, elements }]
+    }
+
+    /// The last element.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<T> {
+        let last = self.left.clone().next_back()?;
+        // SAFETY: the element is one of the array's, as in `deref`; the mapping is only read from now on.
+        Some(unsafe { self.map.as_ptr().cast::<T>().add(last).read() })
+    }
+
     /// Takes the last element off; its memory is given back together with that of its neighbours.
     #[inline]
     pub(crate) fn take_last(&mut self) -> Option<T> {
-        let last = self.left.next_back()?;
-        // SAFETY: the element is one of the array's, as in `deref`; the mapping is only read from now on.
-        let element = unsafe { self.map.as_ptr().cast::<T>().add(last).read() };
-        // SAFETY: from here to the end of the part all elements have been taken.
-        unsafe { give_back(&self.map, last * size_of::<T>(), self.end) };
-        Some(element)
-    }
-}
-
-/// Gives back the memory of the piece that begins at `from`, if one does and all of it is before `end`.
-///
-/// # Safety
-///
-/// Nobody may look at what is between `from` and `end` any more.
-#[inline]
-unsafe fn give_back(map: &MmapRaw, from: usize, end: usize) {
-    if from.is_multiple_of(PIECE) {
-        let bytes = PIECE.min(map.len() - from);
-        if from + bytes <= end {
-            // SAFETY: nobody will see what this memory becomes.
-            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
+        let element = self.last()?;
+        self.left.end -= 1;
+        let from = self.left.end * size_of::<T>();
+        if from.is_multiple_of(PIECE) {
+            let bytes = PIECE.min(self.map.len() - from);
+            if from + bytes <= self.end {
+                // SAFETY: all elements from there to the end of the part have been taken: nobody will see what this memory becomes.
+                let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
+            }
         }
+        Some(element)
     }
 }
 
 impl<T: FromZeros + Immutable> Default for Zeroed<T> {
     fn default() -> Zeroed<T> {
         Zeroed::new(0)
-    }
-}
-
-impl<T: FromZeros + Immutable + Copy> Zeroed<T> {
-    /// Takes the last element off; its memory is given back together with that of its neighbours.
-    #[inline]
-    pub(crate) fn take_last(&mut self) -> Option<T> {
-        let element = *self.last()?;
-        self.len -= 1;
-        // SAFETY: no element is left there.
-        unsafe { give_back(&self.map, self.len * size_of::<T>(), self.map.len()) };
-        Some(element)
     }
 }
 
@@ -159,7 +150,8 @@ mod tests {
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
-            // A part of it, then what is left from both its ends.
+            // Some of it, then what is left in two parts.
+            let mut array = array.remains();
             let taken = std::iter::from_fn(|| array.take_last()).take(len / 3);
             assert!(taken.map(|element| element[7]).eq((0..len as u64).rev().take(len / 3)), "{len}");
             let (middle, end) = (len / 4, len - len / 3);

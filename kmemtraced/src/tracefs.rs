@@ -254,7 +254,7 @@ impl CpuSource for RingBuffer {
     }
 }
 
-/// Waits at most `timeout` for the kernel to say that there is something to read; true where it says nothing at all.
+/// Waits at most `timeout` for the kernel to say that there is something to read; true where it cannot be asked, too: reading tells why.
 pub(crate) fn readable(file: &File, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(file, PollFlags::IN)];
     let timeout = Timespec {
