@@ -5,7 +5,7 @@ use kmemtrace_abi::event::{Action, Event, Gap, Items, Kind, NameId, Names};
 use kmemtrace_abi::trace::CpuStream;
 
 use crate::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
-use crate::hashing::Seed;
+use crate::hashing::{Seed, part};
 use crate::merge::{Chunk, Keyed};
 
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
@@ -73,8 +73,8 @@ impl Keyed for Compact {
     }
 
     #[inline]
-    fn part(&self, parts: u32) -> u32 {
-        self.hash % parts
+    fn part(&self, parts: u32) -> u8 {
+        part(self.hash, parts)
     }
 
     fn cpu(&self, cpus: &[u32]) -> u32 {

@@ -29,3 +29,9 @@ impl Seed {
 pub(crate) fn place(hash: u32, places: usize) -> usize {
     (u64::from(hash).wrapping_mul(places as u64) >> 32) as usize
 }
+
+/// The partition of a hash, of at most 256: all of them have hashes at all places.
+#[inline]
+pub(crate) fn part(hash: u32, parts: u32) -> u8 {
+    place(hash.wrapping_mul(0x9e37_79b1), parts as usize) as u8
+}

@@ -115,12 +115,12 @@ impl Ledger {
                 if !entry.opens {
                     self.close(entry.row, entry.kind, entry.allocated);
                 } else if self.open(entry.row, entry.kind, entry.allocated) {
-                    peak = Some((serial, owner));
+                    peak = Some(serial);
                 }
             }
         }
-        if let Some((serial, owner)) = peak {
-            self.peak_at = window.event(usize::from(owner), serial).map(Keyed::key);
+        if let Some(serial) = peak {
+            self.peak_at = window.events.get(serial as usize).map(Keyed::key);
         }
     }
 

@@ -11,8 +11,8 @@ use crate::prefetch::prefetch_beyond;
 pub(crate) trait Keyed {
     /// Its order key.
     fn key(&self) -> u64;
-    /// To which of `parts` partitions it belongs.
-    fn part(&self, parts: u32) -> u32;
+    /// To which of at most 256 partitions it belongs.
+    fn part(&self, parts: u32) -> u8;
     /// Its CPU; `cpus` are those of the streams.
     fn cpu(&self, cpus: &[u32]) -> u32;
 }

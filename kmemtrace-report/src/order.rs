@@ -1,7 +1,7 @@
 //! All CPUs' events in the one total order of the contract: (key, CPU, position in the CPU's stream).
 //!
 //! What has been read of each CPU, up to the point behind which a CPU may still bring earlier events, is merged and becomes a
-//! window: the events in order, dealt out to partitions, with what is known of gaps. Memory is that of a few chunks a CPU,
+//! window: the events in order, with whose they are and what is known of gaps. Memory is that of a few chunks a CPU,
 //! however long the trace.
 
 use std::cmp::Reverse;
@@ -28,23 +28,14 @@ pub(crate) struct Order {
 }
 
 /// Events of a window that belong to one partition, in order.
-#[derive(Debug)]
-pub(crate) struct Part<E> {
-    pub(crate) events: Vec<E>,
-    /// Their numbers in the window; none where it has no other events.
-    serials: Vec<u32>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a, E> {
+    pub(crate) events: &'a [E],
+    /// Their numbers in the window; none where they are all there are.
+    serials: &'a [u32],
 }
 
-impl<E> Part<E> {
-    fn new() -> Part<E> {
-        Part { events: Vec::new(), serials: Vec::new() }
-    }
-
-    fn clear(&mut self) {
-        self.events.clear();
-        self.serials.clear();
-    }
-
+impl<E> Part<'_, E> {
     /// The number in the window of an event.
     #[inline(always)]
     pub(crate) fn serial(&self, index: usize) -> u32 {
@@ -55,6 +46,19 @@ impl<E> Part<E> {
     pub(crate) fn position(&self, serial: u32) -> usize {
         let len = self.events.len();
         if self.serials.is_empty() { len.min(serial as usize) } else { self.serials.partition_point(|&n| n < serial) }
+    }
+}
+
+/// Memory of a partition for the events of a window that are its own.
+#[derive(Debug)]
+pub(crate) struct Share<E> {
+    events: Vec<E>,
+    serials: Vec<u32>,
+}
+
+impl<E> Default for Share<E> {
+    fn default() -> Share<E> {
+        Share { events: Vec::new(), serials: Vec::new() }
     }
 }
 
@@ -72,10 +76,9 @@ pub(crate) struct Stretch {
 /// Some of the trace, complete and in order.
 #[derive(Debug)]
 pub(crate) struct Window<E> {
-    /// Events of each partition.
-    pub(crate) parts: Vec<Part<E>>,
+    pub(crate) events: Vec<E>,
     /// Partition of each event, where there are several.
-    pub(crate) owners: Vec<u16>,
+    pub(crate) owners: Vec<u8>,
     /// Number of the first event in the trace.
     pub(crate) first_serial: u64,
     /// The first event's key, and where the window began in which that key was first seen: events of one key are told apart
@@ -90,10 +93,10 @@ pub(crate) struct Window<E> {
     pub(crate) gaps: Vec<Gap>,
 }
 
-impl<E> Window<E> {
-    fn new(parts: u32) -> Window<E> {
+impl<E> Default for Window<E> {
+    fn default() -> Window<E> {
         Window {
-            parts: (0..parts).map(|_| Part::new()).collect(),
+            events: Vec::new(),
             owners: Vec::new(),
             first_serial: 0,
             shared: (0, 0),
@@ -103,18 +106,33 @@ impl<E> Window<E> {
             gaps: Vec::new(),
         }
     }
+}
 
+impl<E: Copy> Window<E> {
     fn clear(&mut self) {
-        self.parts.iter_mut().for_each(Part::clear);
+        self.events.clear();
         self.owners.clear();
         self.stretches.clear();
         self.gaps.clear();
     }
 
-    /// An event of a partition by its number in the window.
-    pub(crate) fn event(&self, part: usize, serial: u32) -> Option<&E> {
-        let part = self.parts.get(part)?;
-        part.events.get(part.position(serial))
+    /// The events of a partition; where there are others, they are copied to `share`.
+    pub(crate) fn part<'a>(&'a self, part: usize, share: &'a mut Share<E>) -> Part<'a, E> {
+        if self.owners.is_empty() {
+            return Part { events: &self.events, serials: &[] };
+        }
+        let Share { events, serials } = share;
+        // Without a branch on whose an event is, which cannot be predicted.
+        serials.resize(self.owners.len(), 0);
+        let mut len = 0;
+        for (&owner, serial) in self.owners.iter().zip(0..) {
+            serials[len] = serial;
+            len += usize::from(usize::from(owner) == part);
+        }
+        serials.truncate(len);
+        events.clear();
+        events.extend(serials.iter().map(|&serial| self.events[serial as usize]));
+        Part { events, serials }
     }
 }
 
@@ -239,7 +257,7 @@ impl<E: Keyed + Copy> Merger<E> {
     pub(crate) fn next(&mut self) -> Option<Window<E>> {
         let limit = self.limit()?;
         let is_last = limit.1 == usize::MAX;
-        let mut window = self.used.pop().unwrap_or_else(|| Window::new(self.parts));
+        let mut window = self.used.pop().unwrap_or_default();
         merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.through);
         if self.order == OrderKey::Sequence {
             self.find_holes();
@@ -256,7 +274,10 @@ impl<E: Keyed + Copy> Merger<E> {
         self.merged.events += self.ordered.len() as u64;
         self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
         self.merged.last = self.ordered.last().map(Keyed::key).or(self.merged.last);
-        self.deal(&mut window);
+        if self.parts > 1 {
+            window.owners.extend(self.ordered.iter().map(|event| event.part(self.parts)));
+        }
+        std::mem::swap(&mut window.events, &mut self.ordered);
         self.frontier = Some(limit.0);
         self.is_done = is_last;
         Some(window)
@@ -308,22 +329,6 @@ impl<E: Keyed + Copy> Merger<E> {
         if let Some((from, to)) = self.bounds {
             self.ordered.truncate(self.ordered.partition_point(|event| event.key() <= to));
             self.ordered.drain(..self.ordered.partition_point(|event| event.key() < from));
-        }
-    }
-
-    /// Gives each partition its events.
-    fn deal(&mut self, window: &mut Window<E>) {
-        if let [only] = window.parts.as_mut_slice() {
-            std::mem::swap(&mut only.events, &mut self.ordered);
-            return;
-        }
-        for (event, serial) in self.ordered.drain(..).zip(0..) {
-            let owner = event.part(self.parts);
-            window.owners.push(owner as u16);
-            if let Some(part) = window.parts.get_mut(owner as usize) {
-                part.events.push(event);
-                part.serials.push(serial);
-            }
         }
     }
 
@@ -380,7 +385,7 @@ mod tests {
             self.0
         }
 
-        fn part(&self, _: u32) -> u32 {
+        fn part(&self, _: u32) -> u8 {
             0
         }
 
@@ -418,7 +423,7 @@ mod tests {
                     }
                 }
                 if let Some(window) = merger.next() {
-                    told.extend_from_slice(&window.parts[0].events);
+                    told.extend_from_slice(&window.events);
                     merger.recycle(window);
                 }
             }

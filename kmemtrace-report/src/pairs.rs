@@ -14,7 +14,7 @@ use crate::decode::{Compact, What};
 use crate::figures::Figures;
 use crate::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
-use crate::order::{Part, Window};
+use crate::order::{Part, Share, Window};
 use crate::table::{Birth, Epoch, FIXED_SLOTS, IN_GAP, Seen, Table};
 use crate::tally::{Closed, Tallies};
 
@@ -143,6 +143,7 @@ pub(crate) struct Pairing<'a> {
     rules: &'a Rules,
     pub(crate) tallies: Tallies<'a>,
     part: usize,
+    share: Share<Compact>,
     /// Node of each stream, where it is known.
     nodes: Vec<Option<u32>>,
     objects: Table,
@@ -175,6 +176,7 @@ impl<'a> Pairing<'a> {
             rules,
             tallies: Tallies::new(registry),
             part,
+            share: Share::default(),
             nodes: rules.cpus.iter().map(node).collect(),
             objects: table(),
             pages: table(),
@@ -210,9 +212,14 @@ impl<'a> Pairing<'a> {
             self.findings.settle_open();
         }
         self.frontier = window.frontier;
-        let Some(part) = window.parts.get(self.part) else { return };
         self.first_serial = window.first_serial;
         self.shared = window.shared;
+        let mut share = std::mem::take(&mut self.share);
+        self.take_part(window.part(self.part, &mut share), window, changes);
+        self.share = share;
+    }
+
+    fn take_part(&mut self, part: Part<'_, Compact>, window: &Window<Compact>, changes: &mut impl Changes) {
         part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
         let mut from = 0;
         for (index, stretch) in window.stretches.iter().enumerate() {
@@ -242,7 +249,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// Takes events between which no gap begins or ends.
-    fn run(&mut self, part: &Part<Compact>, range: Range<usize>, changes: &mut impl Changes) {
+    fn run(&mut self, part: Part<'_, Compact>, range: Range<usize>, changes: &mut impl Changes) {
         let Some(events) = part.events.get(range.clone()) else { return };
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! From the streams of a trace to its figures: reading, merging, pairing and counting, on one thread or on several.
 //!
-//! With several threads the addresses are dealt out to as many partitions, and all stages are at work at once: streams are
+//! With several threads the addresses are divided into as many partitions, and all stages are at work at once: streams are
 //! read, a window is merged, partitions pair their parts of earlier ones, and the ledger replays what they changed.
 
 use std::collections::HashMap;
@@ -130,7 +130,9 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let ahead = crew.ahead(streams.len());
     // All of it may be on the way, read ahead or in windows.
     let there = streams.len().saturating_sub(trace.info.missing.len());
-    let on_the_way = crew.window.max(batch * there) * (ahead + MOST_ROUNDS) * EVENT_BYTES;
+    // With their copies for partitions that are at work.
+    let windows = ahead + MOST_ROUNDS + usize::from(parts > 1);
+    let on_the_way = crew.window.max(batch * there) * windows * EVENT_BYTES;
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);

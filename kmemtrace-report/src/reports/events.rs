@@ -38,7 +38,7 @@ impl Keyed for Event {
         self.at
     }
 
-    fn part(&self, _: u32) -> u32 {
+    fn part(&self, _: u32) -> u8 {
         0
     }
 
@@ -62,7 +62,7 @@ impl<F: Filter> Lines<'_, F> {
     pub(crate) fn window(&mut self, window: &Window<Event>, first: u64, names: &Names) {
         let line = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
         self.gaps.extend(window.gaps.iter().map(line));
-        for event in window.parts.iter().flat_map(|part| &part.events) {
+        for event in &window.events {
             while let Some(&Reverse((to, cpu, from, lost))) = self.gaps.peek()
                 && to <= event.at
             {
