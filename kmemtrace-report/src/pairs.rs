@@ -267,7 +267,7 @@ impl<'a> Pairing<'a> {
     /// Starts loading the slot of an event's address.
     #[inline(always)]
     fn ask(&self, event: &Compact) {
-        self.table(event.kind).prefetch(event.hash);
+        self.table(event.kind).prefetch(event.hash, event.what == What::Alloc);
     }
 
     /// Starts loading it where it cannot be in the line that was asked for.
@@ -275,7 +275,7 @@ impl<'a> Pairing<'a> {
     fn ask_again(&self, event: &Compact) {
         let table = self.table(event.kind);
         if table.is_large() {
-            table.prefetch_next(event.address, event.hash);
+            table.prefetch_next(event.address, event.hash, event.what == What::Alloc);
         }
     }
 
@@ -325,7 +325,7 @@ impl<'a> Pairing<'a> {
         let before = table.see(event.address, event.hash, seen, || {
             let shared_before = if event.at == self.shared.0 { self.first_serial - self.shared.1 } else { 0 };
             let tie = u32::try_from(shared_before + u64::from(number.serial)).unwrap_or(u32::MAX);
-            Birth { at: event.at, tie, pid: event.extra }
+            Some(Birth { at: event.at, tie, pid: event.extra })
         });
         if before.is_live() {
             self.infer_free(before, event, number, changes);
@@ -378,7 +378,7 @@ impl<'a> Pairing<'a> {
     #[inline(always)]
     fn free(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
         let seen = Seen::free(self.now);
-        let object = self.table_mut(event.kind).see(event.address, event.hash, seen, Birth::default);
+        let object = self.table_mut(event.kind).see(event.address, event.hash, seen, || None);
         if !object.is_live() {
             return self.free_again(object, event, number);
         }
