@@ -59,17 +59,30 @@ fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Readers are pinned; readers and writers go before other work.
-fn begin_thread(pinned: Option<u32>, tids: &Sender<i32>) {
-    if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
-        let mut set = CpuSet::new();
-        set.set(cpu as usize);
-        // A CPU that is offline cannot be had; nothing is written to its buffer, either.
-        let _ = rustix::thread::sched_setaffinity(None, &set);
-    }
-    // Not needed to be right.
-    let _ = rustix::process::setpriority_process(None, -20);
-    let _ = tids.send(own_tid());
+/// A thread that does its `work` before that of others, on its CPU where it is `pinned` to one, once its number is told.
+fn start_thread<T: Send + 'static>(
+    name: String,
+    pinned: Option<u32>,
+    tids: &Sender<i32>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<JoinHandle<T>> {
+    let tids = tids.clone();
+    let begin = move || {
+        if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
+            let mut set = CpuSet::new();
+            set.set(cpu as usize);
+            // A CPU that is offline cannot be had; nothing is written to its buffer, either.
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        // Not needed to be right.
+        let _ = rustix::process::setpriority_process(None, -20);
+        let _ = tids.send(own_tid());
+        drop(tids);
+        work()
+    };
+    let failed =
+        |error| anyhow!("thread {name} cannot be started: {error}: allow more (ulimit -u, pids.max of the cgroup)");
+    thread::Builder::new().name(name.clone()).spawn(begin).map_err(failed)
 }
 
 impl Crew {
@@ -114,24 +127,14 @@ impl Crew {
                 reason: Arc::clone(&crew.reason),
             };
             writer.begin().with_context(|| output.unwritable(&name))?;
-            let tid = tids_in.clone();
-            let writer = thread::Builder::new().name(format!("write{cpu}")).spawn(move || {
-                begin_thread(None, &tid);
-                drop(tid);
-                writer.run()
-            })?;
+            let writer = start_thread(format!("write{cpu}"), None, &tids_in, move || writer.run())?;
             // A CPU that was never online has no buffer: its file is whole and empty.
             let reader = match source.cpu(cpu) {
                 Some(source) => {
                     let (framing, stop) = (Arc::clone(&facts.framing), Arc::clone(&crew.stop));
                     let (flush, empty) = (wishes.flush, Vec::new());
                     let reader = Reader { source, framing, flush, full: full_in, free, empty, stop };
-                    let tid = tids_in.clone();
-                    Some(thread::Builder::new().name(format!("read{cpu}")).spawn(move || {
-                        begin_thread(Some(cpu), &tid);
-                        drop(tid);
-                        reader.run();
-                    })?)
+                    Some(start_thread(format!("read{cpu}"), Some(cpu), &tids_in, move || reader.run())?)
                 }
                 None => None,
             };

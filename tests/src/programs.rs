@@ -1,5 +1,6 @@
 //! The three commands as they are run, and their JSON held against what is expected.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,6 +16,18 @@ pub fn program(name: &str) -> PathBuf {
     let path = test.parent().and_then(Path::parent).map(|dir| dir.join(name)).unwrap_or_default();
     assert!(path.is_file(), "{} is not built: run `cargo build --workspace` first", path.display());
     path
+}
+
+/// A program that may have so many threads, its first one among them.
+pub fn limited(program: impl AsRef<OsStr>, threads: u32) -> Command {
+    // Root may have as many as it likes, unless it runs them for somebody and has not the capabilities.
+    let is_root = rustix::process::getuid().is_root();
+    let mut command = Command::new(if is_root { "setpriv" } else { "prlimit" });
+    if is_root {
+        command.args(["--ruid=4242420", "--bounding-set=-sys_resource,-sys_admin", "prlimit"]);
+    }
+    command.arg(format!("--nproc={threads}")).arg(program);
+    command
 }
 
 /// Runs a program to its end.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::live::{Tracefs, root};
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, limited, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         ("signals_at_any_time_make_one_clean_end", signals_at_any_time_make_one_clean_end),
         ("a_command_is_recorded_and_its_status_passed_on", a_command_is_recorded_and_its_status_passed_on),
         ("limits_end_it", limits_end_it),
+        ("a_thread_that_cannot_be_had_is_told", a_thread_that_cannot_be_had_is_told),
         ("what_somebody_else_reads_is_told", what_somebody_else_reads_is_told),
         ("a_killed_recorders_channel_is_set_back", a_killed_recorders_channel_is_set_back),
     ])
@@ -242,6 +243,22 @@ fn a_second_recorder_is_refused() -> Result<(), Skip> {
     assert_eq!(third.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("another recorder writes to it"), "{stderr}");
     recorder.stop_whole();
+    Ok(())
+}
+
+fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let (directory, instance) = (Directory::new(&[]), instance_name());
+    let mut recorder = limited(program("kmemtraced"), 2);
+    let output = recorder.args(["-d", "1", "-B", &instance, "-o"]).arg(directory.file("trace")).output();
+    let output = must("kmemtraced", output);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("cannot be started: Resource temporarily unavailable"), "{stderr}");
+    assert!(stderr.contains("ulimit -u"), "{stderr}");
+    assert!(!directory.file("trace").exists());
+    nothing_is_left(&tracefs, &instance);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{program, run, run_to};
+use kmemtrace_tests::programs::{limited, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 
 const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
@@ -55,6 +55,27 @@ fn what_cannot_be_written_is_named() {
             assert!(line.contains("standard output: cannot be written: No space left"), "{view} {format}: {line}");
         }
     }
+}
+
+#[test]
+fn without_a_thread_to_be_had_one_does_all() {
+    let forks = limited("sh", 1).args(["-c", ": & wait"]).output().unwrap();
+    assert!(!forks.status.success(), "it has: {forks:?}");
+    let trace = recording(1);
+    for view in VIEWS {
+        let report = |mut command: Command, jobs: &str| {
+            let output =
+                command.args([view, "--no-index", "--format", "json", jobs]).arg(trace.path()).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{view} {jobs}: {output:?}");
+            output.stdout
+        };
+        let expected = report(Command::new(program("kmemtrace-report")), "-j1");
+        for jobs in ["-j1", "-j2", "-j5"] {
+            assert!(report(limited(program("kmemtrace-report"), 1), jobs) == expected, "{view} {jobs}");
+        }
+    }
+    let checked = limited(program("kmemtrace-check"), 1).arg(trace.path()).output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
 }
 
 #[test]
