@@ -130,9 +130,9 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let ahead = crew.ahead(streams.len());
     // All of it may be on the way, read ahead or in windows.
     let there = streams.len().saturating_sub(trace.info.missing.len());
-    // With their copies for partitions that are at work.
-    let windows = ahead + MOST_ROUNDS + usize::from(parts > 1);
-    let on_the_way = crew.window.max(batch * there) * windows * EVENT_BYTES;
+    // Several partitions keep copies of theirs, and each of them a number for each event.
+    let copies = if parts > 1 { EVENT_BYTES + parts as usize * size_of::<u32>() } else { 0 };
+    let on_the_way = crew.window.max(batch * there) * ((ahead + MOST_ROUNDS) * EVENT_BYTES + copies);
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);

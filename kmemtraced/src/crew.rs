@@ -6,8 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use crossbeam_channel::Sender;
-use kmemtrace_abi::block::{END_ASKED, HEADER_BYTES};
+use crossbeam_channel::{Receiver, Sender};
+use kmemtrace_abi::block::{END_ASKED, END_ERROR, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
 use crate::block_file::BlockFile;
@@ -80,13 +80,70 @@ fn start_thread<T: Send + 'static>(
         drop(tids);
         work()
     };
-    let failed =
-        |error| anyhow!("thread {name} cannot be started: {error}: allow more (ulimit -u, pids.max of the cgroup)");
+    let failed = |error| {
+        anyhow!(
+            "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u)"
+        )
+    };
     thread::Builder::new().name(name.clone()).spawn(begin).map_err(failed)
 }
 
+/// What the threads of each CPU begin with.
+struct Beginning<'a> {
+    source: &'a dyn TraceSource,
+    output: &'a Output,
+    description: &'a Arc<Description>,
+    wishes: Wishes,
+    /// Blocks of each CPU, and bytes of each of them.
+    blocks: usize,
+    block_bytes: usize,
+    /// Where each thread tells its number.
+    tids: Sender<i32>,
+    /// A reader takes nothing from the kernel before it has a word of this; it ends where there is none to come.
+    go: Receiver<()>,
+}
+
+impl Beginning<'_> {
+    fn add_cpu(&self, cpu: u32, crew: &mut Crew) -> anyhow::Result<()> {
+        let Beginning { source, output, description, wishes, .. } = *self;
+        let name = format!("cpu{cpu}.out");
+        let (full_in, full) = crossbeam_channel::bounded(self.blocks + 4);
+        let (free_in, free) = crossbeam_channel::bounded(self.blocks);
+        for _ in 0..self.blocks {
+            // Touched, not only reserved.
+            let _ = free_in.send(vec![1; self.block_bytes]);
+        }
+        let progress = Arc::new(Progress::default());
+        let mut writer = Writer {
+            file: BlockFile::new(output.file(&name)?, cpu, description.recording),
+            description: Arc::clone(description),
+            compress: Blocks::new(wishes.compress),
+            sync: wishes.sync,
+            full,
+            free: free_in,
+            progress: Arc::clone(&progress),
+            reason: Arc::clone(&crew.reason),
+        };
+        writer.begin().with_context(|| output.unwritable(&name))?;
+        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
+        crew.threads.push(CpuThreads { cpu, reader: None, writer, progress });
+        // A CPU that was never online has no buffer: its file is whole and empty.
+        if let Some(per_cpu) = source.cpu(cpu) {
+            let framing = Arc::clone(&source.facts().framing);
+            let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
+            let reader = Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop };
+            let go = self.go.clone();
+            let run = move || go.recv().map_or((), |()| reader.run());
+            let reader = start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)?;
+            crew.threads.last_mut().map(|threads| threads.reader.insert(reader));
+        }
+        Ok(())
+    }
+}
+
 impl Crew {
-    /// Makes the files and starts the threads; nothing is enabled yet.
+    /// Makes the files and starts the threads; nothing is enabled yet. Where that fails none of them is left, and nothing was
+    /// taken from the kernel.
     pub(crate) fn start(
         source: &dyn TraceSource,
         output: &Output,
@@ -100,48 +157,27 @@ impl Crew {
             reason: Arc::new(u64::from(END_ASKED).into()),
             tids: vec![own_tid()],
         };
-        let (tids_in, tids) = crossbeam_channel::unbounded();
         let pool = share_of_memory(POOL_BYTES, POOL_SHARE, facts.cpus.len());
-        let block = match &*facts.framing {
+        let block_bytes = match &*facts.framing {
             Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,
             Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
         };
-        let blocks = (pool as usize / block).max(3);
-        for &cpu in &facts.cpus {
-            let name = format!("cpu{cpu}.out");
-            let (full_in, full) = crossbeam_channel::bounded(blocks + 4);
-            let (free_in, free) = crossbeam_channel::bounded(blocks);
-            for _ in 0..blocks {
-                // Touched, not only reserved.
-                let _ = free_in.send(vec![1; block]);
-            }
-            let progress = Arc::new(Progress::default());
-            let mut writer = Writer {
-                file: BlockFile::new(output.file(&name)?, cpu, description.recording),
-                description: Arc::clone(description),
-                compress: Blocks::new(wishes.compress),
-                sync: wishes.sync,
-                full,
-                free: free_in,
-                progress: Arc::clone(&progress),
-                reason: Arc::clone(&crew.reason),
-            };
-            writer.begin().with_context(|| output.unwritable(&name))?;
-            let writer = start_thread(format!("write{cpu}"), None, &tids_in, move || writer.run())?;
-            // A CPU that was never online has no buffer: its file is whole and empty.
-            let reader = match source.cpu(cpu) {
-                Some(source) => {
-                    let (framing, stop) = (Arc::clone(&facts.framing), Arc::clone(&crew.stop));
-                    let (flush, empty) = (wishes.flush, Vec::new());
-                    let reader = Reader { source, framing, flush, full: full_in, free, empty, stop };
-                    Some(start_thread(format!("read{cpu}"), Some(cpu), &tids_in, move || reader.run())?)
-                }
-                None => None,
-            };
-            crew.threads.push(CpuThreads { cpu, reader, writer, progress });
+        let blocks = (pool as usize / block_bytes).max(3);
+        let (tids, tids_out) = crossbeam_channel::unbounded();
+        let (go_in, go) = crossbeam_channel::unbounded();
+        let beginning = Beginning { source, output, description, wishes, blocks, block_bytes, tids, go };
+        let begun = facts.cpus.iter().try_for_each(|&cpu| beginning.add_cpu(cpu, &mut crew));
+        drop(beginning);
+        crew.tids.extend(tids_out.iter());
+        if let Err(error) = begun {
+            drop(go_in);
+            // What went wrong is known.
+            let _ = crew.stop(END_ERROR);
+            return Err(error);
         }
-        drop(tids_in);
-        crew.tids.extend(tids.iter());
+        for _ in &crew.threads {
+            let _ = go_in.send(());
+        }
         Ok(crew)
     }
 

@@ -18,13 +18,13 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
-/// A program that may have so many threads, its first one among them.
+/// A program that may have so many threads, its first one among them; from util-linux, as every Debian has it.
 pub fn limited(program: impl AsRef<OsStr>, threads: u32) -> Command {
     // Root may have as many as it likes, unless it runs them for somebody and has not the capabilities.
     let is_root = rustix::process::getuid().is_root();
     let mut command = Command::new(if is_root { "setpriv" } else { "prlimit" });
     if is_root {
-        command.args(["--ruid=4242420", "--bounding-set=-sys_resource,-sys_admin", "prlimit"]);
+        command.args(["--ruid=64242", "--bounding-set=-sys_resource,-sys_admin", "prlimit"]);
     }
     command.arg(format!("--nproc={threads}")).arg(program);
     command

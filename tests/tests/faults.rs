@@ -248,17 +248,24 @@ fn a_second_recorder_is_refused() -> Result<(), Skip> {
 
 fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let (directory, instance) = (Directory::new(&[]), instance_name());
-    let mut recorder = limited(program("kmemtraced"), 2);
-    let output = recorder.args(["-d", "1", "-B", &instance, "-o"]).arg(directory.file("trace")).output();
-    let output = must("kmemtraced", output);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.contains("cannot be started: Resource temporarily unavailable"), "{stderr}");
-    assert!(stderr.contains("ulimit -u"), "{stderr}");
-    assert!(!directory.file("trace").exists());
-    nothing_is_left(&tracefs, &instance);
+    let cpus = must("affinity", load::cpus()).len() as u32;
+    // The main one, and those of no CPU, half of one, one, and so on.
+    for (threads, refused) in [(1, "write0"), (2, "read0"), (3, "write1"), (4, "read1")] {
+        if threads > 2 * cpus {
+            continue;
+        }
+        let (directory, instance) = (Directory::new(&[]), instance_name());
+        let mut recorder = limited(program("kmemtraced"), threads);
+        let output = recorder.args(["-d", "1", "-B", &instance, "-o"]).arg(directory.file("trace")).output();
+        let output = must("kmemtraced", output);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        let said = format!("thread {refused} cannot be started: Resource temporarily unavailable");
+        assert!(stderr.contains(&said) && stderr.contains("pids.max"), "{stderr}");
+        assert!(!directory.file("trace").exists());
+        nothing_is_left(&tracefs, &instance);
+    }
     Ok(())
 }
 
