@@ -184,6 +184,21 @@ impl<'a> Board<'a> {
         Board { state: Mutex::new(state), changed: Condvar::new(), batch, ahead }
     }
 
+    /// Takes memory for all that may be on its way of so many streams, now, and not when there happens to be that much: so a report
+    /// takes no more the longer it goes on.
+    pub(crate) fn take_memory(&mut self, streams: usize) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let touched = |events| {
+            let mut list = vec![Compact::NOTHING; events];
+            list.clear();
+            list
+        };
+        let chunk = |_| Chunk { events: touched(self.batch), gaps: Vec::new() };
+        let window = |_| Window { events: touched(self.batch * streams), ..Window::default() };
+        state.chunks.extend((0..self.ahead * streams).map(chunk));
+        state.windows.extend((0..MOST_ROUNDS).map(window));
+    }
+
     /// Does all there is to do, on so many threads, the caller's among them, which calls `look` after each task: false stops
     /// all. They read with `compactor`, and copies of it.
     pub(crate) fn work<F: Filter + Clone + Send>(

@@ -145,7 +145,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     };
     let partitions = (0..parts as usize).map(partition).collect();
     let mut progress = progress_of(&streams, is_quiet);
-    let board = Board::new(streams, merger, partitions, batch, ahead);
+    let mut board = Board::new(streams, merger, partitions, batch, ahead);
+    if crew.threads > 1 {
+        board.take_memory(there);
+    }
     let mut over = None;
     let mut looked = Instant::now();
     board.work(crew.threads, compactor, |standing| {
