@@ -145,8 +145,10 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     };
     let partitions = (0..parts as usize).map(partition).collect();
     let mut progress = progress_of(&streams, is_quiet);
+    let to_read: u64 = streams.iter().map(CpuStream::bytes_to_read).sum();
     let mut board = Board::new(streams, merger, partitions, batch, ahead);
-    if crew.threads > 1 {
+    // A short trace does not fill it.
+    if crew.threads > 1 && to_read > on_the_way as u64 {
         board.take_memory(there);
     }
     let mut over = None;
