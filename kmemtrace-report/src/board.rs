@@ -189,7 +189,7 @@ impl<'a> Board<'a> {
     pub(crate) fn take_memory(&mut self, streams: usize) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let touched = |events| {
-            let mut list = vec![Compact::NOTHING; events];
+            let mut list = vec![Compact::default(); events];
             list.clear();
             list
         };

@@ -63,20 +63,22 @@ pub(crate) struct Compact {
     pub(crate) kind: Kind,
 }
 
-impl Compact {
+impl Default for Compact {
     /// An event that changes nothing.
-    pub(crate) const NOTHING: Compact = Compact {
-        at: 0,
-        address: 0,
-        requested: 0,
-        allocated: 0,
-        class: 0,
-        extra: 0,
-        hash: 0,
-        stream: 0,
-        what: What::Other,
-        kind: Kind::Kmalloc,
-    };
+    fn default() -> Compact {
+        Compact {
+            at: 0,
+            address: 0,
+            requested: 0,
+            allocated: 0,
+            class: 0,
+            extra: 0,
+            hash: 0,
+            stream: 0,
+            what: What::Other,
+            kind: Kind::Kmalloc,
+        }
+    }
 }
 
 /// `Compact::extra` of an allocation by nobody known.

@@ -50,16 +50,11 @@ impl<E> Part<'_, E> {
 }
 
 /// Memory of a partition for the events of a window that are its own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Share<E> {
     events: Vec<E>,
+    /// As many as any window had events; the first of them are those of this one.
     serials: Vec<u32>,
-}
-
-impl<E> Default for Share<E> {
-    fn default() -> Share<E> {
-        Share { events: Vec::new(), serials: Vec::new() }
-    }
 }
 
 /// From an event of the window on, what is known of gaps.
@@ -123,13 +118,13 @@ impl<E: Copy> Window<E> {
         }
         let Share { events, serials } = share;
         // Without a branch on whose an event is, which cannot be predicted.
-        serials.resize(self.owners.len(), 0);
+        serials.resize(serials.len().max(self.owners.len()), 0);
         let mut len = 0;
         for (&owner, serial) in self.owners.iter().zip(0..) {
             serials[len] = serial;
             len += usize::from(usize::from(owner) == part);
         }
-        serials.truncate(len);
+        let serials = &serials[..len];
         events.clear();
         events.extend(serials.iter().map(|&serial| self.events[serial as usize]));
         Part { events, serials }

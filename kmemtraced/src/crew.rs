@@ -133,9 +133,15 @@ impl Beginning<'_> {
             let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
             let reader = Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop };
             let go = self.go.clone();
-            let run = move || go.recv().map_or((), |()| reader.run());
+            let run = move || {
+                if go.recv().is_ok() {
+                    reader.run();
+                }
+            };
             let reader = start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)?;
-            crew.threads.last_mut().map(|threads| threads.reader.insert(reader));
+            if let Some(threads) = crew.threads.last_mut() {
+                threads.reader = Some(reader);
+            }
         }
         Ok(())
     }
