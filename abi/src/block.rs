@@ -11,7 +11,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -32,9 +32,9 @@ pub mod kind {
     pub const FILE_HEADER: u8 = 1;
     /// Payload: the kernel's bytes: trimmed sub-buffers, or whole relay records.
     pub const DATA: u8 = 2;
-    /// Payload: [`GapRecord`](super::GapRecord): loss that no mark in the kernel's bytes tells of.
+    /// Payload: [`GapRecord`](super::GapRecord), then a text for people: loss that no mark in the kernel's bytes tells of.
     pub const GAP: u8 = 3;
-    /// Payload: [`Counters`](super::Counters): the kernel's counters at this moment.
+    /// Payload: [`CounterSample`](super::CounterSample): the kernel's counters at this moment.
     pub const COUNTERS: u8 = 4;
     /// Payload: items that name things (symbols, modules, comms, ...).
     pub const META: u8 = 5;
@@ -207,7 +207,65 @@ pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
     Parsed::Header(header, len)
 }
 
-/// Payload of [`kind::COUNTERS`]: `per_cpu/cpuN/stats` since the recording began, in events.
+/// Reads a payload that has grown in later minor versions: bytes that it does not have yet are 0. `None` below `least` bytes.
+fn read_grown<T: FromBytes + IntoBytes>(payload: &[u8], least: usize) -> Option<T> {
+    let mut value = T::new_zeroed();
+    let bytes = value.as_mut_bytes();
+    let len = payload.len().min(bytes.len());
+    if len < least {
+        return None;
+    }
+    bytes.get_mut(..len)?.copy_from_slice(payload.get(..len)?);
+    Some(value)
+}
+
+/// An interval on the trace's clock, both ends rounded outwards; from minor version 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Interval {
+    /// Its begin; 0: the start of the trace.
+    pub from: U64,
+    /// Its end; 0: the interval is not known, all ones: the end of the trace.
+    pub to: U64,
+}
+
+impl Interval {
+    /// `to` of an interval that goes to the end of the trace.
+    pub const TO_THE_END: u64 = u64::MAX;
+
+    /// From `from` to `to`.
+    pub fn new(from: u64, to: u64) -> Interval {
+        Interval { from: from.into(), to: to.into() }
+    }
+
+    /// Its ends, as a gap has them: `None` for the start and the end of the trace. `None` where the interval is not known.
+    pub fn ends(&self) -> Option<(Option<u64>, Option<u64>)> {
+        let (from, to) = (self.from.get(), self.to.get());
+        (to != 0).then(|| (Some(from).filter(|&from| from != 0), Some(to).filter(|&to| to != Interval::TO_THE_END)))
+    }
+}
+
+/// Payload of [`kind::COUNTERS`]: the counters, and when they grew.
+///
+/// A block is written where `dropped + commit_overrun`, `overrun` or what other readers took has grown since the last sample.
+/// Other readers took `read` less `Header::events_before` less `recorder_lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CounterSample {
+    /// The counters.
+    pub counters: Counters,
+    /// From the sample before (which need not have a block) to this one. Not known in relay streams and in minor version 0.
+    pub grew: Interval,
+}
+
+impl CounterSample {
+    /// The sample in a payload of any minor version; `None` where it is cut short.
+    pub fn parse(payload: &[u8]) -> Option<CounterSample> {
+        read_grown(payload, size_of::<Counters>())
+    }
+}
+
+/// `per_cpu/cpuN/stats` since the recording began, in events.
 ///
 /// Relay: `overrun` of the lowest CPU's file holds `total_overruns`, which is one number for all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -255,21 +313,37 @@ pub struct End {
     pub last: U64,
     /// Why it ended: see `END_*`.
     pub reason: U32,
-    /// 0.
-    pub reserved: U32,
+    /// COUNTERS and GAP blocks of the file that have an [`Interval`]: where it is 0 (as in minor version 0) and `grew` has no
+    /// loss of its own, no gap needs to be looked for before the events are read.
+    pub timed: U32,
+    /// From the sample before the final counters to these.
+    pub grew: Interval,
 }
 
 impl End {
-    /// The end block that a finished file ends with, found without reading what is before it.
-    pub fn at_end_of(file: &[u8]) -> Option<End> {
-        let from = file.len().checked_sub(HEADER_BYTES + size_of::<End>())?;
-        let Parsed::Header(header, HEADER_BYTES) = parse(&file[from..], Some(HEADER_BYTES)) else { return None };
-        let payload = &file[from + HEADER_BYTES..];
-        let whole = header.kind == kind::END
-            && header.payload_len.get() as usize == payload.len()
-            && header.payload_crc.get() == crc32c(payload);
-        whole.then(|| End::read_from_bytes(payload).ok()).flatten()
+    /// Bytes of the payload in minor version 0.
+    const BYTES_IN_0: usize = size_of::<End>() - size_of::<Interval>();
+
+    /// The totals in a payload of any minor version; `None` where it is cut short.
+    pub fn parse(payload: &[u8]) -> Option<End> {
+        read_grown(payload, End::BYTES_IN_0)
     }
+
+    /// The end block that a finished file ends with, from the file's last bytes: at least [`End::TAIL_BYTES`] of them, or all.
+    pub fn at_end_of(tail: &[u8]) -> Option<End> {
+        [size_of::<End>(), End::BYTES_IN_0].into_iter().find_map(|len| {
+            let from = tail.len().checked_sub(HEADER_BYTES + len)?;
+            let Parsed::Header(header, HEADER_BYTES) = parse(&tail[from..], Some(HEADER_BYTES)) else { return None };
+            let payload = &tail[from + HEADER_BYTES..];
+            let whole = header.kind == kind::END
+                && header.payload_len.get() as usize == payload.len()
+                && header.payload_crc.get() == crc32c(payload);
+            whole.then(|| End::parse(payload)).flatten()
+        })
+    }
+
+    /// Bytes of a file's end that hold its end block.
+    pub const TAIL_BYTES: usize = HEADER_BYTES + size_of::<End>();
 }
 
 /// `End::reason`: a signal, or the command ended.
@@ -283,12 +357,26 @@ pub const END_ERROR: u32 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct GapRecord {
-    /// Events lost, [`LOST_UNKNOWN`] where nobody knows.
+    /// Events lost, or [`LOST_UNKNOWN`].
     pub lost: U64,
     /// See `GAP_*`.
     pub reason: U32,
     /// 0.
     pub reserved: U32,
+    /// When they were lost. Not known in minor version 0 and in relay streams: there, and with [`GAP_NOT_WRITTEN`], the gap is where
+    /// the block stands.
+    pub interval: Interval,
+}
+
+impl GapRecord {
+    /// Bytes of the record in minor version 0.
+    const BYTES_IN_0: usize = size_of::<GapRecord>() - size_of::<Interval>();
+
+    /// The record in a payload of any minor version, and the text behind it; `None` where it is cut short.
+    pub fn parse(payload: &[u8]) -> Option<(GapRecord, &[u8])> {
+        let record = read_grown(payload, GapRecord::BYTES_IN_0)?;
+        Some((record, payload.get(size_of::<GapRecord>()..).unwrap_or_default()))
+    }
 }
 
 /// `GapRecord::lost`: the number is not known.
@@ -300,6 +388,10 @@ pub const GAP_NOT_WRITTEN: u32 = 2;
 /// `GapRecord::reason`: a relay channel was full. It counts what it drops on all CPUs together, so this stands in the lowest
 /// CPU's file, where the number was seen to have grown.
 pub const GAP_FULL: u32 = 3;
+/// `GapRecord::reason`: somebody else changed what is recorded (tracing switched off, an event disabled, a filter set, ...); the text
+/// says what. It is written once when that is seen, to the end of the trace, and again with its end once the state is right
+/// again: of records with the same begin the last one holds.
+pub const GAP_FOREIGN: u32 = 4;
 
 /// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
 pub mod item {
@@ -356,6 +448,8 @@ pub mod item {
     pub const MODULES_LATER: u16 = 110;
     /// Time of day and CLOCK_MONOTONIC at the end, ns, u64 each.
     pub const STOPPED: u16 = 111;
+    /// Text: the thread ids of the recorder, a line each.
+    pub const OWN_THREADS: u16 = 112;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;
@@ -433,6 +527,34 @@ mod tests {
         let crc = crc32c(&block[CRC_FROM..HEADER_BYTES]).to_le_bytes();
         block[8..12].copy_from_slice(&crc);
         assert_eq!(parse(&block, None), Parsed::Newer(2));
+    }
+
+    #[test]
+    fn payloads_of_minor_version_0_have_no_times() {
+        let counters = Counters { dropped: 7.into(), ..Counters::default() };
+        let end = End { counters, timed: 3.into(), grew: Interval::new(5, 9), ..End::default() };
+        assert_eq!(End::parse(end.as_bytes()), Some(end));
+        assert_eq!(End::parse(&end.as_bytes()[..88]), Some(End { grew: Interval::default(), ..end }));
+        assert_eq!(End::parse(&end.as_bytes()[..87]), None);
+        assert_eq!(CounterSample::parse(counters.as_bytes()).map(|sample| sample.grew.ends()), Some(None));
+        let gap = GapRecord { lost: 4.into(), interval: Interval::new(0, u64::MAX), ..GapRecord::default() };
+        let payload = [gap.as_bytes(), b"why"].concat();
+        assert_eq!(GapRecord::parse(&payload), Some((gap, &b"why"[..])));
+        assert_eq!(gap.interval.ends(), Some((None, None)));
+        let old = GapRecord::parse(&payload[..16]);
+        assert_eq!(old.map(|(gap, text)| (gap.lost.get(), gap.interval.ends(), text)), Some((4, None, &b""[..])));
+        assert_eq!(GapRecord::parse(&payload[..15]), None);
+    }
+
+    #[test]
+    fn the_end_of_a_file_of_either_minor_version_is_found() {
+        let end = End { events: 12.into(), ..End::default() };
+        let info = BlockInfo { kind: kind::END, ..BlockInfo::default() };
+        for payload in [end.as_bytes(), &end.as_bytes()[..88]] {
+            let file = [&b"bytes before"[..], &block(&info, payload)].concat();
+            assert_eq!(End::at_end_of(&file).map(|end| end.events.get()), Some(12));
+            assert_eq!(End::at_end_of(&file[..file.len() - 1]), None);
+        }
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Writer {
             first: first.into(),
             last: last.into(),
             reason: (self.reason.load(Ordering::Acquire) as u32).into(),
-            reserved: 0.into(),
+            ..End::default()
         };
         self.put(kind::END, end.as_bytes(), &mut account);
         if self.sync.is_some() && account.error.is_none() {
@@ -230,7 +230,7 @@ impl Writer {
     }
 
     fn gap(&mut self, reason: u32, lost: u64, account: &mut Account) {
-        let gap = GapRecord { lost: lost.into(), reason: reason.into(), reserved: 0.into() };
+        let gap = GapRecord { lost: lost.into(), reason: reason.into(), ..GapRecord::default() };
         self.put(kind::GAP, gap.as_bytes(), account);
     }
 

@@ -11,13 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zerocopy::FromBytes;
-
 use self::cursor::Cursor;
 use self::part::Part;
 use self::relay_records::RelayCoding;
 use self::sub_buffers::{Place, SubBufferCoding};
-use crate::block::{Counters, End, GapRecord, RecordingId, kind};
+use crate::block::{CounterSample, End, GapRecord, RecordingId, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::event::{GapCause, Item, Items, Names};
 use crate::fault::{Code, Fault};
@@ -280,17 +278,17 @@ impl CpuStream {
                 cursor.keep_point(&block);
                 self.block = Some((block, 0));
             }
-            kind::COUNTERS => match Counters::read_from_prefix(payload) {
-                Ok((counters, _)) => cursor.facts.counters = Some(counters),
-                Err(_) => cursor.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
+            kind::COUNTERS => match CounterSample::parse(payload) {
+                Some(sample) => cursor.facts.counters = Some(sample.counters),
+                None => cursor.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
             },
-            kind::GAP => match GapRecord::read_from_prefix(payload) {
-                Ok((gap, _)) => cursor.gap_record(&gap, &block),
-                Err(_) => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
+            kind::GAP => match GapRecord::parse(payload) {
+                Some((gap, _)) => cursor.gap_record(&gap, &block),
+                None => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
             },
-            kind::END => match End::read_from_prefix(payload) {
-                Ok((end, _)) => cursor.end_block(&end, &block),
-                Err(_) => cursor.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
+            kind::END => match End::parse(payload) {
+                Some(end) => cursor.end_block(&end, &block),
+                None => cursor.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
             },
             _ => {}
         }
