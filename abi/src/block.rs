@@ -275,7 +275,8 @@ pub struct Counters {
     pub overrun: U64,
     /// Refused because nested writers wrapped the buffer.
     pub commit_overrun: U64,
-    /// Refused because the buffer was full (no-overwrite mode).
+    /// Refused because the buffer was full (no-overwrite mode). In an END block also those that were left in the buffer, because
+    /// it could not be read to its end.
     pub dropped: U64,
     /// Consumed by a reader.
     pub read: U64,
@@ -392,6 +393,8 @@ pub const GAP_FULL: u32 = 3;
 /// says what. It is written once when that is seen, to the end of the trace, and again with its end once the state is right
 /// again: of records with the same begin the last one holds.
 pub const GAP_FOREIGN: u32 = 4;
+/// `GapRecord::reason`: the kernel's counters could not be read at the end, so loss since the last time is not known.
+pub const GAP_UNCOUNTED: u32 = 5;
 
 /// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
 pub mod item {

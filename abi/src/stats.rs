@@ -15,6 +15,8 @@ pub struct Stats {
     pub dropped: u64,
     /// Handed out; 0 where the source does not count that.
     pub read: u64,
+    /// Whether the source counts what it hands out.
+    pub counts_reads: bool,
 }
 
 impl Stats {
@@ -28,16 +30,19 @@ impl Stats {
                 "overrun" => stats.overrun = value,
                 "commit overrun" => stats.commit_overrun = value,
                 "dropped events" => stats.dropped = value,
-                "read events" => stats.read = value,
+                "read events" => (stats.read, stats.counts_reads) = (value, true),
                 _ => {}
             }
         }
         stats
     }
 
-    /// Whether a counter went back: somebody reset the buffer.
+    /// Whether a counter went back: the buffer was reset in between.
     pub fn is_before(&self, earlier: &Stats) -> bool {
-        self.overrun < earlier.overrun
+        // Of a buffer that was reset before its first read and its first overrun, only the entries tell.
+        let is_untouched = (self.overrun, self.read) == (earlier.overrun, earlier.read);
+        (self.counts_reads && is_untouched && self.entries < earlier.entries)
+            || self.overrun < earlier.overrun
             || self.commit_overrun < earlier.commit_overrun
             || self.dropped < earlier.dropped
             || self.read < earlier.read
@@ -56,6 +61,20 @@ impl Stats {
     }
 }
 
+/// The time in the line `now ts` of a `stats` text, as (not later than, not earlier than) on the trace's clock: the kernel cuts
+/// nanoseconds to microseconds, and writes ticks as they are. `None` where there is no such line.
+pub fn now_ts(text: &str) -> Option<(u64, u64)> {
+    let value = text.lines().find_map(|line| line.strip_prefix("now ts:"))?.trim();
+    match value.split_once('.') {
+        None => value.parse().ok().map(|ticks| (ticks, ticks)),
+        Some((seconds, microseconds)) => {
+            let (seconds, microseconds): (u64, u64) = (seconds.parse().ok()?, microseconds.parse().ok()?);
+            let all = seconds.checked_mul(1_000_000)?.checked_add(microseconds)?;
+            Some((all.checked_mul(1_000)?, all.checked_add(1)?.checked_mul(1_000)?))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,8 +84,23 @@ mod tests {
         let text = "entries: 7\noverrun: 12\ncommit overrun: 3\nbytes: 99\noldest event ts:  81.5\nnow ts: 90.1\n\
             dropped events: 4\nread events: 1000\n";
         let stats = Stats::parse(text);
-        assert_eq!(stats, Stats { entries: 7, overrun: 12, commit_overrun: 3, dropped: 4, read: 1000 });
+        assert_eq!(
+            stats,
+            Stats { entries: 7, overrun: 12, commit_overrun: 3, dropped: 4, read: 1000, counts_reads: true }
+        );
         assert!(Stats { read: 999, ..stats }.is_before(&stats));
         assert!(!Stats { entries: 0, read: 1007, ..stats }.is_before(&stats));
+        assert!(Stats { entries: 6, ..stats }.is_before(&stats), "nothing was read, and entries are gone");
+        let old = Stats { counts_reads: false, ..stats };
+        assert!(!Stats { entries: 6, ..old }.is_before(&old), "they may have been read");
+    }
+
+    #[test]
+    fn the_time_is_rounded_outwards() {
+        assert_eq!(now_ts("oldest event ts:  81.5\nnow ts:    90.000012\n"), Some((90_000_012_000, 90_000_013_000)));
+        assert_eq!(now_ts("now ts: 4711\n"), Some((4711, 4711)));
+        assert_eq!(now_ts("now ts: 99999999999999999999.1\n"), None);
+        assert_eq!(now_ts("now ts: 18446744073.999999\n"), None);
+        assert_eq!(now_ts("entries: 1\n"), None);
     }
 }

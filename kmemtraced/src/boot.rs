@@ -23,9 +23,8 @@ pub(crate) enum Boot {
 pub(crate) struct TopLevel {
     pub(crate) fs: KernelFs,
     events: Vec<String>,
-    /// `tracing_on` and `set_event_notrace_pid` as they were found.
+    /// `tracing_on` as it was found.
     tracing_on: String,
-    notrace: String,
     _lock: OwnedFd,
 }
 
@@ -58,10 +57,9 @@ pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Boot> {
         bail!("no kmem events were enabled at boot, and there is no instance {name}: {HOW}");
     }
     let tracing_on = tracefs.get("tracing_on")?;
-    let notrace = tracefs.get("set_event_notrace_pid").unwrap_or_default();
     let _ = fs::create_dir_all(STATE);
     let _ = fs::write(state_file(), events.join("\n"));
-    Ok(Boot::TopLevel(TopLevel { fs: tracefs, events, tracing_on, notrace, _lock: lock }))
+    Ok(Boot::TopLevel(TopLevel { fs: tracefs, events, tracing_on, _lock: lock }))
 }
 
 fn disable<'a>(tracefs: &KernelFs, events: impl Iterator<Item = &'a str>) {
@@ -73,10 +71,6 @@ fn disable<'a>(tracefs: &KernelFs, events: impl Iterator<Item = &'a str>) {
 impl Drop for TopLevel {
     fn drop(&mut self) {
         disable(&self.fs, self.events.iter().map(String::as_str));
-        let _ = self.fs.clear("set_event_notrace_pid");
-        for pid in self.notrace.lines() {
-            let _ = self.fs.append("set_event_notrace_pid", pid);
-        }
         let _ = self.fs.write("tracing_on", self.tracing_on.trim());
         let _ = fs::remove_file(state_file());
     }

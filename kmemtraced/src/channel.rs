@@ -12,9 +12,10 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::stats::Stats;
 use rustix::fs::OFlags;
 
+use crate::control::Control;
 use crate::instance::STATE;
 use crate::kernelfs::{DEBUGFS, KernelFs};
-use crate::source::{CpuSource, Framing, RelayFraming, SourceFacts, TraceSource};
+use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
 use crate::tracefs::readable;
 
 /// The one version that was ever announced, for four layouts of records.
@@ -34,7 +35,7 @@ pub(crate) struct Channel {
 /// `kmemtrace` in debugfs, where there is one.
 pub(crate) fn find() -> Option<KernelFs> {
     let channel = KernelFs::find(&DEBUGFS).ok()?.sub("kmemtrace").ok()?;
-    (!channel.numbered(".", "cpu").is_empty()).then_some(channel)
+    channel.numbered(".", "cpu").is_ok_and(|cpus| !cpus.is_empty()).then_some(channel)
 }
 
 /// Word of a channel whose `enabled` was changed. No instance has a name like this.
@@ -45,13 +46,12 @@ fn state_file() -> PathBuf {
 impl Channel {
     pub(crate) fn set_up(fs: KernelFs) -> anyhow::Result<Channel> {
         let shown = fs.path("").display().to_string();
-        let cpus = fs.numbered(".", "cpu");
+        let cpus = fs.numbered(".", "cpu")?;
         if cpus.is_empty() {
             bail!("{shown}: has no cpu0, cpu1, ...: it is no kmemtrace channel");
         }
-        if let Ok(version) = fs.get("abi_version")
-            && version.trim() != ABI_VERSION
-        {
+        let version = fs.get_if_there("abi_version")?;
+        if !["", ABI_VERSION].contains(&version.trim()) {
             bail!("{shown}: announces ABI version {}, and only {ABI_VERSION} is known", version.trim());
         }
         // What is there must be of use: without it, loss would go unseen.
@@ -62,7 +62,8 @@ impl Channel {
         let lock = fs.lock().with_context(|| {
             format!("{shown}: in use by another recorder (--tracefs DIR records from tracefs meanwhile)")
         })?;
-        let was_enabled = fs.get("enabled").ok().map(|text| text.trim().to_owned());
+        let enabled = fs.get_if_there("enabled")?;
+        let was_enabled = Some(enabled.trim().to_owned()).filter(|text| !text.is_empty());
         let facts = SourceFacts {
             framing: Arc::new(Framing::Relay(RelayFraming::default())),
             word_bytes: size_of::<usize>() as u8,
@@ -78,6 +79,11 @@ impl Channel {
         };
         Ok(Channel { fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
     }
+
+    /// The channel's directory by another descriptor.
+    fn own_directory(&self) -> anyhow::Result<KernelFs> {
+        self.fs.sub(".").with_context(|| format!("{}: cannot be opened", self.fs.path("").display()))
+    }
 }
 
 impl TraceSource for Channel {
@@ -85,16 +91,14 @@ impl TraceSource for Channel {
         &self.facts
     }
 
-    fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>> {
-        let raw = self.fs.open(&format!("cpu{cpu}"), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+    fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>> {
+        let Some(raw) = self.fs.open_if_there(&format!("cpu{cpu}"), OFlags::RDONLY | OFlags::NONBLOCK)? else {
+            return Ok(None);
+        };
         // One number for all CPUs, so one of them answers for it.
         let first = self.facts.cpus.first() == Some(&cpu);
-        let overruns = if first && self.counts { self.fs.sub(".").ok() } else { None };
-        Some(Box::new(RelayBuffer { raw, overruns }))
-    }
-
-    fn leave_out(&self, _: &[i32]) -> bool {
-        false
+        let overruns = if first && self.counts { Some(self.own_directory()?) } else { None };
+        Ok(Some(Box::new(RelayBuffer { raw, overruns })))
     }
 
     fn start(&self) -> anyhow::Result<()> {
@@ -105,6 +109,10 @@ impl TraceSource for Channel {
             self.fs.set("enabled", "1")?;
         }
         Ok(())
+    }
+
+    fn control(&self) -> anyhow::Result<Control> {
+        Control::of_channel(self.own_directory()?)
     }
 
     fn stop(&self) {
@@ -162,8 +170,8 @@ impl CpuSource for RelayBuffer {
         self.raw.read(buffer)
     }
 
-    fn stats(&self) -> io::Result<Stats> {
+    fn sample(&self) -> io::Result<Sample> {
         let overrun = self.overruns.as_ref().map_or(Ok(0), total_overruns)?;
-        Ok(Stats { overrun, ..Stats::default() })
+        Ok(Sample { stats: Stats { overrun, ..Stats::default() }, read: None })
     }
 }

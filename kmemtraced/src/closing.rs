@@ -17,12 +17,23 @@ const LOST: u8 = 1;
 /// It ended early: disk full, I/O error.
 const ENDED_EARLY: u8 = 3;
 
+/// How a recording ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<'a> {
+    /// The reason, for people.
+    pub(crate) why: &'a str,
+    /// Something went wrong.
+    pub(crate) early: bool,
+    /// Somebody else changed what was recorded.
+    pub(crate) foreign: bool,
+}
+
 /// Says what came of it; returns the recording's own exit status.
 pub(crate) fn close(
     args: &Args,
     output: &Output,
     facts: &SourceFacts,
-    why: &str,
+    ended: &Ended<'_>,
     outcomes: &[(u32, Outcome)],
     meta: Option<io::Error>,
 ) -> u8 {
@@ -32,15 +43,34 @@ pub(crate) fn close(
     let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
     let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
     let cleared = outcomes.iter().any(|(_, o)| o.cleared);
+    let uncounted = outcomes.iter().any(|(_, o)| !o.counted);
+    let incomplete = lost > 0 || cleared || uncounted || ended.foreign;
+    let why = ended.why;
     let names = outcomes.iter().map(|(cpu, _)| format!("cpu{cpu}.out")).chain(["meta.out".to_owned()]);
     let removed: Vec<String> = names.filter(|name| !output.has(name)).collect();
     let shown = output.dir.display();
-    if lost > 0 || cleared || failed.is_some() || !removed.is_empty() || !args.quiet {
+    if incomplete || ended.early || failed.is_some() || !removed.is_empty() || !args.quiet {
         let mib = bytes as f64 / 1048576.0;
-        let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost");
+        let unknown = if cleared || uncounted || ended.foreign { ", and an unknown number more" } else { "" };
+        let _ = writeln!(stderr, "stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost{unknown}");
     }
     for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
         let _ = writeln!(stderr, "CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost);
+    }
+    if args.verbose && matches!(*facts.framing, Framing::SubBuffers(_)) {
+        let own = sum(|o| o.own);
+        let share = own as f64 * 100.0 / events.max(1) as f64;
+        let _ = writeln!(stderr, "{own} of the events ({share:.2}%) are of the recorder's own threads");
+    }
+    for (cpu, o) in outcomes {
+        if let Some(error) = &o.unreadable {
+            let what = if o.counted {
+                "its buffer could not be read to the end"
+            } else {
+                "its counters could not be read at the end"
+            };
+            let _ = writeln!(stderr, "kmemtraced: CPU {cpu}: {what}: {error}: events may be missing: record again");
+        }
     }
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
@@ -81,7 +111,11 @@ pub(crate) fn close(
     if !args.quiet {
         let _ = writeln!(stderr, "next: kmemtrace-report {shown}     check: kmemtrace-check {shown}");
     }
-    if lost > 0 || cleared { LOST } else { 0 }
+    match (ended.early, incomplete) {
+        (true, _) => ENDED_EARLY,
+        (_, true) => LOST,
+        _ => 0,
+    }
 }
 
 /// Lets go of the command: what has not ended by now is asked to. Its status, 128 + n for a signal.

@@ -12,7 +12,9 @@ use rustix::thread::CpuSet;
 
 use crate::block_file::BlockFile;
 use crate::compress::{Blocks, Compress};
+use crate::foreign::Hands;
 use crate::output::{Description, Output};
+use crate::own::OwnThreads;
 use crate::reader::{BLOCK_BYTES, Reader};
 use crate::source::{Framing, TraceSource};
 use crate::writer::{Outcome, Progress, Writer};
@@ -39,11 +41,14 @@ pub(crate) struct Crew {
 }
 
 /// How the threads are to go about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wishes {
     pub(crate) flush: Duration,
     pub(crate) sync: Option<Duration>,
     pub(crate) compress: Compress,
+    pub(crate) hands: Hands,
+    /// Whether events of the recorder's own threads are to be counted.
+    pub(crate) own: Option<OwnThreads>,
 }
 
 /// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
@@ -93,7 +98,7 @@ struct Beginning<'a> {
     source: &'a dyn TraceSource,
     output: &'a Output,
     description: &'a Arc<Description>,
-    wishes: Wishes,
+    wishes: &'a Wishes,
     /// Blocks of each CPU, and bytes of each of them.
     blocks: usize,
     block_bytes: usize,
@@ -123,15 +128,18 @@ impl Beginning<'_> {
             free: free_in,
             progress: Arc::clone(&progress),
             reason: Arc::clone(&crew.reason),
+            hands: wishes.hands.clone(),
+            own: wishes.own.clone(),
         };
         writer.begin().with_context(|| output.unwritable(&name))?;
         let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
         crew.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is whole and empty.
-        if let Some(per_cpu) = source.cpu(cpu) {
+        if let Some(per_cpu) = source.cpu(cpu)? {
             let framing = Arc::clone(&source.facts().framing);
             let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
-            let reader = Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop };
+            let told_error = false;
+            let reader = Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop, told_error };
             let go = self.go.clone();
             let run = move || {
                 if go.recv().is_ok() {
@@ -154,7 +162,7 @@ impl Crew {
         source: &dyn TraceSource,
         output: &Output,
         description: &Arc<Description>,
-        wishes: Wishes,
+        wishes: &Wishes,
     ) -> anyhow::Result<Crew> {
         let facts = source.facts();
         let mut crew = Crew {
@@ -180,6 +188,9 @@ impl Crew {
             // What went wrong is known.
             let _ = crew.stop(END_ERROR);
             return Err(error);
+        }
+        if let Some(own) = &wishes.own {
+            own.set(&crew.tids);
         }
         for _ in &crew.threads {
             let _ = go_in.send(());

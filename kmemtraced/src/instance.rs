@@ -140,7 +140,7 @@ impl Drop for Instance {
 /// Removes the instances that killed recorders left; names those it removed.
 pub(crate) fn recover(tracefs: &KernelFs, also: &str) -> anyhow::Result<Vec<String>> {
     let mut removed = Vec::new();
-    for name in tracefs.names("instances") {
+    for name in tracefs.names("instances")? {
         let dir = format!("instances/{name}");
         let free = tracefs.sub(&dir).is_ok_and(|instance| instance.lock().is_ok());
         let ours = is_ours(&name) && (!made_at_boot(&name) || state_file(&name).exists());

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -123,6 +123,35 @@ impl KernelFs {
         Ok(rustix::fs::openat(&self.dir, file, flags | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 
+    /// Opens a file; `None` where there is none of this name, or no such device. Any other error names the file, and what to allow.
+    pub(crate) fn open_if_there(&self, file: &str, flags: OFlags) -> anyhow::Result<Option<File>> {
+        match self.open(file, flags) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(self.failed(file, "opened", error)),
+        }
+    }
+
+    /// An error that names the file, and the limit where one was met.
+    fn failed(&self, file: &str, what: &str, error: io::Error) -> anyhow::Error {
+        let remedy = match Errno::from_io_error(&error) {
+            Some(Errno::MFILE) => ": allow more open files (ulimit -n)",
+            Some(Errno::NFILE) => ": allow more open files (sysctl fs.file-max)",
+            _ => "",
+        };
+        anyhow!("{}: cannot be {what}: {error}{remedy}", self.path(file).display())
+    }
+
+    /// The directory by its descriptor: a path wherever /proc is mounted.
+    pub(crate) fn descriptor_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()))
+    }
+
+    /// Whether the directory was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// Reads a file. `events/header_page` is handed out on the first read only, so the buffer must hold it all.
     pub(crate) fn read(&self, file: &str) -> io::Result<Vec<u8>> {
         let mut file = self.open(file, OFlags::RDONLY)?;
@@ -138,20 +167,19 @@ impl KernelFs {
         }
     }
 
+    /// Reads a text file; empty where there is none. An error names the file.
+    pub(crate) fn get_if_there(&self, file: &str) -> anyhow::Result<String> {
+        match self.read(file) {
+            Err(error) if is_absent(&error) => Ok(String::new()),
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) => Err(self.failed(file, "read", error)),
+        }
+    }
+
     /// Reads a text file; its path in the error.
     pub(crate) fn get(&self, file: &str) -> anyhow::Result<String> {
-        let bytes = self.read(file).with_context(|| format!("{}: cannot be read", self.path(file).display()))?;
+        let bytes = self.read(file).map_err(|error| self.failed(file, "read", error))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    /// Empties a file of lines.
-    pub(crate) fn clear(&self, file: &str) -> io::Result<()> {
-        self.open(file, OFlags::WRONLY | OFlags::TRUNC).map(drop)
-    }
-
-    /// Adds a line to a file of lines.
-    pub(crate) fn append(&self, file: &str, line: &str) -> io::Result<()> {
-        self.open(file, OFlags::WRONLY | OFlags::APPEND)?.write_all(format!("{line}\n").as_bytes())
     }
 
     /// Writes a control file. Never with truncation: to some of these files that is a command of its own.
@@ -161,26 +189,33 @@ impl KernelFs {
 
     /// Writes a control file; its path in the error.
     pub(crate) fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
-        let shown = || format!("{}: cannot be set to {}", self.path(file).display(), value.trim());
-        self.write(file, value).with_context(shown)
+        self.write(file, value).map_err(|error| self.failed(file, &format!("set to {}", value.trim()), error))
     }
 
-    /// Names in a directory of it (`.`: its own), sorted; none where it is not there.
-    pub(crate) fn names(&self, dir: &str) -> Vec<String> {
-        let entries = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty()).and_then(Dir::read_from);
-        let entries = entries.into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|e| Some(e.file_name().to_str().ok()?.to_owned())).collect();
+    /// Names in a directory of it (`.`: its own), sorted; none where it is not there. An error names the directory.
+    pub(crate) fn names(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+        let opened = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty()).and_then(Dir::read_from);
+        let entries = match opened {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error.into()) => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed(dir, "opened", error.into())),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| self.failed(dir, "listed", error.into()))?;
+            names.extend(entry.file_name().to_str().map(str::to_owned).ok());
+        }
         names.retain(|name| name != "." && name != "..");
         names.sort();
-        names
+        Ok(names)
     }
 
-    /// The numbers N of the files `PREFIX<N>` in a directory, ascending.
-    pub(crate) fn numbered(&self, dir: &str, prefix: &str) -> Vec<u32> {
-        let names = self.names(dir).into_iter();
+    /// The numbers N of the files `PREFIX<N>` in a directory, ascending. An error names the directory.
+    pub(crate) fn numbered(&self, dir: &str, prefix: &str) -> anyhow::Result<Vec<u32>> {
+        let names = self.names(dir)?.into_iter();
         let mut numbers: Vec<u32> = names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
         numbers.sort_unstable();
-        numbers
+        Ok(numbers)
     }
 
     pub(crate) fn make_dir(&self, dir: &str) -> io::Result<()> {
@@ -199,6 +234,11 @@ impl KernelFs {
     }
 }
 
+/// Whether an error says that there is nothing of this name, or no such device: a CPU that was never online, an older kernel.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::NXIO))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,11 +250,15 @@ mod tests {
             std::fs::write(dir.path().join(name), "7\n").unwrap();
         }
         let fs = KernelFs::at(dir.path()).unwrap();
-        assert_eq!(fs.numbered(".", "cpu"), [2, 10]);
+        assert_eq!(fs.numbered(".", "cpu").unwrap(), [2, 10]);
         assert_eq!(fs.get("other").unwrap(), "7\n");
         fs.set("other", "8").unwrap();
         assert_eq!(fs.get("other").unwrap(), "8\n", "a control file is not truncated");
-        assert!(fs.names("nothing").is_empty());
+        assert!(fs.names("nothing").unwrap().is_empty());
+        let error = format!("{:#}", fs.names("other").unwrap_err());
+        assert!(error.contains("other: cannot be opened"), "{error}");
+        assert!(fs.open_if_there("missing", OFlags::RDONLY).unwrap().is_none());
+        assert!(fs.open_if_there("other/below", OFlags::RDONLY).is_err(), "only what is not there may be missing");
         let error = format!("{:#}", fs.get("missing").unwrap_err());
         assert!(error.contains("missing: cannot be read"), "{error}");
     }

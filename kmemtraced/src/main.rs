@@ -2,19 +2,24 @@
 //!
 //! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the
 //! `channel` of the 2008 kmemtrace, both reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer`
-//! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these.
+//! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these. `control` holds
+//! the control files, `foreign` tells what others did to them, on the `clock` of the trace.
 //! `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
 
 mod args;
 mod block_file;
 mod boot;
 mod channel;
+mod clock;
 mod closing;
 mod compress;
+mod control;
 mod crew;
+mod foreign;
 mod instance;
 mod kernelfs;
 mod output;
+mod own;
 mod probe;
 mod reader;
 mod record;

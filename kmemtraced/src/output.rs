@@ -261,8 +261,9 @@ impl SideTexts {
     fn live_comms(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let Some(proc) = &self.proc else { return out };
-        for pid in proc.numbered(".", "") {
-            for thread in proc.numbered(&format!("{pid}/task"), "") {
+        // A thread that has ended meanwhile has no name any more.
+        for pid in proc.numbered(".", "").unwrap_or_default() {
+            for thread in proc.numbered(&format!("{pid}/task"), "").unwrap_or_default() {
                 if let Ok(comm) = proc.read(&format!("{pid}/task/{thread}/comm")) {
                     out.extend_from_slice(format!("{thread} ").as_bytes());
                     out.extend_from_slice(comm.trim_ascii_end());
@@ -287,7 +288,7 @@ fn cpu_nodes() -> Vec<u8> {
     let Ok(nodes) = KernelFs::find(&SYSFS).and_then(|sysfs| Ok(sysfs.sub("devices/system/node")?)) else {
         return Vec::new();
     };
-    for node in nodes.numbered(".", "node") {
+    for node in nodes.numbered(".", "node").unwrap_or_default() {
         let list = nodes.get(&format!("node{node}/cpulist")).unwrap_or_default();
         for range in list.trim().split(',') {
             let (from, to) = range.split_once('-').unwrap_or((range, range));

@@ -34,16 +34,18 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
-    let cpus = tracefs.numbered("per_cpu", "cpu").len();
+    let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
     let buffer = args.buffer_size.unwrap_or_else(|| record::default_buffer_bytes(cpus));
     let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable"));
-    let events: Vec<String> = tracefs.names(KMEM).into_iter().filter(is_event).collect();
+    let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
-    let instances = tracefs.names("instances").into_iter().map(|name| match Path::new(STATE).join(&name).exists() {
-        true if is_at_work(&name) => format!("{name} (of a recorder)"),
-        true => format!("{name} (left by a killed recorder: kmemtraced recover)"),
-        false => name,
+    let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| {
+        match Path::new(STATE).join(&name).exists() {
+            true if is_at_work(&name) => format!("{name} (of a recorder)"),
+            true => format!("{name} (left by a killed recorder: kmemtraced recover)"),
+            false => name,
+        }
     });
     let instances: Vec<String> = instances.collect();
     let dir = args.output.as_deref().unwrap_or(Path::new("."));
@@ -66,7 +68,6 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         ("events", if events.is_empty() { "none of kmem: cannot record".to_owned() } else { events.join(" ") }),
         ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
         ("marks", yes_or(tracefs.has("options/overwrite"), "no: the place of losses is not told")),
-        ("own events", yes_or(tracefs.has("set_event_notrace_pid"), "left in: this kernel cannot leave threads out")),
         (
             "memory",
             format!("{cpus} CPUs x {} KiB = {} MiB of kernel buffers", buffer >> 10, (buffer * cpus as u64) >> 20),

@@ -9,11 +9,11 @@ use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::HEADER_BYTES;
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay;
-use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::subbuffer::trimmed_len;
 use kmemtrace_abi::target::Endian;
+use rustix::io::Errno;
 
-use crate::source::{CpuSource, Framing, RelayFraming};
+use crate::source::{CpuSource, Framing, RelayFraming, Sample};
 
 /// Bytes of a block buffer; larger where a sub-buffer is.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -34,8 +34,10 @@ const LAST_TRIES: std::ops::Range<u32> = 2..40;
 pub(crate) enum Message {
     /// Room for a block header, then this many bytes: whole sub-buffers, or whole records.
     Data(Vec<u8>, usize),
-    /// The counters now.
-    Stats(Stats),
+    /// The counters now, or why they cannot be read.
+    Counters(io::Result<Sample>),
+    /// The buffer cannot be read: events may stay behind in it.
+    Unreadable(io::Error),
 }
 
 /// The writer has gone: nobody wants any more.
@@ -51,6 +53,8 @@ pub(crate) struct Reader {
     /// Those of `free` that were taken and not used yet: none at first.
     pub(crate) empty: Vec<Vec<u8>>,
     pub(crate) stop: Arc<AtomicBool>,
+    /// Whether the writer knows that reading fails.
+    pub(crate) told_error: bool,
 }
 
 impl Reader {
@@ -65,37 +69,35 @@ impl Reader {
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
-        // What was lost before we came is nothing that we lost.
-        if let Ok(stats) = self.source.stats() {
-            self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
-        }
+        // Events that were lost before the recording are no loss of it.
+        self.send(Message::Counters(self.source.sample()))?;
         loop {
             let stopping = self.stop.load(Ordering::Acquire);
-            let due = flushed.elapsed() >= self.flush;
-            let wait = NOTICE.min(self.flush);
+            let left = self.flush.saturating_sub(flushed.elapsed());
             let mut rests = false;
-            if stopping || self.source.wait(wait) || due {
+            // Below its wake-up mark the kernel tells of nothing, so the timer takes what is there.
+            if stopping || left.is_zero() || self.source.wait(NOTICE.min(left)) {
                 let more = match &*Arc::clone(&self.framing) {
                     Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer, &mut used)?,
                     Framing::Relay(_) => self.records(&mut buffer, &mut used)?,
                 };
                 rests = !more;
             }
-            let count = counted.elapsed() >= COUNT || stopping;
-            let stats = if count { self.source.stats().ok() } else { None };
+            let is_due = left.is_zero() || stopping;
+            let sample = (counted.elapsed() >= COUNT || stopping).then(|| self.source.sample());
             tries += u32::from(stopping);
-            let empty = stats.is_some_and(|stats| stats.entries == 0);
-            let last = stopping && tries >= LAST_TRIES.start && (empty || tries >= LAST_TRIES.end);
-            // What was read comes before the counters that were read after it.
-            if due || stopping || stats.is_some() {
-                flushed = Instant::now();
-                if used > 0 {
-                    self.hand_over(&mut buffer, &mut used, last)?;
-                }
+            let is_empty = sample.as_ref().is_some_and(|s| s.as_ref().is_ok_and(|s| s.stats.entries == 0));
+            let last = stopping && tries >= LAST_TRIES.start && (is_empty || tries >= LAST_TRIES.end);
+            // Events that were read go to the writer before the counters that were read after them.
+            if (is_due || sample.is_some()) && used > 0 {
+                self.hand_over(&mut buffer, &mut used, last)?;
             }
-            if let Some(stats) = stats {
+            if is_due {
+                flushed = Instant::now();
+            }
+            if let Some(sample) = sample {
                 counted = Instant::now();
-                self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
+                self.send(Message::Counters(sample))?;
             }
             if last {
                 return Ok(());
@@ -105,6 +107,10 @@ impl Reader {
                 std::thread::sleep(PAUSE);
             }
         }
+    }
+
+    fn send(&self, message: Message) -> Result<(), Gone> {
+        self.full.send(message).map_err(|_| Gone)
     }
 
     /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one after another ends the round.
@@ -132,8 +138,7 @@ impl Reader {
                     first = false;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Nothing there, or a CPU that was never online.
-                Err(_) => return Ok(whole),
+                Err(e) => return self.end_of_round(e).map(|()| whole),
             }
         }
     }
@@ -152,9 +157,19 @@ impl Reader {
                     taken += n;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Ok(taken >= MUCH),
+                Err(e) => return self.end_of_round(e).map(|()| taken >= MUCH),
             }
         }
+    }
+
+    /// A read gave no bytes. EAGAIN: there is nothing. ENODEV: the CPU was never online. Any other reason is told once.
+    fn end_of_round(&mut self, error: io::Error) -> Result<(), Gone> {
+        let is_usual = error.kind() == io::ErrorKind::WouldBlock
+            || Errno::from_io_error(&error).is_some_and(|errno| [Errno::NODEV, Errno::NXIO].contains(&errno));
+        if is_usual || std::mem::replace(&mut self.told_error, true) {
+            return Ok(());
+        }
+        self.send(Message::Unreadable(error))
     }
 
     /// Gives the buffer to the writer and takes an empty one; waits for it where the disk stalls, and the kernel's
@@ -178,7 +193,7 @@ impl Reader {
         let left = rest.len();
         empty[HEADER_BYTES..HEADER_BYTES + left].copy_from_slice(&buffer[rest]);
         *used = left;
-        self.full.send(Message::Data(std::mem::replace(buffer, empty), whole)).map_err(|_| Gone)
+        self.send(Message::Data(std::mem::replace(buffer, empty), whole))
     }
 
     /// The buffer that was given back last: some of it is still in the processor's cache, and the others are left alone.
@@ -212,6 +227,7 @@ mod tests {
 
     use kmemtrace_abi::generate::pages::Encoder;
     use kmemtrace_abi::generate::{Options, Random, RelayOptions, workload};
+    use kmemtrace_abi::stats::Stats;
     use kmemtrace_abi::subbuffer::tally;
     use kmemtrace_abi::target::Target;
 
@@ -243,8 +259,8 @@ mod tests {
             }
         }
 
-        fn stats(&self) -> io::Result<Stats> {
-            Ok(Stats { entries: self.0.len() as u64, ..Stats::default() })
+        fn sample(&self) -> io::Result<Sample> {
+            Ok(Sample { stats: Stats { entries: self.0.len() as u64, ..Stats::default() }, read: None })
         }
     }
 
@@ -264,10 +280,20 @@ mod tests {
         for _ in 0..1000 {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
         }
-        Reader { source, framing, flush: Duration::from_millis(1), full, free, empty: Vec::new(), stop }.run();
+        Reader {
+            source,
+            framing,
+            flush: Duration::from_secs(10),
+            full,
+            free,
+            empty: Vec::new(),
+            stop,
+            told_error: false,
+        }
+        .run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
-            Message::Stats(_) => None,
+            Message::Counters(_) | Message::Unreadable(_) => None,
         });
         (blocks.collect(), waits.load(Ordering::Relaxed))
     }

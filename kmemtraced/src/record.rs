@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT, End, NO_CPU, kind};
+use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT, End, NO_CPU, item, kind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
@@ -19,9 +19,11 @@ use crate::channel::{self, Channel};
 use crate::closing;
 use crate::compress::Blocks;
 use crate::crew::{self, Crew, share_of_memory};
+use crate::foreign::{Hands, Watcher};
 use crate::instance;
 use crate::kernelfs::KernelFs;
 use crate::output::{self, Description, Output, SideTexts};
+use crate::own::OwnThreads;
 use crate::source::{Framing, TraceSource};
 use crate::tracefs::{RingBuffers, Wishes};
 use crate::writer::Progress;
@@ -131,9 +133,13 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     if sync.is_some() {
         meta.sync().with_context(|| output.unwritable("meta.out"))?;
     }
-    let crew =
-        Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
-    let is_left_out = source.leave_out(&crew.tids);
+    let hands = Hands::default();
+    let own = facts.formats.first().filter(|_| args.verbose).and_then(|(_, format)| OwnThreads::new(format));
+    let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
+    let crew = Crew::start(&*source, output, &description, &wishes)?;
+    let threads: Vec<String> = crew.tids.iter().map(i32::to_string).collect();
+    let threads = [(item::OWN_THREADS, threads.join("\n").into_bytes())];
+    let named = output::meta_payloads(&threads).iter().try_for_each(|payload| put_text(&mut meta, payload));
     if args.verbose {
         for event in &facts.events {
             say(args, &format!("event {event}"));
@@ -141,22 +147,29 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         if let Framing::SubBuffers(shape) = &*facts.framing {
             say(args, &format!("sub-buffers of {} KiB", shape.size >> 10));
         }
-        if !is_left_out {
-            say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
-        }
     }
-    let started = source.start().and_then(|()| {
+    let started = named.with_context(|| output.unwritable("meta.out")).and_then(|()| source.start()).and_then(|()| {
+        let watcher = Watcher::new(source.control()?, hands);
+        if args.verbose && !watcher.is_watched() {
+            say(args, "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)");
+        }
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
-        let Some((program, rest)) = args.command.split_first() else { return Ok(None) };
+        let Some((program, rest)) = args.command.split_first() else { return Ok((watcher, None)) };
         let child = Command::new(program).args(rest).spawn();
-        child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
+        let child = child.with_context(|| format!("{}: cannot be run", program.to_string_lossy()))?;
+        Ok((watcher, Some(child)))
     });
-    let waited = started.map(|child| wait(args, child, &crew, output, asked));
+    let waited = started.map(|(mut watcher, child)| {
+        let (stop, child) = wait(args, child, &crew, output, asked, &mut watcher);
+        // The last look comes before the recorder itself switches tracing off.
+        tell(args, watcher.look(true));
+        (stop, child, watcher.happened())
+    });
     source.stop();
-    let outcomes = crew.stop(waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason));
+    let outcomes = crew.stop(waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason));
     let comms = source.comms();
     drop(source);
-    let ((ended, child), outcomes) = (waited?, outcomes?);
+    let ((ended, child, foreign), outcomes) = (waited?, outcomes?);
     let finished = (|| {
         for payload in output::meta_payloads(&texts.at_end(&comms)) {
             put_text(&mut meta, &payload)?;
@@ -165,7 +178,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         meta.put(kind::END, end.as_bytes())?;
         if sync.is_some() { meta.sync() } else { Ok(()) }
     })();
-    let status = closing::close(args, output, &facts, &ended.why, &outcomes, finished.err());
+    let ended = closing::Ended { why: &ended.why, early: ended.reason == END_ERROR, foreign };
+    let status = closing::close(args, output, &facts, &ended, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
     Ok(match child.map(closing::leave) {
         Some(commands) if status <= 1 => commands,
@@ -173,8 +187,24 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     })
 }
 
-/// Waits for the first reason to stop.
-fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, asked: &Asked) -> (Stop, Option<Child>) {
+/// Says what was seen of foreign hands, at once and even where little is to be said.
+fn tell(args: &Args, seen: Option<String>) {
+    if let Some(seen) = seen {
+        // Behind the status line, if there is one.
+        let fresh = if !args.quiet && io::stderr().is_terminal() { "\n" } else { "" };
+        let _ = writeln!(io::stderr(), "{fresh}kmemtraced: {seen}");
+    }
+}
+
+/// Waits for the first reason to stop, and looks for foreign hands meanwhile.
+fn wait(
+    args: &Args,
+    mut child: Option<Child>,
+    crew: &Crew,
+    output: &Output,
+    asked: &Asked,
+    watcher: &mut Watcher,
+) -> (Stop, Option<Child>) {
     let start = Instant::now();
     let show = !args.quiet && io::stderr().is_terminal();
     let mut shown = (Instant::now(), 0);
@@ -198,6 +228,10 @@ fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, ask
         }
         if crew.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             break Stop { why: "cannot write".into(), reason: END_ERROR };
+        }
+        tell(args, watcher.look(false));
+        if watcher.is_gone() {
+            break Stop { why: "what was recorded from was removed".into(), reason: END_ERROR };
         }
         if output.is_gone() {
             break Stop { why: format!("{} was removed", output.dir.display()), reason: END_ERROR };

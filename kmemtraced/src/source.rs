@@ -8,6 +8,8 @@ use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay::Layout;
 use kmemtrace_abi::stats::Stats;
 
+use crate::control::Control;
+
 /// A CPU's trace buffer in the kernel.
 pub(crate) trait CpuSource: Send {
     /// Waits until there is something to take, at most this long; false where there is not.
@@ -15,18 +17,27 @@ pub(crate) trait CpuSource: Send {
     /// Takes bytes: of a ring buffer one sub-buffer, of a channel as many as there are. 0 and EAGAIN are no end.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
     /// The kernel's counters now.
-    fn stats(&self) -> io::Result<Stats>;
+    fn sample(&self) -> io::Result<Sample>;
+}
+
+/// A CPU's counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) stats: Stats,
+    /// From when to when they were read, on the trace's clock; `None` where the source has no clock.
+    pub(crate) read: Option<(u64, u64)>,
 }
 
 /// What is recorded from. Dropping it ends that, and undoes all that was changed.
 pub(crate) trait TraceSource {
     /// What it is.
     fn facts(&self) -> &Arc<SourceFacts>;
-    /// A CPU's buffer; `None` for one that was never online.
-    fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>>;
-    /// Leaves these threads out of the trace; false where the kernel cannot.
-    fn leave_out(&self, threads: &[i32]) -> bool;
+    /// A CPU's buffer; `None` for one that was never online. An error names the file and the reason.
+    fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>>;
     fn start(&self) -> anyhow::Result<()>;
+    /// The control files as they are set now, once it has started: what a change of them tells. They must be let go of before the
+    /// source is.
+    fn control(&self) -> anyhow::Result<Control>;
     /// No event comes after this one; what the buffers hold stays there to be taken.
     fn stop(&self);
     /// `PID COMM` lines that the kernel has kept.

@@ -3,21 +3,21 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::stats::Stats;
 use kmemtrace_abi::target::Endian;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 
 use crate::boot::{self, Boot};
+use crate::clock::TraceClock;
+use crate::control::Control;
 use crate::instance::Instance;
 use crate::kernelfs::KernelFs;
-use crate::source::{CpuSource, Framing, SourceFacts, TraceSource};
+use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
@@ -68,11 +68,15 @@ pub(crate) struct RingBuffers {
 }
 
 impl RingBuffers {
+    fn clock(&self) -> TraceClock {
+        TraceClock::named(self.facts.clock.as_deref().unwrap_or_default())
+    }
+
     pub(crate) fn set_up(tracefs: KernelFs, wishes: &Wishes<'_>) -> anyhow::Result<RingBuffers> {
         let instance = Instance::create(tracefs, wishes.instance)?;
         let fs = &instance.fs;
         let events = choose_events(fs, wishes.events)?;
-        let buffer_bytes = (wishes.buffer_bytes)(fs.numbered("per_cpu", "cpu").len());
+        let buffer_bytes = (wishes.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
         // Clock first: setting it empties the buffer.
         let clocks = fs.get("trace_clock")?;
         if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == wishes.clock) {
@@ -127,7 +131,10 @@ fn facts(
     buffer_bytes: u64,
     since_boot: bool,
 ) -> anyhow::Result<SourceFacts> {
-    let cpus = fs.numbered("per_cpu", "cpu");
+    let cpus = fs.numbered("per_cpu", "cpu")?;
+    if cpus.is_empty() {
+        bail!("{}: has no CPU, so nothing can be recorded", fs.path("per_cpu").display());
+    }
     let header_page = fs.get("events/header_page")?;
     let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
     let shown = format!(
@@ -142,7 +149,7 @@ fn facts(
         framing: Arc::new(Framing::SubBuffers(shape)),
         clock: Some(clock),
         header_page,
-        header_event: fs.get("events/header_event").unwrap_or_default(),
+        header_event: fs.get_if_there("events/header_event")?,
         formats: formats(fs, &events)?,
         buffer_bytes: Some(buffer_bytes),
         since_boot,
@@ -191,9 +198,10 @@ fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(String, Stri
         formats.push((event.clone(), fs.get(&format!("events/{event}/format"))?));
     }
     // Events of the tracer itself, which come unasked.
-    for name in fs.names("events/ftrace") {
-        if let Ok(format) = fs.get(&format!("events/ftrace/{name}/format")) {
-            formats.push((format!("ftrace/{name}"), format));
+    for name in fs.names("events/ftrace")? {
+        let file = format!("events/ftrace/{name}/format");
+        if fs.has(&file) {
+            formats.push((format!("ftrace/{name}"), fs.get(&file)?));
         }
     }
     Ok(formats)
@@ -204,23 +212,29 @@ impl TraceSource for RingBuffers {
         &self.facts
     }
 
-    fn cpu(&self, cpu: u32) -> Option<Box<dyn CpuSource>> {
+    fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>> {
         let fs = self.owner.fs();
+        let file = |name: &str| format!("per_cpu/cpu{cpu}/{name}");
         // Exactly one descriptor: closing a copy would change how the kernel answers.
-        let raw = fs.open(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
-        let stats = fs.open(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY).ok()?;
-        Some(Box::new(RingBuffer { raw, stats }))
-    }
-
-    fn leave_out(&self, threads: &[i32]) -> bool {
-        let fs = self.owner.fs();
-        threads.iter().all(|tid| fs.append("set_event_notrace_pid", &tid.to_string()).is_ok())
+        let Some(raw) = fs.open_if_there(&file("trace_pipe_raw"), OFlags::RDONLY | OFlags::NONBLOCK)? else {
+            return Ok(None);
+        };
+        let Some(stats) = fs.open_if_there(&file("stats"), OFlags::RDONLY)? else {
+            bail!("{}: is not there, so losses of CPU {cpu} could not be told", fs.path(&file("stats")).display());
+        };
+        Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock() })))
     }
 
     fn start(&self) -> anyhow::Result<()> {
         let fs = self.owner.fs();
         self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
         fs.set("tracing_on", "1")
+    }
+
+    fn control(&self) -> anyhow::Result<Control> {
+        let fs = self.owner.fs();
+        let own = fs.sub(".").with_context(|| format!("{}: cannot be opened", fs.path("").display()))?;
+        Control::of_tracefs(own, &self.facts.events, &self.facts.cpus, self.clock())
     }
 
     fn stop(&self) {
@@ -236,6 +250,7 @@ impl TraceSource for RingBuffers {
 struct RingBuffer {
     raw: File,
     stats: File,
+    clock: TraceClock,
 }
 
 impl CpuSource for RingBuffer {
@@ -247,10 +262,8 @@ impl CpuSource for RingBuffer {
         self.raw.read(buffer)
     }
 
-    fn stats(&self) -> io::Result<Stats> {
-        let mut buffer = [0; 1024];
-        let n = self.stats.read_at(&mut buffer, 0)?;
-        Ok(Stats::parse(&String::from_utf8_lossy(&buffer[..n])))
+    fn sample(&self) -> io::Result<Sample> {
+        self.clock.sample(&self.stats)
     }
 }
 

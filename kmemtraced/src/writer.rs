@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
-    Counters, End, GAP_CLEARED, GAP_FULL, GAP_NOT_WRITTEN, GapRecord, HEADER_BYTES, LOST_UNKNOWN, kind,
+    CounterSample, Counters, End, GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord,
+    HEADER_BYTES, Interval, LOST_UNKNOWN, kind,
 };
 use kmemtrace_abi::relay;
 use kmemtrace_abi::stats::Stats;
@@ -18,9 +19,11 @@ use zerocopy::IntoBytes;
 
 use crate::block_file::{BlockFile, Content, with_room};
 use crate::compress::Blocks;
+use crate::foreign::Hands;
 use crate::output::Description;
+use crate::own::OwnThreads;
 use crate::reader::Message;
-use crate::source::Framing;
+use crate::source::{Framing, Sample};
 
 /// What all threads tell of a CPU while they run.
 #[derive(Debug, Default)]
@@ -44,6 +47,10 @@ pub(crate) struct Writer {
     pub(crate) progress: Arc<Progress>,
     /// Why recording ends: `END_*`, known by the time the reader does.
     pub(crate) reason: Arc<AtomicU64>,
+    /// Foreign hands, for every CPU's file.
+    pub(crate) hands: Hands,
+    /// The recorder's threads, where their events are to be counted.
+    pub(crate) own: Option<OwnThreads>,
 }
 
 /// What a CPU's file came to.
@@ -57,6 +64,12 @@ pub(crate) struct Outcome {
     /// Those of them that came to somebody else.
     pub(crate) read_by_others: u64,
     pub(crate) cleared: bool,
+    /// Events that the recorder's own threads caused, where that was counted.
+    pub(crate) own: u64,
+    /// Why events were left in the kernel's buffer, or the counters could not be read: loss is then counted, or not known.
+    pub(crate) unreadable: Option<io::Error>,
+    /// Whether the number of lost events is known.
+    pub(crate) counted: bool,
     pub(crate) error: Option<io::Error>,
 }
 
@@ -71,14 +84,39 @@ struct Account {
     marked: u64,
     /// The last counters; the first are those from before the recording.
     seen: Option<Stats>,
+    /// When they were read.
+    sampled: Option<(u64, u64)>,
     /// The kernel counts the events that it hands out.
     counts_reads: bool,
     /// What the counters had come to when the buffer was last reset.
     base: Counters,
-    /// Counters of the last block that has some.
-    told: Counters,
+    /// Counters of the last block that has some, and the events that others had read by then.
+    told: (Counters, u64),
+    /// Blocks with an interval.
+    timed: u32,
+    /// Foreign hands that are in the file.
+    hands: usize,
     cleared: bool,
+    /// Events of the recorder's own threads.
+    own: u64,
+    /// Why the buffer could not be read.
+    unreadable: Option<io::Error>,
+    /// Why the last counters could not be read.
+    uncounted: Option<io::Error>,
     error: Option<io::Error>,
+}
+
+impl Account {
+    /// Events that came out of the kernel's buffer.
+    fn handed_out(&self) -> u64 {
+        self.content.events + self.unwritten
+    }
+
+    /// From the sample before to this one.
+    fn since_last(&self, read: Option<(u64, u64)>) -> Interval {
+        let from = self.sampled.map_or(0, |(from, _)| from);
+        read.map_or_else(Interval::default, |(_, to)| Interval::new(from, to))
+    }
 }
 
 impl Writer {
@@ -109,8 +147,11 @@ impl Writer {
                     // The reader may have gone.
                     let _ = self.free.send(buffer);
                 }
-                Message::Stats(stats) => self.stats(stats, &mut account),
+                Message::Counters(Ok(sample)) => self.counters(sample, &mut account),
+                Message::Counters(Err(error)) => account.uncounted = Some(error),
+                Message::Unreadable(error) => account.unreadable = Some(error),
             }
+            self.tell_hands(&mut account);
             if self.sync.is_some_and(|every| synced.elapsed() >= every) && account.error.is_none() {
                 synced = Instant::now();
                 if let Err(error) = self.file.sync() {
@@ -123,6 +164,9 @@ impl Writer {
 
     fn data(&mut self, block: &mut [u8], account: &mut Account) {
         let (content, lost) = self.count(&block[HEADER_BYTES..]);
+        if let (Some(own), Framing::SubBuffers(shape)) = (&self.own, &*self.description.facts.framing) {
+            account.own += own.count(shape, &block[HEADER_BYTES..]);
+        }
         let mut written = false;
         if account.error.is_none() {
             match self.put_header().and_then(|()| self.put_data(block, content, account)) {
@@ -140,14 +184,16 @@ impl Writer {
         }
     }
 
-    fn stats(&mut self, stats: Stats, account: &mut Account) {
+    fn counters(&mut self, sample: Sample, account: &mut Account) {
+        let stats = sample.stats;
         let seen = account.seen.unwrap_or_default();
         let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
+        let grew = account.since_last(sample.read);
         // Old kernels do not count what they hand out.
-        account.counts_reads |= stats.read > 0;
+        account.counts_reads |= stats.counts_reads;
         // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even if it
         // has come farther since than it was when it was last asked.
-        let handed_out = account.content.events + account.unwritten;
+        let handed_out = account.handed_out();
         let is_behind = account.counts_reads && account.base.read.get().saturating_add(stats.read) < handed_out;
         if stats.is_before(&seen) || is_behind {
             account.base = seen.after(&account.base);
@@ -155,29 +201,51 @@ impl Writer {
                 account.base.read = account.base.read.get().max(handed_out.saturating_sub(stats.read)).into();
             }
             account.cleared = true;
-            self.gap(GAP_CLEARED, LOST_UNKNOWN, account);
+            self.gap(GAP_CLEARED, LOST_UNKNOWN, grew, "", account);
         } else if relay && account.seen.is_some() && stats.overrun > seen.overrun {
-            self.gap(GAP_FULL, stats.overrun - seen.overrun, account);
+            self.gap(GAP_FULL, stats.overrun - seen.overrun, Interval::default(), "", account);
         }
-        let now = stats.after(&account.base);
-        self.progress.lost.store(now.lost(), Ordering::Relaxed);
-        let is_news = account.seen.is_some() && now.kernel_lost() != account.told.kernel_lost();
-        account.seen = Some(stats);
+        let mut now = stats.after(&account.base);
+        now.recorder_lost = account.unwritten.into();
+        let others = if account.counts_reads { now.read.get().saturating_sub(handed_out) } else { 0 };
+        self.progress.lost.store(now.lost().saturating_add(others), Ordering::Relaxed);
+        // A relay channel has counted since it was made.
+        let is_ours = account.seen.is_some() || !relay;
+        let is_news = is_ours && (now.kernel_lost(), others) != (account.told.0.kernel_lost(), account.told.1);
+        (account.seen, account.sampled, account.uncounted) = (Some(stats), sample.read, None);
         if is_news {
-            account.told = now;
-            self.put(kind::COUNTERS, now.as_bytes(), account);
+            account.told = (now, others);
+            account.timed += u32::from(grew.ends().is_some());
+            self.put(kind::COUNTERS, CounterSample { counters: now, grew }.as_bytes(), account);
+        }
+    }
+
+    /// Puts what was seen of foreign hands since the last time.
+    fn tell_hands(&mut self, account: &mut Account) {
+        for hand in self.hands.since(account.hands) {
+            account.hands += 1;
+            self.gap(GAP_FOREIGN, LOST_UNKNOWN, hand.interval, &hand.text, account);
         }
     }
 
     fn finish(mut self, mut account: Account) -> Outcome {
+        self.tell_hands(&mut account);
         // What could not be written gets its place again if there is room now.
         let failed = account.error.take();
         let unwritten = account.unwritten;
         if unwritten > 0 {
-            self.gap(GAP_NOT_WRITTEN, unwritten, &mut account);
+            self.gap(GAP_NOT_WRITTEN, unwritten, Interval::default(), "", &mut account);
+        }
+        let to_the_end =
+            account.sampled.map_or_else(Interval::default, |(from, _)| Interval::new(from, Interval::TO_THE_END));
+        let uncounted = account.uncounted.take();
+        if let Some(error) = &uncounted {
+            self.gap(GAP_UNCOUNTED, LOST_UNKNOWN, to_the_end, &error.to_string(), &mut account);
         }
         let mut counters = account.seen.unwrap_or_default().after(&account.base);
         counters.recorder_lost = unwritten.into();
+        // The buffer goes with the recording, and so does what is left in it.
+        counters.dropped = counters.dropped.get().saturating_add(counters.unread.get()).into();
         let Content { events, first, last } = account.content;
         let end = End {
             counters,
@@ -186,14 +254,15 @@ impl Writer {
             first: first.into(),
             last: last.into(),
             reason: (self.reason.load(Ordering::Acquire) as u32).into(),
-            ..End::default()
+            timed: account.timed.into(),
+            grew: to_the_end,
         };
         self.put(kind::END, end.as_bytes(), &mut account);
         if self.sync.is_some() && account.error.is_none() {
             account.error = self.file.sync().err();
         }
         let read = counters.read.get();
-        let read_by_others = read.saturating_sub(events + unwritten);
+        let read_by_others = read.saturating_sub(account.handed_out());
         Outcome {
             events,
             bytes: self.file.bytes(),
@@ -201,6 +270,9 @@ impl Writer {
             read,
             read_by_others,
             cleared: account.cleared,
+            own: account.own,
+            counted: uncounted.is_none(),
+            unreadable: uncounted.or(account.unreadable.filter(|_| counters.unread.get() > 0)),
             error: failed.or(account.error),
         }
     }
@@ -229,9 +301,10 @@ impl Writer {
         }
     }
 
-    fn gap(&mut self, reason: u32, lost: u64, account: &mut Account) {
-        let gap = GapRecord { lost: lost.into(), reason: reason.into(), ..GapRecord::default() };
-        self.put(kind::GAP, gap.as_bytes(), account);
+    fn gap(&mut self, reason: u32, lost: u64, interval: Interval, text: &str, account: &mut Account) {
+        account.timed += u32::from(interval.ends().is_some());
+        let gap = GapRecord { lost: lost.into(), reason: reason.into(), interval, ..GapRecord::default() };
+        self.put(kind::GAP, &[gap.as_bytes(), text.as_bytes()].concat(), account);
     }
 
     /// Nothing more is written until the end.
@@ -352,6 +425,13 @@ mod tests {
         Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16] }
     }
 
+    /// Counters of a kernel that counts what it hands out, read at second `read.0` of the trace's clock.
+    fn counted(stats: Stats) -> Message {
+        let second = 1_000_000_000;
+        let read = Some((stats.read * second, stats.read * second + second));
+        Message::Counters(Ok(Sample { stats: Stats { counts_reads: true, ..stats }, read }))
+    }
+
     fn one_cpu() -> Workload {
         workload(1, &Options::plain(Shape::plain(), 1, 3000))
     }
@@ -376,7 +456,7 @@ mod tests {
             }
             let used = buffer.len() - HEADER_BYTES;
             full_in.send(Message::Data(buffer, used)).unwrap();
-            full_in.send(Message::Stats(Stats { read, ..Stats::default() })).unwrap();
+            full_in.send(counted(Stats { read, ..Stats::default() })).unwrap();
         }
         drop(full_in);
         let reason = if room == usize::MAX { END_ASKED } else { END_ERROR };
@@ -389,6 +469,8 @@ mod tests {
             free,
             progress: Arc::default(),
             reason: Arc::new(u64::from(reason).into()),
+            hands: Hands::default(),
+            own: None,
         };
         let outcome = writer.run();
         let bytes = bytes.lock().unwrap().clone();
@@ -459,16 +541,26 @@ mod tests {
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let file = BlockFile::new(disk, 0, [7; 16]);
         let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-        let outcome =
-            Writer { file, description, compress: None, sync: None, full, free, progress: Arc::default(), reason }
-                .run();
+        let writer = Writer {
+            file,
+            description,
+            compress: None,
+            sync: None,
+            full,
+            free,
+            progress: Arc::default(),
+            reason,
+            hands: Hands::default(),
+            own: None,
+        };
+        let outcome = writer.run();
         let bytes = bytes.lock().unwrap().clone();
         (bytes, outcome)
     }
 
     #[test]
     fn a_counter_that_goes_back_is_a_gap() {
-        let messages = [10, 20, 5].map(|read| Message::Stats(Stats { read, ..Stats::default() }));
+        let messages = [10, 20, 5].map(|read| counted(Stats { read, ..Stats::default() }));
         let (bytes, outcome) = written_of(description(&one_cpu()), messages.into());
         assert!(outcome.cleared);
         assert_eq!(outcome.read, 25);
@@ -482,7 +574,7 @@ mod tests {
         let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
         let data =
             |page: &Page| Message::Data([&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat(), page.trimmed);
-        let stats = |read| Message::Stats(Stats { read, ..Stats::default() });
+        let stats = |read| counted(Stats { read, ..Stats::default() });
         let counts: Vec<u64> = pages.iter().take(4).map(|page| page.events.into()).collect();
         let all: u64 = counts.iter().sum();
         for (clears, counter) in [(false, all), (true, all - counts[0] - counts[1])] {
@@ -520,7 +612,7 @@ mod tests {
         facts.framing = Arc::new(Framing::Relay(framing));
         let half = relay::tally(relay::Layout::R4, Endian::NATIVE, &records[..records.len() / 2]).consumed;
         let data = |bytes: &[u8]| Message::Data([&[0; HEADER_BYTES], bytes].concat(), bytes.len());
-        let full = |overrun| Message::Stats(Stats { overrun, ..Stats::default() });
+        let full = |overrun| Message::Counters(Ok(Sample { stats: Stats { overrun, ..Stats::default() }, read: None }));
         let messages = vec![full(5), data(&records[..half]), full(5), full(12), data(&records[half..]), full(12)];
         let (bytes, _) = written_of(description, messages);
         let (_, items) = items_of(&bytes);

@@ -1,0 +1,110 @@
+//! The trace clock as the recorder can read it: to say from when to when something held, on the clock that stamps the events.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use kmemtrace_abi::stats::{Stats, now_ts};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::source::Sample;
+
+/// Nanoseconds by which the kernel's clocks of events may differ from those of programs (`ktime_get_mono_fast_ns` while the
+/// kernel adjusts its time), rounded up by far.
+const SLACK: u64 = 1_000;
+
+/// How the time of a trace clock is had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TraceClock {
+    /// The clock is one of the system's, in nanoseconds.
+    System(ClockId),
+    /// Only the line `now ts` of a CPU's `stats` has it.
+    Stats,
+}
+
+impl TraceClock {
+    /// The clock of this name in `trace_clock` (`kernel/trace/trace.c`, Linux 6.18).
+    pub(crate) fn named(name: &str) -> TraceClock {
+        match name {
+            "mono" => TraceClock::System(ClockId::Monotonic),
+            "mono_raw" => TraceClock::System(ClockId::MonotonicRaw),
+            "boot" => TraceClock::System(ClockId::Boottime),
+            _ => TraceClock::Stats,
+        }
+    }
+
+    /// Whether a look at it costs no system call, and leaves no event in the trace.
+    pub(crate) fn is_cheap(self) -> bool {
+        self != TraceClock::Stats
+    }
+
+    /// The time now, as (not later than, not earlier than); `None` where only `stats` has it.
+    pub(crate) fn system_now(self) -> Option<(u64, u64)> {
+        let TraceClock::System(id) = self else { return None };
+        let time = clock_gettime(id);
+        let nanoseconds = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
+        Some((nanoseconds.saturating_sub(SLACK), nanoseconds + SLACK))
+    }
+
+    /// The same on any clock; `stats` is the file of the CPU whose clock is asked for. `None` where the kernel does not tell.
+    pub(crate) fn now(self, stats: &File) -> io::Result<Option<(u64, u64)>> {
+        match self.system_now() {
+            Some(now) => Ok(Some(now)),
+            None => Ok(now_ts(&text(stats)?)),
+        }
+    }
+
+    /// The counters in a CPU's `stats`, and from when to when they were read.
+    pub(crate) fn sample(self, stats: &File) -> io::Result<Sample> {
+        let before = self.now(stats)?;
+        let counters = Stats::parse(&text(stats)?);
+        // The file has its time in the middle, and counters behind it.
+        let after = self.now(stats)?;
+        Ok(Sample { stats: counters, read: before.zip(after).map(|((from, _), (_, to))| (from, to)) })
+    }
+}
+
+/// All of a `stats` file.
+fn text(stats: &File) -> io::Result<String> {
+    let mut buffer = [0; 1024];
+    let len = stats.read_at(&mut buffer, 0)?;
+    Ok(String::from_utf8_lossy(&buffer[..len]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn stats(text: &str) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_clock_of_the_system_is_read_around_the_counters() {
+        let clock = TraceClock::named("mono");
+        let now = || {
+            let time = clock_gettime(ClockId::Monotonic);
+            time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+        };
+        let before = now();
+        let sample = clock.sample(&stats("entries: 7\nread events: 5\n")).unwrap();
+        let (from, to) = sample.read.unwrap();
+        assert!((before - SLACK..=now()).contains(&from) && to >= from + 2 * SLACK && to <= now() + SLACK);
+        assert_eq!((sample.stats.entries, sample.stats.read), (7, 5));
+    }
+
+    #[test]
+    fn other_clocks_are_read_from_stats_and_rounded_outwards() {
+        let clock = TraceClock::named("global");
+        assert!(!clock.is_cheap());
+        let sample = clock.sample(&stats("entries: 0\nnow ts:    81.500007\nread events: 5\n")).unwrap();
+        assert_eq!(sample.read, Some((81_500_007_000, 81_500_008_000)));
+        let ticks = TraceClock::named("x86-tsc").now(&stats("now ts: 12345\n")).unwrap();
+        assert_eq!(ticks, Some((12345, 12345)));
+        assert_eq!(clock.now(&stats("entries: 0\n")).unwrap(), None);
+    }
+}

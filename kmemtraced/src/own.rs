@@ -1,0 +1,50 @@
+//! The recorder's own threads: events that they cause are recorded like any others, and can be counted.
+
+use std::sync::{Arc, OnceLock};
+
+use kmemtrace_abi::format::{EventFormat, PageShape};
+use kmemtrace_abi::subbuffer::SubBuffer;
+use kmemtrace_abi::target::{Big, Endian, Little, Order};
+
+/// Thread ids of the recorder, once all its threads have begun, and where an event has its thread.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnThreads {
+    threads: Arc<OnceLock<Vec<i32>>>,
+    /// Offset of `common_pid` in a record.
+    offset: usize,
+}
+
+impl OwnThreads {
+    /// For records of this format (`format` file of any event); `None` where it has no `common_pid` of four bytes.
+    pub(crate) fn new(format: &str) -> Option<OwnThreads> {
+        let format = EventFormat::parse(format).ok()?;
+        let field = format.field("common_pid").filter(|field| field.size == 4)?;
+        Some(OwnThreads { threads: Arc::default(), offset: field.offset })
+    }
+
+    /// All threads have begun: these are they.
+    pub(crate) fn set(&self, threads: &[i32]) {
+        let _ = self.threads.set(threads.to_vec());
+    }
+
+    /// Events in a run of sub-buffers that these threads caused, or interrupts while they ran.
+    pub(crate) fn count(&self, shape: &PageShape, payload: &[u8]) -> u64 {
+        match Endian::NATIVE {
+            Endian::Little => self.count_in::<Little>(shape, payload),
+            Endian::Big => self.count_in::<Big>(shape, payload),
+        }
+    }
+
+    fn count_in<O: Order>(&self, shape: &PageShape, mut payload: &[u8]) -> u64 {
+        let Some(threads) = self.threads.get() else { return 0 };
+        let mut count = 0;
+        while let Ok(sub_buffer) = SubBuffer::parse::<O>(shape, payload) {
+            let records = sub_buffer.records::<O>().map_while(Result::ok);
+            let thread = |bytes: &[u8]| Some(i32::from_ne_bytes(*bytes.get(self.offset..)?.first_chunk()?));
+            count +=
+                records.filter(|record| thread(record.payload).is_some_and(|id| threads.contains(&id))).count() as u64;
+            payload = &payload[sub_buffer.stored..];
+        }
+        count
+    }
+}
