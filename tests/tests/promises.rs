@@ -1,0 +1,316 @@
+//! Promises of the recorder on the running kernel, as root, at the values that users have: how old an unread event may be, other
+//! people's hands on the control files, too few descriptors. Tests that cannot run here are listed as skipped at the end.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use kmemtrace_abi::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, HEADER_BYTES, Header, MAGIC, kind};
+use kmemtrace_tests::live::Tracefs;
+use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::{load, views};
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use zerocopy::FromBytes;
+
+fn main() -> ExitCode {
+    runner::main(&[
+        ("an_event_stays_unread_no_longer_than_flush_says", an_event_stays_unread_no_longer_than_flush_says),
+        ("under_load_the_files_are_as_fresh", under_load_the_files_are_as_fresh),
+        ("a_foreign_hand_on_each_control_file_is_told", a_foreign_hand_on_each_control_file_is_told),
+        ("a_change_lasts_until_it_is_set_back", a_change_lasts_until_it_is_set_back),
+        ("a_buffer_cleared_before_its_first_read_is_told", a_buffer_cleared_before_its_first_read_is_told),
+        ("a_command_keeps_its_status_and_the_loss_is_told", a_command_keeps_its_status_and_the_loss_is_told),
+        ("a_recording_that_is_left_alone_is_complete", a_recording_that_is_left_alone_is_complete),
+        ("interrupts_on_the_recorders_threads_are_recorded", interrupts_on_the_recorders_threads_are_recorded),
+        ("few_descriptors_leave_no_cpu_out", few_descriptors_leave_no_cpu_out),
+    ])
+}
+
+/// Passes on what is wrong with a test's surroundings as a panic.
+fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn check(trace: &Path) -> Value {
+    json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout)
+}
+
+/// Nanoseconds on the clock of a recording.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// How much later than `--flush` an event may be in its file.
+const GRACE: Duration = Duration::from_millis(200);
+
+fn an_event_stays_unread_no_longer_than_flush_says() -> Result<(), Skip> {
+    can_record()?;
+    const COUNT: usize = 5000;
+    const VECTORS: usize = 77;
+    // Far below the kernel's wake-up mark. The first is the default, as users have it.
+    for (options, flush) in
+        [(&["-b", "64M"][..], 1000), (&["-b", "64M", "--flush", "2s"], 2000), (&["-b", "64M", "--flush", "300ms"], 300)]
+    {
+        let recorder = Recorder::start(options);
+        // Not in step with the recorder's timers.
+        sleep(Duration::from_millis(1337));
+        must("load", load::iov(COUNT, VECTORS));
+        sleep(Duration::from_millis(flush) + GRACE);
+        recorder.signal(Signal::KILL);
+        let ended = recorder.wait();
+        let bytes = VECTORS * load::VECTOR_BYTES;
+        let thread = i64::from(rustix::thread::gettid().as_raw_nonzero().get());
+        let is_ours =
+            |event: &&Value| event["event"] == "kmalloc" && event["requested"] == bytes && event["pid"] == thread;
+        let found = views::events(&ended.trace()).iter().filter(is_ours).count();
+        assert_eq!(found, COUNT, "{options:?}: events in the files {flush} ms after the last one");
+    }
+    Ok(())
+}
+
+fn under_load_the_files_are_as_fresh() -> Result<(), Skip> {
+    can_record()?;
+    let recorder = Recorder::start(&["-b", "64M"]);
+    let mut load = spawn_load(&["mix", "30", "200"]);
+    sleep(Duration::from_millis(2500));
+    let killed = now();
+    recorder.signal(Signal::KILL);
+    must("kill", load.kill());
+    let _ = load.wait();
+    let found = check(&recorder.wait().trace());
+    for file in found["files"].as_array().into_iter().flatten().filter(|file| file["cpu"].is_u64()) {
+        let last = file["last"].as_u64().unwrap_or_default();
+        let age = Duration::from_nanos(killed.saturating_sub(last));
+        assert!(age <= Duration::from_secs(1) + GRACE, "the last event in {} is {age:?} old", file["path"]);
+    }
+    Ok(())
+}
+
+fn spawn_load(arguments: &[&str]) -> Child {
+    let mut command = Command::new(program("kmemload"));
+    must("kmemload", command.args(arguments).stdout(Stdio::null()).spawn())
+}
+
+/// What somebody else does in a recorder's instance, and the file that is told of.
+type Hand = (&'static str, &'static str);
+
+/// Changes, and changes that are changed back within milliseconds.
+const HANDS: [Hand; 22] = [
+    ("tracing_on", "echo 0 >tracing_on"),
+    ("tracing_on", "echo 0 >tracing_on; echo 1 >tracing_on"),
+    ("events/kmem/kfree/enable", "echo 0 >events/kmem/kfree/enable"),
+    ("events/kmem/kfree/enable", "echo 0 >events/kmem/kfree/enable; echo 1 >events/kmem/kfree/enable"),
+    ("events/kmem/enable", "echo 0 >events/kmem/enable; echo 1 >events/kmem/kfree/enable"),
+    ("events/enable", "echo 0 >events/enable"),
+    ("set_event", "echo '!kmem:kmalloc' >>set_event"),
+    ("events/kmem/kmalloc/filter", "echo 'bytes_req > 100' >events/kmem/kmalloc/filter"),
+    (
+        "events/kmem/kmalloc/filter",
+        "echo 'bytes_req > 100' >events/kmem/kmalloc/filter; echo 0 >events/kmem/kmalloc/filter",
+    ),
+    ("events/kmem/filter", "echo 'common_pid != 1' >events/kmem/filter; echo 0 >events/kmem/filter"),
+    ("events/kmem/kfree/trigger", "echo traceoff:1 >events/kmem/kfree/trigger"),
+    ("set_event_pid", "echo 1 >set_event_pid"),
+    ("set_event_pid", "echo 1 >set_event_pid; echo >set_event_pid"),
+    ("set_event_notrace_pid", "echo $$ >set_event_notrace_pid"),
+    ("tracing_cpumask", "echo 1 >tracing_cpumask"),
+    ("trace_options", "echo nooverwrite >trace_options"),
+    ("options/overwrite", "echo 0 >options/overwrite; echo 1 >options/overwrite"),
+    ("buffer_size_kb", "echo 512 >buffer_size_kb"),
+    ("buffer_size_kb", "echo 512 >per_cpu/cpu0/buffer_size_kb"),
+    ("trace_clock", "echo boot >trace_clock"),
+    ("trace", "echo >trace"),
+    ("per_cpu/cpu0/trace", "echo >per_cpu/cpu0/trace"),
+];
+
+/// Lets a shell do it in the instance.
+fn lay_hand_on(tracefs: &Tracefs, instance: &str, what: &str) {
+    let dir = tracefs.path().join("instances").join(instance);
+    let output = must("sh", Command::new("sh").args(["-c", what]).current_dir(dir).output());
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    for (file, what) in HANDS {
+        let recorder = Recorder::start(&["-b", "4M"]);
+        sleep(Duration::from_millis(120));
+        let before = now();
+        lay_hand_on(&tracefs, recorder.instance_name(), what);
+        let after = now();
+        // It is told at once, not at the end.
+        sleep(Duration::from_millis(120));
+        let ended = recorder.stop();
+        assert_eq!(ended.status.code(), Some(1), "{what}: {}", ended.stderr);
+        assert!(ended.stderr.contains("somebody else changed the recording"), "{what}: {}", ended.stderr);
+        assert!(ended.stderr.contains(file), "{what}: {file} is not named: {}", ended.stderr);
+        assert!(ended.stderr.contains("an unknown number"), "{what}: {}", ended.stderr);
+        let gaps = gaps(&ended.trace().join("cpu0.out"));
+        let is_there = gaps.iter().any(|(gap, _)| {
+            let (from, to) = (gap.interval.from.get(), gap.interval.to.get());
+            gap.reason == GAP_FOREIGN && from <= before && before - from < 1_000_000_000 && after <= to
+        });
+        // A buffer of another clock has other times.
+        assert!(is_there, "{what}: no gap from {before} to {after}: {gaps:?}");
+        let summary = json(&views::printed("summary", &ended.trace()));
+        assert_eq!(summary["completeness"]["verdict"], "lossy", "{what}");
+        assert_eq!(summary["completeness"]["lost_events"], Value::Null, "{what}");
+    }
+    Ok(())
+}
+
+/// GAP blocks of a file, with their texts.
+fn gaps(path: &Path) -> Vec<(GapRecord, String)> {
+    let bytes = must("file", fs::read(path));
+    let starts = bytes.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| *bytes == MAGIC).map(|(at, _)| at);
+    let blocks = starts.filter_map(|at| Some((Header::read_from_prefix(&bytes[at..]).ok()?.0, at + HEADER_BYTES)));
+    let payloads = blocks.filter(|(header, _)| header.kind == kind::GAP);
+    let payloads = payloads.filter_map(|(header, at)| bytes.get(at..at + header.payload_len.get() as usize));
+    payloads
+        .filter_map(|payload| GapRecord::parse(payload))
+        .map(|(gap, text)| (gap, String::from_utf8_lossy(text).into_owned()))
+        .collect()
+}
+
+fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&[]);
+    let hand = |what| lay_hand_on(&tracefs, recorder.instance_name(), what);
+    sleep(Duration::from_millis(300));
+    hand("echo 0 >tracing_on");
+    let off = now();
+    sleep(Duration::from_millis(1500));
+    hand("echo 1 >tracing_on");
+    let on = now();
+    sleep(Duration::from_millis(300));
+    let instance = recorder.instance(&tracefs).read("tracing_on");
+    assert_eq!(must("tracing_on", instance).trim(), "1");
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let told: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("kmemtraced: ")).collect();
+    assert_eq!(told.len(), 2, "once when it begins, once when it ends: {told:?}");
+    let gaps = gaps(&ended.trace().join("cpu0.out"));
+    let [(begun, _), (over, text)] = &gaps[..] else { panic!("{gaps:?}") };
+    assert_eq!(text, "tracing_on is 0 instead of 1");
+    assert_eq!((begun.interval.from, begun.interval.to.get()), (over.interval.from, u64::MAX));
+    let slack = 200_000_000;
+    assert!((off - slack..=off).contains(&over.interval.from.get()), "{over:?}, off by {off}");
+    assert!((on..=on + slack).contains(&over.interval.to.get()), "{over:?}, on again by {on}");
+    Ok(())
+}
+
+fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    // A flush long enough for nothing to be read before; with and without a look in between.
+    for wait in [100, 1300] {
+        let recorder = Recorder::start(&["--flush", "20s", "-b", "16M"]);
+        must("load", load::iov(2000, 9));
+        sleep(Duration::from_millis(wait));
+        lay_hand_on(&tracefs, recorder.instance_name(), "echo >trace");
+        let ended = recorder.stop();
+        assert_eq!(ended.status.code(), Some(1), "after {wait} ms: {}", ended.stderr);
+        let gaps = gaps(&ended.trace().join("cpu0.out"));
+        let reasons: Vec<u32> = gaps.iter().map(|(gap, _)| gap.reason.get()).collect();
+        assert!(reasons.contains(&GAP_FOREIGN), "after {wait} ms: {gaps:?}");
+        // What the counters said before tells of it, too, where they were looked at.
+        assert!(wait < 1000 || reasons.contains(&GAP_CLEARED), "after {wait} ms: {gaps:?}");
+    }
+    Ok(())
+}
+
+fn a_command_keeps_its_status_and_the_loss_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let (name, directory) = (instance_name(), Directory::new(&[]));
+    let script = format!("echo 0 >{}/instances/{name}/tracing_on; sleep 0.2; exit 7", tracefs.path().display());
+    let mut command = Command::new(program("kmemtraced"));
+    command.args(["-B", &name, "-o"]).arg(directory.file("trace")).args(["--", "sh", "-c", &script]);
+    let output = must("kmemtraced", command.output());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+    assert!(stderr.contains("tracing_on is 0 instead of 1"), "{stderr}");
+    assert_eq!(run("kmemtrace-check", &[], &[&directory.file("trace")]).status.code(), Some(1));
+    Ok(())
+}
+
+fn a_recording_that_is_left_alone_is_complete() -> Result<(), Skip> {
+    can_record()?;
+    let recorder = Recorder::start(&["-v"]);
+    run_to(0, "kmemload", &["rounds", "3000"], &[]);
+    sleep(Duration::from_millis(2200));
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("somebody"), "{}", ended.stderr);
+    // The recorder's own share is measured and told.
+    let line = ended.stderr.lines().find(|line| line.contains("of the recorder's own threads"));
+    let line = line.unwrap_or_else(|| panic!("the own share is not told: {}", ended.stderr));
+    let share: f64 = must("share", line.split(['(', '%']).nth(1).unwrap_or_default().parse());
+    assert!(share > 0.0 && share < 100.0, "{line}");
+    assert_eq!(run("kmemtrace-check", &[], &[&ended.trace()]).status.code(), Some(0));
+    Ok(())
+}
+
+fn interrupts_on_the_recorders_threads_are_recorded() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&[]);
+    let left_out = must("set_event_notrace_pid", recorder.instance(&tracefs).read("set_event_notrace_pid"));
+    assert_eq!(left_out.trim(), "", "threads whose events the kernel drops, those of interrupts on them with them");
+    let pid = i64::from(recorder.pid());
+    run_to(0, "kmemload", &["rounds", "500"], &[]);
+    let ended = recorder.stop();
+    let tids = views::events(&ended.trace()).iter().filter(|event| event["pid"] == pid).count();
+    assert!(tids > 0, "events of the recorder's main thread are in the trace");
+    Ok(())
+}
+
+/// A recorder that may open so many files, and what it leaves.
+fn with_descriptors(limit: u32, name: &str, trace: &Path) -> Output {
+    let script = format!("ulimit -n {limit}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).arg(program("kmemtraced")).args(["-B", name, "-b", "2M", "-d", "0.3", "-o"]);
+    must("sh", command.arg(trace).output())
+}
+
+fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let cpus = must("affinity", load::cpus()).len();
+    let mut load = spawn_load(&["mix", "120", "100"]);
+    let (mut refused, mut recorded) = (0, 0);
+    let begun = Instant::now();
+    for limit in (3..=90).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
+        let (name, directory) = (instance_name(), Directory::new(&[]));
+        let trace = directory.file("trace");
+        let output = with_descriptors(limit, &name, &trace);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let left = tracefs.path().join("instances").join(&name);
+        assert!(!left.exists(), "ulimit -n {limit}: {} is left: {stderr}", left.display());
+        match output.status.code() {
+            Some(0 | 1) => {
+                recorded += 1;
+                let found = check(&trace);
+                let files = found["files"].as_array().into_iter().flatten();
+                let filled = files.filter(|file| file["cpu"].is_u64() && file["events"].as_u64() > Some(0)).count();
+                assert_eq!(filled, cpus, "ulimit -n {limit}: a busy CPU has no events: {stderr}\n{found}");
+            }
+            // Below that the system's loader cannot even start it.
+            Some(127) if limit < 5 => {}
+            status => {
+                assert_eq!(status, Some(2), "ulimit -n {limit}: {stderr}");
+                assert!(stderr.contains("Too many open files"), "ulimit -n {limit}: {stderr}");
+                assert!(!trace.exists(), "ulimit -n {limit}: {} is left: {stderr}", trace.display());
+                refused += 1;
+            }
+        }
+    }
+    must("kill", load.kill());
+    let _ = load.wait();
+    assert!(refused >= 10 && recorded >= 10, "{refused} refused, {recorded} recorded");
+    Ok(())
+}
