@@ -115,6 +115,11 @@ impl KernelFs {
         if file.is_empty() { self.path.clone() } else { self.path.join(file) }
     }
 
+    /// Inode number of the directory: no two that are there since boot have the same.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
+    }
+
     pub(crate) fn has(&self, file: &str) -> bool {
         rustix::fs::statat(&self.dir, file, AtFlags::empty()).is_ok()
     }

@@ -3,15 +3,17 @@
 //! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the
 //! `channel` of the 2008 kmemtrace, both reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer`
 //! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these.
-//! `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
+//! `output` is the directory, a `held_dir`; `state` files tell of what a killed recorder leaves in the kernel. `record` is the whole from start to end, `closing` its last lines.
 
 mod args;
 mod block_file;
 mod boot;
+mod buffer_limit;
 mod channel;
 mod closing;
 mod compress;
 mod crew;
+mod held_dir;
 mod instance;
 mod kernelfs;
 mod output;
@@ -19,6 +21,7 @@ mod probe;
 mod reader;
 mod record;
 mod source;
+mod state;
 mod tracefs;
 mod writer;
 
@@ -50,12 +53,15 @@ fn main() -> ExitCode {
 
 fn recover(args: &Args) -> anyhow::Result<u8> {
     let tracefs = record::tracefs(args)?;
-    let mut removed = instance::recover(&tracefs, &args.instance)?;
+    let (mut removed, foreign) = instance::recover(&tracefs, &args.instance)?;
     removed.extend(boot::recover(&tracefs));
     removed.extend(channel::recover()?);
     let _ = match removed.is_empty() {
         true => writeln!(io::stdout(), "nothing was left behind"),
         false => writeln!(io::stdout(), "removed: {}", removed.join(", ")),
     };
+    if let Some(path) = foreign {
+        let _ = writeln!(io::stdout(), "left: {} was not made by a recorder: remove it by hand", path.display());
+    }
     Ok(0)
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use crate::args::Args;
 use crate::channel;
-use crate::instance::STATE;
 use crate::kernelfs::KernelFs;
 use crate::record;
+use crate::state;
 
 /// Bytes of an event in a trace, about, and events a second of a busy CPU: for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -40,7 +40,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let events: Vec<String> = tracefs.names(KMEM).into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
-    let instances = tracefs.names("instances").into_iter().map(|name| match Path::new(STATE).join(&name).exists() {
+    let instances = tracefs.names("instances").into_iter().map(|name| match state::read(&name).is_some() {
         true if is_at_work(&name) => format!("{name} (of a recorder)"),
         true => format!("{name} (left by a killed recorder: kmemtraced recover)"),
         false => name,
