@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// Kernel buffer of each CPU [default: 16M, at most a quarter of memory in all]
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer_size: Option<u64>,
+    /// Take a --buffer-size that is more than half of the available memory on all CPUs together
+    #[arg(long, requires = "buffer_size")]
+    pub(crate) force_buffer: bool,
     #[arg(
         short,
         long,
@@ -69,7 +72,7 @@ pub(crate) struct Args {
     /// Name of the tracefs instance to work in
     #[arg(short = 'B', long, value_name = "NAME", default_value = "kmemtrace", global = true)]
     pub(crate) instance: String,
-    /// Overwrite the output directory
+    /// Overwrite the output directory, once the recording has begun
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Say nothing where all is well

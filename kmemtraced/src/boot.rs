@@ -1,14 +1,13 @@
 //! Buffers that the kernel has filled since boot, as its command line said: an instance (`trace_instance=`) or the top-level buffer
 //! (`trace_event=`). They are taken over as they are: what is in them stays, and so do clock and sizes.
 
-use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use crate::instance::{Instance, STATE};
+use crate::instance::Instance;
 use crate::kernelfs::{KernelFs, PROC};
+use crate::state;
 
 /// What to write on the kernel's command line, for who has not.
 const HOW: &str = "boot with trace_event=kmem trace_buf_size=64M trace_clock=global, or with trace_instance=kmemtrace,kmem (Linux 6.12 on)";
@@ -28,10 +27,8 @@ pub(crate) struct TopLevel {
     _lock: OwnedFd,
 }
 
-/// Word of a top-level buffer that was taken over. No instance has a name like this.
-fn state_file() -> PathBuf {
-    Path::new(STATE).join(".boot")
-}
+/// State file of a top-level buffer that was taken over. No instance has a name like this.
+const STATE_FILE: &str = ".boot";
 
 /// `system/event` of all that is enabled in a trace directory.
 pub(crate) fn enabled(fs: &KernelFs) -> anyhow::Result<Vec<String>> {
@@ -46,6 +43,16 @@ pub(crate) fn made_at_boot(name: &str) -> bool {
         .any(|instance| instance.split([',', '^', '@']).next() == Some(name))
 }
 
+/// Bytes of a CPU's buffer in the instance `name` where there is one, else in the top-level buffer; 0 where the kernel does not
+/// tell.
+pub(crate) fn buffer_bytes(tracefs: &KernelFs, name: &str) -> u64 {
+    let instance = format!("instances/{name}/buffer_size_kb");
+    let file = if tracefs.has(&instance) { &instance } else { "buffer_size_kb" };
+    let text = tracefs.get(file).unwrap_or_default();
+    let digits = text.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse::<u64>().unwrap_or(0).saturating_mul(1024)
+}
+
 /// The instance `name` where there is one, else the top-level buffer.
 pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Boot> {
     if tracefs.has(&format!("instances/{name}")) {
@@ -57,8 +64,7 @@ pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Boot> {
         bail!("no kmem events were enabled at boot, and there is no instance {name}: {HOW}");
     }
     let tracing_on = tracefs.get("tracing_on")?;
-    let _ = fs::create_dir_all(STATE);
-    let _ = fs::write(state_file(), events.join("\n"));
+    state::leave(STATE_FILE, &events.join("\n"));
     Ok(Boot::TopLevel(TopLevel { fs: tracefs, events, tracing_on, _lock: lock }))
 }
 
@@ -72,15 +78,15 @@ impl Drop for TopLevel {
     fn drop(&mut self) {
         disable(&self.fs, self.events.iter().map(String::as_str));
         let _ = self.fs.write("tracing_on", self.tracing_on.trim());
-        let _ = fs::remove_file(state_file());
+        state::remove(STATE_FILE);
     }
 }
 
 /// Disables what a killed recorder left enabled in the top-level buffer; names it.
 pub(crate) fn recover(tracefs: &KernelFs) -> Option<String> {
-    let events = fs::read_to_string(state_file()).ok()?;
+    let events = state::read(STATE_FILE)?;
     let _lock = tracefs.lock().ok()?;
     disable(tracefs, events.lines());
-    let _ = fs::remove_file(state_file());
+    state::remove(STATE_FILE);
     Some("the events enabled at boot".to_owned())
 }

@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +12,9 @@ use kmemtrace_abi::stats::Stats;
 use rustix::fs::OFlags;
 
 use crate::control::Control;
-use crate::instance::STATE;
 use crate::kernelfs::{DEBUGFS, KernelFs};
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
+use crate::state;
 use crate::tracefs::readable;
 
 /// The one version that was ever announced, for four layouts of records.
@@ -38,10 +37,8 @@ pub(crate) fn find() -> Option<KernelFs> {
     channel.numbered(".", "cpu").is_ok_and(|cpus| !cpus.is_empty()).then_some(channel)
 }
 
-/// Word of a channel whose `enabled` was changed. No instance has a name like this.
-fn state_file() -> PathBuf {
-    Path::new(STATE).join(".relay")
-}
+/// State file of a channel whose `enabled` was changed. No instance has a name like this.
+const STATE_FILE: &str = ".relay";
 
 impl Channel {
     pub(crate) fn set_up(fs: KernelFs) -> anyhow::Result<Channel> {
@@ -79,11 +76,6 @@ impl Channel {
         };
         Ok(Channel { fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
     }
-
-    /// The channel's directory by another descriptor.
-    fn own_directory(&self) -> anyhow::Result<KernelFs> {
-        self.fs.sub(".").with_context(|| format!("{}: cannot be opened", self.fs.path("").display()))
-    }
 }
 
 impl TraceSource for Channel {
@@ -97,22 +89,21 @@ impl TraceSource for Channel {
         };
         // One number for all CPUs, so one of them answers for it.
         let first = self.facts.cpus.first() == Some(&cpu);
-        let overruns = if first && self.counts { Some(self.own_directory()?) } else { None };
+        let overruns = if first && self.counts { Some(self.fs.again()?) } else { None };
         Ok(Some(Box::new(RelayBuffer { raw, overruns })))
     }
 
     fn start(&self) -> anyhow::Result<()> {
         if let Some(before) = &self.was_enabled {
             let path = fs::canonicalize(self.fs.path("")).unwrap_or_else(|_| self.fs.path(""));
-            let _ = fs::create_dir_all(STATE);
-            let _ = fs::write(state_file(), format!("{before}\n{}\n", path.display()));
+            state::leave(STATE_FILE, &format!("{before}\n{}\n", path.display()));
             self.fs.set("enabled", "1")?;
         }
         Ok(())
     }
 
     fn control(&self) -> anyhow::Result<Control> {
-        Control::of_channel(self.own_directory()?)
+        Control::of_channel(self.fs.again()?)
     }
 
     fn stop(&self) {
@@ -130,21 +121,21 @@ impl Drop for Channel {
     fn drop(&mut self) {
         if let Some(before) = &self.was_enabled {
             let _ = self.fs.write("enabled", before);
-            let _ = fs::remove_file(state_file());
+            state::remove(STATE_FILE);
         }
     }
 }
 
 /// Sets a channel that a killed recorder left enabled back to what it was; names it.
 pub(crate) fn recover() -> anyhow::Result<Option<String>> {
-    let Ok(state) = fs::read_to_string(state_file()) else { return Ok(None) };
+    let Some(state) = state::read(STATE_FILE) else { return Ok(None) };
     let Some((before, path)) = state.trim_end().split_once('\n') else { return Ok(None) };
     let named = path.starts_with('/').then(|| KernelFs::at(path.as_ref()).ok()).flatten();
     if let Some(channel) = named.or_else(find) {
         let Ok(_lock) = channel.lock() else { return Ok(None) };
         channel.set("enabled", before)?;
     }
-    let _ = fs::remove_file(state_file());
+    state::remove(STATE_FILE);
     Ok(Some(format!("{path} (enabled is {before} again)")))
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn close(
         let _ = writeln!(stderr, "{lost} events were lost: {remedy}");
     }
     if let Some((name, error)) = &failed {
-        let room = rustix::fs::statvfs(&output.dir).map(|s| s.f_bavail.saturating_mul(s.f_frsize) >> 10).unwrap_or(0);
+        let room = output.room().map(|bytes| bytes >> 10).unwrap_or(0);
         let _ = writeln!(
             stderr,
             "kmemtraced: {shown}/{name}: {error}, {room} KiB free: what is there is valid; free some space or use -o"

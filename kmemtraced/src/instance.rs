@@ -1,18 +1,16 @@
 //! A tracefs instance of our own: made, locked while we live, and taken away with all that was enabled in it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 
 use crate::boot::made_at_boot;
 use crate::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
-
-/// What recorders leave word of here, so that a killed one's traces are known as ours.
-pub(crate) const STATE: &str = "/run/kmemtraced";
+use crate::state;
 
 /// The kernel's trace directory: tracefs, or before Linux 4.1 a directory in debugfs.
 pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {
@@ -36,18 +34,38 @@ pub(crate) struct Instance {
     _lock: OwnedFd,
 }
 
-fn state_file(name: &str) -> PathBuf {
-    Path::new(STATE).join(name)
+/// Whether a recorder has made the unlocked instance `name`: its state file says so, with the instance's inode number. Where no
+/// state file can be kept (an initramfs without /run), the instance must have the `asked` name and the options that recorders
+/// set.
+fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> bool {
+    match state::read(name) {
+        // A recorder that was killed before it knew the number leaves none.
+        Some(word) => {
+            word.lines().nth(1).is_none_or(|inode| instance.inode().map(|n| n.to_string()).as_deref() == Some(inode))
+        }
+        None => name == asked && !state::can_be_kept() && has_marks(instance),
+    }
 }
 
-/// Whether an unlocked instance of this name was left by a recorder.
-fn is_ours(name: &str) -> bool {
-    name.starts_with("kmemtrace") || state_file(name).exists()
+/// Whether options differ from the kernel's defaults as a recorder sets them, and tracing stands still as its end leaves it.
+fn has_marks(instance: &KernelFs) -> bool {
+    let is = |file: &str, value: &str| instance.read(file).is_ok_and(|text| text.trim_ascii() == value.as_bytes());
+    is("options/disable_on_free", "1")
+        && is("tracing_on", "0")
+        && (!instance.has("buffer_percent") || is("buffer_percent", "25"))
 }
 
-fn leave_word(name: &str) {
-    let _ = fs::create_dir_all(STATE);
-    let _ = fs::write(state_file(name), format!("{}\n", std::process::id()));
+/// Leaves the process id and the instance's inode number.
+fn leave_word(name: &str, instance: Option<&KernelFs>) {
+    let inode = instance.and_then(KernelFs::inode).map(|inode| format!("{inode}\n")).unwrap_or_default();
+    state::leave(name, &format!("{}\n{inode}", std::process::id()));
+}
+
+fn check_name(name: &str) -> anyhow::Result<()> {
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        bail!("-B {name}: not a name for an instance");
+    }
+    Ok(())
 }
 
 fn lock(instance: &KernelFs, name: &str) -> anyhow::Result<OwnedFd> {
@@ -55,8 +73,8 @@ fn lock(instance: &KernelFs, name: &str) -> anyhow::Result<OwnedFd> {
         if error.kind() != io::ErrorKind::WouldBlock {
             return anyhow::Error::new(error).context(format!("{}: cannot be locked", instance.path("").display()));
         }
-        let pid = fs::read_to_string(state_file(name));
-        let pid = pid.map(|pid| format!(" (pid {})", pid.trim())).unwrap_or_default();
+        let word = state::read(name).unwrap_or_default();
+        let pid = word.lines().next().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         anyhow!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)")
     })
 }
@@ -66,53 +84,73 @@ fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
     let _ = tracefs.write(&format!("{dir}/events/enable"), "0");
     tracefs.remove_dir(&dir)?;
-    let _ = fs::remove_file(state_file(name));
+    state::remove(name);
     Ok(())
 }
 
 impl Instance {
     /// Makes the instance, after clearing up what a killed recorder left of it.
     pub(crate) fn create(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
-        if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            bail!("-B {name}: not a name for an instance");
-        }
+        check_name(name)?;
         let dir = format!("instances/{name}");
         let path = tracefs.path(&dir);
         if let Ok(there) = tracefs.sub(&dir) {
             let held = lock(&there, name)?;
-            if !is_ours(name) {
-                bail!("instance {name} exists and is not ours: use another name (-B), or remove {}", path.display());
-            }
-            if made_at_boot(name) && !state_file(name).exists() {
+            if made_at_boot(name) && state::read(name).is_none() {
                 bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
+            }
+            if !is_ours(name, &there, name) {
+                let path = path.display();
+                bail!("instance {name} exists and was not made by a recorder: use another name (-B), or remove {path}");
             }
             // What is held open cannot be removed.
             drop((there, held));
             remove(&tracefs, name)
                 .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
         }
-        leave_word(name);
+        leave_word(name, None);
         if let Err(error) = tracefs.make_dir(&dir) {
-            let _ = fs::remove_file(state_file(name));
+            state::remove(name);
             let path = path.display();
             return Err(error)
                 .with_context(|| format!("{path}: cannot be made: it takes root and a kernel with trace instances"));
         }
-        let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", path.display()))?;
+        match Instance::hold(&tracefs, name) {
+            Ok((fs, free_buffer, lock)) => {
+                Ok(Instance { fs, tracefs, name: name.to_owned(), free_buffer, _lock: lock })
+            }
+            Err(error) => {
+                // The directory that was just made must not outlive the error, which says why.
+                let _ = remove(&tracefs, name);
+                Err(error)
+            }
+        }
+    }
+
+    /// Locks the directory that was just made, and has the kernel stop tracing in it when this process ends.
+    fn hold(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
+        let fs = tracefs.open_dir(&format!("instances/{name}"))?;
         let lock = lock(&fs, name)?;
-        let free_buffer =
-            fs.write("options/disable_on_free", "1").and_then(|()| fs.open("free_buffer", OFlags::WRONLY));
-        let instance = Instance { fs, tracefs, name: name.to_owned(), free_buffer: free_buffer.ok(), _lock: lock };
-        instance.fs.set("tracing_on", "0")?;
-        Ok(instance)
+        leave_word(name, Some(&fs));
+        // Kernels before 3.10 or so have no such option.
+        let free_buffer = match fs.has("options/disable_on_free") {
+            true => {
+                fs.set("options/disable_on_free", "1")?;
+                fs.open_if_there("free_buffer", OFlags::WRONLY)?
+            }
+            false => None,
+        };
+        fs.set("tracing_on", "0")?;
+        Ok((fs, free_buffer, lock))
     }
 
     /// Takes over one that the kernel has made, with what is in it. It is removed like one of our own.
     pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
+        check_name(name)?;
         let dir = format!("instances/{name}");
         let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", tracefs.path(&dir).display()))?;
         let lock = lock(&fs, name)?;
-        leave_word(name);
+        leave_word(name, Some(&fs));
         // Opening free_buffer would empty it in the end.
         Ok(Instance { fs, tracefs, name: name.to_owned(), free_buffer: None, _lock: lock })
     }
@@ -137,18 +175,24 @@ impl Drop for Instance {
     }
 }
 
-/// Removes the instances that killed recorders left; names those it removed.
-pub(crate) fn recover(tracefs: &KernelFs, also: &str) -> anyhow::Result<Vec<String>> {
-    let mut removed = Vec::new();
+/// Removes the instances that killed recorders left, and names them. Names also the instance `asked`, where it is there and no
+/// recorder has made it: that one stays.
+pub(crate) fn recover(tracefs: &KernelFs, asked: &str) -> anyhow::Result<(Vec<String>, Option<PathBuf>)> {
+    let (mut removed, mut foreign) = (Vec::new(), None);
     for name in tracefs.names("instances")? {
         let dir = format!("instances/{name}");
-        let free = tracefs.sub(&dir).is_ok_and(|instance| instance.lock().is_ok());
-        let ours = is_ours(&name) && (!made_at_boot(&name) || state_file(&name).exists());
-        if (name == also || ours) && free {
+        let Ok(instance) = tracefs.sub(&dir) else { continue };
+        let Ok(held) = instance.lock() else { continue };
+        let is_of_boot = made_at_boot(&name) && state::read(&name).is_none();
+        if !is_of_boot && is_ours(&name, &instance, asked) {
             let path = tracefs.path(&dir);
+            // A directory that is held open cannot be removed.
+            drop((instance, held));
             remove(tracefs, &name).with_context(|| format!("{}: cannot be removed", path.display()))?;
             removed.push(name);
+        } else if name == asked {
+            foreign = Some(tracefs.path(&dir));
         }
     }
-    Ok(removed)
+    Ok((removed, foreign))
 }

@@ -110,9 +110,24 @@ impl KernelFs {
         Ok(KernelFs { dir: fd, path: self.path.join(dir), mount: self.mount.clone() })
     }
 
+    /// The same, with an error that names the directory.
+    pub(crate) fn open_dir(&self, dir: &str) -> anyhow::Result<KernelFs> {
+        self.sub(dir).map_err(|error| self.failed(dir, "opened", error))
+    }
+
+    /// The directory by another descriptor.
+    pub(crate) fn again(&self) -> anyhow::Result<KernelFs> {
+        Ok(KernelFs { path: self.path.clone(), ..self.open_dir(".")? })
+    }
+
     /// The path of `file`, for people.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         if file.is_empty() { self.path.clone() } else { self.path.join(file) }
+    }
+
+    /// Inode number of the directory: no two that are there since boot have the same.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
     }
 
     pub(crate) fn has(&self, file: &str) -> bool {

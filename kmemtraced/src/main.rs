@@ -3,12 +3,14 @@
 //! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the
 //! `channel` of the 2008 kmemtrace, both reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer`
 //! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these. `control` holds
-//! the control files, `foreign` tells what others did to them, on the `clock` of the trace.
-//! `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
+//! the control files, `foreign` tells what others did to them, on the `clock` of the trace. `output` is the directory, a `held_dir`;
+//! `state` files tell of what a killed recorder leaves in the kernel. `record` is the whole from start to end, `closing` its
+//! last lines.
 
 mod args;
 mod block_file;
 mod boot;
+mod buffer_limit;
 mod channel;
 mod clock;
 mod closing;
@@ -16,6 +18,7 @@ mod compress;
 mod control;
 mod crew;
 mod foreign;
+mod held_dir;
 mod instance;
 mod kernelfs;
 mod output;
@@ -24,6 +27,7 @@ mod probe;
 mod reader;
 mod record;
 mod source;
+mod state;
 mod tracefs;
 mod writer;
 
@@ -55,12 +59,15 @@ fn main() -> ExitCode {
 
 fn recover(args: &Args) -> anyhow::Result<u8> {
     let tracefs = record::tracefs(args)?;
-    let mut removed = instance::recover(&tracefs, &args.instance)?;
+    let (mut removed, foreign) = instance::recover(&tracefs, &args.instance)?;
     removed.extend(boot::recover(&tracefs));
     removed.extend(channel::recover()?);
     let _ = match removed.is_empty() {
         true => writeln!(io::stdout(), "nothing was left behind"),
         false => writeln!(io::stdout(), "removed: {}", removed.join(", ")),
     };
+    if let Some(path) = foreign {
+        let _ = writeln!(io::stdout(), "left: {} was not made by a recorder: remove it by hand", path.display());
+    }
     Ok(0)
 }

@@ -1,102 +1,250 @@
 //! The trace directory: making it, and what stands in its files besides events.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::block::{RecordingId, item};
 use kmemtrace_abi::format::without_print_fmt;
 use kmemtrace_abi::target::Endian;
-use rustix::fs::{AtFlags, FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::fs::FileType;
 use rustix::rand::GetRandomFlags;
 
+use crate::held_dir::{HeldDir, joined, random_digits};
 use crate::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::source::{Framing, SourceFacts};
 
-/// Where a trace goes if nobody says.
+/// Where a trace goes where the command line names no directory.
 const DEFAULT: &str = "kmemtrace.data";
 /// No item piece is longer.
 const PIECE: usize = 1 << 20;
 
-/// The directory, locked while it is written.
+/// The directory, locked while it is written. Where an earlier recording has its name it is made under another one beside that,
+/// and takes the name when the recording has begun.
 pub(crate) struct Output {
+    /// The path that the user is told.
     pub(crate) dir: PathBuf,
-    /// The directory itself, wherever it is moved.
-    lock: File,
-    /// Where an earlier recording was put out of the way.
-    earlier: Option<PathBuf>,
+    held: HeldDir,
+    parent: Arc<HeldDir>,
+    /// Its name in `parent`.
+    name: OsString,
+    /// The recording that has the asked name, until the new one has begun.
+    earlier: Option<Earlier>,
+    has_begun: bool,
+    removal: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
-fn is_locked(dir: &Path) -> bool {
-    File::open(dir).is_ok_and(|d| rustix::fs::flock(&d, FlockOperation::NonBlockingLockExclusive).is_err())
+/// An earlier recording, locked.
+struct Earlier {
+    held: HeldDir,
+    name: OsString,
+    /// The name that it is to be kept under, and the recording that has that one.
+    kept: Option<(OsString, Option<HeldDir>)>,
 }
 
-/// Removes a trace directory that holds nothing but a trace.
-fn remove_trace(dir: &Path) -> anyhow::Result<()> {
-    if !fs::symlink_metadata(dir)?.is_dir() {
-        bail!("is no directory: move it away first");
-    }
-    let names: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
-    let ours = |path: &PathBuf| {
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        // What a killed pack leaves is ours, too, and so is the index of kmemtrace-report, whole or half written.
-        let name = name.strip_suffix(".packing").unwrap_or(name);
-        let of_report = ["report.index", "report.index.new"].contains(&name);
-        of_report || name == "meta.out" || (name.starts_with("cpu") && name.ends_with(".out"))
+/// A recording that a new one has replaced.
+struct Replaced {
+    held: HeldDir,
+    parent: Arc<HeldDir>,
+    name: OsString,
+    shown: PathBuf,
+}
+
+/// Whether a file of a trace directory, or one that a report, pack or index leaves in it, has this name.
+fn is_of_trace(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let name = without_mark(name, ".packing");
+    let of_cpu = name.strip_prefix("cpu").and_then(|rest| rest.strip_suffix(".out"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    matches!(name, "meta.out" | "report.index")
+        || without_mark(name, ".new") == "report.index"
+        || of_cpu.is_some_and(is_number)
+}
+
+/// The name without the mark of a half-written file: `MARK` or `MARK-RANDOM`.
+fn without_mark<'a>(name: &'a str, mark: &str) -> &'a str {
+    let before_random = match name.rsplit_once('-') {
+        Some((before, random)) if !random.is_empty() && random.bytes().all(|b| b.is_ascii_hexdigit()) => before,
+        _ => name,
     };
-    if let Some(other) = names.iter().find(|path| !ours(path)) {
-        bail!("{}: is not ours: move it away first", other.display());
+    before_random.strip_suffix(mark).or_else(|| name.strip_suffix(mark)).unwrap_or(name)
+}
+
+/// Opens and locks the directory `name`, which is to be renamed.
+fn open_earlier(parent: &HeldDir, name: &OsStr, shown: &Path) -> anyhow::Result<HeldDir> {
+    let shown = shown.display();
+    let kind = parent.kind(name).with_context(|| format!("{shown}: cannot be looked at"))?;
+    if kind != Some(FileType::Directory) {
+        bail!("{shown}: is no directory: move it away, or use another name (-o)");
     }
-    names.iter().try_for_each(fs::remove_file)?;
-    Ok(fs::remove_dir(dir)?)
+    let held = parent.open_dir(name).with_context(|| format!("{shown}: cannot be opened"))?;
+    held.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => anyhow!("{shown}: another recorder writes to it: use another name (-o)"),
+        _ => anyhow!("{shown}: cannot be locked: {error}: use another file system (-o)"),
+    })?;
+    Ok(held)
+}
+
+/// Refuses a directory that cannot be replaced as a whole.
+fn must_be_replaceable(held: &HeldDir, parent: &HeldDir, shown: &Path) -> anyhow::Result<()> {
+    if held.is_mount_point(parent)? {
+        let shown = shown.display();
+        bail!("{shown}: is a mount point and cannot be replaced: use a name in it (-o {shown}/NAME)");
+    }
+    Ok(())
+}
+
+/// Refuses a directory that holds anything but a trace.
+fn must_be_trace(held: &HeldDir, shown: &Path) -> anyhow::Result<()> {
+    for name in held.names().with_context(|| format!("{}: cannot be read", shown.display()))? {
+        if !is_of_trace(&name) || held.kind(&name)?.is_some_and(|kind| kind != FileType::RegularFile) {
+            let path = shown.join(name);
+            bail!("{}: is no file of a trace: move it away first, or use another name (-o)", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a trace, and the directory `name`.
+fn remove_trace(held: &HeldDir, parent: &HeldDir, name: &OsStr) -> io::Result<()> {
+    for file in held.names()?.iter().filter(|file| is_of_trace(file)) {
+        held.remove(file)?;
+    }
+    parent.remove_dir(name)
+}
+
+impl Earlier {
+    /// The recording in `dir`, where there is one. It must be overwritten with `force`; by default it is kept as `dir.old`.
+    fn find(
+        parent: &HeldDir,
+        dir: &Path,
+        name: &OsStr,
+        is_default: bool,
+        force: bool,
+    ) -> anyhow::Result<Option<Earlier>> {
+        if parent.kind(name).with_context(|| format!("{}: cannot be looked at", dir.display()))?.is_none() {
+            return Ok(None);
+        }
+        let held = open_earlier(parent, name, dir)?;
+        let mut kept = None;
+        if is_default {
+            let (old_name, old_dir) = (joined(name, ".old"), dir.with_extension("data.old"));
+            let mut older = None;
+            if parent.kind(&old_name).with_context(|| format!("{}: cannot be looked at", old_dir.display()))?.is_some()
+            {
+                let old = open_earlier(parent, &old_name, &old_dir)?;
+                must_be_replaceable(&old, parent, &old_dir)?;
+                must_be_trace(&old, &old_dir)?;
+                older = Some(old);
+            }
+            kept = Some((old_name, older));
+        } else if force {
+            must_be_trace(&held, dir)?;
+        } else {
+            bail!("{}: exists already: use -f to overwrite it, or another name", dir.display());
+        }
+        must_be_replaceable(&held, parent, dir)?;
+        Ok(Some(Earlier { held, name: name.to_owned(), kept }))
+    }
+}
+
+impl Replaced {
+    fn remove(&self) -> anyhow::Result<()> {
+        let shown = self.shown.display();
+        if !self.held.is_at(&self.parent, &self.name).unwrap_or(false) {
+            bail!("{shown}: was put in place of the recording to overwrite, and stays");
+        }
+        // The new recording's name must outlast a power cut before the old files go.
+        self.parent
+            .sync()
+            .and_then(|()| remove_trace(&self.held, &self.parent, &self.name))
+            .with_context(|| format!("{shown}: the replaced recording cannot be removed"))
+    }
+
+    /// Removes it in a thread, since large files take seconds.
+    fn start_removal(self) -> anyhow::Result<Option<JoinHandle<anyhow::Result<()>>>> {
+        let replaced = Arc::new(self);
+        let work = Arc::clone(&replaced);
+        match thread::Builder::new().name("remove".to_owned()).spawn(move || work.remove()) {
+            Ok(thread) => Ok(Some(thread)),
+            // No thread can be had: then without.
+            Err(_) => replaced.remove().map(|()| None),
+        }
+    }
 }
 
 impl Output {
-    /// Makes the directory. An earlier default one is renamed, another one must be overwritten with `force`.
+    /// Makes the directory. An earlier recording is left as it is until [`Output::begin`]; one in a directory that is named on
+    /// the command line must be overwritten with `force`.
     pub(crate) fn create(given: Option<&Path>, force: bool) -> anyhow::Result<Output> {
         let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
-        let mut earlier = None;
-        if fs::symlink_metadata(&dir).is_ok() {
-            if is_locked(&dir) {
-                bail!("{}: another recorder writes to it", dir.display());
-            }
-            if given.is_none() {
-                let old = PathBuf::from(format!("{DEFAULT}.old"));
-                if fs::symlink_metadata(&old).is_ok() {
-                    remove_trace(&old).with_context(|| format!("{}: cannot be replaced", old.display()))?;
-                }
-                fs::rename(&dir, &old)
-                    .with_context(|| format!("{}: cannot be renamed to {}", dir.display(), old.display()))?;
-                earlier = Some(old);
-            } else if force {
-                remove_trace(&dir).with_context(|| format!("{}: cannot be overwritten", dir.display()))?;
-            } else {
-                bail!("{}: exists already: use -f to overwrite it, or another name", dir.display());
-            }
-        }
-        DirBuilder::new().mode(0o700).create(&dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
-        let lock = File::open(&dir)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .with_context(|| format!("{}: cannot be locked", dir.display()))?;
-        Ok(Output { dir, lock, earlier })
+        let shown = dir.display();
+        let Some(asked) = dir.file_name() else {
+            bail!("-o {shown}: is no name for a new directory: use one that ends with a name (-o DIR/NAME)");
+        };
+        let above = dir.parent().unwrap_or(Path::new(""));
+        let parent = HeldDir::reach(above)
+            .with_context(|| format!("{shown}: the directory above cannot be opened: make it, or use another (-o)"))?;
+        let earlier = Earlier::find(&parent, &dir, asked, given.is_none(), force)?;
+        let name = match &earlier {
+            None => asked.to_owned(),
+            Some(_) => joined(asked, &format!(".exchange-{}", random_digits()?)),
+        };
+        let held = parent.make_dir(&name).with_context(|| format!("{shown}: cannot be made"))?;
+        held.lock().with_context(|| format!("{shown}: cannot be locked: use another file system (-o)")).inspect_err(
+            |_| {
+                let _ = parent.remove_dir(&name);
+            },
+        )?;
+        Ok(Output { dir, held, parent: Arc::new(parent), name, earlier, has_begun: false, removal: None })
     }
 
+    /// Takes the asked name, now that the recording has begun; an earlier recording is removed, by default the one before it.
+    /// An error tells under which other name something is; the recording goes on all the same.
+    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
+        self.has_begun = true;
+        let Some(earlier) = self.earlier.take() else { return Ok(()) };
+        let shown = self.dir.with_file_name(&self.name);
+        if let Err(error) = self.parent.exchange(&self.name, &earlier.name) {
+            let asked = std::mem::replace(&mut self.dir, shown);
+            bail!("{}: cannot be replaced: {error}: the new recording is in {}", asked.display(), self.dir.display());
+        }
+        let name = std::mem::replace(&mut self.name, earlier.name);
+        let held = match earlier.kept {
+            None => earlier.held,
+            Some((old, older)) => {
+                let renamed = match older {
+                    Some(_) => self.parent.exchange(&name, &old),
+                    None => self.parent.rename_to_free(&name, &old),
+                };
+                renamed.with_context(|| format!("{}: the earlier recording stays under this name", shown.display()))?;
+                let Some(older) = older else { return Ok(()) };
+                older
+            }
+        };
+        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal()?;
+        Ok(())
+    }
+
+    /// Waits until the replaced recording is removed; an error tells why it is not.
+    pub(crate) fn finish_removal(&mut self) -> anyhow::Result<()> {
+        match self.removal.take().map(JoinHandle::join) {
+            Some(Ok(removed)) => removed,
+            Some(Err(_)) => bail!("{}: the replaced recording is not wholly removed", self.dir.display()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a file in it.
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
-        let path = self.dir.join(name);
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(flags)
-            .open(&path)
-            .with_context(|| format!("{}: cannot be made", path.display()))
+        let shown = || format!("{}: cannot be made", self.dir.join(name).display());
+        self.held.create(name.as_ref()).with_context(shown)
     }
 
     /// What to say of a file that nothing can be written to; the reason follows.
@@ -104,22 +252,31 @@ impl Output {
         format!("{}: cannot be written (free some space or use -o)", self.dir.join(name).display())
     }
 
-    /// Whether somebody has removed the directory: what is written goes nowhere.
+    /// Whether the directory was removed: what is written goes nowhere.
     pub(crate) fn is_gone(&self) -> bool {
-        rustix::fs::fstat(&self.lock).is_ok_and(|stat| stat.st_nlink == 0)
+        self.held.stat().is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// Whether a file of this name is in the directory.
     pub(crate) fn has(&self, name: &str) -> bool {
-        !matches!(rustix::fs::statat(&self.lock, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+        !matches!(self.held.kind(name.as_ref()), Ok(None))
     }
 
-    /// Takes the directory away again, since nothing was recorded; an earlier recording has its name back.
+    /// Bytes that its file system has room for.
+    pub(crate) fn room(&self) -> io::Result<u64> {
+        self.held.statvfs().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Returns when the directory's name and those in it survive a power cut.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.held.sync()?;
+        self.parent.sync()
+    }
+
+    /// Takes the directory away again if no recording has begun in it.
     pub(crate) fn discard(self) {
-        if remove_trace(&self.dir).is_ok()
-            && let Some(earlier) = self.earlier
-        {
-            let _ = fs::rename(earlier, &self.dir);
+        if !self.has_begun {
+            let _ = remove_trace(&self.held, &self.parent, &self.name);
         }
     }
 }

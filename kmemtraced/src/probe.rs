@@ -5,9 +5,9 @@ use std::path::Path;
 
 use crate::args::Args;
 use crate::channel;
-use crate::instance::STATE;
 use crate::kernelfs::KernelFs;
 use crate::record;
+use crate::state;
 
 /// Bytes of an event in a trace, about, and events a second of a busy CPU: for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -40,12 +40,10 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
-    let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| {
-        match Path::new(STATE).join(&name).exists() {
-            true if is_at_work(&name) => format!("{name} (of a recorder)"),
-            true => format!("{name} (left by a killed recorder: kmemtraced recover)"),
-            false => name,
-        }
+    let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| match state::read(&name) {
+        Some(_) if is_at_work(&name) => format!("{name} (of a recorder)"),
+        Some(_) => format!("{name} (left by a killed recorder: kmemtraced recover)"),
+        None => name,
     });
     let instances: Vec<String> = instances.collect();
     let dir = args.output.as_deref().unwrap_or(Path::new("."));

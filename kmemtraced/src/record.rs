@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 use crate::args::Args;
 use crate::block_file::BlockFile;
 use crate::boot;
+use crate::buffer_limit;
 use crate::channel::{self, Channel};
 use crate::closing;
 use crate::compress::Blocks;
@@ -51,6 +52,13 @@ fn say(args: &Args, text: &str) {
     }
 }
 
+/// Tells of a failure that the recording goes on after.
+fn warn(done: anyhow::Result<()>) {
+    if let Err(error) = done {
+        let _ = writeln!(io::stderr(), "kmemtraced: {error:#}");
+    }
+}
+
 /// The buffer of each of so many CPUs where nobody asked for another.
 pub(crate) fn default_buffer_bytes(cpus: usize) -> u64 {
     share_of_memory(BUFFER_BYTES, BUFFER_SHARE, cpus).max(LEAST_BUFFER_BYTES)
@@ -71,6 +79,10 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     }
     let tracefs = || {
         let tracefs = tracefs(args)?;
+        if let Some(bytes) = args.buffer_size.filter(|_| !args.force_buffer) {
+            let held = if args.boot { boot::buffer_bytes(&tracefs, &args.instance) } else { 0 };
+            buffer_limit::check(&tracefs, bytes, held)?;
+        }
         // What a killed recorder left enabled there.
         boot::recover(&tracefs);
         anyhow::Ok(tracefs)
@@ -104,8 +116,9 @@ pub(crate) fn record(args: &Args) -> anyhow::Result<u8> {
         signal_hook::flag::register(signal, Arc::clone(flag)).context("signals cannot be taken")?;
     }
     let source = set_up(args)?;
-    let output = Output::create(args.output.as_deref(), args.force)?;
-    let status = run(args, source, &output, &asked);
+    let mut output = Output::create(args.output.as_deref(), args.force)?;
+    let status = run(args, source, &mut output, &asked);
+    warn(output.finish_removal());
     match &status {
         Ok(_) if !args.report.is_empty() => closing::report(&args.report, &output.dir),
         Ok(_) => {}
@@ -114,7 +127,7 @@ pub(crate) fn record(args: &Args) -> anyhow::Result<u8> {
     status
 }
 
-fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked) -> anyhow::Result<u8> {
+fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, asked: &Asked) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
     let recording = output::new_recording()?;
     let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
@@ -153,11 +166,20 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
         if args.verbose && !watcher.is_watched() {
             say(args, "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)");
         }
+        let child = match args.command.split_first() {
+            Some((program, rest)) => {
+                let child = Command::new(program).args(rest).spawn();
+                Some(child.with_context(|| format!("{}: cannot be run", program.to_string_lossy()))?)
+            }
+            None => None,
+        };
+        // An earlier recording keeps its name until here.
+        warn(output.begin());
+        if sync.is_some() {
+            warn(output.sync().context("the trace directory's names are not on the disk"));
+        }
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
-        let Some((program, rest)) = args.command.split_first() else { return Ok((watcher, None)) };
-        let child = Command::new(program).args(rest).spawn();
-        let child = child.with_context(|| format!("{}: cannot be run", program.to_string_lossy()))?;
-        Ok((watcher, Some(child)))
+        Ok((watcher, child))
     });
     let waited = started.map(|(mut watcher, child)| {
         let (stop, child) = wait(args, child, &crew, output, asked, &mut watcher);

@@ -233,8 +233,7 @@ impl TraceSource for RingBuffers {
 
     fn control(&self) -> anyhow::Result<Control> {
         let fs = self.owner.fs();
-        let own = fs.sub(".").with_context(|| format!("{}: cannot be opened", fs.path("").display()))?;
-        Control::of_tracefs(own, &self.facts.events, &self.facts.cpus, self.clock())
+        Control::of_tracefs(fs.again()?, &self.facts.events, &self.facts.cpus, self.clock())
     }
 
     fn stop(&self) {
