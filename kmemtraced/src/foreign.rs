@@ -25,7 +25,7 @@ pub(crate) struct Hand {
 pub(crate) struct Hands(Arc<Mutex<Vec<Hand>>>);
 
 impl Hands {
-    fn push(&self, hand: Hand) {
+    pub(crate) fn push(&self, hand: Hand) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hand);
     }
 

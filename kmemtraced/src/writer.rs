@@ -352,17 +352,19 @@ mod tests {
     use std::io::Write;
     use std::sync::Mutex;
 
-    use kmemtrace_abi::block::{END_ASKED, END_ERROR};
+    use kmemtrace_abi::block::{END_ASKED, END_ERROR, Header};
     use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::generate::{
         Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, workload,
     };
     use kmemtrace_abi::trace::{FileFacts, Trace};
+    use zerocopy::FromBytes;
 
     use super::*;
     use crate::block_file::Store;
     use crate::compress::Compress;
+    use crate::foreign::Hand;
     use crate::source::{RelayFraming, SourceFacts};
 
     /// A disk that takes a few bytes at a time, is interrupted, and has room for so many bytes, and then for some more.
@@ -533,6 +535,10 @@ mod tests {
 
     /// A file of these messages.
     fn written_of(description: Description, messages: Vec<Message>) -> (Vec<u8>, Outcome) {
+        written_with(description, messages, Hands::default())
+    }
+
+    fn written_with(description: Description, messages: Vec<Message>, hands: Hands) -> (Vec<u8>, Outcome) {
         let (full_in, full) = crossbeam_channel::unbounded();
         let (free, _recycled) = crossbeam_channel::unbounded();
         messages.into_iter().for_each(|message| full_in.send(message).unwrap());
@@ -550,7 +556,7 @@ mod tests {
             free,
             progress: Arc::default(),
             reason,
-            hands: Hands::default(),
+            hands,
             own: None,
         };
         let outcome = writer.run();
@@ -624,5 +630,77 @@ mod tests {
             (gap.lost, gap.cause, gap.from, gap.to),
             (Some(7), GapCause::Overrun, Some(before), Some(before + 1))
         );
+    }
+
+    /// Payloads of the blocks of a kind, in the order of the file.
+    fn payloads(bytes: &[u8], wanted: u8) -> Vec<&[u8]> {
+        let mut found = Vec::new();
+        let mut rest = bytes;
+        while let Ok((header, payload)) = Header::read_from_prefix(rest) {
+            let (payload, after) = payload.split_at(header.payload_len.get() as usize);
+            found.extend((header.kind == wanted).then_some(payload));
+            rest = after;
+        }
+        found
+    }
+
+    #[test]
+    fn counters_that_grow_say_between_which_samples() {
+        let second = 1_000_000_000;
+        let at = |n: u64, stats: Stats| {
+            let read = Some((n * second, n * second + 7));
+            Message::Counters(Ok(Sample { stats: Stats { counts_reads: true, ..stats }, read }))
+        };
+        let quiet = Stats::default();
+        let refused = Stats { commit_overrun: 3, dropped: 2, ..quiet };
+        let others = Stats { read: 40, ..refused };
+        let messages = vec![at(1, quiet), at(2, quiet), at(3, refused), at(4, refused), at(5, others), at(6, others)];
+        let (bytes, outcome) = written_of(description(&one_cpu()), messages);
+        let samples: Vec<CounterSample> =
+            payloads(&bytes, kind::COUNTERS).into_iter().filter_map(CounterSample::parse).collect();
+        let grew: Vec<_> = samples.iter().map(|sample| sample.grew).collect();
+        assert_eq!(grew, [Interval::new(2 * second, 3 * second + 7), Interval::new(4 * second, 5 * second + 7)]);
+        assert_eq!(samples.iter().map(|s| s.counters.kernel_lost()).collect::<Vec<_>>(), [5, 5]);
+        assert_eq!((outcome.lost, outcome.read_by_others), (45, 40));
+        let end = payloads(&bytes, kind::END).into_iter().find_map(End::parse).unwrap();
+        assert_eq!((end.timed.get(), end.grew), (2, Interval::new(6 * second, Interval::TO_THE_END)));
+    }
+
+    #[test]
+    fn events_that_stay_in_the_buffer_are_lost() {
+        let messages = vec![
+            counted(Stats::default()),
+            Message::Unreadable(io::Error::other("no such page")),
+            counted(Stats { entries: 9, ..Stats::default() }),
+        ];
+        let (bytes, outcome) = written_of(description(&one_cpu()), messages);
+        assert_eq!((outcome.lost, outcome.counted), (9, true));
+        assert_eq!(outcome.unreadable.map(|error| error.to_string()), Some("no such page".to_owned()));
+        assert_eq!(read_back(&bytes), (0, Some(9), Verdict::Lossy));
+    }
+
+    #[test]
+    fn counters_that_cannot_be_read_at_the_end_leave_the_loss_unknown() {
+        let failed = || Message::Counters(Err(io::Error::other("no counters")));
+        let (bytes, outcome) = written_of(description(&one_cpu()), vec![counted(Stats::default()), failed()]);
+        assert!(!outcome.counted && outcome.unreadable.is_some());
+        assert_eq!(read_back(&bytes), (0, None, Verdict::Lossy));
+        // Later ones have what the missing ones would have had.
+        let (bytes, outcome) = written_of(description(&one_cpu()), vec![failed(), counted(Stats::default())]);
+        assert!(outcome.counted && outcome.unreadable.is_none());
+        assert_eq!(read_back(&bytes), (0, Some(0), Verdict::Complete));
+    }
+
+    #[test]
+    fn a_foreign_hand_is_in_the_file_and_its_end_too() {
+        let hands = Hands::default();
+        hands.push(Hand { interval: Interval::new(5, Interval::TO_THE_END), text: "tracing_on is 0".to_owned() });
+        hands.push(Hand { interval: Interval::new(5, 9), text: "tracing_on is 0".to_owned() });
+        let (bytes, _) = written_with(description(&one_cpu()), vec![counted(Stats::default())], hands);
+        let gaps: Vec<_> = payloads(&bytes, kind::GAP).into_iter().filter_map(GapRecord::parse).collect();
+        let ends: Vec<_> = gaps.iter().map(|(gap, text)| (gap.reason.get(), gap.interval.ends(), *text)).collect();
+        let text = &b"tracing_on is 0"[..];
+        assert_eq!(ends, [(GAP_FOREIGN, Some((Some(5), None)), text), (GAP_FOREIGN, Some((Some(5), Some(9))), text)]);
+        assert_eq!(read_back(&bytes).1, None);
     }
 }

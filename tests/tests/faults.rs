@@ -2,12 +2,15 @@
 //! here is listed as skipped at the end.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
 use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_abi::stats::Stats;
 use kmemtrace_tests::live::{Tracefs, root};
 use kmemtrace_tests::programs::{json, json_lines, limited, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
@@ -74,17 +77,25 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
     load_for(1000);
     recorder.signal(Signal::CONT);
     load_for(100);
-    // Now nothing is added any more, and the kernel's counters can be read behind the recorder's back.
+    // The kernel's counters, held open so that they can be read once the recorder has taken what there is. Its instance stays
+    // for as long.
     let instance = recorder.instance(&tracefs);
-    must("tracing_on", instance.write("tracing_on", "0"));
-    sleep(Duration::from_millis(100));
-    let stat = |cpu, name| must(name, instance.stat(cpu, name));
-    let lost_of = |cpu| stat(cpu, "overrun") + stat(cpu, "dropped events") + stat(cpu, "commit overrun");
-    let written_of = |cpu| stat(cpu, "read events") + stat(cpu, "entries");
     let cpus = must("per_cpu", instance.cpus());
-    let counted: Vec<(u64, u64)> = cpus.iter().map(|&cpu| (written_of(cpu), lost_of(cpu))).collect();
+    let held: Vec<File> = cpus
+        .iter()
+        .map(|cpu| must("stats", File::open(instance.path().join(format!("per_cpu/cpu{cpu}/stats")))))
+        .collect();
     let name = recorder.instance_name().to_owned();
     let ended = recorder.stop();
+    let counted = held.iter().map(|stats| {
+        let mut text = [0; 1024];
+        let len = must("stats", stats.read_at(&mut text, 0));
+        let stats = Stats::parse(&String::from_utf8_lossy(&text[..len]));
+        (stats.read + stats.entries, stats.overrun + stats.dropped + stats.commit_overrun)
+    });
+    let counted: Vec<(u64, u64)> = counted.collect();
+    drop(held);
+    run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     assert!(ended.stderr.contains("record again with a larger --buffer-size"), "{}", ended.stderr);
     let found = check(&ended.trace());
