@@ -3,7 +3,8 @@
 //! A `source` is where bytes come from: `tracefs` (in an `instance` of its own, or what was filled since `boot`) or the
 //! `channel` of the 2008 kmemtrace, both reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer`
 //! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these.
-//! `output` is the directory; `record` is the whole from start to end, `closing` its last lines.
+//! `output` is the directory; `record` is the whole from start to end, `closing` its last lines. `messages` writes what there is
+//! to say, `signals` takes what others say, `memory` keeps the recorder's own from being taken away.
 
 mod args;
 mod block_file;
@@ -14,10 +15,13 @@ mod compress;
 mod crew;
 mod instance;
 mod kernelfs;
+mod memory;
+mod messages;
 mod output;
 mod probe;
 mod reader;
 mod record;
+mod signals;
 mod source;
 mod tracefs;
 mod writer;
@@ -25,6 +29,7 @@ mod writer;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 
 use args::{Args, Verb};
@@ -35,17 +40,18 @@ const NOT_STARTED: u8 = 2;
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.verb {
-        None => record::record(&args),
+        None => messages::start()
+            .context("thread messages cannot be started: allow more (pids.max of the cgroup, ulimit -u, ulimit -v)")
+            .and_then(|()| record::record(&args)),
         Some(Verb::Recover) => recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
     };
-    match done {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "kmemtraced: {error:#}");
-            ExitCode::from(NOT_STARTED)
-        }
-    }
+    let status = done.unwrap_or_else(|error| {
+        messages::say(format!("kmemtraced: {error:#}"));
+        NOT_STARTED
+    });
+    messages::finish(closing::LAST_WORDS);
+    ExitCode::from(status)
 }
 
 fn recover(args: &Args) -> anyhow::Result<u8> {

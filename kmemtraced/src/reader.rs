@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use kmemtrace_abi::block::HEADER_BYTES;
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay;
@@ -51,9 +51,16 @@ pub(crate) struct Reader {
     /// Those of `free` that were taken and not used yet: none at first.
     pub(crate) empty: Vec<Vec<u8>>,
     pub(crate) stop: Arc<AtomicBool>,
+    /// Ends it at once, with what was not taken left in the kernel.
+    pub(crate) abandon: Arc<AtomicBool>,
 }
 
 impl Reader {
+    /// Waits for word on `go`; false where there is none to come.
+    pub(crate) fn may_begin(&self, go: &Receiver<()>) -> bool {
+        self.wait_for(go).is_ok()
+    }
+
     /// Drains the CPU until it is told to stop and nothing is left.
     pub(crate) fn run(mut self) {
         // `Gone` ends it like any other end: the writer knows why.
@@ -67,9 +74,12 @@ impl Reader {
         let mut tries = 0;
         // What was lost before we came is nothing that we lost.
         if let Ok(stats) = self.source.stats() {
-            self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
+            self.send(Message::Stats(stats))?;
         }
         loop {
+            if self.abandon.load(Ordering::Acquire) {
+                return Err(Gone);
+            }
             let stopping = self.stop.load(Ordering::Acquire);
             let due = flushed.elapsed() >= self.flush;
             let wait = NOTICE.min(self.flush);
@@ -95,7 +105,7 @@ impl Reader {
             }
             if let Some(stats) = stats {
                 counted = Instant::now();
-                self.full.send(Message::Stats(stats)).map_err(|_| Gone)?;
+                self.send(Message::Stats(stats))?;
             }
             if last {
                 return Ok(());
@@ -178,13 +188,35 @@ impl Reader {
         let left = rest.len();
         empty[HEADER_BYTES..HEADER_BYTES + left].copy_from_slice(&buffer[rest]);
         *used = left;
-        self.full.send(Message::Data(std::mem::replace(buffer, empty), whole)).map_err(|_| Gone)
+        self.send(Message::Data(std::mem::replace(buffer, empty), whole))
+    }
+
+    /// Gives the writer a message; waits while it has no room, unless all is abandoned.
+    fn send(&self, mut message: Message) -> Result<(), Gone> {
+        loop {
+            message = match self.full.send_timeout(message, NOTICE) {
+                Ok(()) => return Ok(()),
+                Err(SendTimeoutError::Timeout(message)) if !self.abandon.load(Ordering::Acquire) => message,
+                Err(_) => return Err(Gone),
+            };
+        }
+    }
+
+    /// Takes the next from a channel; waits for it, unless all is abandoned.
+    fn wait_for<T>(&self, channel: &Receiver<T>) -> Result<T, Gone> {
+        loop {
+            match channel.recv_timeout(NOTICE) {
+                Ok(next) => return Ok(next),
+                Err(RecvTimeoutError::Timeout) if !self.abandon.load(Ordering::Acquire) => {}
+                Err(_) => return Err(Gone),
+            }
+        }
     }
 
     /// The buffer that was given back last: some of it is still in the processor's cache, and the others are left alone.
     fn take_empty(&mut self) -> Result<Vec<u8>, Gone> {
         self.empty.extend(self.free.try_iter());
-        self.empty.pop().map_or_else(|| self.free.recv().map_err(|_| Gone), Ok)
+        self.empty.pop().map_or_else(|| self.wait_for(&self.free), Ok)
     }
 }
 
@@ -264,7 +296,8 @@ mod tests {
         for _ in 0..1000 {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
         }
-        Reader { source, framing, flush: Duration::from_millis(1), full, free, empty: Vec::new(), stop }.run();
+        let (flush, abandon) = (Duration::from_millis(1), Arc::default());
+        Reader { source, framing, flush, full, free, empty: Vec::new(), stop, abandon }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
             Message::Stats(_) => None,

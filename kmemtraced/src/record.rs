@@ -1,15 +1,14 @@
 //! A recording from start to end: set up, run until something says stop, drain, finish the files.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT, End, NO_CPU, kind};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use zerocopy::IntoBytes;
 
 use crate::args::Args;
@@ -21,8 +20,11 @@ use crate::compress::Blocks;
 use crate::crew::{self, Crew, share_of_memory};
 use crate::instance;
 use crate::kernelfs::KernelFs;
+use crate::memory;
+use crate::messages;
 use crate::output::{self, Description, Output, SideTexts};
-use crate::source::{Framing, TraceSource};
+use crate::signals::Signals;
+use crate::source::{Framing, SourceFacts, TraceSource};
 use crate::tracefs::{RingBuffers, Wishes};
 use crate::writer::Progress;
 
@@ -30,12 +32,6 @@ use crate::writer::Progress;
 pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
 const BUFFER_SHARE: u64 = 4;
 const LEAST_BUFFER_BYTES: u64 = 1 << 20;
-
-/// What people ask for by signals.
-struct Asked {
-    stop: Arc<AtomicBool>,
-    counters: Arc<AtomicBool>,
-}
 
 /// Why it stopped, for people and for the end block.
 struct Stop {
@@ -45,7 +41,7 @@ struct Stop {
 
 fn say(args: &Args, text: &str) {
     if !args.quiet {
-        let _ = writeln!(io::stderr(), "{text}");
+        messages::say(text);
     }
 }
 
@@ -63,12 +59,16 @@ pub(crate) fn tracefs(args: &Args) -> anyhow::Result<KernelFs> {
 }
 
 fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
+    let relay = |channel: KernelFs| -> anyhow::Result<Box<dyn TraceSource>> {
+        memory::try_out(channel.numbered(".", "cpu").len())?;
+        Ok(Box::new(Channel::set_up(channel)?))
+    };
     if let Some(path) = &args.relay {
-        let channel = KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?;
-        return Ok(Box::new(Channel::set_up(channel)?));
+        return relay(KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?);
     }
     let tracefs = || {
         let tracefs = tracefs(args)?;
+        memory::try_out(tracefs.numbered("per_cpu", "cpu").len())?;
         // What a killed recorder left enabled there.
         boot::recover(&tracefs);
         anyhow::Ok(tracefs)
@@ -80,7 +80,7 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     let wants_tracefs =
         args.tracefs.is_some() || args.events.is_some() || args.buffer_size.is_some() || args.clock.is_some();
     if let Some(channel) = channel::find().filter(|_| !wants_tracefs) {
-        return Ok(Box::new(Channel::set_up(channel)?));
+        return relay(channel);
     }
     let slab = ["slab".to_owned()];
     let wishes = Wishes {
@@ -95,24 +95,19 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
 /// Records; returns the exit status.
 pub(crate) fn record(args: &Args) -> anyhow::Result<u8> {
     // Signals are taken from here on, so that one during set-up undoes it, too.
-    let asked = Asked { stop: Arc::default(), counters: Arc::default() };
-    for (signal, flag) in
-        [(SIGINT, &asked.stop), (SIGTERM, &asked.stop), (SIGHUP, &asked.stop), (SIGUSR1, &asked.counters)]
-    {
-        signal_hook::flag::register(signal, Arc::clone(flag)).context("signals cannot be taken")?;
-    }
+    let signals = Signals::take(closing::end_now)?;
     let source = set_up(args)?;
     let output = Output::create(args.output.as_deref(), args.force)?;
-    let status = run(args, source, &output, &asked);
-    match &status {
-        Ok(_) if !args.report.is_empty() => closing::report(&args.report, &output.dir),
-        Ok(_) => {}
-        Err(_) => output.discard(),
+    let status = run(args, source, &output, &signals);
+    if status.is_err() {
+        output.discard();
+    } else if !signals.is_second() && !closing::report(&args.report, &output.dir, &signals) {
+        return Ok(closing::ENDED_EARLY);
     }
     status
 }
 
-fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked) -> anyhow::Result<u8> {
+fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Signals) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
     let recording = output::new_recording()?;
     let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
@@ -131,32 +126,36 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     if sync.is_some() {
         meta.sync().with_context(|| output.unwritable("meta.out"))?;
     }
-    let crew =
-        Crew::start(&*source, output, &description, crew::Wishes { flush: args.flush, sync, compress: args.compress })?;
+    let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress };
+    let crew = Crew::start(&*source, output, &description, wishes, &signals.abandon)?;
     let is_left_out = source.leave_out(&crew.tids);
     if args.verbose {
-        for event in &facts.events {
-            say(args, &format!("event {event}"));
-        }
-        if let Framing::SubBuffers(shape) = &*facts.framing {
-            say(args, &format!("sub-buffers of {} KiB", shape.size >> 10));
-        }
-        if !is_left_out {
-            say(args, "the recorder's own threads cannot be left out here: their events are in the trace");
-        }
+        tell_set_up(&facts, is_left_out);
     }
+    let locked = memory::lock();
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
         let Some((program, rest)) = args.command.split_first() else { return Ok(None) };
         let child = Command::new(program).args(rest).spawn();
         child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
     });
-    let waited = started.map(|child| wait(args, child, &crew, output, asked));
+    // Not before the command is started: the score would be its own, too.
+    let score = memory::Score::lower();
+    if args.verbose {
+        locked.err().iter().chain(score.as_ref().err()).for_each(|line| messages::say(line));
+    }
+    let waited = started.map(|child| wait(args, child, &crew, output, signals));
     source.stop();
-    let outcomes = crew.stop(waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason));
+    let reason = waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason);
+    let outcomes = crew.stop(reason, |crew| tell_counters(crew, signals));
     let comms = source.comms();
     drop(source);
+    drop(score);
     let ((ended, child), outcomes) = (waited?, outcomes?);
+    if outcomes.iter().any(|(_, outcome)| outcome.unfinished) {
+        child.map(|child| closing::leave(child, signals));
+        return Ok(closing::cut(output, &ended.why, &outcomes));
+    }
     let finished = (|| {
         for payload in output::meta_payloads(&texts.at_end(&comms)) {
             put_text(&mut meta, &payload)?;
@@ -167,14 +166,44 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, asked: &Asked
     })();
     let status = closing::close(args, output, &facts, &ended.why, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
-    Ok(match child.map(closing::leave) {
+    Ok(match child.map(|child| closing::leave(child, signals)) {
         Some(commands) if status <= 1 => commands,
         _ => status,
     })
 }
 
+/// Says what was enabled, and how.
+fn tell_set_up(facts: &SourceFacts, is_left_out: bool) {
+    for event in &facts.events {
+        messages::say(format!("event {event}"));
+    }
+    if let Framing::SubBuffers(shape) = &*facts.framing {
+        messages::say(format!("sub-buffers of {} KiB", shape.size >> 10));
+    }
+    if !is_left_out {
+        messages::say("the recorder's own threads cannot be left out here: their events are in the trace");
+    }
+}
+
+/// Says the counters so far, where a signal has asked for them.
+fn tell_counters(crew: &Crew, signals: &Signals) {
+    if !signals.wants_counters() {
+        return;
+    }
+    for (cpu, p) in crew.progress() {
+        let [events, bytes, lost] = [&p.events, &p.bytes, &p.lost].map(|n| n.load(Ordering::Relaxed));
+        messages::say(format!("CPU {cpu}: {events} events   {} KiB   {lost} lost", bytes >> 10));
+    }
+}
+
 /// Waits for the first reason to stop.
-fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, asked: &Asked) -> (Stop, Option<Child>) {
+fn wait(
+    args: &Args,
+    mut child: Option<Child>,
+    crew: &Crew,
+    output: &Output,
+    signals: &Signals,
+) -> (Stop, Option<Child>) {
     let start = Instant::now();
     let show = !args.quiet && io::stderr().is_terminal();
     let mut shown = (Instant::now(), 0);
@@ -182,8 +211,11 @@ fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, ask
         |what: fn(&Progress) -> &AtomicU64| crew.progress().map(|(_, p)| what(p).load(Ordering::Relaxed)).sum::<u64>();
     let stop = loop {
         thread::sleep(Duration::from_millis(20));
-        if asked.stop.load(Ordering::Acquire) {
+        if signals.stops() > 0 {
             break Stop { why: "asked to".into(), reason: END_ASKED };
+        }
+        if let Some(why) = signals.limit() {
+            break Stop { why: why.into(), reason: END_LIMIT };
         }
         if let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) {
             let program = args.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
@@ -202,27 +234,18 @@ fn wait(args: &Args, mut child: Option<Child>, crew: &Crew, output: &Output, ask
         if output.is_gone() {
             break Stop { why: format!("{} was removed", output.dir.display()), reason: END_ERROR };
         }
-        if asked.counters.swap(false, Ordering::AcqRel) {
-            for (cpu, p) in crew.progress() {
-                let [events, bytes, lost] = [&p.events, &p.bytes, &p.lost].map(|n| n.load(Ordering::Relaxed));
-                let _ = writeln!(io::stderr(), "CPU {cpu}: {events} events   {} KiB   {lost} lost", bytes >> 10);
-            }
-        }
+        tell_counters(crew, signals);
         if show && shown.0.elapsed() >= Duration::from_secs(1) {
             let events = sum(|p| &p.events);
             let rate = (events - shown.1) as f64 / shown.0.elapsed().as_secs_f64();
-            let _ = write!(
-                io::stderr(),
-                "\r+{:.1} s   {rate:.0} events/s   {} MiB   lost {}   ",
-                start.elapsed().as_secs_f64(),
-                sum(|p| &p.bytes) >> 20,
-                sum(|p| &p.lost)
-            );
+            let seconds = start.elapsed().as_secs_f64();
+            let (mib, lost) = (sum(|p| &p.bytes) >> 20, sum(|p| &p.lost));
+            messages::show(&format!("\r+{seconds:.1} s   {rate:.0} events/s   {mib} MiB   lost {lost}   "));
             shown = (Instant::now(), events);
         }
     };
     if show {
-        let _ = writeln!(io::stderr());
+        messages::say("");
     }
     (stop, child)
 }

@@ -44,6 +44,8 @@ pub(crate) struct Writer {
     pub(crate) progress: Arc<Progress>,
     /// Why recording ends: `END_*`, known by the time the reader does.
     pub(crate) reason: Arc<AtomicU64>,
+    /// Ends it at once, without an end block.
+    pub(crate) abandon: Arc<AtomicBool>,
 }
 
 /// What a CPU's file came to.
@@ -57,7 +59,18 @@ pub(crate) struct Outcome {
     /// Those of them that came to somebody else.
     pub(crate) read_by_others: u64,
     pub(crate) cleared: bool,
+    /// The file has no end block, because a second signal came first.
+    pub(crate) unfinished: bool,
     pub(crate) error: Option<io::Error>,
+}
+
+impl Outcome {
+    /// The outcome of a thread that was left behind.
+    pub(crate) fn unfinished(progress: &Progress) -> Outcome {
+        let [events, bytes, lost] =
+            [&progress.events, &progress.bytes, &progress.lost].map(|n| n.load(Ordering::Relaxed));
+        Outcome { events, bytes, lost, read: 0, read_by_others: 0, cleared: false, unfinished: true, error: None }
+    }
 }
 
 /// What a writer has seen and written so far.
@@ -103,6 +116,9 @@ impl Writer {
         let mut account = Account::default();
         let mut synced = Instant::now();
         while let Ok(message) = self.full.recv() {
+            if self.abandon.load(Ordering::Acquire) {
+                break;
+            }
             match message {
                 Message::Data(mut buffer, used) => {
                     self.data(&mut buffer[..HEADER_BYTES + used], &mut account);
@@ -117,6 +133,10 @@ impl Writer {
                     self.fail(error, &mut account);
                 }
             }
+        }
+        // The reader may have gone before its end, too.
+        if self.abandon.load(Ordering::Acquire) {
+            return Outcome::unfinished(&self.progress);
         }
         self.finish(account)
     }
@@ -201,6 +221,7 @@ impl Writer {
             read,
             read_by_others,
             cleared: account.cleared,
+            unfinished: false,
             error: failed.or(account.error),
         }
     }
@@ -389,6 +410,7 @@ mod tests {
             free,
             progress: Arc::default(),
             reason: Arc::new(u64::from(reason).into()),
+            abandon: Arc::default(),
         };
         let outcome = writer.run();
         let bytes = bytes.lock().unwrap().clone();
@@ -459,9 +481,8 @@ mod tests {
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let file = BlockFile::new(disk, 0, [7; 16]);
         let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-        let outcome =
-            Writer { file, description, compress: None, sync: None, full, free, progress: Arc::default(), reason }
-                .run();
+        let (compress, sync, progress, abandon) = (None, None, Arc::default(), Arc::default());
+        let outcome = Writer { file, description, compress, sync, full, free, progress, reason, abandon }.run();
         let bytes = bytes.lock().unwrap().clone();
         (bytes, outcome)
     }
