@@ -108,7 +108,7 @@ pub(crate) fn cut(output: &Output, why: &str, outcomes: &[(u32, Outcome)]) -> u8
     ENDED_EARLY
 }
 
-/// Ends the process from any thread, for a main thread that hangs in a system call.
+/// Ends the process while a thread hangs in a system call.
 pub(crate) fn end_now() {
     say(
         "kmemtraced: ended at once by a second signal: what is in the files is valid, and cut short where they have no end",

@@ -1,5 +1,6 @@
 //! The threads of a recording: a pinned reader and a writer for each CPU, and the blocks that go round between them.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -49,7 +50,7 @@ pub(crate) struct Crew {
     /// Set by a second stop signal: nothing is waited for any more.
     abandon: Arc<AtomicBool>,
     reason: Arc<AtomicU64>,
-    /// Their thread ids, and this one's.
+    /// Their thread ids, and those of the threads that are there before them: the first, this one, and that of the messages.
     pub(crate) tids: Vec<i32>,
 }
 
@@ -92,6 +93,32 @@ fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
+/// The calling thread runs before those of others, until this is dropped. Recording is right without it.
+pub(crate) struct First {
+    nice: i32,
+}
+
+impl First {
+    pub(crate) fn take() -> First {
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+        let _ = rustix::process::setpriority_process(None, -20);
+        First { nice }
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        let _ = rustix::process::setpriority_process(None, self.nice);
+    }
+}
+
+/// The error of a thread that cannot be had.
+pub(crate) fn not_started(name: &str, error: &io::Error) -> anyhow::Error {
+    anyhow!(
+        "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v)"
+    )
+}
+
 /// A thread that does its `work` before that of others, on its CPU where it is `pinned` to one, once its number is told.
 fn start_thread<T: Send + 'static>(
     name: String,
@@ -107,18 +134,12 @@ fn start_thread<T: Send + 'static>(
             // A CPU that is offline cannot be had; nothing is written to its buffer, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        // Not needed to be right.
-        let _ = rustix::process::setpriority_process(None, -20);
+        let _first = First::take();
         let _ = tids.send(own_tid());
         drop(tids);
         work()
     };
-    let failed = |error| {
-        anyhow!(
-            "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v)"
-        )
-    };
-    thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(begin).map_err(failed)
+    thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(begin).map_err(|error| not_started(&name, &error))
 }
 
 /// What the threads of each CPU begin with.
@@ -194,7 +215,10 @@ impl Crew {
             stop: Arc::default(),
             abandon: Arc::clone(abandon),
             reason: Arc::new(u64::from(END_ASKED).into()),
-            tids: std::iter::once(own_tid()).chain(messages::thread_id()).collect(),
+            tids: [rustix::process::getpid().as_raw_nonzero().get(), own_tid()]
+                .into_iter()
+                .chain(messages::thread_id())
+                .collect(),
         };
         let block_bytes = match &*facts.framing {
             Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,

@@ -29,7 +29,6 @@ mod writer;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Parser;
 
 use args::{Args, Verb};
@@ -40,9 +39,9 @@ const NOT_STARTED: u8 = 2;
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.verb {
-        None => messages::start()
-            .context("thread messages cannot be started: allow more (pids.max of the cgroup, ulimit -u, ulimit -v)")
-            .and_then(|()| record::record(&args)),
+        None => {
+            messages::start().map_err(|error| crew::not_started("messages", &error)).and_then(|()| record::record(args))
+        }
         Some(Verb::Recover) => recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
     };

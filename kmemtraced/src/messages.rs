@@ -11,8 +11,8 @@ use crossbeam_channel::{Receiver, Sender};
 
 /// Messages that may wait to be written.
 const QUEUE: usize = 256;
-/// Stack of a thread that only formats and writes, in bytes.
-pub(crate) const SMALL_STACK: usize = 256 << 10;
+/// Stack of the thread, in bytes.
+const STACK: usize = 256 << 10;
 
 /// The recorder's messages; empty until [`start`].
 static MESSAGES: OnceLock<Messages> = OnceLock::new();
@@ -75,7 +75,7 @@ impl Messages {
             let _ = tid_out.send(rustix::thread::gettid().as_raw_nonzero().get());
             write_all(out, &waiting, &uncounted);
         };
-        thread::Builder::new().name("messages".into()).stack_size(SMALL_STACK).spawn(work)?;
+        thread::Builder::new().name("messages".into()).stack_size(STACK).spawn(work)?;
         Ok(Messages { queue, left_out, tid: tid.recv().map_err(io::Error::other)? })
     }
 

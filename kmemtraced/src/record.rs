@@ -17,7 +17,7 @@ use crate::boot;
 use crate::channel::{self, Channel};
 use crate::closing;
 use crate::compress::Blocks;
-use crate::crew::{self, Crew, share_of_memory};
+use crate::crew::{self, Crew, First, share_of_memory};
 use crate::instance;
 use crate::kernelfs::KernelFs;
 use crate::memory;
@@ -92,16 +92,35 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     Ok(Box::new(RingBuffers::set_up(tracefs()?, &wishes)?))
 }
 
-/// Records; returns the exit status.
-pub(crate) fn record(args: &Args) -> anyhow::Result<u8> {
+/// Records, in a thread that may hang in a system call; returns the exit status.
+pub(crate) fn record(args: Args) -> anyhow::Result<u8> {
     // Signals are taken from here on, so that one during set-up undoes it, too.
-    let signals = Signals::take(closing::end_now)?;
+    let signals = Arc::new(Signals::take()?);
+    let (watcher, taken) = (thread::current(), Arc::clone(&signals));
+    let work = move || {
+        let status = record_until_stopped(&args, &taken);
+        watcher.unpark();
+        status
+    };
+    let name = "record";
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    let recording = started.map_err(|error| crew::not_started(name, &error))?;
+    if !signals.watch(|| recording.is_finished()) {
+        closing::end_now();
+    }
+    recording.join().unwrap_or_else(|_| {
+        messages::say("kmemtraced: ended early by a defect of its own: what is in the files is valid");
+        Ok(closing::ENDED_EARLY)
+    })
+}
+
+fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     let source = set_up(args)?;
     let output = Output::create(args.output.as_deref(), args.force)?;
-    let status = run(args, source, &output, &signals);
+    let status = run(args, source, &output, signals);
     if status.is_err() {
         output.discard();
-    } else if !signals.is_second() && !closing::report(&args.report, &output.dir, &signals) {
+    } else if !signals.is_second() && !closing::report(&args.report, &output.dir, signals) {
         return Ok(closing::ENDED_EARLY);
     }
     status
@@ -139,7 +158,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Sig
         let child = Command::new(program).args(rest).spawn();
         child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
     });
-    // Not before the command is started: the score would be its own, too.
+    // Not before the command is started: both would be its own, too.
+    let first = First::take();
     let score = memory::Score::lower();
     if args.verbose {
         locked.err().iter().chain(score.as_ref().err()).for_each(|line| messages::say(line));
@@ -148,13 +168,20 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Sig
     source.stop();
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, _)| stop.reason);
     let outcomes = crew.stop(reason, |crew| tell_counters(crew, signals));
+    // Before the source is undone, which may take the rest of a second.
+    let cut = match (&waited, &outcomes) {
+        (Ok((ended, _)), Ok(all)) if all.iter().any(|(_, o)| o.unfinished) => {
+            Some(closing::cut(output, &ended.why, all))
+        }
+        _ => None,
+    };
     let comms = source.comms();
     drop(source);
-    drop(score);
+    drop((score, first));
     let ((ended, child), outcomes) = (waited?, outcomes?);
-    if outcomes.iter().any(|(_, outcome)| outcome.unfinished) {
+    if let Some(status) = cut {
         child.map(|child| closing::leave(child, signals));
-        return Ok(closing::cut(output, &ended.why, &outcomes));
+        return Ok(status);
     }
     let finished = (|| {
         for payload in output::meta_payloads(&texts.at_end(&comms)) {

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
+use crate::crew::First;
 use crate::kernelfs::{KernelFs, PROC};
-use crate::messages::SMALL_STACK;
 
 /// Ask for an orderly stop.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -43,13 +43,16 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 const LOOK: Duration = Duration::from_millis(20);
 /// Signals this close are one: `timeout` sends its own twice, to the process and to its group, and so do shells that hang up.
 const SAME: Duration = Duration::from_millis(50);
-/// Time for the main thread to end by itself after a second signal.
-const PATIENCE: Duration = Duration::from_millis(700);
+/// Time for the work to end by itself after a second signal.
+const PATIENCE: Duration = Duration::from_millis(800);
 
 /// Signals that have come, from [`Signals::take`] on.
+#[derive(Default)]
 pub(crate) struct Signals {
+    /// A stop signal that has not been counted yet.
+    asked: Arc<AtomicBool>,
     /// Stop signals, without repetitions.
-    stops: Arc<AtomicU32>,
+    stops: AtomicU32,
     /// A second stop signal: threads give up all that waits.
     pub(crate) abandon: Arc<AtomicBool>,
     cpu_limit: Arc<AtomicBool>,
@@ -58,22 +61,13 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes all signals. `end_now` is called on a thread of its own where the process still runs a while after a second stop
-    /// signal: the main thread hangs in a system call.
-    pub(crate) fn take(end_now: impl FnOnce() + Send + 'static) -> anyhow::Result<Signals> {
-        let signals = Signals {
-            stops: Arc::default(),
-            abandon: Arc::default(),
-            cpu_limit: Arc::default(),
-            power: Arc::default(),
-            counters: Arc::default(),
-        };
-        let (asked, ignored) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    pub(crate) fn take() -> anyhow::Result<Signals> {
+        let (signals, ignored) = (Signals::default(), Arc::new(AtomicBool::new(false)));
         let ignores_hup = is_ignored(Signal::HUP);
         let stop = STOP.into_iter().filter(|&signal| signal != Signal::HUP || !ignores_hup);
         let others =
             [(Signal::XCPU, &signals.cpu_limit), (Signal::POWER, &signals.power), (Signal::USR1, &signals.counters)];
-        let all = stop.map(|s| (s, &asked)).chain(others).chain(IGNORED.into_iter().map(|s| (s, &ignored)));
+        let all = stop.map(|s| (s, &signals.asked)).chain(others).chain(IGNORED.into_iter().map(|s| (s, &ignored)));
         for (signal, flag) in all {
             signal_hook::flag::register(signal.as_raw(), Arc::clone(flag)).context("signals cannot be taken")?;
         }
@@ -81,13 +75,34 @@ impl Signals {
         for signal in STKFLT.into_iter().chain(REAL_TIME) {
             let _ = signal_hook::flag::register(signal, Arc::clone(&ignored));
         }
-        let (stops, abandon) = (Arc::clone(&signals.stops), Arc::clone(&signals.abandon));
-        thread::Builder::new()
-            .name("signals".into())
-            .stack_size(SMALL_STACK)
-            .spawn(move || watch(&asked, &stops, &abandon, end_now))
-            .context("thread signals cannot be started: allow more (pids.max of the cgroup, ulimit -u, ulimit -v)")?;
         Ok(signals)
+    }
+
+    /// Counts stop signals, repetitions left out, until all is over. False where that takes too long after a second one: the work
+    /// hangs in a system call. The caller is the process's first thread and does nothing else: the kernel gives it the signals,
+    /// and one that hangs would take none.
+    pub(crate) fn watch(&self, is_over: impl Fn() -> bool) -> bool {
+        // Writers that are far behind leave others little of the processor.
+        let _first = First::take();
+        let mut last: Option<Instant> = None;
+        let mut end: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            if self.asked.swap(false, Ordering::AcqRel) && last.is_none_or(|last| now - last >= SAME) {
+                last = Some(now);
+                if self.stops.fetch_add(1, Ordering::AcqRel) > 0 {
+                    self.abandon.store(true, Ordering::Release);
+                    end.get_or_insert(now + PATIENCE);
+                }
+            }
+            if is_over() {
+                return true;
+            }
+            if end.is_some_and(|end| now >= end) {
+                return false;
+            }
+            thread::park_timeout(LOOK);
+        }
     }
 
     /// Stop signals so far.
@@ -114,26 +129,6 @@ impl Signals {
     }
 }
 
-/// Counts stop signals, repetitions left out, and ends the process if nothing else does after the second.
-fn watch(asked: &AtomicBool, stops: &AtomicU32, abandon: &AtomicBool, end_now: impl FnOnce()) {
-    let mut last: Option<Instant> = None;
-    let mut end: Option<Instant> = None;
-    loop {
-        thread::sleep(LOOK);
-        let now = Instant::now();
-        if asked.swap(false, Ordering::AcqRel) && last.is_none_or(|last| now - last >= SAME) {
-            last = Some(now);
-            if stops.fetch_add(1, Ordering::AcqRel) > 0 {
-                abandon.store(true, Ordering::Release);
-                end.get_or_insert(now + PATIENCE);
-            }
-        }
-        if end.is_some_and(|end| now >= end) {
-            return end_now();
-        }
-    }
-}
-
 /// Whether this process was started with a signal ignored; not known without proc.
 fn is_ignored(signal: Signal) -> bool {
     let status = KernelFs::find(&PROC).and_then(|proc| proc.get("self/status")).unwrap_or_default();
@@ -145,25 +140,19 @@ fn is_ignored(signal: Signal) -> bool {
 mod tests {
     use super::*;
 
-    /// Stop signals that are counted of those sent after these times, ms, and whether the end was forced.
+    /// Stop signals that are counted of those sent after these times, ms.
     fn counted(after: &[u64]) -> (u32, bool) {
-        let (asked, stops, abandon) = (AtomicBool::new(false), AtomicU32::new(0), AtomicBool::new(false));
-        let forced = AtomicBool::new(false);
+        let (signals, is_over) = (Signals::default(), AtomicBool::new(false));
         thread::scope(|scope| {
-            scope.spawn(|| watch(&asked, &stops, &abandon, || forced.store(true, Ordering::Release)));
+            scope.spawn(|| signals.watch(|| is_over.load(Ordering::Acquire)));
             for &after in after {
                 thread::sleep(Duration::from_millis(after));
-                asked.store(true, Ordering::Release);
+                signals.asked.store(true, Ordering::Release);
             }
             thread::sleep(Duration::from_millis(300));
-            let counted = (stops.load(Ordering::Acquire), abandon.load(Ordering::Acquire));
-            // Two more end every watch.
-            while !forced.load(Ordering::Acquire) {
-                asked.store(true, Ordering::Release);
-                thread::sleep(Duration::from_millis(100));
-            }
-            counted
-        })
+            is_over.store(true, Ordering::Release);
+        });
+        (signals.stops(), signals.is_second())
     }
 
     #[test]
@@ -171,5 +160,21 @@ mod tests {
         assert_eq!(counted(&[0]), (1, false));
         assert_eq!(counted(&[0, 1, 1]), (1, false));
         assert_eq!(counted(&[0, 200]), (2, true));
+    }
+
+    #[test]
+    fn work_that_hangs_is_given_up_within_a_second_of_the_second_signal() {
+        let signals = Signals::default();
+        let watched = thread::scope(|scope| {
+            let watch = scope.spawn(|| signals.watch(|| false));
+            for _ in 0..2 {
+                thread::sleep(Duration::from_millis(200));
+                signals.asked.store(true, Ordering::Release);
+            }
+            let begin = Instant::now();
+            (watch.join().unwrap(), begin.elapsed())
+        });
+        assert!(!watched.0);
+        assert!(watched.1 < Duration::from_secs(2), "{:?}", watched.1);
     }
 }
