@@ -1,9 +1,10 @@
 //! The threads of a recording: a pinned reader and a writer for each CPU, and the blocks that go round between them.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender};
@@ -13,6 +14,8 @@ use rustix::thread::CpuSet;
 use crate::block_file::BlockFile;
 use crate::compress::{Blocks, Compress};
 use crate::foreign::Hands;
+use crate::memory;
+use crate::messages;
 use crate::output::{Description, Output};
 use crate::own::OwnThreads;
 use crate::reader::{BLOCK_BYTES, Reader};
@@ -22,6 +25,11 @@ use crate::writer::{Outcome, Progress, Writer};
 /// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
 const POOL_BYTES: u64 = 32 << 20;
 const POOL_SHARE: u64 = 10;
+/// Stack of a thread, bytes: it is locked in memory where the kernel cannot leave out what is not touched.
+const STACK: usize = 512 << 10;
+/// How often the end looks for threads that have ended, and how long it waits for them after a second signal.
+const LOOK: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The threads of one CPU.
 struct CpuThreads {
@@ -31,12 +39,20 @@ struct CpuThreads {
     progress: Arc<Progress>,
 }
 
+impl CpuThreads {
+    fn are_finished(&self) -> bool {
+        self.writer.is_finished() && self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
 /// All threads, at work until [`Crew::stop`].
 pub(crate) struct Crew {
     threads: Vec<CpuThreads>,
     stop: Arc<AtomicBool>,
+    /// Set by a second stop signal: nothing is waited for any more.
+    abandon: Arc<AtomicBool>,
     reason: Arc<AtomicU64>,
-    /// Their thread ids, and this one's.
+    /// Their thread ids, and those of the threads that are there before them: the first, this one, and that of the messages.
     pub(crate) tids: Vec<i32>,
 }
 
@@ -60,8 +76,52 @@ pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
     wanted.min(memory / share / cpus.max(1) as u64)
 }
 
+/// Bytes of the blocks of each of so many CPUs, about.
+pub(crate) fn pool_bytes(cpus: usize) -> usize {
+    share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
+}
+
+/// The blocks of one of so many CPUs.
+fn pool(cpus: usize, block_bytes: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+    let blocks = (pool_bytes(cpus) / block_bytes).max(3);
+    let pool: Result<_, _> = (0..blocks).map(|_| memory::touched(block_bytes)).collect();
+    let said = |_| {
+        anyhow!(
+            "{} MiB of memory for blocks cannot be had: free some, or raise ulimit -v",
+            (blocks * block_bytes * cpus) >> 20
+        )
+    };
+    pool.map_err(said)
+}
+
 fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// The calling thread runs before those of others, until this is dropped. Recording is right without it.
+pub(crate) struct First {
+    nice: i32,
+}
+
+impl First {
+    pub(crate) fn take() -> First {
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+        let _ = rustix::process::setpriority_process(None, -20);
+        First { nice }
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        let _ = rustix::process::setpriority_process(None, self.nice);
+    }
+}
+
+/// The error of a thread that cannot be had.
+pub(crate) fn not_started(name: &str, error: &io::Error) -> anyhow::Error {
+    anyhow!(
+        "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v)"
+    )
 }
 
 /// A thread that does its `work` before that of others, on its CPU where it is `pinned` to one, once its number is told.
@@ -79,18 +139,12 @@ fn start_thread<T: Send + 'static>(
             // A CPU that is offline cannot be had; nothing is written to its buffer, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        // Not needed to be right.
-        let _ = rustix::process::setpriority_process(None, -20);
+        let _first = First::take();
         let _ = tids.send(own_tid());
         drop(tids);
         work()
     };
-    let failed = |error| {
-        anyhow!(
-            "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u)"
-        )
-    };
-    thread::Builder::new().name(name.clone()).spawn(begin).map_err(failed)
+    thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(begin).map_err(|error| not_started(&name, &error))
 }
 
 /// What the threads of each CPU begin with.
@@ -99,9 +153,6 @@ struct Beginning<'a> {
     output: &'a Output,
     description: &'a Arc<Description>,
     wishes: &'a Wishes,
-    /// Blocks of each CPU, and bytes of each of them.
-    blocks: usize,
-    block_bytes: usize,
     /// Where each thread tells its number.
     tids: Sender<i32>,
     /// A reader takes nothing from the kernel before it has a word of this; it ends where there is none to come.
@@ -109,14 +160,13 @@ struct Beginning<'a> {
 }
 
 impl Beginning<'_> {
-    fn add_cpu(&self, cpu: u32, crew: &mut Crew) -> anyhow::Result<()> {
+    fn add_cpu(&self, cpu: u32, blocks: Vec<Vec<u8>>, crew: &mut Crew) -> anyhow::Result<()> {
         let Beginning { source, output, description, wishes, .. } = *self;
         let name = format!("cpu{cpu}.out");
-        let (full_in, full) = crossbeam_channel::bounded(self.blocks + 4);
-        let (free_in, free) = crossbeam_channel::bounded(self.blocks);
-        for _ in 0..self.blocks {
-            // Touched, not only reserved.
-            let _ = free_in.send(vec![1; self.block_bytes]);
+        let (full_in, full) = crossbeam_channel::bounded(blocks.len() + 4);
+        let (free_in, free) = crossbeam_channel::bounded(blocks.len());
+        for block in blocks {
+            let _ = free_in.send(block);
         }
         let progress = Arc::new(Progress::default());
         let mut writer = Writer {
@@ -130,6 +180,7 @@ impl Beginning<'_> {
             reason: Arc::clone(&crew.reason),
             hands: wishes.hands.clone(),
             own: wishes.own.clone(),
+            abandon: Arc::clone(&crew.abandon),
         };
         writer.begin().with_context(|| output.unwritable(&name))?;
         let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
@@ -138,11 +189,12 @@ impl Beginning<'_> {
         if let Some(per_cpu) = source.cpu(cpu)? {
             let framing = Arc::clone(&source.facts().framing);
             let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
-            let told_error = false;
-            let reader = Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop, told_error };
+            let (told_error, abandon) = (false, Arc::clone(&crew.abandon));
+            let reader =
+                Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop, told_error, abandon };
             let go = self.go.clone();
             let run = move || {
-                if go.recv().is_ok() {
+                if reader.may_begin(&go) {
                     reader.run();
                 }
             };
@@ -157,36 +209,43 @@ impl Beginning<'_> {
 
 impl Crew {
     /// Makes the files and starts the threads; nothing is enabled yet. Where that fails none of them is left, and nothing was
-    /// taken from the kernel.
+    /// taken from the kernel. `abandon` ends all that waits, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
         output: &Output,
         description: &Arc<Description>,
         wishes: &Wishes,
+        abandon: &Arc<AtomicBool>,
     ) -> anyhow::Result<Crew> {
         let facts = source.facts();
         let mut crew = Crew {
             threads: Vec::new(),
             stop: Arc::default(),
+            abandon: Arc::clone(abandon),
             reason: Arc::new(u64::from(END_ASKED).into()),
-            tids: vec![own_tid()],
+            tids: [rustix::process::getpid().as_raw_nonzero().get(), own_tid()]
+                .into_iter()
+                .chain(messages::thread_id())
+                .collect(),
         };
-        let pool = share_of_memory(POOL_BYTES, POOL_SHARE, facts.cpus.len());
         let block_bytes = match &*facts.framing {
             Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,
             Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
         };
-        let blocks = (pool as usize / block_bytes).max(3);
+        // Before the threads: each of them takes address space, and less of it where there is little.
+        let pools =
+            facts.cpus.iter().map(|_| pool(facts.cpus.len(), block_bytes)).collect::<anyhow::Result<Vec<_>>>()?;
         let (tids, tids_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();
-        let beginning = Beginning { source, output, description, wishes, blocks, block_bytes, tids, go };
-        let begun = facts.cpus.iter().try_for_each(|&cpu| beginning.add_cpu(cpu, &mut crew));
+        let beginning = Beginning { source, output, description, wishes, tids, go };
+        let mut cpus = facts.cpus.iter().zip(pools);
+        let begun = cpus.try_for_each(|(&cpu, pool)| beginning.add_cpu(cpu, pool, &mut crew));
         drop(beginning);
         crew.tids.extend(tids_out.iter());
         if let Err(error) = begun {
             drop(go_in);
             // What went wrong is known.
-            let _ = crew.stop(END_ERROR);
+            let _ = crew.stop(END_ERROR, |_| {});
             return Err(error);
         }
         if let Some(own) = &wishes.own {
@@ -203,17 +262,32 @@ impl Crew {
         self.threads.iter().map(|threads| (threads.cpu, &*threads.progress))
     }
 
-    /// Lets them drain the buffers, which nothing is added to any more, and finish the files.
-    pub(crate) fn stop(self, reason: u32) -> anyhow::Result<Vec<(u32, Outcome)>> {
+    /// Lets them drain the buffers, which nothing is added to any more, and finish the files; calls `meanwhile` now and then. After a
+    /// second signal a thread that does not end is left behind, and its file is unfinished.
+    pub(crate) fn stop(self, reason: u32, mut meanwhile: impl FnMut(&Crew)) -> anyhow::Result<Vec<(u32, Outcome)>> {
         self.reason.store(reason.into(), Ordering::Release);
         self.stop.store(true, Ordering::Release);
+        let mut abandoned = None;
+        while !self.threads.iter().all(CpuThreads::are_finished) {
+            meanwhile(&self);
+            let is_second = self.abandon.load(Ordering::Acquire);
+            if is_second && abandoned.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
         let mut outcomes = Vec::new();
         for threads in self.threads {
-            if let Some(reader) = threads.reader {
-                let _ = reader.join();
-            }
-            let failed = |_| anyhow!("the writer of CPU {} has failed", threads.cpu);
-            outcomes.push((threads.cpu, threads.writer.join().map_err(failed)?));
+            let outcome = if threads.are_finished() {
+                if let Some(reader) = threads.reader {
+                    let _ = reader.join();
+                }
+                let failed = |_| anyhow!("the writer of CPU {} has failed", threads.cpu);
+                threads.writer.join().map_err(failed)?
+            } else {
+                Outcome::unfinished(&threads.progress)
+            };
+            outcomes.push((threads.cpu, outcome));
         }
         Ok(outcomes)
     }

@@ -1,15 +1,17 @@
 //! A tracefs instance of our own: made, locked while we live, and taken away with all that was enabled in it.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 
 use crate::boot::made_at_boot;
 use crate::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
+use crate::messages;
 use crate::state;
 
 /// The kernel's trace directory: tracefs, or before Linux 4.1 a directory in debugfs.
@@ -27,11 +29,30 @@ pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {
 /// Dropping it disables its events and removes it.
 pub(crate) struct Instance {
     pub(crate) fs: KernelFs,
-    tracefs: KernelFs,
+    tracefs: Arc<KernelFs>,
+    _lock: OwnedFd,
+}
+
+/// An instance that is to be removed.
+struct Held {
+    tracefs: Arc<KernelFs>,
     name: String,
     /// Closing it stops tracing and gives the memory back, and the kernel closes it for a killed recorder, too.
     free_buffer: Option<File>,
-    _lock: OwnedFd,
+}
+
+/// This process's instance. A thread can remove it while the one that made it hangs in a system call.
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+
+/// Removes this process's instance, where there is one; waits for another thread that is about it.
+pub(crate) fn remove_held() {
+    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(Held { tracefs, name, free_buffer }) = slot.take() else { return };
+    drop(free_buffer);
+    if let Err(error) = remove(&tracefs, &name) {
+        let path = tracefs.path(&format!("instances/{name}"));
+        messages::say(format!("kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover", path.display()));
+    }
 }
 
 /// Whether a recorder has made the unlocked instance `name`: its state file says so, with the instance's inode number. Where no
@@ -115,10 +136,8 @@ impl Instance {
             return Err(error)
                 .with_context(|| format!("{path}: cannot be made: it takes root and a kernel with trace instances"));
         }
-        match Instance::hold(&tracefs, name) {
-            Ok((fs, free_buffer, lock)) => {
-                Ok(Instance { fs, tracefs, name: name.to_owned(), free_buffer, _lock: lock })
-            }
+        match Instance::prepare(&tracefs, name) {
+            Ok((fs, free_buffer, lock)) => Ok(Instance::hold(fs, tracefs, name, free_buffer, lock)),
             Err(error) => {
                 // The directory that was just made must not outlive the error, which says why.
                 let _ = remove(&tracefs, name);
@@ -128,7 +147,7 @@ impl Instance {
     }
 
     /// Locks the directory that was just made, and has the kernel stop tracing in it when this process ends.
-    fn hold(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
+    fn prepare(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
         let fs = tracefs.open_dir(&format!("instances/{name}"))?;
         let lock = lock(&fs, name)?;
         leave_word(name, Some(&fs));
@@ -152,7 +171,14 @@ impl Instance {
         let lock = lock(&fs, name)?;
         leave_word(name, Some(&fs));
         // Opening free_buffer would empty it in the end.
-        Ok(Instance { fs, tracefs, name: name.to_owned(), free_buffer: None, _lock: lock })
+        Ok(Instance::hold(fs, tracefs, name, None, lock))
+    }
+
+    fn hold(fs: KernelFs, tracefs: KernelFs, name: &str, free_buffer: Option<File>, lock: OwnedFd) -> Instance {
+        let tracefs = Arc::new(tracefs);
+        let held = Held { tracefs: Arc::clone(&tracefs), name: name.to_owned(), free_buffer };
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        Instance { fs, tracefs, _lock: lock }
     }
 
     /// The directory that has this one, where the kernel keeps what all instances share.
@@ -163,15 +189,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        drop(self.free_buffer.take());
-        if let Err(error) = remove(&self.tracefs, &self.name) {
-            let path = self.fs.path("");
-            let _ = writeln!(
-                io::stderr(),
-                "kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover",
-                path.display()
-            );
-        }
+        remove_held();
     }
 }
 

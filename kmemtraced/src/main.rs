@@ -5,7 +5,8 @@
 //! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these. `control` holds
 //! the control files, `foreign` tells what others did to them, on the `clock` of the trace. `output` is the directory, a `held_dir`;
 //! `state` files tell of what a killed recorder leaves in the kernel. `record` is the whole from start to end, `closing` its
-//! last lines.
+//! last lines. `meta` is what names things in it. `messages` writes what there is to say, `signals` takes what others say, `memory` keeps the recorder's own from
+//! being taken away.
 
 mod args;
 mod block_file;
@@ -21,11 +22,15 @@ mod foreign;
 mod held_dir;
 mod instance;
 mod kernelfs;
+mod memory;
+mod messages;
+mod meta;
 mod output;
 mod own;
 mod probe;
 mod reader;
 mod record;
+mod signals;
 mod source;
 mod state;
 mod tracefs;
@@ -44,17 +49,18 @@ const NOT_STARTED: u8 = 2;
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.verb {
-        None => record::record(&args),
+        None => {
+            messages::start().map_err(|error| crew::not_started("messages", &error)).and_then(|()| record::record(args))
+        }
         Some(Verb::Recover) => recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
     };
-    match done {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "kmemtraced: {error:#}");
-            ExitCode::from(NOT_STARTED)
-        }
-    }
+    let status = done.unwrap_or_else(|error| {
+        messages::say(format!("kmemtraced: {error:#}"));
+        NOT_STARTED
+    });
+    messages::finish(closing::LAST_WORDS);
+    ExitCode::from(status)
 }
 
 fn recover(args: &Args) -> anyhow::Result<u8> {

@@ -249,7 +249,7 @@ impl Output {
 
     /// What to say of a file that nothing can be written to; the reason follows.
     pub(crate) fn unwritable(&self, name: &str) -> String {
-        format!("{}: cannot be written (free some space or use -o)", self.dir.join(name).display())
+        format!("{}: cannot be written (free some space, raise ulimit -f, or use -o)", self.dir.join(name).display())
     }
 
     /// Whether the directory was removed: what is written goes nowhere.

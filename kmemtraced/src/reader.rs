@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use kmemtrace_abi::block::HEADER_BYTES;
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay;
@@ -55,9 +55,16 @@ pub(crate) struct Reader {
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether the writer knows that reading fails.
     pub(crate) told_error: bool,
+    /// Ends it at once, with what was not taken left in the kernel.
+    pub(crate) abandon: Arc<AtomicBool>,
 }
 
 impl Reader {
+    /// Waits for word on `go`; false where there is none to come.
+    pub(crate) fn may_begin(&self, go: &Receiver<()>) -> bool {
+        self.wait_for(go).is_ok()
+    }
+
     /// Drains the CPU until it is told to stop and nothing is left.
     pub(crate) fn run(mut self) {
         // `Gone` ends it like any other end: the writer knows why.
@@ -72,6 +79,9 @@ impl Reader {
         // Events that were lost before the recording are no loss of it.
         self.send(Message::Counters(self.source.sample()))?;
         loop {
+            if self.abandon.load(Ordering::Acquire) {
+                return Err(Gone);
+            }
             let stopping = self.stop.load(Ordering::Acquire);
             let left = self.flush.saturating_sub(flushed.elapsed());
             let mut rests = false;
@@ -107,10 +117,6 @@ impl Reader {
                 std::thread::sleep(PAUSE);
             }
         }
-    }
-
-    fn send(&self, message: Message) -> Result<(), Gone> {
-        self.full.send(message).map_err(|_| Gone)
     }
 
     /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one after another ends the round.
@@ -196,10 +202,32 @@ impl Reader {
         self.send(Message::Data(std::mem::replace(buffer, empty), whole))
     }
 
+    /// Gives the writer a message; waits while it has no room, unless all is abandoned.
+    fn send(&self, mut message: Message) -> Result<(), Gone> {
+        loop {
+            message = match self.full.send_timeout(message, NOTICE) {
+                Ok(()) => return Ok(()),
+                Err(SendTimeoutError::Timeout(message)) if !self.abandon.load(Ordering::Acquire) => message,
+                Err(_) => return Err(Gone),
+            };
+        }
+    }
+
+    /// Takes the next from a channel; waits for it, unless all is abandoned.
+    fn wait_for<T>(&self, channel: &Receiver<T>) -> Result<T, Gone> {
+        loop {
+            match channel.recv_timeout(NOTICE) {
+                Ok(next) => return Ok(next),
+                Err(RecvTimeoutError::Timeout) if !self.abandon.load(Ordering::Acquire) => {}
+                Err(_) => return Err(Gone),
+            }
+        }
+    }
+
     /// The buffer that was given back last: some of it is still in the processor's cache, and the others are left alone.
     fn take_empty(&mut self) -> Result<Vec<u8>, Gone> {
         self.empty.extend(self.free.try_iter());
-        self.empty.pop().map_or_else(|| self.free.recv().map_err(|_| Gone), Ok)
+        self.empty.pop().map_or_else(|| self.wait_for(&self.free), Ok)
     }
 }
 
@@ -280,17 +308,9 @@ mod tests {
         for _ in 0..1000 {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
         }
-        Reader {
-            source,
-            framing,
-            flush: Duration::from_secs(10),
-            full,
-            free,
-            empty: Vec::new(),
-            stop,
-            told_error: false,
-        }
-        .run();
+        // A flush that is never due: the script says when there is more.
+        let (flush, told_error, abandon) = (Duration::from_secs(10), false, Arc::default());
+        Reader { source, framing, flush, full, free, empty: Vec::new(), stop, told_error, abandon }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
             Message::Counters(_) | Message::Unreadable(_) => None,

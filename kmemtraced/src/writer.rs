@@ -51,6 +51,8 @@ pub(crate) struct Writer {
     pub(crate) hands: Hands,
     /// The recorder's threads, where their events are to be counted.
     pub(crate) own: Option<OwnThreads>,
+    /// Ends it at once, without an end block.
+    pub(crate) abandon: Arc<AtomicBool>,
 }
 
 /// What a CPU's file came to.
@@ -70,7 +72,30 @@ pub(crate) struct Outcome {
     pub(crate) unreadable: Option<io::Error>,
     /// Whether the number of lost events is known.
     pub(crate) counted: bool,
+    /// The file has no end block, because a second signal came first.
+    pub(crate) unfinished: bool,
     pub(crate) error: Option<io::Error>,
+}
+
+impl Outcome {
+    /// The outcome of a thread that was left behind.
+    pub(crate) fn unfinished(progress: &Progress) -> Outcome {
+        let [events, bytes, lost] =
+            [&progress.events, &progress.bytes, &progress.lost].map(|n| n.load(Ordering::Relaxed));
+        Outcome {
+            events,
+            bytes,
+            lost,
+            read: 0,
+            read_by_others: 0,
+            cleared: false,
+            own: 0,
+            unreadable: None,
+            counted: true,
+            unfinished: true,
+            error: None,
+        }
+    }
 }
 
 /// What a writer has seen and written so far.
@@ -141,6 +166,9 @@ impl Writer {
         let mut account = Account::default();
         let mut synced = Instant::now();
         while let Ok(message) = self.full.recv() {
+            if self.abandon.load(Ordering::Acquire) {
+                break;
+            }
             match message {
                 Message::Data(mut buffer, used) => {
                     self.data(&mut buffer[..HEADER_BYTES + used], &mut account);
@@ -158,6 +186,10 @@ impl Writer {
                     self.fail(error, &mut account);
                 }
             }
+        }
+        // The reader may have gone before its end, too.
+        if self.abandon.load(Ordering::Acquire) {
+            return Outcome::unfinished(&self.progress);
         }
         self.finish(account)
     }
@@ -273,6 +305,7 @@ impl Writer {
             own: account.own,
             counted: uncounted.is_none(),
             unreadable: uncounted.or(account.unreadable.filter(|_| counters.unread.get() > 0)),
+            unfinished: false,
             error: failed.or(account.error),
         }
     }
@@ -473,6 +506,7 @@ mod tests {
             reason: Arc::new(u64::from(reason).into()),
             hands: Hands::default(),
             own: None,
+            abandon: Arc::default(),
         };
         let outcome = writer.run();
         let bytes = bytes.lock().unwrap().clone();
@@ -547,18 +581,8 @@ mod tests {
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let file = BlockFile::new(disk, 0, [7; 16]);
         let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-        let writer = Writer {
-            file,
-            description,
-            compress: None,
-            sync: None,
-            full,
-            free,
-            progress: Arc::default(),
-            reason,
-            hands,
-            own: None,
-        };
+        let (compress, sync, progress, abandon, own) = (None, None, Arc::default(), Arc::default(), None);
+        let writer = Writer { file, description, compress, sync, full, free, progress, reason, hands, own, abandon };
         let outcome = writer.run();
         let bytes = bytes.lock().unwrap().clone();
         (bytes, outcome)

@@ -1,0 +1,79 @@
+//! The recorder's own memory: tried before anything is changed, locked, and not the first that the kernel takes back.
+
+use std::collections::TryReserveError;
+
+use anyhow::anyhow;
+use rustix::mm::MlockAllFlags;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
+
+use crate::crew;
+use crate::kernelfs::{KernelFs, PROC};
+
+/// Address space for texts of proc (symbols, several copies of them) and what else the main thread takes, in bytes.
+const TEXTS: usize = 64 << 20;
+/// Address space of a CPU's threads besides the blocks: stacks, tables of the compressor, a frame; bytes.
+const THREADS: usize = 8 << 20;
+/// `oom_score_adj` while recording: others go first.
+const SCORE: i32 = -900;
+const SCORE_FILE: &str = "self/oom_score_adj";
+
+/// Reserves once as much as a recording of so many CPUs takes, and gives it back: a limit that is too low is told before anything
+/// was changed.
+pub(crate) fn try_out(cpus: usize) -> anyhow::Result<()> {
+    if [Resource::As, Resource::Data].iter().all(|&limit| getrlimit(limit).current.is_none()) {
+        return Ok(());
+    }
+    let bytes = TEXTS + cpus * (THREADS + crew::pool_bytes(cpus));
+    let said = |_| anyhow!("recording takes {} MiB more than can be had: raise ulimit -v and ulimit -d", bytes >> 20);
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(said)
+}
+
+/// A buffer, touched and not only reserved.
+pub(crate) fn touched(bytes: usize) -> Result<Vec<u8>, TryReserveError> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(bytes)?;
+    buffer.resize(bytes, 1);
+    Ok(buffer)
+}
+
+/// Locks what the process has and will have; an error is the line to say. Only touched pages count, so that stacks cost nothing.
+pub(crate) fn lock() -> Result<(), String> {
+    let failed = |why: String| format!("memory is not locked ({why}): a machine short of memory may lose events");
+    // Under a limit, locking what is to come would make later allocations fail.
+    let may_lock = rustix::thread::capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK));
+    if !may_lock && getrlimit(Resource::Memlock).current.is_some() {
+        return Err(failed("raise ulimit -l".into()));
+    }
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    rustix::mm::mlockall(all).map_err(|error| failed(error.to_string()))
+}
+
+/// The kernel's preference for other processes when memory runs out. Dropping it sets the old value again, so that what is
+/// started later does not have it.
+pub(crate) struct Score {
+    proc: KernelFs,
+    before: String,
+}
+
+impl Score {
+    /// Lowers the score; an error is the line to say.
+    pub(crate) fn lower() -> Result<Option<Score>, String> {
+        let lower = || {
+            let proc = KernelFs::find(&PROC)?;
+            let before = proc.get(SCORE_FILE)?.trim().to_owned();
+            if before.parse().is_ok_and(|score: i32| score <= SCORE) {
+                return Ok(None);
+            }
+            proc.set(SCORE_FILE, &SCORE.to_string())?;
+            anyhow::Ok(Some(Score { proc, before }))
+        };
+        lower().map_err(|error| format!("the OOM killer may choose this process: {error:#}"))
+    }
+}
+
+impl Drop for Score {
+    fn drop(&mut self) {
+        let _ = self.proc.write(SCORE_FILE, &self.before);
+    }
+}

@@ -1,0 +1,168 @@
+//! Messages to standard error. A thread of their own writes them, so that a full pipe or a terminal held by Ctrl-S stops that
+//! thread and nothing else. The order is kept; messages beyond the queue are counted, and the count is said later.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+
+/// Messages that may wait to be written.
+const QUEUE: usize = 256;
+/// Stack of the thread, in bytes.
+const STACK: usize = 256 << 10;
+
+/// The recorder's messages; empty until [`start`].
+static MESSAGES: OnceLock<Messages> = OnceLock::new();
+
+/// Starts the thread; messages before that are written by the caller. The error is that of the thread's start.
+pub(crate) fn start() -> io::Result<()> {
+    if MESSAGES.get().is_none() {
+        let _ = MESSAGES.set(Messages::start(io::stderr())?);
+    }
+    Ok(())
+}
+
+/// Writes a line, soon.
+pub(crate) fn say(line: impl Into<String>) {
+    let line = line.into() + "\n";
+    match MESSAGES.get() {
+        Some(messages) => messages.put(line),
+        None => drop(io::stderr().write_all(line.as_bytes())),
+    }
+}
+
+/// Writes `text` as it is, unless earlier messages are still waiting: a status line is worth nothing later.
+pub(crate) fn show(text: &str) {
+    if let Some(messages) = MESSAGES.get().filter(|messages| messages.queue.is_empty()) {
+        messages.put(text.to_owned());
+    }
+}
+
+/// Waits until all messages are written, at most this long.
+pub(crate) fn finish(patience: Duration) {
+    if let Some(messages) = MESSAGES.get() {
+        messages.finish(patience);
+    }
+}
+
+/// The thread's number, for the list of the recorder's own threads.
+pub(crate) fn thread_id() -> Option<i32> {
+    MESSAGES.get().map(|messages| messages.tid)
+}
+
+enum Message {
+    Text(String),
+    /// Asks for word that all before it is written.
+    Flush(Sender<()>),
+}
+
+struct Messages {
+    queue: Sender<Message>,
+    left_out: Arc<AtomicU64>,
+    tid: i32,
+}
+
+impl Messages {
+    fn start(out: impl Write + Send + 'static) -> io::Result<Messages> {
+        let (queue, waiting) = crossbeam_channel::bounded(QUEUE);
+        let (tid_out, tid) = crossbeam_channel::bounded(1);
+        let left_out = Arc::new(AtomicU64::new(0));
+        let uncounted = Arc::clone(&left_out);
+        let work = move || {
+            let _ = tid_out.send(rustix::thread::gettid().as_raw_nonzero().get());
+            write_all(out, &waiting, &uncounted);
+        };
+        thread::Builder::new().name("messages".into()).stack_size(STACK).spawn(work)?;
+        Ok(Messages { queue, left_out, tid: tid.recv().map_err(io::Error::other)? })
+    }
+
+    fn put(&self, text: String) {
+        if self.queue.try_send(Message::Text(text)).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn finish(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let (done_in, done) = crossbeam_channel::bounded(1);
+        if self.queue.send_deadline(Message::Flush(done_in), deadline).is_ok() {
+            let _ = done.recv_deadline(deadline);
+        }
+    }
+}
+
+/// Writes messages as they come. There is no other place to report an error of standard error.
+fn write_all(mut out: impl Write, waiting: &Receiver<Message>, left_out: &AtomicU64) {
+    for message in waiting {
+        match message {
+            Message::Text(text) => drop(out.write_all(text.as_bytes())),
+            Message::Flush(done) => drop(done.send(())),
+        }
+        if waiting.is_empty()
+            && let count @ 1.. = left_out.swap(0, Ordering::Relaxed)
+        {
+            let _ = writeln!(out, "kmemtraced: {count} messages were left out: standard error took none for a while");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    /// A pipe that takes nothing until it is opened.
+    #[derive(Clone, Default)]
+    struct Pipe(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+
+    impl Pipe {
+        fn open(&self) {
+            self.0.0.lock().unwrap().0 = true;
+            self.0.1.notify_all();
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.0.0.lock().unwrap().1.clone()).unwrap()
+        }
+    }
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut pipe = self.0.1.wait_while(self.0.0.lock().unwrap(), |(open, _)| !*open).unwrap();
+            pipe.1.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_blocked_pipe_holds_up_no_caller_and_left_out_messages_are_counted() {
+        let pipe = Pipe::default();
+        let messages = Messages::start(pipe.clone()).unwrap();
+        let begin = Instant::now();
+        (0..QUEUE + 100).for_each(|n| messages.put(format!("{n}\n")));
+        messages.finish(Duration::from_millis(50));
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert_eq!(pipe.text(), "");
+        pipe.open();
+        messages.finish(Duration::from_secs(60));
+        // The thread holds one message besides the queue, if it was quick.
+        let text = pipe.text();
+        let (said, count) = text.rsplit_once("kmemtraced: ").unwrap();
+        let count: usize = count.split(' ').next().unwrap().parse().unwrap();
+        let said: Vec<usize> = said.lines().map(|line| line.parse().unwrap()).collect();
+        assert!((QUEUE..=QUEUE + 1).contains(&said.len()), "{}", said.len());
+        assert!(said.is_sorted());
+        assert_eq!(said.len() + count, QUEUE + 100);
+        messages.put("last\n".into());
+        messages.finish(Duration::from_secs(60));
+        assert!(pipe.text().ends_with("last\n"));
+    }
+}
