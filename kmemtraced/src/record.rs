@@ -152,14 +152,16 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Sig
         tell_set_up(&facts, is_left_out);
     }
     let locked = memory::lock();
+    let mut first = Some(First::take());
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
         let Some((program, rest)) = args.command.split_first() else { return Ok(None) };
+        // Neither this thread's place before others nor the score below is the command's.
+        drop(first.take());
         let child = Command::new(program).args(rest).spawn();
+        first = Some(First::take());
         child.map(Some).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
     });
-    // Not before the command is started: both would be its own, too.
-    let first = First::take();
     let score = memory::Score::lower();
     if args.verbose {
         locked.err().iter().chain(score.as_ref().err()).for_each(|line| messages::say(line));
@@ -271,6 +273,7 @@ fn wait(
             shown = (Instant::now(), events);
         }
     };
+    signals.answer();
     if show {
         messages::say("");
     }
