@@ -154,7 +154,6 @@ pub(crate) fn end_now() {
 
 /// Lets go of the command: what has not ended by now is asked to, and a signal ends the wait. Its status, 128 + n for a signal.
 pub(crate) fn leave(mut child: Child, signals: &Signals) -> u8 {
-    let before = signals.stops();
     for tries in 0..LOOKS {
         if let Ok(Some(status)) = child.try_wait() {
             let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
@@ -164,7 +163,7 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> u8 {
             let pid = rustix::process::Pid::from_child(&child);
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
-        if signals.stops() > before || signals.is_second() {
+        if signals.is_pressing() {
             break;
         }
         thread::sleep(LOOK);
@@ -176,7 +175,6 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> u8 {
 /// Prints these views of the trace: by `kmemtrace-report` beside this program, or wherever it is found. False where a signal
 /// ended it.
 pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
-    let before = signals.stops();
     let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
     // Without /proc there is no telling where this program is but by how it was called.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
@@ -185,7 +183,7 @@ pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
         let child = Command::new(&program).arg(view).arg(dir).spawn();
         let ended = child.and_then(|mut child| {
             while child.try_wait()?.is_none() {
-                if signals.stops() > before || signals.is_second() {
+                if signals.is_pressing() {
                     let _ = child.kill();
                     return Ok(false);
                 }

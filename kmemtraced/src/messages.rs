@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::crew::First;
+
 /// Messages that may wait to be written.
 const QUEUE: usize = 256;
 /// Stack of the thread, in bytes.
@@ -72,6 +74,7 @@ impl Messages {
         let left_out = Arc::new(AtomicU64::new(0));
         let uncounted = Arc::clone(&left_out);
         let work = move || {
+            let _first = First::take();
             let _ = tid_out.send(rustix::thread::gettid().as_raw_nonzero().get());
             write_all(out, &waiting, &uncounted);
         };

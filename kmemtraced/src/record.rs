@@ -159,7 +159,9 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
         let stop = wait(args, &crew, output, signals, &mut started);
         // The last look comes before the recorder itself switches tracing off.
         tell(args, started.watcher.look(true));
-        (stop, started.child, started.watcher.happened())
+        // What it holds open must be let go of before the source is.
+        let happened = started.watcher.happened();
+        (stop, started.child, happened, started.first)
     });
     source.stop();
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
@@ -174,7 +176,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let comms = source.comms();
     drop(source);
     drop(score);
-    let ((ended, child, foreign), outcomes) = (waited?, outcomes?);
+    let ((ended, child, foreign, first), outcomes) = (waited?, outcomes?);
+    drop(first);
     if let Some(status) = cut {
         child.map(|child| closing::leave(child, signals));
         return Ok(status);
@@ -193,7 +196,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
 struct Started {
     watcher: Watcher,
     child: Option<Child>,
-    _first: First,
+    first: First,
 }
 
 /// Enables the events and starts COMMAND; an earlier recording keeps its name until both have succeeded.
@@ -206,6 +209,7 @@ fn start(args: &Args, source: &dyn TraceSource, output: &mut Output, hands: Hand
     if let (true, Err(line)) = (args.verbose, &locked) {
         messages::say(line);
     }
+    let mut first = First::take();
     source.start()?;
     let watcher = Watcher::new(source.control()?, hands);
     if args.verbose && !watcher.is_watched() {
@@ -213,19 +217,20 @@ fn start(args: &Args, source: &dyn TraceSource, output: &mut Output, hands: Hand
     }
     let child = match args.command.split_first() {
         Some((program, rest)) => {
+            // This thread's place before others is not the command's.
+            drop(first);
             let child = Command::new(program).args(rest).spawn();
+            first = First::take();
             Some(child.with_context(|| format!("{}: cannot be run", program.to_string_lossy()))?)
         }
         None => None,
     };
-    // Not before the command is started: it would have the priority, too.
-    let first = First::take();
     warn(output.begin());
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
     say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
-    Ok(Started { watcher, child, _first: first })
+    Ok(Started { watcher, child, first })
 }
 
 /// Whether a status line is shown.
@@ -308,6 +313,7 @@ fn wait(args: &Args, crew: &Crew, output: &Output, signals: &Signals, started: &
             shown = (Instant::now(), events);
         }
     };
+    signals.answer();
     if show {
         messages::say("");
     }

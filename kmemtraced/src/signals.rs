@@ -53,6 +53,8 @@ pub(crate) struct Signals {
     asked: Arc<AtomicBool>,
     /// Stop signals, without repetitions.
     stops: AtomicU32,
+    /// Those of them that the recording's end has answered.
+    answered: AtomicU32,
     /// A second stop signal: threads give up all that waits.
     pub(crate) abandon: Arc<AtomicBool>,
     cpu_limit: Arc<AtomicBool>,
@@ -108,6 +110,16 @@ impl Signals {
     /// Stop signals so far.
     pub(crate) fn stops(&self) -> u32 {
         self.stops.load(Ordering::Acquire)
+    }
+
+    /// The recording stops, for whatever reason: signals until now have had their effect.
+    pub(crate) fn answer(&self) {
+        self.answered.store(self.stops(), Ordering::Release);
+    }
+
+    /// A stop signal has come since the recording stopped, or a second one at all: nothing is waited for that is not the trace.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.is_second() || self.stops() > self.answered.load(Ordering::Acquire)
     }
 
     /// A second stop signal has come.

@@ -104,7 +104,9 @@ impl<'a> Recorder<'a> {
     }
 
     fn is_on(&self) -> bool {
-        self.instance.read("tracing_on").is_ok_and(|on| on.trim() == "1")
+        // A new instance is on for a moment, before the recorder has made any file.
+        let on = self.instance.read("tracing_on");
+        on.is_ok_and(|on| on.trim() == "1") && self.directory.file("trace/cpu0.out").exists()
     }
 
     fn until_set_up(&self) {
