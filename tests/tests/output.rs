@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ("a_name_that_cannot_be_taken_is_told", a_name_that_cannot_be_taken_is_told),
         ("files_of_others_are_not_overwritten", files_of_others_are_not_overwritten),
         ("a_name_that_is_no_directory_is_refused_at_once", a_name_that_is_no_directory_is_refused_at_once),
+        ("a_full_disk_leaves_the_earlier_recording", a_full_disk_leaves_the_earlier_recording),
         ("a_mount_point_is_not_overwritten", a_mount_point_is_not_overwritten),
         ("a_lock_that_fails_is_no_other_recorder", a_lock_that_fails_is_no_other_recorder),
         ("names_that_another_user_swaps_lead_nowhere_else", names_that_another_user_swaps_lead_nowhere_else),
@@ -155,13 +156,20 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
 /// The recorder under strace with these injections; skips where there is no strace.
 fn under_strace(dir: &Directory, injections: &[&str], arguments: &[&str], instance: &str) -> Result<Output, Skip> {
     let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o", "/dev/null"]).current_dir(dir.path());
-    for injection in injections {
-        let calls = injection.split(':').next().unwrap_or_default();
-        command.args(["-e", &format!("trace={calls}"), "-e", &format!("inject={injection}")]);
-    }
-    command.arg(program("kmemtraced")).args(["-q", "-d", "20ms", "-B", instance]).args(arguments);
+    command.current_dir(dir.path());
+    strace(&mut command, injections, arguments, instance);
     command.output().map_err(|error| Skip(format!("strace cannot be run: {error}")))
+}
+
+fn strace(command: &mut Command, injections: &[&str], arguments: &[&str], instance: &str) {
+    command.args(["-f", "-qq", "-o", "/dev/null"]);
+    // A call that is not traced is not injected into.
+    let calls: Vec<&str> = injections.iter().filter_map(|injection| injection.split(':').next()).collect();
+    command.args(["-e", &format!("trace={}", calls.join(","))]);
+    injections.iter().for_each(|injection| {
+        command.args(["-e", &format!("inject={injection}")]);
+    });
+    command.arg(program("kmemtraced")).args(["-q", "-d", "50ms", "-B", instance]).args(arguments);
 }
 
 /// Two recordings in the default names, of which `kmemtrace.data` is the later one.
@@ -174,12 +182,14 @@ fn two_recordings() -> Directory {
 }
 
 fn a_recorder_killed_at_any_call_loses_no_recording() -> Result<(), Skip> {
-    can_record()?;
+    let tracefs = can_record()?;
+    let missing = |error| Skip(format!("strace cannot be run: {error}"));
+    Command::new("strace").arg("-V").output().map_err(missing)?;
     let recordings = two_recordings();
     let [earlier, older] = ["kmemtrace.data", "kmemtrace.data.old"].map(|name| files(&recordings.file(name)));
     let mut kills = 0;
     // The first with renameat2 as it is, the second as file systems answer that cannot exchange names.
-    let plain: &[(&str, &[&str])] = &[("mkdirat", &[]), ("renameat2", &[]), ("unlinkat", &[])];
+    let plain: &[(&str, &[&str])] = &[("/^mkdir", &[]), ("/^rename", &[]), ("/^unlink", &[]), ("/^rmdir", &[])];
     let in_steps: &[(&str, &[&str])] = &[("/^renameat$", &["renameat2:error=EINVAL"])];
     for arguments in [&[][..], &["-f", "-o", "kmemtrace.data"]] {
         for (call, injections) in plain.iter().chain(in_steps) {
@@ -190,8 +200,13 @@ fn a_recorder_killed_at_any_call_loses_no_recording() -> Result<(), Skip> {
                 }
                 let kill = format!("{call}:signal=KILL:when={n}");
                 let instance = instance_name();
-                let output = under_strace(&dir, &[&[kill.as_str()], *injections].concat(), arguments, &instance)?;
-                run("kmemtraced", &["recover", "-B", &instance], &[]);
+                // Without state files: their calls are not of interest.
+                let mut command = Command::new("unshare");
+                let script = "mount -t tmpfs -o ro none /run && exec strace \"$@\"";
+                command.args(["-m", "sh", "-c", script, "sh"]).current_dir(dir.path());
+                strace(&mut command, &[&[kill.as_str()], *injections].concat(), arguments, &instance);
+                let output = command.output().map_err(|error| Skip(format!("unshare cannot be run: {error}")))?;
+                let _ = fs::remove_dir(tracefs.path().join("instances").join(&instance));
                 let there: Vec<Files> = directories(dir.path()).iter().map(|d| files(d)).collect();
                 let has_begun = dir.file("kmemtrace.data/cpu0.out").is_file()
                     && ![&earlier, &older].contains(&&files(&dir.file("kmemtrace.data")));
@@ -203,11 +218,12 @@ fn a_recorder_killed_at_any_call_loses_no_recording() -> Result<(), Skip> {
                 if output.status.success() {
                     break;
                 }
+                assert_eq!(text(&output.stderr), "", "{kill}");
                 kills += 1;
             }
         }
     }
-    assert!(kills > 15, "only {kills} kills");
+    assert!(kills > 20, "only {kills} kills");
     Ok(())
 }
 
@@ -216,7 +232,11 @@ fn file_systems_that_cannot_exchange_names_do() -> Result<(), Skip> {
     for error in ["EINVAL", "ENOSYS"] {
         let dir = two_recordings();
         let [earlier, older] = ["kmemtrace.data", "kmemtrace.data.old"].map(|name| files(&dir.file(name)));
-        let output = under_strace(&dir, &[&format!("renameat2:error={error}")], &[], &instance_name())?;
+        let injection = [format!("renameat2:error={error}")];
+        let injection = [injection[0].as_str()];
+        under_strace(&dir, &injection, &["--", "./nosuch"], &instance_name())?;
+        assert!(files(&dir.file("kmemtrace.data.old")) == older);
+        let output = under_strace(&dir, &injection, &[], &instance_name())?;
         assert_recorded(&output);
         assert_eq!(names(dir.path()), ["kmemtrace.data", "kmemtrace.data.old"]);
         assert!(files(&dir.file("kmemtrace.data.old")) == earlier);
@@ -295,6 +315,29 @@ fn a_name_that_is_no_directory_is_refused_at_once() -> Result<(), Skip> {
         assert!(files(&dir.file("elsewhere")).is_empty());
         assert!(dir.file("kmemtrace.data/meta.out").is_file(), "{what}");
     }
+    Ok(())
+}
+
+fn a_full_disk_leaves_the_earlier_recording() -> Result<(), Skip> {
+    can_record()?;
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    let dir = Directory::new(&[]);
+    let mounted = mount("none", dir.path(), "tmpfs", MountFlags::empty(), c"size=4096k");
+    mounted.map_err(|error| Skip(format!("nothing can be mounted: {error}")))?;
+    let first = record(&dir, &["-d", "20ms", "-o", "trace"]);
+    let earlier = files(&dir.file("trace"));
+    let fill = vec![1; 4096 << 10];
+    // As much of it as there is room for.
+    let filled = fs::write(dir.file("filler"), &fill);
+    let output = record(&dir, &["-d", "20ms", "-f", "-o", "trace"]);
+    let later = files(&dir.file("trace"));
+    let left = names(dir.path());
+    must("unmount", unmount(dir.path(), UnmountFlags::DETACH));
+    assert_recorded(&first);
+    assert!(filled.is_err(), "the disk is not full");
+    assert_refused(&output, "cannot be ");
+    assert!(text(&output.stderr).contains("No space left on device"), "{}", text(&output.stderr));
+    assert!(later == earlier && left == ["trace"], "{left:?}");
     Ok(())
 }
 
@@ -458,7 +501,6 @@ fn buffers_larger_than_the_machine_are_refused() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     for size in ["17179869183G", "4096G"] {
         for more in [&[][..], &["--boot"]] {
-            // An instance that is already there is not touched, either.
             let start = Instant::now();
             let output = record(&dir, &[&["-b", size], more].concat());
             assert_refused(&output, &format!("-b {size} on "));
