@@ -85,9 +85,11 @@ impl HeldDir {
         Ok(dir)
     }
 
-    /// Makes the directory `name` in this one, for all to read.
+    /// Makes the directory `name` in this one, of mode 0755 whatever the umask is.
     pub(crate) fn make_public_dir(&self, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::mkdirat(&self.fd, name, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?)
+        let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+        rustix::fs::mkdirat(&self.fd, name, mode)?;
+        Ok(rustix::fs::fchmod(self.open_dir(name)?.fd, mode)?)
     }
 
     /// True if the directory belongs to the caller. File systems that give files other owners (vfat, NFS with squashed root)
