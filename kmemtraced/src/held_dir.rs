@@ -44,7 +44,8 @@ impl HeldDir {
     /// Opens the directory at `path` (empty: the current one), one component at a time. A link on the way is followed if it
     /// belongs to root, to the caller, or to the user for whom sudo runs this program; any other user could point it anywhere.
     pub(crate) fn reach(path: &Path) -> anyhow::Result<HeldDir> {
-        let mut fd = rustix::fs::openat(CWD, ".", WAY, Mode::empty()).context("the current directory")?;
+        let start = if path.is_absolute() { "/" } else { "." };
+        let mut fd = rustix::fs::openat(CWD, start, WAY, Mode::empty()).context(start)?;
         let mut left: Vec<OsString> = reversed(path);
         let mut links = 0;
         while let Some(name) = left.pop() {
@@ -84,13 +85,15 @@ impl HeldDir {
         Ok(dir)
     }
 
-    /// Makes the directory `name` in this one, for all to read.
+    /// Makes the directory `name` in this one, of mode 0755 whatever the umask is.
     pub(crate) fn make_public_dir(&self, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::mkdirat(&self.fd, name, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?)
+        let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+        rustix::fs::mkdirat(&self.fd, name, mode)?;
+        Ok(rustix::fs::fchmod(self.open_dir(name)?.fd, mode)?)
     }
 
-    /// Whether the directory belongs to the caller. On file systems that give files other owners (vfat, NFS with squashed
-    /// root) it has the owner of a file that is made in it.
+    /// True if the directory belongs to the caller. File systems that give files other owners (vfat, NFS with squashed root)
+    /// give it the owner of a file that is made in it.
     fn is_own(&self) -> anyhow::Result<bool> {
         let owner = self.stat()?.st_uid;
         if owner == rustix::process::geteuid().as_raw() {
@@ -140,7 +143,7 @@ impl HeldDir {
         Ok(rustix::fs::fstat(&self.fd)?)
     }
 
-    /// Whether the name in `parent` is this directory's.
+    /// True if the name in `parent` is this directory's.
     pub(crate) fn is_at(&self, parent: &HeldDir, name: &OsStr) -> io::Result<bool> {
         let (there, own) = (parent.open_dir(name)?.stat()?, self.stat()?);
         Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
@@ -151,7 +154,7 @@ impl HeldDir {
         Ok(rustix::fs::fstatvfs(&self.fd)?)
     }
 
-    /// Whether a file system is mounted here, `parent` being the directory above. Such a directory cannot be renamed.
+    /// True if a file system is mounted here, `parent` being the directory above. Such a directory cannot be renamed.
     pub(crate) fn is_mount_point(&self, parent: &HeldDir) -> io::Result<bool> {
         use rustix::fs::{StatxAttributes, StatxFlags, statx};
         // Linux 5.8 on; the device tells of all but bind mounts.
@@ -243,7 +246,7 @@ fn reversed(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Where a link leads, if those may say so to whom it belongs.
+/// Target of the link `name`; an error if it belongs to a user who is not trusted with the way.
 fn trusted_link(dir: &OwnedFd, name: &OsStr) -> anyhow::Result<OsString> {
     let shown = name.to_string_lossy();
     // Held, so that owner and text are those of one link.

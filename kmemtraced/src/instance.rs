@@ -55,7 +55,7 @@ pub(crate) fn remove_held() {
     }
 }
 
-/// Whether a recorder has made the unlocked instance `name`: its state file says so, with the instance's inode number. Where no
+/// True if a recorder has made the unlocked instance `name`: its state file says so, with the instance's inode number. Where no
 /// state file can be kept (an initramfs without /run), the instance must have the `asked` name and the options that recorders
 /// set.
 fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> bool {
@@ -68,7 +68,7 @@ fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> bool {
     }
 }
 
-/// Whether options differ from the kernel's defaults as a recorder sets them, and tracing stands still as its end leaves it.
+/// True if options differ from the kernel's defaults as a recorder sets them, and tracing stands still as its end leaves it.
 fn has_marks(instance: &KernelFs) -> bool {
     let is = |file: &str, value: &str| instance.read(file).is_ok_and(|text| text.trim_ascii() == value.as_bytes());
     is("options/disable_on_free", "1")

@@ -20,7 +20,7 @@ use crate::held_dir::{HeldDir, joined, random_digits};
 use crate::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::source::{Framing, SourceFacts};
 
-/// Where a trace goes where the command line names no directory.
+/// The trace directory if the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
 /// No item piece is longer.
 const PIECE: usize = 1 << 20;
@@ -56,7 +56,7 @@ struct Replaced {
     shown: PathBuf,
 }
 
-/// Whether a file of a trace directory, or one that a report, pack or index leaves in it, has this name.
+/// True for names of files of a trace directory, and of those that report, pack and index leave in it.
 fn is_of_trace(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let name = without_mark(name, ".packing");
@@ -247,17 +247,17 @@ impl Output {
         self.held.create(name.as_ref()).with_context(shown)
     }
 
-    /// What to say of a file that nothing can be written to; the reason follows.
+    /// The message for a file that cannot be written; the reason follows.
     pub(crate) fn unwritable(&self, name: &str) -> String {
         format!("{}: cannot be written (free some space, raise ulimit -f, or use -o)", self.dir.join(name).display())
     }
 
-    /// Whether the directory was removed: what is written goes nowhere.
+    /// True if the directory was removed: its files go with the last descriptor.
     pub(crate) fn is_gone(&self) -> bool {
         self.held.stat().is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Whether a file of this name is in the directory.
+    /// True if the directory has a file of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         !matches!(self.held.kind(name.as_ref()), Ok(None))
     }
@@ -459,6 +459,8 @@ fn cpu_nodes() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -470,11 +472,65 @@ mod tests {
             names.iter().for_each(|name| fs::write(dir.join(name), b"x").unwrap());
         };
         fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
-        Output::create(Some(&dir), true).unwrap();
+        let mut output = Output::create(Some(&dir), true).unwrap();
+        assert!(dir.join("cpu0.out").exists(), "the recording has not begun");
+        output.begin().and_then(|()| output.finish_removal()).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
         fill(&["meta.out", "notes"]);
         assert!(Output::create(Some(&dir), true).is_err());
         assert!(dir.join("notes").exists() && dir.join("meta.out").exists());
+    }
+
+    #[test]
+    fn names_of_half_written_files_end_with_a_mark_and_random_digits() {
+        let is_ours = |name: &&str| is_of_trace(name.as_ref());
+        let ours = [
+            "meta.out",
+            "cpu12.out",
+            "cpu0.out.packing",
+            "cpu0.out.packing-00ff00ff00ff00ff",
+            "meta.out.packing-1",
+            "report.index",
+            "report.index.new",
+            "report.index.new-0123456789abcdef",
+        ];
+        assert_eq!(ours.iter().filter(|name| !is_ours(name)).count(), 0);
+        let others =
+            ["cpu.out", "cpux.out", "cpu0.out-1", "cpu0.out.packing-", "cpu0.out.packing-x", "notes", "meta.out.new"];
+        assert_eq!(others.iter().filter(|name| is_ours(name)).count(), 0);
+    }
+
+    #[test]
+    fn a_discarded_recording_leaves_the_earlier_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("t");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("cpu0.out"), b"earlier").unwrap();
+        let output = Output::create(Some(&dir), true).unwrap();
+        output.file("cpu0.out").unwrap();
+        output.discard();
+        assert_eq!(fs::read(dir.join("cpu0.out")).unwrap(), b"earlier");
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_in_place_of_the_earlier_one_is_not_emptied() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, moved) = (parent.path().join("t"), parent.path().join("moved"));
+        for (name, file) in [(&dir, "cpu0.out"), (&moved, "meta.out")] {
+            fs::create_dir(name).unwrap();
+            fs::write(name.join(file), b"x").unwrap();
+        }
+        let mut output = Output::create(Some(&dir), true).unwrap();
+        let names = [parent.path().join("other"), dir.clone(), moved.clone()];
+        fs::rename(&dir, &names[0]).unwrap();
+        fs::rename(&moved, &dir).unwrap();
+        assert!(output.begin().and_then(|()| output.finish_removal()).is_err());
+        assert!(names[0].join("cpu0.out").exists(), "moved away by its owner");
+        let kept =
+            fs::read_dir(parent.path()).unwrap().filter(|e| e.as_ref().unwrap().path().join("meta.out").exists());
+        assert_eq!(kept.count(), 1);
     }
 
     #[test]

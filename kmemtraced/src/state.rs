@@ -27,7 +27,7 @@ fn make() -> Option<Dir> {
     Dir::open(&run)
 }
 
-/// Whether recorders can leave state files here.
+/// True if recorders can leave state files here.
 pub(crate) fn can_be_kept() -> bool {
     make().is_some()
 }
