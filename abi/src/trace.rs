@@ -82,6 +82,9 @@ pub struct TraceInfo {
     pub order: OrderKey,
 }
 
+/// Thread ids of a recorder that are believed: several for each of the CPUs that a kernel can have.
+pub const MAX_OWN_THREADS: usize = 1 << 16;
+
 /// What names things: from `meta.out`.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
@@ -91,6 +94,8 @@ pub struct Side {
     pub modules: Vec<u8>,
     /// Command names by thread id.
     pub comms: HashMap<i32, Box<[u8]>>,
+    /// The recorder's thread ids, ascending, each once, at most [`MAX_OWN_THREADS`]; `None`: the recording does not tell them.
+    pub own_threads: Option<Vec<i32>>,
     /// NUMA node by CPU.
     pub nodes: HashMap<u32, u32>,
     /// `/proc/slabinfo` at the start.

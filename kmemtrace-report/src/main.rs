@@ -24,6 +24,7 @@ mod mapping;
 mod merge;
 mod order;
 mod output;
+mod own;
 mod pack;
 mod pairs;
 mod pass;
@@ -49,7 +50,7 @@ use clap::Parser;
 use kmemtrace_abi::block::End;
 use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
+use kmemtrace_abi::trace::{OpenError, OrderKey, Source, Trace};
 use serde_json::{Map, Value};
 
 use args::{Args, Format, View};
@@ -61,6 +62,7 @@ use filter::Selected;
 use index::{Index, Question, Settings};
 use order::Order;
 use output::Output;
+use own::{ButOwn, OwnThreads};
 use pairs::Rules;
 use pass::Pass;
 use pipeline::{CrewSize, Job};
@@ -123,6 +125,8 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let kallsyms = std::mem::take(&mut trace.side.kallsyms);
     let modules = std::mem::take(&mut trace.side.modules);
     let comms = std::mem::take(&mut trace.side.comms);
+    // A relay channel's events do not tell their threads.
+    let own_threads = trace.side.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay));
     let needs_symbols =
         view != View::Summary && view != View::Events || !args.select.is_all() || args.format == Format::Table;
     let symbols = if needs_symbols { Symbols::new(&kallsyms, &modules) } else { Symbols::default() };
@@ -140,6 +144,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         },
         matrix: view == View::Cross,
         lists_live: view == View::Live,
+        shows_own: args.own && own_threads.is_some(),
     };
     let is_whole = filter.is_none() && args.time.is_none();
     if is_whole && index.as_ref().is_some_and(|index| index.lacks(asked)) {
@@ -171,11 +176,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         is_told: args.verbose,
     };
     let pass = Pass { trace: &mut trace, inputs: &inputs, index, job, asked };
-    let (order, paired, mut completeness) = match (filter, args.time.is_some()) {
-        (None, false) => pass.of_all()?,
-        (None, true) => pass.of_window(&All, window)?,
-        (Some(filter), true) => pass.of_window(&filter, window)?,
-        (Some(filter), false) => pass.through(&filter, window)?,
+    let asked_window = args.time.is_some().then_some(window);
+    let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
+    let shows_own = args.own;
+    let (order, paired, mut completeness) = match (filter, own) {
+        (None, None) => pass.run(&All, false, asked_window)?,
+        (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, asked_window)?,
+        (Some(filter), None) => pass.run(&filter, true, asked_window)?,
+        (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, asked_window)?,
     };
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
@@ -192,7 +200,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let narrow = Narrow::default();
     let body = match view {
         View::Summary => {
-            let mut body = reports::summary::summary(&paired, &order, &narrow);
+            let mut body = reports::summary::summary(&paired, own_threads.is_some(), &order, &narrow);
             if args.format == Format::Table {
                 let mut sites = reports::sites::sites(&paired, &naming, &args.sort, Some(5), &narrow);
                 body.extend(sites.remove("rows").map(|rows| ("top_sites".to_owned(), rows)));
@@ -206,7 +214,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         View::Cross => reports::cross::cross(&paired, &naming, &trace.info.cpus, top, &narrow),
         View::Events => Map::new(),
     };
-    let mut document = reports::head(view.name(), &completeness, &trace.info, &order, &narrow);
+    let mut document = reports::head(view.name(), &completeness, &trace.info, own_threads.as_deref(), &order, &narrow);
     document.extend(body);
     let rows = (view == View::Live).then(|| Box::new(reports::live::rows(&paired, &naming, top)) as render::Rows<'_>);
     print(args, view, &inputs[0], Document { members: Value::Object(document), rows })?;
@@ -352,6 +360,7 @@ fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyho
             let options = render::table::TableOptions {
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
+                shows_own: args.own,
                 title: escape(title.as_bytes()).into_owned(),
             };
             write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))

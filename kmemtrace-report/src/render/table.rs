@@ -13,6 +13,8 @@ pub(crate) struct TableOptions {
     pub(crate) bytes: bool,
     /// Print the addresses of objects.
     pub(crate) show_addresses: bool,
+    /// The recorder's own allocations are not left out.
+    pub(crate) shows_own: bool,
     /// What was opened.
     pub(crate) title: String,
 }
@@ -203,6 +205,14 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
             found("failed_alloc")
         ),
     );
+    let own = &document["own"];
+    if number(&own["allocs"]).is_some_and(|allocs| allocs > 0) {
+        let of = format!("{} allocations ({}) of the recorder itself", count(&own["allocs"]), bytes(&own["allocated"], options));
+        match options.shows_own {
+            true => line("counted above", of),
+            false => line("left out", format!("{of} (--own shows them)")),
+        }
+    }
     if document["top_sites"].as_array().is_some_and(|rows| !rows.is_empty()) {
         let _ = writeln!(
             out,
@@ -352,7 +362,7 @@ mod tests {
 
     #[test]
     fn the_verdict_comes_first_and_bounds_are_marked() {
-        let options = TableOptions { bytes: false, show_addresses: false, title: String::new() };
+        let options = TableOptions { bytes: false, show_addresses: false, shows_own: false, title: String::new() };
         let text = table("sites", &sites(), &options);
         assert!(text.starts_with("LOSSY   1,204 lost in 3 gaps   no file for CPU: 2\n"), "{text}");
         assert!(text.contains("<=1.00 KiB"), "{text}");
