@@ -63,7 +63,7 @@ use index::{Index, Question, Settings};
 use order::Order;
 use output::Output;
 use own::{ButOwn, OwnThreads};
-use pairs::Rules;
+use pairs::{Paired, Rules};
 use pass::Pass;
 use pipeline::{CrewSize, Job};
 use render::Document;
@@ -176,15 +176,9 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         is_told: args.verbose,
     };
     let pass = Pass { trace: &mut trace, inputs: &inputs, index, job, asked };
-    let asked_window = args.time.is_some().then_some(window);
     let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
-    let shows_own = args.own;
-    let (order, paired, mut completeness) = match (filter, own) {
-        (None, None) => pass.run(&All, false, asked_window)?,
-        (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, asked_window)?,
-        (Some(filter), None) => pass.run(&filter, true, asked_window)?,
-        (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, asked_window)?,
-    };
+    let asked_window = args.time.is_some().then_some(window);
+    let (order, paired, mut completeness) = analyse(pass, filter, own, args.own, asked_window)?;
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
@@ -219,6 +213,22 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let rows = (view == View::Live).then(|| Box::new(reports::live::rows(&paired, &naming, top)) as render::Rows<'_>);
     print(args, view, &inputs[0], Document { members: Value::Object(document), rows })?;
     Ok(status(args, &completeness))
+}
+
+/// Runs the pass with the filters that are asked for, and no others: each is compiled on its own.
+fn analyse(
+    pass: Pass<'_>,
+    filter: Option<Selected<'_>>,
+    own: Option<OwnThreads<'_>>,
+    shows_own: bool,
+    window: Option<impl FnOnce(u64) -> (u64, u64) + Copy>,
+) -> anyhow::Result<(Order, Paired, Completeness)> {
+    match (filter, own) {
+        (None, None) => pass.run(&All, false, window),
+        (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
+        (Some(filter), None) => pass.run(&filter, true, window),
+        (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),
+    }
 }
 
 fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {

@@ -74,11 +74,7 @@ impl Pass<'_> {
     }
 
     /// By reading all of it.
-    fn through<F: Filter + Clone + Send>(
-        mut self,
-        filter: &F,
-        window: impl FnOnce(u64) -> (u64, u64),
-    ) -> Outcome {
+    fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
         let (order, paired) = pipeline::run(self.trace, self.job, filter, window)?;
         let completeness = Completeness::of(self.trace, &order);

@@ -205,13 +205,8 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
             found("failed_alloc")
         ),
     );
-    let own = &document["own"];
-    if number(&own["allocs"]).is_some_and(|allocs| allocs > 0) {
-        let of = format!("{} allocations ({}) of the recorder itself", count(&own["allocs"]), bytes(&own["allocated"], options));
-        match options.shows_own {
-            true => line("counted above", of),
-            false => line("left out", format!("{of} (--own shows them)")),
-        }
+    if let Some((what, value)) = own(document, options) {
+        line(what, value);
     }
     if document["top_sites"].as_array().is_some_and(|rows| !rows.is_empty()) {
         let _ = writeln!(
@@ -220,6 +215,15 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
         );
         rows(document, "top_sites", options, out);
     }
+}
+
+/// The line on what the recorder itself allocates, where it does.
+fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String)> {
+    let own = &document["own"];
+    let allocs = number(&own["allocs"]).filter(|&allocs| allocs > 0)?;
+    let allocated = bytes(&own["allocated"], options);
+    let of = format!("{} allocations ({allocated}) of the recorder itself", units::grouped(allocs));
+    Some(if options.shows_own { ("counted above", of) } else { ("left out", of + " (--own shows them)") })
 }
 
 /// Marks what may be too much: objects are freed on a path without events.
