@@ -40,7 +40,7 @@ pub enum Action {
     Other,
 }
 
-/// The context that an event ran in.
+/// The kernel context that an event was recorded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
     /// The thread's own work.
@@ -125,7 +125,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The context that the event ran in; `None` without flags.
+    /// The kernel context of the event; `None` without flags.
     pub fn context(&self) -> Option<Context> {
         self.flags.map(Context::of_flags)
     }
@@ -197,7 +197,7 @@ pub enum Item {
 pub trait Items {
     /// Whether anybody looks at `Event::cache`, which is not even interned otherwise.
     const NAMES: bool = true;
-    /// Whether the consumer looks at `Event::flags`; they are not read otherwise.
+    /// The consumer looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = true;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);

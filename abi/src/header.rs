@@ -163,7 +163,7 @@ impl SideItems {
         true
     }
 
-    /// The names, all pieces put together; false where the recorder's thread ids make no sense, which are then not told.
+    /// The names, all pieces put together; false where the recorder's thread ids make no sense: they are `None` then.
     pub(crate) fn finish(mut self) -> (Side, bool) {
         let join = |mut first: Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() && first.last().is_some_and(|&b| b != b'\n') {
@@ -188,8 +188,8 @@ impl SideItems {
     }
 }
 
-/// A thread id a line, sorted, each once. `None` where a line is no thread id or there are more than [`MAX_OWN_THREADS`]:
-/// half of a list would leave half of the recorder's objects out.
+/// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than
+/// [`MAX_OWN_THREADS`]: half of a list would leave out half of the recorder's objects.
 fn own_threads(text: &[u8]) -> Option<Vec<i32>> {
     let lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
     let thread = |line: &[u8]| std::str::from_utf8(line).ok()?.parse().ok().filter(|&thread: &i32| thread > 0);

@@ -82,7 +82,7 @@ pub struct TraceInfo {
     pub order: OrderKey,
 }
 
-/// Thread ids of a recorder that are believed: several for each of the CPUs that a kernel can have.
+/// Greatest number of thread ids that a recording may tell: several for each CPU that a kernel can have.
 pub const MAX_OWN_THREADS: usize = 1 << 16;
 
 /// What names things: from `meta.out`.

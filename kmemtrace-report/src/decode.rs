@@ -13,10 +13,10 @@ const ZERO_SIZE_PTR: u64 = 16;
 
 /// Which allocations the filters take, by their events.
 pub(crate) trait Filter {
-    /// Whether it looks at `Event::flags`; they are not read otherwise.
+    /// The filter looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = false;
     fn takes(&mut self, event: &Event, names: &Names) -> bool;
-    /// Whether an event is an allocation that the recorder makes for itself.
+    /// True for an allocation that the recorder makes for itself.
     #[inline(always)]
     fn is_own(&self, _: &Event) -> bool {
         false
@@ -39,7 +39,7 @@ impl Filter for All {
 pub(crate) enum What {
     /// An object becomes live.
     Alloc,
-    /// The same, of an object that the recorder itself allocates.
+    /// An object of the recorder itself becomes live.
     Own,
     /// An allocation that returned null.
     Failed,

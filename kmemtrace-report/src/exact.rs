@@ -38,7 +38,7 @@ fn assert_exact(seed: u64) {
         let (_, workload) = random_workload(seed, EVENTS);
         (Directory::new(&trace_dir(&workload, seed)), Known::of_workload(workload))
     };
-    // With what the recorder itself allocates, and without.
+    // Every fourth trace shows the recorder's own objects.
     let known = Known { shows_own: seed % 4 == 1, ..known };
     let (documents, _) = expected(&known);
     let mut earlier: [Option<Vec<u8>>; DOCUMENTS.len()] = Default::default();

@@ -286,9 +286,9 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
             .kmalloc(22, 1, SITE, 0, (50, 64))
             .page_alloc(23, 1, 0x77, 4096)
             .kmalloc(24, 1, SITE, D, (8, 4))
-            // Somebody else's object, freed by the recorder.
+            // The first object, freed by the recorder.
             .kfree(30, 1, FREE_SITE, A)
-            // It lands on the recorder's thread, and is not the recorder's.
+            // Interrupts that land on the recorder's thread allocate for others.
             .thread(77, HARD_IRQ)
             .kmalloc(40, 1, OTHER_SITE, A, (200, 256))
             .thread(77, SOFT_IRQ | 0x01)

@@ -95,7 +95,7 @@ impl Options {
             nodes: random.chance(60),
             comms: random.chance(60),
             kernel: random.chance(85),
-            // A copy, so that the rest of a seed's trace is the same with and without.
+            // A copy of the generator: the rest of a seed's trace is the same with and without.
             own_threads: random.clone().chance(60),
             cpus,
         }
@@ -144,7 +144,7 @@ pub struct Workload {
 const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
 const COMMS: [(i32, &str); 4] = [(1, "init"), (77, "kworker/0:1"), (4242, "a b"), (4243, "red")];
 const PIDS: [i32; 6] = [0, 1, 77, 4242, 4243, 31999];
-/// The last one does nothing.
+/// Thread ids of the recorder; the last one has no event.
 const OWN_THREADS: [i32; 4] = [77, 4243, 31999, 32000];
 /// `common_flags`: contexts, one within another, and bits that are none.
 const FLAGS: [u8; 10] = [0, 0, 0, 0x01, 0x24, 0x10, 0x11, 0x08, 0x19, 0x48];
@@ -171,7 +171,7 @@ struct Machine<'a> {
     options: &'a Options,
     shape: Shape,
     random: Random,
-    /// For the flags alone, so that the rest of a seed's trace does not depend on them.
+    /// Random numbers of the flags alone: the rest of a seed's trace does not depend on them.
     flags: Random,
     names: Names,
     layouts: Vec<Layout>,

@@ -24,7 +24,7 @@ pub(crate) struct Question {
     pub(crate) matrix: bool,
     /// The live objects themselves.
     pub(crate) lists_live: bool,
-    /// What the recorder itself allocates is not left out.
+    /// The recorder's own objects are not left out.
     pub(crate) shows_own: bool,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct TableOptions {
     pub(crate) bytes: bool,
     /// Print the addresses of objects.
     pub(crate) show_addresses: bool,
-    /// The recorder's own allocations are not left out.
+    /// The recorder's own objects are not left out.
     pub(crate) shows_own: bool,
     /// What was opened.
     pub(crate) title: String,

@@ -31,7 +31,7 @@ pub struct Known {
     pub comms: HashMap<i32, String>,
     /// The recorder's thread ids, where the input tells them.
     pub own_threads: Option<Vec<i32>>,
-    /// What the recorder itself allocates is not left out.
+    /// The recorder's own objects are not left out.
     pub shows_own: bool,
     /// NUMA nodes by CPU.
     pub nodes: HashMap<u32, u32>,
@@ -226,7 +226,7 @@ impl Known {
         release.is_none_or(|release| release >= (6, 4))
     }
 
-    /// Whether the recorder itself made an allocation: one of its threads did, and no interrupt on it.
+    /// True where the recorder itself made an allocation: one of its threads did, and no interrupt on it.
     pub fn is_own(&self, alloc: &Event) -> bool {
         let is_of_own_thread = self.own_threads.iter().flatten().any(|thread| alloc.pid == Some(*thread));
         is_of_own_thread && alloc.flags.is_some_and(|flags| flags & (0x40 | 0x08 | 0x10) == 0)
