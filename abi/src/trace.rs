@@ -82,9 +82,6 @@ pub struct TraceInfo {
     pub order: OrderKey,
 }
 
-/// Greatest number of thread ids that a recording may tell: several for each CPU that a kernel can have.
-pub const MAX_OWN_THREADS: usize = 1 << 16;
-
 /// What names things: from `meta.out`.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
@@ -109,6 +106,9 @@ pub struct Side {
     /// What was found wrong with `meta.out`; `None`: there is none.
     pub facts: Option<FileFacts>,
 }
+
+/// Greatest number of thread ids that a recording may tell: several for each CPU that a kernel can have.
+pub const MAX_OWN_THREADS: usize = 1 << 16;
 
 /// What is known of one file once it has been read.
 #[derive(Clone, Debug)]
