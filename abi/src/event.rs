@@ -40,6 +40,44 @@ pub enum Action {
     Other,
 }
 
+/// The kernel context that an event was recorded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// The thread's own work.
+    Task,
+    /// A softirq that landed on the thread.
+    SoftIrq,
+    /// An interrupt that landed on the thread.
+    HardIrq,
+    /// A non-maskable interrupt.
+    Nmi,
+}
+
+impl Context {
+    /// The context in the kernel's `common_flags`: the innermost one.
+    pub fn of_flags(flags: u8) -> Context {
+        const NMI: u8 = 0x40;
+        const HARD_IRQ: u8 = 0x08;
+        const SOFT_IRQ: u8 = 0x10;
+        match flags {
+            flags if flags & NMI != 0 => Context::Nmi,
+            flags if flags & HARD_IRQ != 0 => Context::HardIrq,
+            flags if flags & SOFT_IRQ != 0 => Context::SoftIrq,
+            _ => Context::Task,
+        }
+    }
+
+    /// `"task"`, `"softirq"`, `"hardirq"` or `"nmi"`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Task => "task",
+            Context::SoftIrq => "softirq",
+            Context::HardIrq => "hardirq",
+            Context::Nmi => "nmi",
+        }
+    }
+}
+
 /// A name from the trace (a cache, an event), interned in [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(NonZeroU32);
@@ -72,6 +110,8 @@ pub struct Event {
     pub cpu: u32,
     /// Thread id in the initial pid namespace; 0 is the idle task.
     pub pid: Option<i32>,
+    /// The kernel's `common_flags`, where the format has them and [`Items::FLAGS`] asks for them.
+    pub flags: Option<u8>,
     /// NUMA node asked for, -1 for none.
     pub node: Option<i32>,
     /// Cache name, in kernels whose events carry it.
@@ -85,6 +125,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// The kernel context of the event; `None` without flags.
+    pub fn context(&self) -> Option<Context> {
+        self.flags.map(Context::of_flags)
+    }
+
     /// A record that is there and cannot be decoded.
     #[cold]
     pub(crate) fn unreadable(at: u64, cpu: u32, names: &mut Names) -> Event {
@@ -97,6 +142,7 @@ impl Event {
             gfp: None,
             cpu,
             pid: None,
+            flags: None,
             node: None,
             cache: None,
             name: names.intern(b"unreadable"),
@@ -151,6 +197,8 @@ pub enum Item {
 pub trait Items {
     /// Whether anybody looks at `Event::cache`, which is not even interned otherwise.
     const NAMES: bool = true;
+    /// The consumer looks at `Event::flags`; where false, they are not read.
+    const FLAGS: bool = true;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.
@@ -301,6 +349,20 @@ fn bucket((head, tail): (u64, u64), len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_innermost_context_counts() {
+        for (flags, context) in [
+            (0x00, Context::Task),
+            // Interrupts disabled, need_resched and so on are no contexts.
+            (0x01 | 0x04 | 0x20 | 0x80, Context::Task),
+            (0x10, Context::SoftIrq),
+            (0x10 | 0x08 | 0x01, Context::HardIrq),
+            (0x40 | 0x10 | 0x08, Context::Nmi),
+        ] {
+            assert_eq!(Context::of_flags(flags), context, "{flags:#x}");
+        }
+    }
 
     #[test]
     fn names_are_kept_once() {

@@ -6,7 +6,7 @@ use crate::block::item;
 use crate::format::{EventFormat, FormatError, PageShape};
 use crate::relay::Layout;
 use crate::target::{Endian, Target};
-use crate::trace::{Side, Source};
+use crate::trace::{MAX_OWN_THREADS, Side, Source};
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +136,7 @@ pub(crate) struct SideItems {
     modules_later: Vec<u8>,
     comms: Vec<u8>,
     nodes: Vec<u8>,
+    own_threads: Option<Vec<u8>>,
     side: Side,
 }
 
@@ -151,6 +152,7 @@ impl SideItems {
                 item::MODULES_LATER => &mut self.modules_later,
                 item::COMMS => &mut self.comms,
                 item::CPU_NODES => &mut self.nodes,
+                item::OWN_THREADS => self.own_threads.get_or_insert_default(),
                 item::SLABINFO_START => &mut self.side.slabinfo_start,
                 item::SLABINFO_END => &mut self.side.slabinfo_end,
                 item::UNAME => &mut self.side.uname,
@@ -161,8 +163,8 @@ impl SideItems {
         true
     }
 
-    /// The names, all pieces put together.
-    pub(crate) fn finish(mut self) -> Side {
+    /// The names, all pieces put together; false where the recorder's thread ids make no sense: they are `None` then.
+    pub(crate) fn finish(mut self) -> (Side, bool) {
         let join = |mut first: Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() && first.last().is_some_and(|&b| b != b'\n') {
                 first.push(b'\n');
@@ -180,8 +182,24 @@ impl SideItems {
                 Some((cpu.parse().ok()?, node.trim().parse().ok()?))
             })
             .collect();
-        self.side
+        self.side.own_threads = self.own_threads.as_deref().and_then(own_threads);
+        let is_good = self.own_threads.is_none() || self.side.own_threads.is_some();
+        (self.side, is_good)
     }
+}
+
+/// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than
+/// [`MAX_OWN_THREADS`]: half of a list would leave out half of the recorder's objects.
+fn own_threads(text: &[u8]) -> Option<Vec<i32>> {
+    let lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+    let thread = |line: &[u8]| std::str::from_utf8(line).ok()?.parse().ok().filter(|&thread: &i32| thread > 0);
+    let mut threads: Vec<i32> = lines.take(MAX_OWN_THREADS + 1).map(thread).collect::<Option<_>>()?;
+    if threads.len() > MAX_OWN_THREADS {
+        return None;
+    }
+    threads.sort_unstable();
+    threads.dedup();
+    Some(threads)
 }
 
 /// `PID COMM` a line, as `saved_cmdlines` has it; a comm may hold blanks. A later line of a pid wins.
@@ -219,9 +237,32 @@ mod tests {
         item::put(&mut second, item::CPU_NODES, 0, b"0 0\n1 1\n");
         let mut items = SideItems::default();
         assert!(items.take(&first) && items.take(&second));
-        let side = items.finish();
+        let (side, is_good) = items.finish();
+        assert!(is_good);
+        assert_eq!(side.own_threads, None);
         assert_eq!(side.kallsyms, b"ffffffff81000000 T _text\nffffffffc0000000 t init\t[m]\n");
         assert_eq!(side.nodes.get(&1), Some(&1));
+    }
+
+    #[test]
+    fn own_threads_are_a_list_or_not_known() {
+        let side = |text: &[u8]| {
+            let mut payload = Vec::new();
+            item::put(&mut payload, item::OWN_THREADS, 0, text);
+            let mut items = SideItems::default();
+            assert!(items.take(&payload));
+            let (side, is_good) = items.finish();
+            assert_eq!(side.own_threads.is_some(), is_good);
+            side.own_threads
+        };
+        assert_eq!(side(b"812\n77\n4194303\n77"), Some(vec![77, 812, 4_194_303]));
+        assert_eq!(side(b""), Some(Vec::new()));
+        for bad in [&b"0\n"[..], b"-5\n", b"12\nx\n", b"4294967296\n", b"1 2\n", b"7\n\xff\n"] {
+            assert_eq!(side(bad), None, "{}", String::from_utf8_lossy(bad));
+        }
+        let many = |n: usize| (1..=n).map(|thread| format!("{thread}\n")).collect::<String>();
+        assert_eq!(side(many(MAX_OWN_THREADS).as_bytes()).map(|threads| threads.len()), Some(MAX_OWN_THREADS));
+        assert_eq!(side(many(MAX_OWN_THREADS + 1).as_bytes()), None);
     }
 
     #[test]

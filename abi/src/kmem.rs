@@ -74,6 +74,7 @@ struct Plan {
     name: NameId,
     action: Action,
     pid: Option<Slot>,
+    flags: Option<Slot>,
     call_site: Slot,
     address: Slot,
     /// The address that means "nothing was allocated".
@@ -115,6 +116,7 @@ impl Decoder {
             name: unknown,
             action: Action::Other,
             pid: None,
+            flags: None,
             call_site: Slot::ABSENT,
             address: Slot::ABSENT,
             failed: None,
@@ -179,6 +181,7 @@ impl Decoder {
             gfp: plan.gfp.map(read),
             cpu,
             pid: plan.pid.map(|slot| read(slot) as u32 as i32),
+            flags: plan.flags.filter(|_| I::FLAGS).map(|slot| read(slot) as u8),
             node: plan.node.map(|slot| read(slot) as u32 as i32),
             cache: None,
             name: plan.name,
@@ -222,8 +225,8 @@ impl Plan {
     fn new(system: &str, format: &EventFormat, names: &mut Names, other: &Plan) -> Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
-        let pid = slot("common_pid");
-        let plain = Plan { name, pid, ..other.clone() }.brought_near();
+        let (pid, flags) = (slot("common_pid"), slot("common_flags"));
+        let plain = Plan { name, pid, flags, ..other.clone() }.brought_near();
         // A page is keyed by its frame; kernels before 4.2 have its `struct page` pointer instead.
         let frame = slot("pfn");
         let object = match (system, format.name.as_str()) {
@@ -253,19 +256,19 @@ impl Plan {
         });
         let call_site = slot("call_site").unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot("gfp_flags"), slot("node"));
-        let slots = [Some(address), Some(call_site), pid, gfp, node, cache.map(|name| name.location)];
+        let slots = [Some(address), Some(call_site), pid, flags, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
         let far = Vec::new();
-        Plan { name, action, pid, call_site, address, failed, sizes, has_order, gfp, node, cache, least, far }
+        Plan { name, action, pid, flags, call_site, address, failed, sizes, has_order, gfp, node, cache, least, far }
             .brought_near()
     }
 
     /// With all numbers where [`Slot::read_near`] finds them.
     fn brought_near(mut self) -> Plan {
-        let Plan { address, call_site, sizes: [requested, allocated], pid, gfp, node, far, .. } = &mut self;
+        let Plan { address, call_site, sizes: [requested, allocated], pid, flags, gfp, node, far, .. } = &mut self;
         let always = [address, call_site, requested, allocated].into_iter();
-        let slots: Vec<&mut Slot> = always.chain(pid).chain(gfp).chain(node).collect();
+        let slots: Vec<&mut Slot> = always.chain(pid).chain(flags).chain(gfp).chain(node).collect();
         if slots.iter().any(|slot| slot.offset as usize >= NEAR) {
             far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
         }

@@ -91,6 +91,8 @@ pub struct Side {
     pub modules: Vec<u8>,
     /// Command names by thread id.
     pub comms: HashMap<i32, Box<[u8]>>,
+    /// The recorder's thread ids, ascending, each once, at most [`MAX_OWN_THREADS`]; `None`: the recording does not tell them.
+    pub own_threads: Option<Vec<i32>>,
     /// NUMA node by CPU.
     pub nodes: HashMap<u32, u32>,
     /// `/proc/slabinfo` at the start.
@@ -104,6 +106,9 @@ pub struct Side {
     /// What was found wrong with `meta.out`; `None`: there is none.
     pub facts: Option<FileFacts>,
 }
+
+/// Greatest number of thread ids that a recording may tell: several for each CPU that a kernel can have.
+pub const MAX_OWN_THREADS: usize = 1 << 16;
 
 /// What is known of one file once it has been read.
 #[derive(Clone, Debug)]

@@ -18,6 +18,8 @@ use crate::{median, on_one_core};
 struct Sum(u64);
 
 impl Items for Sum {
+    const FLAGS: bool = false;
+
     fn event(&mut self, event: Event, _: &Names) {
         self.0 = self.0.wrapping_add(event.at ^ event.address ^ event.call_site ^ event.requested ^ event.allocated);
     }
@@ -39,6 +41,8 @@ struct Update {
 struct Updates(Vec<Update>);
 
 impl Items for Updates {
+    const FLAGS: bool = false;
+
     fn event(&mut self, event: Event, _: &Names) {
         let sizes = match event.action {
             Action::Alloc(_) => Some([event.requested, event.allocated]),

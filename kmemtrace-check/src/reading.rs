@@ -92,6 +92,7 @@ impl Noted {
 
 impl Items for Noted {
     const NAMES: bool = false;
+    const FLAGS: bool = false;
 
     #[inline]
     fn event(&mut self, _: Event, _: &Names) {}

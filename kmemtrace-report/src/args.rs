@@ -39,6 +39,9 @@ pub(crate) struct Args {
     pub(crate) time: Option<TimeWindow>,
     #[command(flatten)]
     pub(crate) select: Select,
+    /// Show what the recorder itself allocates, too
+    #[arg(long, help_heading = "Filters")]
+    pub(crate) own: bool,
     /// Exact bytes in tables
     #[arg(long)]
     pub(crate) bytes: bool,

@@ -13,7 +13,14 @@ const ZERO_SIZE_PTR: u64 = 16;
 
 /// Which allocations the filters take, by their events.
 pub(crate) trait Filter {
+    /// The filter looks at `Event::flags`; where false, they are not read.
+    const FLAGS: bool = false;
     fn takes(&mut self, event: &Event, names: &Names) -> bool;
+    /// True for an allocation that the recorder makes for itself.
+    #[inline(always)]
+    fn is_own(&self, _: &Event) -> bool {
+        false
+    }
 }
 
 /// Takes every event.
@@ -32,6 +39,8 @@ impl Filter for All {
 pub(crate) enum What {
     /// An object becomes live.
     Alloc,
+    /// An object of the recorder itself becomes live.
+    Own,
     /// An allocation that returned null.
     Failed,
     /// A free with a real pointer.
@@ -172,12 +181,15 @@ struct Sink<'a, F> {
 }
 
 impl<F: Filter> Items for Sink<'_, F> {
+    const FLAGS: bool = F::FLAGS;
+
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
         let takes = self.filter.takes(&event, names);
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
         let (what, kind) = match event.action {
             Action::Alloc(kind) if event.failed => (What::Failed, kind),
+            Action::Alloc(kind) if self.filter.is_own(&event) => (What::Own, kind),
             Action::Alloc(kind) => (What::Alloc, kind),
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
                 (What::NullFree, kind)
@@ -185,7 +197,7 @@ impl<F: Filter> Items for Sink<'_, F> {
             Action::Free(kind) => (What::Free, kind),
             Action::Other => (What::Other, Kind::Kmalloc),
         };
-        let allocates = matches!(what, What::Alloc | What::Failed);
+        let allocates = matches!(what, What::Alloc | What::Own | What::Failed);
         let class = if !takes {
             UNSELECTED
         } else if allocates {
@@ -199,7 +211,7 @@ impl<F: Filter> Items for Sink<'_, F> {
             0
         };
         // What no address is looked up for goes to any partition.
-        let hashed = if matches!(what, What::Alloc | What::Free) { event.address } else { event.at };
+        let hashed = if matches!(what, What::Alloc | What::Own | What::Free) { event.address } else { event.at };
         self.chunk.events.push(Compact {
             at: event.at,
             address: event.address,

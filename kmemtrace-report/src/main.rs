@@ -24,6 +24,7 @@ mod mapping;
 mod merge;
 mod order;
 mod output;
+mod own;
 mod pack;
 mod pairs;
 mod pass;
@@ -49,7 +50,7 @@ use clap::Parser;
 use kmemtrace_abi::block::End;
 use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{OpenError, OrderKey, Trace};
+use kmemtrace_abi::trace::{OpenError, OrderKey, Source, Trace};
 use serde_json::{Map, Value};
 
 use args::{Args, Format, View};
@@ -61,7 +62,8 @@ use filter::Selected;
 use index::{Index, Question, Settings};
 use order::Order;
 use output::Output;
-use pairs::Rules;
+use own::{ButOwn, OwnThreads};
+use pairs::{Paired, Rules};
 use pass::Pass;
 use pipeline::{CrewSize, Job};
 use render::Document;
@@ -123,6 +125,8 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let kallsyms = std::mem::take(&mut trace.side.kallsyms);
     let modules = std::mem::take(&mut trace.side.modules);
     let comms = std::mem::take(&mut trace.side.comms);
+    // A relay channel's events do not tell their threads.
+    let own_threads = trace.side.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay));
     let needs_symbols =
         view != View::Summary && view != View::Events || !args.select.is_all() || args.format == Format::Table;
     let symbols = if needs_symbols { Symbols::new(&kallsyms, &modules) } else { Symbols::default() };
@@ -140,6 +144,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         },
         matrix: view == View::Cross,
         lists_live: view == View::Live,
+        shows_own: args.own && own_threads.is_some(),
     };
     let is_whole = filter.is_none() && args.time.is_none();
     if is_whole && index.as_ref().is_some_and(|index| index.lacks(asked)) {
@@ -171,12 +176,9 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         is_told: args.verbose,
     };
     let pass = Pass { trace: &mut trace, inputs: &inputs, index, job, asked };
-    let (order, paired, mut completeness) = match (filter, args.time.is_some()) {
-        (None, false) => pass.of_all()?,
-        (None, true) => pass.of_window(&All, window)?,
-        (Some(filter), true) => pass.of_window(&filter, window)?,
-        (Some(filter), false) => pass.through(&filter, window)?,
-    };
+    let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
+    let asked_window = args.time.is_some().then_some(window);
+    let (order, paired, mut completeness) = analyse(pass, filter, own, args.own, asked_window)?;
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
@@ -192,7 +194,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let narrow = Narrow::default();
     let body = match view {
         View::Summary => {
-            let mut body = reports::summary::summary(&paired, &order, &narrow);
+            let mut body = reports::summary::summary(&paired, own_threads.is_some(), &order, &narrow);
             if args.format == Format::Table {
                 let mut sites = reports::sites::sites(&paired, &naming, &args.sort, Some(5), &narrow);
                 body.extend(sites.remove("rows").map(|rows| ("top_sites".to_owned(), rows)));
@@ -206,11 +208,27 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         View::Cross => reports::cross::cross(&paired, &naming, &trace.info.cpus, top, &narrow),
         View::Events => Map::new(),
     };
-    let mut document = reports::head(view.name(), &completeness, &trace.info, &order, &narrow);
+    let mut document = reports::head(view.name(), &completeness, &trace.info, own_threads.as_deref(), &order, &narrow);
     document.extend(body);
     let rows = (view == View::Live).then(|| Box::new(reports::live::rows(&paired, &naming, top)) as render::Rows<'_>);
     print(args, view, &inputs[0], Document { members: Value::Object(document), rows })?;
     Ok(status(args, &completeness))
+}
+
+/// Runs the pass with the filters that are asked for, and no others: each is compiled on its own.
+fn analyse(
+    pass: Pass<'_>,
+    filter: Option<Selected<'_>>,
+    own: Option<OwnThreads<'_>>,
+    shows_own: bool,
+    window: Option<impl FnOnce(u64) -> (u64, u64) + Copy>,
+) -> anyhow::Result<(Order, Paired, Completeness)> {
+    match (filter, own) {
+        (None, None) => pass.run(&All, false, window),
+        (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
+        (Some(filter), None) => pass.run(&filter, true, window),
+        (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),
+    }
 }
 
 fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
@@ -352,6 +370,7 @@ fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyho
             let options = render::table::TableOptions {
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
+                shows_own: args.own,
                 title: escape(title.as_bytes()).into_owned(),
             };
             write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))

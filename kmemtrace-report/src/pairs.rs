@@ -62,6 +62,9 @@ pub(crate) struct Counts {
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
     pub(crate) free_without_alloc: u64,
+    /// Objects that the recorder itself allocated, and their bytes, whatever the filters.
+    pub(crate) own_allocs: u64,
+    pub(crate) own_allocated: u128,
     pub(crate) matrix: Matrix,
     /// Over the whole trace, whatever the filters.
     pub(crate) all_inferred: u64,
@@ -76,6 +79,8 @@ impl Counts {
         self.cross_node += other.cross_node;
         self.null_free += other.null_free;
         self.free_without_alloc += other.free_without_alloc;
+        self.own_allocs += other.own_allocs;
+        self.own_allocated += other.own_allocated;
         self.all_inferred += other.all_inferred;
         self.all_without_alloc += other.all_without_alloc;
         for (cpus, n) in &other.matrix {
@@ -284,8 +289,17 @@ impl<'a> Pairing<'a> {
         match event.what {
             What::Alloc => self.alloc(event, number, changes),
             What::Free => self.free(event, number, changes),
+            What::Own => self.own(event, number, changes),
             _ => self.other(event),
         }
+    }
+
+    /// An allocation of the recorder itself.
+    #[cold]
+    fn own(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+        self.counts.own_allocs += 1;
+        self.counts.own_allocated += u128::from(event.allocated);
+        self.alloc(event, number, changes);
     }
 
     /// An event that changes nothing at its address.
@@ -295,7 +309,7 @@ impl<'a> Pairing<'a> {
             What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
             What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
             What::Other => self.counts.used -= 1,
-            What::Alloc | What::Free | What::Failed => {}
+            What::Alloc | What::Own | What::Free | What::Failed => {}
         }
     }
 

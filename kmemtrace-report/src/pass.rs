@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use kmemtrace_abi::trace::Trace;
 
-use crate::decode::{All, Filter};
+use crate::decode::Filter;
 use crate::index::{Index, Narrowed, Question};
 use crate::order::Order;
 use crate::pairs::Paired;
@@ -24,8 +24,22 @@ pub(crate) struct Pass<'a> {
 type Outcome = anyhow::Result<(Order, Paired, Completeness)>;
 
 impl Pass<'_> {
+    /// The whole trace, or a window of it; `is_filtered`: some of the views' options select.
+    pub(crate) fn run<F: Filter + Clone + Send>(
+        self,
+        filter: &F,
+        is_filtered: bool,
+        window: Option<impl FnOnce(u64) -> (u64, u64) + Copy>,
+    ) -> Outcome {
+        match window {
+            Some(window) => self.of_window(filter, window),
+            None if is_filtered => self.through(filter, |_| (0, u64::MAX)),
+            None => self.of_all(filter),
+        }
+    }
+
     /// The whole trace, as an earlier pass or this one has seen it.
-    pub(crate) fn of_all(mut self) -> Outcome {
+    fn of_all<F: Filter + Clone + Send>(mut self, filter: &F) -> Outcome {
         if let Some(index) = &mut self.index
             && let Some(answer) = index.answer(self.asked, &mut self.trace.names)
             && self.job.has_room_for(answer.1.live.len(), 0)
@@ -33,7 +47,7 @@ impl Pass<'_> {
             return Ok(answer);
         }
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.job, &All, |_| (0, u64::MAX))?;
+        let (order, paired) = pipeline::run(self.trace, self.job, filter, |_| (0, u64::MAX))?;
         let completeness = Completeness::of(self.trace, &order);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, Some((self.asked, &order, &paired)));
@@ -42,7 +56,7 @@ impl Pass<'_> {
     }
 
     /// A window, without reading what is far from it where the index tells what that is.
-    pub(crate) fn of_window<F: Filter + Clone + Send>(
+    fn of_window<F: Filter + Clone + Send>(
         mut self,
         filter: &F,
         window: impl FnOnce(u64) -> (u64, u64) + Copy,
@@ -60,11 +74,7 @@ impl Pass<'_> {
     }
 
     /// By reading all of it.
-    pub(crate) fn through<F: Filter + Clone + Send>(
-        mut self,
-        filter: &F,
-        window: impl FnOnce(u64) -> (u64, u64),
-    ) -> Outcome {
+    fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
         let (order, paired) = pipeline::run(self.trace, self.job, filter, window)?;
         let completeness = Completeness::of(self.trace, &order);

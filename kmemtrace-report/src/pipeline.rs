@@ -274,6 +274,7 @@ pub(crate) fn last_key(trace: &mut Trace, is_quiet: bool) -> u64 {
     struct Nothing;
     impl Items for Nothing {
         const NAMES: bool = false;
+        const FLAGS: bool = false;
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }

@@ -7,6 +7,8 @@ use kmemtrace_abi::generate::{PerCpu, Shape, Workload};
 #[derive(Debug)]
 pub struct Scenario {
     workload: Workload,
+    /// Thread id and `common_flags` of the events to come.
+    thread: (i32, u8),
 }
 
 impl Scenario {
@@ -20,14 +22,22 @@ impl Scenario {
                 cpus: (0..cpus).map(per_cpu).collect(),
                 kernel: Some(shape.era.kernel()),
                 comms: vec![(7, "seven")],
+                own_threads: None,
                 nodes: Vec::new(),
             },
+            thread: (7, 0),
         }
     }
 
     /// Changes what the trace tells of itself.
     pub fn with(mut self, change: impl FnOnce(&mut Workload)) -> Scenario {
         change(&mut self.workload);
+        self
+    }
+
+    /// The events to come are on this thread, with these `common_flags`.
+    pub fn thread(mut self, pid: i32, flags: u8) -> Scenario {
+        self.thread = (pid, flags);
         self
     }
 
@@ -53,7 +63,8 @@ impl Scenario {
             allocated: 0,
             gfp: allocates.then_some(0xcc0),
             cpu: 0,
-            pid: Some(7),
+            pid: Some(self.thread.0),
+            flags: Some(self.thread.1),
             node: (allocates && action != Action::Alloc(Kind::Pages)).then_some(-1),
             cache: None,
             name: self.workload.names.intern(b"kmalloc"),

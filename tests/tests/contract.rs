@@ -10,7 +10,7 @@ use kmemtrace_tests::programs::{differences, json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
-use kmemtrace_tests::views::{DOCUMENTS, assert_views, expected, printed};
+use kmemtrace_tests::views::{self, DOCUMENTS, assert_views, events, expected, printed};
 use serde_json::{Value, json};
 
 const A: u64 = 0xffff_8880_0000_1000;
@@ -266,10 +266,159 @@ fn a_missing_or_unfinished_file_is_a_gap() {
     assert_all("missing", missing, &[("summary", summary)]);
 }
 
+/// Thread 77 is the recorder's.
+fn own_threads(workload: &mut Workload) {
+    workload.own_threads = Some(vec![77]);
+}
+
+const SOFT_IRQ: u8 = 0x10;
+const HARD_IRQ: u8 = 0x08;
+
+#[test]
+fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are_not() {
+    let scenario = || {
+        Scenario::new(Shape::plain(), 2)
+            .kmalloc(10, 0, OTHER_SITE, A, (100, 128))
+            // The recorder's own: one is freed by another thread, one stays, one fails, one is too small.
+            .thread(77, 0x01)
+            .kmalloc(20, 1, SITE, B, (1000, 1024))
+            .kmalloc(21, 1, SITE, C, (2000, 2048))
+            .kmalloc(22, 1, SITE, 0, (50, 64))
+            .page_alloc(23, 1, 0x77, 4096)
+            .kmalloc(24, 1, SITE, D, (8, 4))
+            // The first object, freed by the recorder.
+            .kfree(30, 1, FREE_SITE, A)
+            // Interrupts that land on the recorder's thread allocate for others.
+            .thread(77, HARD_IRQ)
+            .kmalloc(40, 1, OTHER_SITE, A, (200, 256))
+            .thread(77, SOFT_IRQ | 0x01)
+            .cache_alloc(41, 1, OTHER_SITE, A + 0x80, (64, 64), "dentry")
+            .thread(77, 0x40)
+            .page_alloc(42, 1, 0x78, 8192)
+            // An interrupt's free of the recorder's object, and another thread's.
+            .thread(77, HARD_IRQ)
+            .kfree(50, 1, FREE_SITE, B)
+            .thread(7, 0)
+            .kfree(60, 0, FREE_SITE, A)
+            // Nothing is live there any more: a free by the recorder counts as any.
+            .thread(77, 0)
+            .kfree(70, 1, FREE_SITE, A)
+            .kfree(71, 1, FREE_SITE, A + 0x1000_0000)
+            .kfree(72, 1, FREE_SITE, 0)
+            // The address of the recorder's object, and the recorder's new object at that of another.
+            .thread(7, 0)
+            .kmalloc(80, 0, OTHER_SITE, C, (10, 16))
+            .thread(77, 0)
+            .cache_alloc(90, 1, SITE, A + 0x80, (64, 64), "dentry")
+            .with(own_threads)
+    };
+    let summary = json!({
+        "completeness": { "verdict": "complete", "inferred_frees": 2, "frees_without_alloc": 1 },
+        "trace": { "own_threads": [77] },
+        "events": { "total": 17, "used": 17, "other": 0 },
+        "kinds": {
+            "kmalloc": { "allocs": 3, "failed_allocs": 0, "frees": 2, "inferred_frees": 0, "live_objects": 1,
+                         "requested": 310, "allocated": 400, "free_events": 4, "peak_live_allocated": 256 },
+            "cache": { "allocs": 1, "frees": 0, "inferred_frees": 1, "live_objects": 0, "free_events": 0 },
+            "pages": { "allocs": 1, "live_objects": 1, "allocated": 8192 },
+        },
+        "total": { "allocs": 4, "peak_live_allocated": 320, "peak_at": 41 },
+        "pairs": { "paired": 2, "cross_cpu": 2 },
+        "own": { "allocs": 5, "allocated": 1024 + 2048 + 4096 + 4 + 64 },
+        "findings": {
+            "inferred_free": { "count": 1, "suspect": 0 }, "free_after_free": { "count": 1, "suspect": 0 },
+            "free_without_alloc": { "count": 1 }, "null_free": { "count": 1 }, "short_alloc": { "count": 0 },
+            "failed_alloc": { "count": 0 },
+        },
+    });
+    let sites = json!({ "rows": [
+        { "call_site": "0xffffffff81000020", "kind": "kmalloc", "allocs": 3 },
+        { "call_site": "0xffffffff81000020", "kind": "cache", "allocs": 1 },
+        { "call_site": "0x0", "kind": "pages", "allocs": 1 },
+    ]});
+    let live = json!({ "rows": [{ "at": 42, "pid": 77, "kind": "pages" }, { "at": 80, "pid": 7 }] });
+    assert_all("left out", scenario().finish(), &[("summary", summary), ("sites", sites), ("live", live)]);
+
+    let dir = Directory::new(&trace_dir(&scenario().finish(), 1));
+    let report = |options: &[&str]| {
+        json(&run_to(0, "kmemtrace-report", &[&["--format", "json"], options].concat(), &[dir.path()]))
+    };
+    let shown = json!({
+        "kinds": {
+            "kmalloc": { "allocs": 6, "failed_allocs": 1, "frees": 3, "inferred_frees": 1, "live_objects": 2 },
+            "cache": { "allocs": 2, "inferred_frees": 1, "live_objects": 1 }, "pages": { "allocs": 2, "live_objects": 2 },
+        },
+        "own": { "allocs": 5, "allocated": 7236 },
+        "findings": { "inferred_free": { "count": 2 }, "short_alloc": { "count": 1 }, "failed_alloc": { "count": 1 } },
+    });
+    assert_document("shown", &shown, &report(&["summary", "--own"]));
+    // Other filters do not change what is told of the recorder; a window does.
+    let filtered = json!({ "total": { "allocs": 0 }, "own": { "allocs": 5, "allocated": 7236 } });
+    assert_document("filtered", &filtered, &report(&["summary", "--size", "1000..2000"]));
+    let filtered = json!({ "total": { "allocs": 2 }, "own": { "allocs": 5, "allocated": 7236 } });
+    assert_document("both", &filtered, &report(&["summary", "--size", "1000..2000", "--own"]));
+    let window = json!({ "own": { "allocs": 2, "allocated": 4100 }, "events": { "total": 3 } });
+    assert_document("window", &window, &report(&["summary", "--time", "0.000000022,0.000000024"]));
+
+    let table = |options: &[&str]| {
+        String::from_utf8(run_to(0, "kmemtrace-report", &[&["--format", "table"], options].concat(), &[dir.path()]))
+            .unwrap()
+    };
+    let line = "  left out             5 allocations (7.07 KiB) of the recorder itself (--own shows them)\n";
+    assert!(table(&["summary"]).contains(line), "{}", table(&["summary"]));
+    let line = "  counted above        5 allocations (7.07 KiB) of the recorder itself\n";
+    assert!(table(&["summary", "--own"]).contains(line), "{}", table(&["summary", "--own"]));
+}
+
+#[test]
+fn events_tell_their_contexts_and_leave_nothing_out() {
+    let work = Scenario::new(Shape::plain(), 1)
+        .thread(77, 0x05)
+        .kmalloc(1, 0, SITE, A, (8, 8))
+        .thread(77, SOFT_IRQ)
+        .kmalloc(2, 0, SITE, B, (8, 8))
+        .thread(77, HARD_IRQ | SOFT_IRQ)
+        .kfree(3, 0, FREE_SITE, A)
+        .thread(7, 0x40 | HARD_IRQ)
+        .page_free_batched(4, 0, 0x1234)
+        .with(own_threads)
+        .finish();
+    let dir = Directory::new(&trace_dir(&work, 1));
+    let contexts: Vec<Value> = events(dir.path()).iter().map(|line| line["context"].clone()).collect();
+    assert_eq!(contexts, ["task", "softirq", "hardirq", "nmi"]);
+    // Records of a relay channel have no flags.
+    let (workload, options, streams) = random_relay(3, 200);
+    let dir = Directory::new(&relay_dir(&workload, &options, &streams, 3));
+    assert!(events(dir.path()).iter().all(|line| line.get("context").is_none()));
+}
+
+#[test]
+fn an_input_that_does_not_tell_the_recorders_threads_leaves_nothing_out() {
+    let scenario = || Scenario::new(Shape::plain(), 1).thread(77, 0).kmalloc(1, 0, SITE, A, (8, 8));
+    let untold = json!({ "trace": { "own_threads": null }, "own": null, "total": { "allocs": 1 } });
+    assert_all("an old recording", scenario().finish(), &[("summary", untold.clone())]);
+    let nothing = json!({ "trace": { "own_threads": [77] }, "own": { "allocs": 0, "allocated": 0 } });
+    let others = Scenario::new(Shape::plain(), 1).kmalloc(1, 0, SITE, A, (8, 8)).with(own_threads).finish();
+    let dir = Directory::new(&trace_dir(&others, 1));
+    assert_all("nothing to leave out", others, &[("summary", nothing)]);
+    let table = run_to(0, "kmemtrace-report", &["summary", "--format", "table"], &[dir.path()]);
+    assert!(!String::from_utf8(table).unwrap().contains("left out"));
+    // A list that is none is damage, and is told.
+    let damaged = scenario().with(|workload| workload.own_threads = Some(vec![77, -1])).finish();
+    let dir = Directory::new(&trace_dir(&damaged, 1));
+    let found = json(&printed("summary", dir.path()));
+    assert_document("damaged", &untold, &found);
+    assert_eq!(found["completeness"]["verdict"], "corrupt");
+    let output = run("kmemtrace-check", &[], &[dir.path()]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("OWN_THREADS is no list of thread ids"), "{told}");
+}
+
 /// Holds every view of a trace, however the work is cut, against the bytes that one thread prints by default, and those
 /// against the reference.
-fn assert_any_cut(what: &str, dir: &Directory, known: &Known, seed: u64) {
-    assert_views(what, dir.path(), known);
+fn assert_any_cut(what: &str, dir: &Directory, known: Known, seed: u64) {
+    assert_views(what, dir.path(), &known);
     for view in DOCUMENTS {
         let alone = printed(view, dir.path());
         for jobs in 1..=8u64 {
@@ -288,6 +437,12 @@ fn assert_any_cut(what: &str, dir: &Directory, known: &Known, seed: u64) {
             });
         }
     }
+    let known = Known { shows_own: true, ..known };
+    for (jobs, (view, document)) in (1..).zip(expected(&known).0) {
+        let options = [view, "--format", "json", "--own", "--window-events", "7", "-j", &format!("{jobs}")];
+        let shown = run_to(0, "kmemtrace-report", &options, &[dir.path()]);
+        views::assert_document(&format!("{what}, {view} --own"), (view, document), &shown);
+    }
 }
 
 #[test]
@@ -295,13 +450,13 @@ fn any_number_of_threads_says_the_same() {
     for seed in seeds(500..508) {
         let (options, workload) = random_workload(seed, 700);
         let dir = Directory::new(&trace_dir(&workload, seed));
-        assert_any_cut(&format!("seed {seed}, {:?}", options.shape), &dir, &Known::of_workload(workload), seed);
+        assert_any_cut(&format!("seed {seed}, {:?}", options.shape), &dir, Known::of_workload(workload), seed);
     }
     for seed in seeds(500..502) {
         let (workload, options, streams) = random_relay(seed, 500);
         let dir = Directory::new(&relay_dir(&workload, &options, &streams, seed));
         let known = Known::of_relay(workload, &options, &streams, false, None);
-        assert_any_cut(&format!("seed {seed}, {options:?}"), &dir, &known, seed);
+        assert_any_cut(&format!("seed {seed}, {options:?}"), &dir, known, seed);
     }
 }
 

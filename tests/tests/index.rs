@@ -162,13 +162,15 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
     for (number, view) in views.into_iter().enumerate() {
         let window = &windows[(2 * number + seed as usize) % windows.len()];
         let other = &windows[(2 * number + 3 + seed as usize) % windows.len()];
-        let cases: [&[&str]; 6] = [
+        let cases: [&[&str]; 8] = [
             &["--time", window],
             &[],
             &["--kind", "kmalloc"],
             &["--time", window, "--size", "..128"],
             &["--time", other],
             &["-n", "3", "-s", "live"],
+            &["--own"],
+            &["--own", "--time", window],
         ];
         for case in cases {
             let options = [&[view], case].concat();
@@ -266,6 +268,23 @@ fn views_that_ask_the_same_share_an_answer() {
             run_to(0, "kmemtrace-report", &[options, &["sites", "--format", format]].concat(), &[dir.path()])
         });
         assert!(plain == used, "{format}");
+    }
+}
+
+#[test]
+fn an_answer_without_the_recorders_own_objects_is_none_for_one_with_them() {
+    let mut options = Options::plain(Shape::plain(), 2, 3000);
+    options.own_threads = true;
+    let dir = directory(&trace_dir(&workload(9, &options), 9));
+    for view in ["summary", "sites", "live", "caches"] {
+        let plain = [&[view][..], &[view, "--own"]].map(|options| without(options, dir.path()));
+        assert_ne!(plain[0].out, plain[1].out, "{view}");
+        for _ in 0..2 {
+            for (options, plain) in [&[view][..], &[view, "--own"]].into_iter().zip(&plain) {
+                assert_same(view, plain, &with(options, dir.path()));
+            }
+        }
+        assert!(with(&[view], dir.path()).says(USED) && with(&[view, "--own"], dir.path()).says(USED), "{view}");
     }
 }
 

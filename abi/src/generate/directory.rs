@@ -157,6 +157,10 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::CPU_NODES, 0, text.as_bytes());
     }
     item::put(&mut out, item::UNAME, 0, b"Linux box 0 0 machine");
+    if let Some(threads) = &workload.own_threads {
+        let text: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
+        item::put(&mut out, item::OWN_THREADS, 0, text.as_bytes());
+    }
     file.block(kind::META, &out, Tally::default());
     if !workload.comms.is_empty() {
         let mut out = Vec::new();

@@ -230,7 +230,8 @@ impl Layout {
         for (line, offset, size) in &self.fields {
             let value = match line.slot {
                 Slot::CommonType => u64::from(self.id),
-                Slot::CommonFlags | Slot::CommonPreempt | Slot::Any | Slot::Callers => continue,
+                Slot::CommonPreempt | Slot::Any | Slot::Callers => continue,
+                Slot::CommonFlags => event.flags.unwrap_or(0).into(),
                 Slot::CommonPid => event.pid.unwrap_or(0) as u64,
                 Slot::CallSite => event.call_site,
                 Slot::Address => event.address,

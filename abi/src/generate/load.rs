@@ -93,6 +93,7 @@ impl Load {
             cpus: cpus.clone().map(|cpu| PerCpu { cpu, ..PerCpu::default() }).collect(),
             kernel: Some(shape.era.kernel()),
             comms: vec![(1000, "load")],
+            own_threads: None,
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
         };
         let load = Load {
@@ -122,6 +123,7 @@ impl Load {
             gfp: None,
             cpu,
             pid: Some(1000 + cpu as i32),
+            flags: Some(0),
             node: None,
             cache: sort.cache,
             name,

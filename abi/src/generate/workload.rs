@@ -39,6 +39,8 @@ pub struct Options {
     pub comms: bool,
     /// The kernel's release is known.
     pub kernel: bool,
+    /// The recorder's thread ids are known: some of the threads are its own.
+    pub own_threads: bool,
 }
 
 impl Options {
@@ -61,6 +63,7 @@ impl Options {
             nodes: true,
             comms: true,
             kernel: true,
+            own_threads: false,
         }
     }
 
@@ -92,6 +95,8 @@ impl Options {
             nodes: random.chance(60),
             comms: random.chance(60),
             kernel: random.chance(85),
+            // A copy of the generator: the rest of a seed's trace is the same with and without.
+            own_threads: random.clone().chance(60),
             cpus,
         }
     }
@@ -130,6 +135,8 @@ pub struct Workload {
     pub kernel: Option<&'static str>,
     /// Command names by thread id.
     pub comms: Vec<(i32, &'static str)>,
+    /// The recorder's thread ids, where the trace tells them.
+    pub own_threads: Option<Vec<i32>>,
     /// CPU and its node.
     pub nodes: Vec<(u32, u32)>,
 }
@@ -137,6 +144,10 @@ pub struct Workload {
 const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
 const COMMS: [(i32, &str); 4] = [(1, "init"), (77, "kworker/0:1"), (4242, "a b"), (4243, "red")];
 const PIDS: [i32; 6] = [0, 1, 77, 4242, 4243, 31999];
+/// Thread ids of the recorder; the last one has no event.
+const OWN_THREADS: [i32; 4] = [77, 4243, 31999, 32000];
+/// `common_flags`: contexts, one within another, and bits that are none.
+const FLAGS: [u8; 10] = [0, 0, 0, 0x01, 0x24, 0x10, 0x11, 0x08, 0x19, 0x48];
 /// Objects are taken from this many places, so that addresses are used again.
 const PLACES: u64 = 160;
 
@@ -160,6 +171,8 @@ struct Machine<'a> {
     options: &'a Options,
     shape: Shape,
     random: Random,
+    /// Random numbers of the flags alone: the rest of a seed's trace does not depend on them.
+    flags: Random,
     names: Names,
     layouts: Vec<Layout>,
     now: u64,
@@ -199,6 +212,7 @@ impl<'a> Machine<'a> {
             options,
             shape: options.shape,
             random: Random::new(seed),
+            flags: Random::new(!seed),
             names: Names::new(),
             layouts: layouts(&options.shape),
             now: options.start,
@@ -356,6 +370,7 @@ impl<'a> Machine<'a> {
         let mut event = self.event(cpu, name, Action::Other);
         // Without a format nobody knows whose it is.
         event.pid = event.pid.filter(|_| name != "unknown");
+        event.flags = event.flags.filter(|_| name != "unknown");
         self.push(cpu, event);
     }
 
@@ -372,6 +387,7 @@ impl<'a> Machine<'a> {
             gfp: gfp.then(|| *self.random.pick(&[0xcc0, 0xdc0, 0x40_0cc0, 0xd20])),
             cpu: self.cpus[cpu].cpu,
             pid: Some(*self.random.pick(&PIDS)),
+            flags: Some(*self.flags.pick(&FLAGS)),
             node: node.then(|| *self.random.pick(&[-1, -1, 0, 1])),
             cache: None,
             name: self.names.intern(name.as_bytes()),
@@ -483,6 +499,7 @@ impl<'a> Machine<'a> {
             cpus: self.cpus,
             kernel: self.options.kernel.then(|| self.shape.era.kernel()),
             comms: if self.options.comms { COMMS.to_vec() } else { Vec::new() },
+            own_threads: self.options.own_threads.then(|| OWN_THREADS.to_vec()),
             nodes: if self.options.nodes { nodes } else { Vec::new() },
         }
     }

@@ -208,7 +208,12 @@ fn read_meta(path: &Path) -> Result<Meta, OpenError> {
     facts.blocks = reader.blocks();
     facts.bytes = reader.bytes_read();
     let recording = reader.recording();
-    Ok((Side { facts: Some(facts), ..items.finish() }, header, recording))
+    let (side, is_good) = items.finish();
+    if !is_good {
+        let message = "OWN_THREADS is no list of thread ids: what the recorder itself allocates is not left out";
+        facts.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
+    }
+    Ok((Side { facts: Some(facts), ..side }, header, recording))
 }
 
 fn meta_fault(code: Code, block: &Block, message: String) -> Fault {

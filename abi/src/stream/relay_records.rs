@@ -180,6 +180,7 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         gfp: allocation.map(|a| a.gfp),
         cpu,
         pid: None,
+        flags: None,
         node: allocation.map(|a| a.node),
         cache: None,
         name: if allocation.is_some() { alloc } else { free },

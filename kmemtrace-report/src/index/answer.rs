@@ -24,12 +24,15 @@ pub(crate) struct Question {
     pub(crate) matrix: bool,
     /// The live objects themselves.
     pub(crate) lists_live: bool,
+    /// The recorder's own objects are not left out.
+    pub(crate) shows_own: bool,
 }
 
 impl Question {
     /// Whether who knows the answer to this one knows that of `other`. Sums over kinds are those of any rows.
     pub(super) fn covers(self, other: Question) -> bool {
         (self.grouping == other.grouping || other.grouping == Grouping::Kind)
+            && self.shows_own == other.shows_own
             && self.matrix >= other.matrix
             && self.lists_live >= other.lists_live
     }
@@ -50,6 +53,7 @@ impl Question {
         });
         out.bool(self.matrix);
         out.bool(self.lists_live);
+        out.bool(self.shows_own);
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Option<Question> {
@@ -59,7 +63,7 @@ impl Question {
             2 => Grouping::Cache,
             _ => return None,
         };
-        Some(Question { grouping, matrix: from.bool()?, lists_live: from.bool()? })
+        Some(Question { grouping, matrix: from.bool()?, lists_live: from.bool()?, shows_own: from.bool()? })
     }
 }
 
@@ -229,6 +233,8 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
     let [kmalloc, cache, pages] = *free_events;
     let single = [*used, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
+    out.u64(counts.own_allocs);
+    out.u128(counts.own_allocated);
     out.u64(counts.matrix.len() as u64);
     for ((from, to), pairs) in &counts.matrix {
         out.u32(*from);
@@ -240,11 +246,12 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
 fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
     let [used, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
+    let (own_allocs, own_allocated) = (from.u64()?, from.u128()?);
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
     let free_events = [kmalloc, cache, pages];
     let counts =
         Counts { used, free_events, paired, cross_node, null_free, free_without_alloc, matrix, ..Counts::default() };
-    Some(Counts { all_inferred, all_without_alloc, ..counts })
+    Some(Counts { all_inferred, all_without_alloc, own_allocs, own_allocated, ..counts })
 }
 
 /// The counts of a row.

@@ -14,7 +14,7 @@ use crate::reports::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Raised whenever the bytes change, or what a pass comes to.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes before those that the checksum is of.
 const UNCHECKED: usize = 12;
 /// Counts of a file beyond this are not believed.

@@ -13,6 +13,8 @@ pub(crate) struct TableOptions {
     pub(crate) bytes: bool,
     /// Print the addresses of objects.
     pub(crate) show_addresses: bool,
+    /// The recorder's own objects are not left out.
+    pub(crate) shows_own: bool,
     /// What was opened.
     pub(crate) title: String,
 }
@@ -203,6 +205,9 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
             found("failed_alloc")
         ),
     );
+    if let Some((what, value)) = own(document, options) {
+        line(what, value);
+    }
     if document["top_sites"].as_array().is_some_and(|rows| !rows.is_empty()) {
         let _ = writeln!(
             out,
@@ -210,6 +215,15 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
         );
         rows(document, "top_sites", options, out);
     }
+}
+
+/// The line on what the recorder itself allocates, where it does.
+fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String)> {
+    let own = &document["own"];
+    let allocs = number(&own["allocs"]).filter(|&allocs| allocs > 0)?;
+    let allocated = bytes(&own["allocated"], options);
+    let of = format!("{} allocations ({allocated}) of the recorder itself", units::grouped(allocs));
+    Some(if options.shows_own { ("counted above", of) } else { ("left out", of + " (--own shows them)") })
 }
 
 /// Marks what may be too much: objects are freed on a path without events.
@@ -352,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_verdict_comes_first_and_bounds_are_marked() {
-        let options = TableOptions { bytes: false, show_addresses: false, title: String::new() };
+        let options = TableOptions { bytes: false, show_addresses: false, shows_own: false, title: String::new() };
         let text = table("sites", &sites(), &options);
         assert!(text.starts_with("LOSSY   1,204 lost in 3 gaps   no file for CPU: 2\n"), "{text}");
         assert!(text.contains("<=1.00 KiB"), "{text}");

@@ -118,6 +118,9 @@ impl<F: Filter> Lines<'_, F> {
             members.serialize_entry("cpu", &event.cpu)?;
             members.serialize_entry("pid", &event.pid)?;
             name(members, "comm", event.pid.and_then(|pid| lines.comms.get(&pid)).map(|comm| &**comm))?;
+            if let Some(context) = event.context() {
+                members.serialize_entry("context", context.name())?;
+            }
             name(members, "event", Some(names.get(event.name)))?;
             if object {
                 members.serialize_entry("call_site", &Address(event.call_site))?;

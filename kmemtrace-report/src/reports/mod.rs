@@ -81,6 +81,7 @@ pub(crate) fn head(
     view: &str,
     completeness: &Completeness,
     info: &TraceInfo,
+    own_threads: Option<&[i32]>,
     order: &Order,
     narrow: &Narrow,
 ) -> Map<String, Value> {
@@ -110,6 +111,7 @@ pub(crate) fn head(
         "order": match info.order { OrderKey::Time => "time", OrderKey::Sequence => "sequence" },
         "first": order.first.unwrap_or(0),
         "last": order.last.unwrap_or(0),
+        "own_threads": own_threads,
     });
     if info.since_boot {
         trace["since_boot"] = json!({ "lost_before_first": completeness.lost_before });

@@ -8,8 +8,8 @@ use crate::findings::Finding;
 use crate::order::Order;
 use crate::pairs::Paired;
 
-/// The members after the head.
-pub(crate) fn summary(paired: &Paired, order: &Order, narrow: &Narrow) -> Map<String, Value> {
+/// The members after the head; `knows_own`: the trace tells the recorder's threads.
+pub(crate) fn summary(paired: &Paired, knows_own: bool, order: &Order, narrow: &Narrow) -> Map<String, Value> {
     let mut document = Map::new();
     let mut put = |name: &str, value| document.insert(name.to_owned(), value);
     let (total, used) = (order.events, paired.counts.used);
@@ -37,6 +37,9 @@ pub(crate) fn summary(paired: &Paired, order: &Order, narrow: &Narrow) -> Map<St
             "cross_node": paired.knows_nodes.then_some(paired.counts.cross_node),
         }),
     );
+    let counts = &paired.counts;
+    let own = || json!({ "allocs": counts.own_allocs, "allocated": narrow.u64(counts.own_allocated) });
+    put("own", knows_own.then(own).unwrap_or_default());
     let mut findings = Map::new();
     for class in Finding::ALL {
         let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);

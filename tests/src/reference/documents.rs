@@ -47,7 +47,7 @@ fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
     let mut members = json!({
         "input": input, "source": source, "kernel": trace.kernel, "arch": trace.arch, "endian": trace.endian,
         "word_bytes": trace.word_bytes, "page_bytes": trace.page_bytes, "addresses": "raw", "clock": trace.clock,
-        "cpus": known.cpus.len(),
+        "cpus": known.cpus.len(), "own_threads": known.own_threads.as_ref().map(BTreeSet::from_iter),
         "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },
     });
     // Without an event there is no first one.
@@ -59,8 +59,7 @@ fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
         "completeness": {
             "verdict": verdict, "lost_events": known.lost, "gaps": pairs.gaps.len(),
             "truncated_files": known.truncated, "missing_cpus": known.missing,
-            "inferred_frees": findings(pairs, Class::InferredFree).0,
-            "frees_without_alloc": findings(pairs, Class::FreeWithoutAlloc).0,
+            "inferred_frees": pairs.unfiltered.0, "frees_without_alloc": pairs.unfiltered.1,
         },
         "trace": members,
     })
@@ -97,6 +96,7 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
             "cross_cpu_bytes": cross.iter().map(|(alloc, _)| alloc.allocated).sum::<u64>(),
             "cross_node": cross_node,
         },
+        "own": known.own_threads.is_some().then(|| json!({ "allocs": pairs.own.0, "allocated": pairs.own.1 })),
         "findings": counts,
     });
     with(head("summary", known, pairs), body)
@@ -111,7 +111,7 @@ fn freed(pairs: &Pairs) -> impl Iterator<Item = (&Object, Event)> {
 
 /// Allocation events, failed ones included, with their kinds.
 fn allocations(pairs: &Pairs) -> impl Iterator<Item = (&Event, Kind)> {
-    pairs.events.iter().filter_map(|e| match e.action {
+    pairs.taken().filter_map(|e| match e.action {
         Action::Alloc(kind) => Some((e, kind)),
         _ => None,
     })
@@ -245,6 +245,11 @@ fn event_line(known: &Known, event: &Event) -> Value {
     if event.pid.is_some() {
         put("pid", json!(event.pid));
         put("comm", comm(known, event));
+    }
+    if let Some(flags) = event.flags {
+        let contexts = [(0x40, "nmi"), (0x08, "hardirq"), (0x10, "softirq")];
+        let context = contexts.iter().find(|(bit, _)| flags & bit != 0).map_or("task", |(_, name)| name);
+        put("context", json!(context));
     }
     if event.action != Action::Other {
         put("address", hex(event.address).into());

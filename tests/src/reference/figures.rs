@@ -9,7 +9,7 @@ use super::pairs::{Class, End, Object, Pairs};
 /// object, and the first order key at which the peak was reached.
 pub fn figures(pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, u64) {
     let objects: Vec<&Object> = pairs.objects.iter().filter(|o| select(&o.alloc, o.kind)).collect();
-    let failed = pairs.events.iter().filter(|e| match e.action {
+    let failed = pairs.taken().filter(|e| match e.action {
         Action::Alloc(kind) => e.failed && select(e, kind),
         _ => false,
     });
@@ -75,5 +75,5 @@ pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
 /// Free events of a kind with a real pointer.
 pub fn free_events(pairs: &Pairs, kind: Kind) -> usize {
     let real = |e: &Event| kind == Kind::Pages || !matches!(e.address, 0 | 16);
-    pairs.events.iter().filter(|e| e.action == Action::Free(kind) && real(e)).count()
+    pairs.taken().filter(|e| e.action == Action::Free(kind) && real(e)).count()
 }

@@ -11,7 +11,7 @@ pub mod pairs;
 
 use std::collections::HashMap;
 
-use kmemtrace_abi::event::{Gap, Item, Names};
+use kmemtrace_abi::event::{Event, Gap, Item, Names};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{RelayOptions, RelayStreams, Workload};
 use kmemtrace_abi::relay::Layout;
@@ -29,6 +29,10 @@ pub struct Known {
     pub names: Names,
     /// Command names by thread id.
     pub comms: HashMap<i32, String>,
+    /// The recorder's thread ids, where the input tells them.
+    pub own_threads: Option<Vec<i32>>,
+    /// The recorder's own objects are not left out.
+    pub shows_own: bool,
     /// NUMA nodes by CPU.
     pub nodes: HashMap<u32, u32>,
     /// The worst of the files.
@@ -98,6 +102,8 @@ impl Known {
             missing: workload.cpus.iter().filter(|c| c.missing).map(|c| c.cpu).collect(),
             cpus: workload.cpus.into_iter().map(|c| (c.cpu, c.items)).collect(),
             names: workload.names,
+            own_threads: workload.own_threads,
+            shows_own: false,
             comms: workload.comms.iter().map(|&(pid, comm)| (pid, comm.to_owned())).collect(),
             nodes: workload.nodes.iter().copied().collect(),
             verdict,
@@ -109,7 +115,7 @@ impl Known {
     /// What a reader must know of `workload` as a captured tree.
     pub fn of_tree(workload: Workload) -> Known {
         let known = Known::of_workload(workload);
-        Known { trace: TraceMembers { input: InputKind::Tree, ..known.trace }, ..known }
+        Known { trace: TraceMembers { input: InputKind::Tree, ..known.trace }, own_threads: None, ..known }
     }
 
     /// What a reader must know of the relay channel `streams` of `workload`: from raw bytes, or from our own recording
@@ -140,6 +146,8 @@ impl Known {
             },
             cpus: streams.cpus.iter().map(|s| (s.cpu, s.events.iter().map(|e| Item::Event(*e)).collect())).collect(),
             comms: if raw { HashMap::new() } else { known.comms },
+            own_threads: None,
+            shows_own: false,
             nodes: if raw { HashMap::new() } else { known.nodes },
             names: known.names,
             verdict: if lost > 0 { Verdict::Lossy } else { Verdict::Complete },
@@ -188,6 +196,9 @@ impl Known {
                 .iter()
                 .map(|(&pid, comm)| (pid, String::from_utf8_lossy(comm).into_owned()))
                 .collect(),
+            // Records of a relay channel do not tell their threads.
+            own_threads: trace.side.own_threads.filter(|_| info.source != Some(Source::Relay)),
+            shows_own: false,
             nodes: trace.side.nodes,
             verdict,
             lost,
@@ -213,6 +224,12 @@ impl Known {
             Some((number(parts.next()?)?, number(parts.next()?)?))
         });
         release.is_none_or(|release| release >= (6, 4))
+    }
+
+    /// True where the recorder itself made an allocation: one of its threads did, and no interrupt on it.
+    pub fn is_own(&self, alloc: &Event) -> bool {
+        let is_of_own_thread = self.own_threads.iter().flatten().any(|thread| alloc.pid == Some(*thread));
+        is_of_own_thread && alloc.flags.is_some_and(|flags| flags & (0x40 | 0x08 | 0x10) == 0)
     }
 
     /// Whether the node of every CPU is known.

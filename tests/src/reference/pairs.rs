@@ -1,6 +1,6 @@
 //! What each event does to the table of live objects.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use kmemtrace_abi::event::{Action, Event, Gap, Kind};
 
@@ -104,6 +104,8 @@ pub struct Finding {
     pub suspect: bool,
     /// The event that shows it.
     pub event: Event,
+    /// The allocation concerned is the recorder's own.
+    pub own: bool,
 }
 
 /// All of it.
@@ -111,10 +113,16 @@ pub struct Finding {
 pub struct Pairs {
     /// All events in the total order.
     pub events: Vec<Event>,
-    /// Every successful allocation, in order.
+    /// Every successful allocation that is not left out, in order.
     pub objects: Vec<Object>,
-    /// Every finding, in order.
+    /// Every finding that is not of what is left out, in order.
     pub findings: Vec<Finding>,
+    /// Numbers of the events that are left out: the recorder's own allocations, and frees of its objects.
+    pub left_out: BTreeSet<usize>,
+    /// Successful allocations of the recorder itself, and their bytes.
+    pub own: (usize, u64),
+    /// All inferred frees, and all frees without an allocation.
+    pub unfiltered: (usize, usize),
     /// All gaps.
     pub gaps: Vec<Gap>,
 }
@@ -133,7 +141,7 @@ pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
     let mut objects: Vec<Object> = Vec::new();
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
     // A gap on any CPU touches the time between the address's event before and this one.
     let suspect = |before: u64, now: u64| {
@@ -147,11 +155,14 @@ pub fn pairs(known: &Known) -> Pairs {
             kind,
             suspect,
             event: *event,
+            own: false,
         };
+        let own = |alloc: &Event| known.is_own(alloc);
         match event.action {
             Action::Other => {}
             Action::Alloc(kind) if event.failed => {
-                findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
+                let failed = finding(Class::FailedAlloc, Some(event.call_site), None, kind, false);
+                findings.push(Finding { own: own(event), ..failed });
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
@@ -160,10 +171,12 @@ pub fn pairs(known: &Known) -> Pairs {
                     let suspect = suspect(at, event.at);
                     let old = &mut objects[index];
                     old.end = End::Reissued { number, suspect };
-                    findings.push(finding(Class::InferredFree, Some(old.alloc.call_site), None, old.kind, suspect));
+                    let inferred = finding(Class::InferredFree, Some(old.alloc.call_site), None, old.kind, suspect);
+                    findings.push(Finding { own: own(&old.alloc), ..inferred });
                 }
                 if event.allocated < event.requested {
-                    findings.push(finding(Class::ShortAlloc, Some(event.call_site), None, kind, false));
+                    let short = finding(Class::ShortAlloc, Some(event.call_site), None, kind, false);
+                    findings.push(Finding { own: own(event), ..short });
                 }
                 objects.push(Object { alloc: *event, kind, number, end: End::Live });
             }
@@ -183,7 +196,8 @@ pub fn pairs(known: &Known) -> Pairs {
                         object.end = End::Freed { free: *event, number };
                         let (alloc, of) = (object.alloc, object.kind);
                         let mut pair = |class| {
-                            findings.push(finding(class, Some(alloc.call_site), site, of, suspect(at, event.at)));
+                            let found = finding(class, Some(alloc.call_site), site, of, suspect(at, event.at));
+                            findings.push(Finding { own: own(&alloc), ..found });
                         };
                         if kind != of {
                             let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
@@ -199,5 +213,34 @@ pub fn pairs(known: &Known) -> Pairs {
             }
         }
     }
-    Pairs { events, objects, findings, gaps }
+    let all = Pairs { events, objects, findings, gaps, left_out: BTreeSet::new(), own: (0, 0), unfiltered: (0, 0) };
+    without_own(known, all)
+}
+
+/// Leaves out the recorder's own allocations, unless they are shown, and counts what there was.
+fn without_own(known: &Known, mut pairs: Pairs) -> Pairs {
+    let count = |class| pairs.findings.iter().filter(|f| f.class == class).count();
+    pairs.unfiltered = (count(Class::InferredFree), count(Class::FreeWithoutAlloc));
+    let own = pairs.objects.iter().filter(|o| known.is_own(&o.alloc));
+    pairs.own = (own.clone().count(), own.clone().map(|o| o.alloc.allocated).sum());
+    if known.shows_own {
+        return pairs;
+    }
+    let frees = own.filter_map(|o| match o.end {
+        End::Freed { number, .. } => Some(number),
+        _ => None,
+    });
+    let allocates = |event: &Event| matches!(event.action, Action::Alloc(_)) && known.is_own(event);
+    let allocations = pairs.events.iter().enumerate().filter(|(_, e)| allocates(e)).map(|(number, _)| number);
+    pairs.left_out = frees.chain(allocations).collect();
+    pairs.objects.retain(|o| !known.is_own(&o.alloc));
+    pairs.findings.retain(|f| !f.own);
+    pairs
+}
+
+impl Pairs {
+    /// The events that are not left out.
+    pub fn taken(&self) -> impl Iterator<Item = &Event> + Clone {
+        self.events.iter().enumerate().filter(|(number, _)| !self.left_out.contains(number)).map(|(_, event)| event)
+    }
 }
