@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -34,6 +35,7 @@ impl Output {
             bail!("{name}: exists already: use -f to overwrite it, or another name");
         }
         let unwritable = || format!("{name}: cannot be written");
+        let is_link = is_trusted_link(path).with_context(unwritable)?;
         // A device or a FIFO is written to as it is.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             let file = OpenOptions::new().write(true).open(path).with_context(unwritable)?;
@@ -43,7 +45,8 @@ impl Output {
             return Ok(Output::to(Box::new(file), &name, None));
         }
         // The file that a link names is replaced, and the link stays.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let target = if is_link { fs::canonicalize(path).ok() } else { None };
+        let path = target.unwrap_or_else(|| path.to_owned());
         let file_name = path.file_name().filter(|_| !name.ends_with('/'));
         let Some(file_name) = file_name else { bail!("{name}: is a directory: name a file in it") };
         let dir = Directory::open(path.parent().unwrap_or(Path::new(""))).with_context(unwritable)?;
@@ -72,6 +75,16 @@ impl Output {
         self.is_closed |= result.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
         result
     }
+}
+
+/// Whether the path is a link to follow. The error is that another user planted one, who may not be able to write to its target.
+fn is_trusted_link(path: &Path) -> io::Result<bool> {
+    let Some(link) = fs::symlink_metadata(path).ok().filter(|data| data.is_symlink()) else { return Ok(false) };
+    if ![0, rustix::process::geteuid().as_raw()].contains(&link.uid()) {
+        let what = format!("is a link of user {}: name the file that it stands for", link.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(true)
 }
 
 impl Write for Output {
