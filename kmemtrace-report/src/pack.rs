@@ -169,14 +169,13 @@ fn pack_file(dir: &Arc<Directory>, name: &OsStr, how: How, meter: &Meter) -> any
         Err(Failure::Reading(error)) => return Err(error).with_context(unreadable),
         Err(Failure::Writing(error)) => return Err(unwritable(&new.path(), error)),
     };
-    let is_same = |state: io::Result<FileState>| state.is_ok_and(|state| state == before);
-    if source.offset() != before.size || !is_same(FileState::of(&file)) {
+    if !dir.state(name).is_ok_and(|state| state.is_same_file(&before)) || !dir.is_at_its_path() {
+        bail!("{shown}: another file has this name by now, and is left as it is: pack it again");
+    }
+    if source.offset() != before.size || !FileState::of(&file).is_ok_and(|state| state == before) {
         bail!(
             "{shown}: was changed while it was read, and is left as it is: pack it when no other program writes to it"
         );
-    }
-    if !is_same(dir.state(name)) || !dir.is_at_its_path() {
-        bail!("{shown}: another file has this name by now, and is left as it is: pack it again");
     }
     new.put().with_context(|| format!("{shown}: cannot be replaced"))?;
     meter.tell(&path, before.size, after);

@@ -59,7 +59,8 @@ impl FileState {
         Ok(FileState::new(&file.metadata()?))
     }
 
-    fn is_same_file(&self, other: &FileState) -> bool {
+    /// Whether both are states of one file.
+    pub(crate) fn is_same_file(&self, other: &FileState) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }
