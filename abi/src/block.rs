@@ -73,7 +73,7 @@ pub struct Header {
     pub sequence: U64,
     /// Event records in the file before this block.
     pub events_before: U64,
-    /// Events known to be lost on this CPU before this block: counted marks and gap blocks.
+    /// Events known to be lost on this CPU before this block: counted marks; a writer may add the numbers of gap blocks.
     pub lost_before: U64,
     /// Time of the first and last event record in this block; both 0 where it has none.
     pub first: U64,

@@ -82,6 +82,11 @@ impl Window {
         &self.file
     }
 
+    /// The reason why reading stopped, where that was not the end of the file; it is told once.
+    pub(crate) fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
     /// Goes on at `offset`.
     fn enter(&mut self, offset: u64) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(offset))?;
@@ -361,7 +366,7 @@ impl BlockReader {
 
     fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {
         let offset = self.window.offset();
-        if let Some(error) = self.window.error.take() {
+        if let Some(error) = self.window.take_error() {
             let message = format!("cannot be read beyond byte {offset}: {error}");
             faults(fault(Code::CutInBlock, offset, None, message));
             return Ending::Cut;

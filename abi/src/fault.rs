@@ -128,7 +128,8 @@ codes! {
     BadRecord = 306, Error, Corrupt, "record is shorter than its event format",
         "A record of a traced event ends before the last field that its format describes. It is counted, not used.";
     WrongTotals = 307, Error, Corrupt, "totals differ from what is in the file",
-        "A block header or the end block says how many events the file has, and another number is there.";
+        "A block header or the end block says how many events the file has, when the first and the last of them were or how many \
+         were lost before, and what is there differs.";
     BadFileHeader = 308, Error, Corrupt, "file header is damaged",
         "The first block tells how to decode the file, and it is damaged. If another file of the same recording is there, \
          its header is used; otherwise nothing of this file can be decoded.";

@@ -18,6 +18,7 @@ mod kmem;
 pub mod landmarks;
 mod open;
 pub mod pieces;
+pub mod regular;
 pub mod relay;
 pub mod stats;
 mod stream;

@@ -253,6 +253,15 @@ pub(crate) fn resume<O: Order>(layout: Layout, bytes: &[u8], at_end: bool) -> Op
     })
 }
 
+/// Sequence number (R4) or time stamp of the record at the start of `bytes`; `None` where there is none.
+pub(crate) fn first_stamp(layout: Layout, endian: Endian, bytes: &[u8]) -> Option<u64> {
+    let parsed = match endian {
+        Endian::Little => parse::<Little>(layout, bytes),
+        Endian::Big => parse::<Big>(layout, bytes),
+    };
+    if let Parsed::Record(record, _) = parsed { Some(record.stamp) } else { None }
+}
+
 /// What a recorder needs to know of relay bytes without decoding them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayTally {

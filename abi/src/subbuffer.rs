@@ -272,6 +272,25 @@ fn tally_in<O: Order>(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, usize),
     Ok((tally, sub_buffer.stored))
 }
 
+/// Time of the first event record in a run of sub-buffers; `None` where none comes before what makes no sense.
+pub(crate) fn first_time(shape: &PageShape, sub_buffers: &[u8]) -> Option<u64> {
+    match shape.target.endian {
+        Endian::Little => first_time_in::<Little>(shape, sub_buffers),
+        Endian::Big => first_time_in::<Big>(shape, sub_buffers),
+    }
+}
+
+fn first_time_in<O: Order>(shape: &PageShape, mut sub_buffers: &[u8]) -> Option<u64> {
+    while !sub_buffers.is_empty() {
+        let sub_buffer = SubBuffer::parse::<O>(shape, sub_buffers).ok()?;
+        if let Some(record) = sub_buffer.records::<O>().next() {
+            return record.ok().map(|record| record.time);
+        }
+        sub_buffers = sub_buffers.get(sub_buffer.stored..)?;
+    }
+    None
+}
+
 /// Bytes of the sub-buffer at the start of `bytes` when trimmed; 0 where it holds no event data.
 pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferError> {
     let parsed = match shape.target.endian {

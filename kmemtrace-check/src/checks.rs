@@ -3,11 +3,11 @@
 //! The checks within a file (checksums, order, totals, endings, marks against counters, missing CPUs) are made
 //! where the file is read, in `kmemtrace-abi`, so that a report comes to the same verdict.
 
-use std::fs::File;
 use std::path::Path;
 
 use kmemtrace_abi::fault::{Code, Fault};
 use kmemtrace_abi::trace::InputKind;
+use rustix::fs::{Mode, OFlags};
 
 use crate::reading::CheckedTrace;
 
@@ -100,8 +100,10 @@ fn nobody_is_recording(trace: &mut CheckedTrace) {
 /// Whether somebody holds the lock of a directory (`flock`).
 fn is_locked(dir: &Path) -> bool {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    let Ok(dir) = File::open(dir) else { return false };
-    // Released when the file is closed, at the end of this function.
+    // A FIFO that another user has put in its place meanwhile is no directory, and does not block.
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) else { return false };
+    // Released when the directory is closed, at the end of this function.
     let shared = rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockShared);
     shared == Err(rustix::io::Errno::WOULDBLOCK)
 }
@@ -118,6 +120,7 @@ mod tests {
     use crate::sample::Sample;
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::generate::{Options, Shape};
+    use std::fs::File;
     use std::path::PathBuf;
 
     fn checked(path: PathBuf) -> CheckedTrace {

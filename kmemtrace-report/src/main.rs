@@ -11,6 +11,7 @@ mod board;
 mod budget;
 mod classes;
 mod decode;
+mod end_block;
 #[cfg(test)]
 mod exact;
 mod figures;
@@ -20,7 +21,6 @@ mod freed;
 mod hashing;
 mod index;
 mod ledger;
-mod mapping;
 mod merge;
 mod order;
 mod output;
@@ -37,6 +37,7 @@ mod select;
 mod symbols;
 mod table;
 mod tally;
+mod whole_file;
 mod zeroed;
 
 use std::cell::Cell;
@@ -50,6 +51,7 @@ use clap::Parser;
 use kmemtrace_abi::block::End;
 use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::regular;
 use kmemtrace_abi::trace::{OpenError, OrderKey, Source, Trace};
 use serde_json::{Map, Value};
 
@@ -332,8 +334,7 @@ fn tell_empty_window(args: &Args, order: &Order, begins: u64, units: u64) {
 fn last_key(trace: &Trace, inputs: &[PathBuf], index: Option<&Index>, is_quiet: bool) -> anyhow::Result<u64> {
     // A clock that may go back has its last time not always at the end.
     if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
-        let ends =
-            trace.streams.iter().map(|stream| mapping::with_mapped(stream.path(), End::at_end_of).ok().flatten());
+        let ends = trace.streams.iter().map(|stream| end_block::of(&regular::open(stream.path()).ok()?).ok()?);
         if let Some(ends) = ends.collect::<Option<Vec<End>>>() {
             return Ok(ends.iter().filter(|end| end.events.get() > 0).map(|end| end.last.get()).max().unwrap_or(0));
         }

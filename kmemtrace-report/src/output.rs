@@ -1,34 +1,25 @@
 //! Where a view goes: standard output, or a file that has its name once it is whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::fs::FileType;
+
+use crate::whole_file::{Directory, NewFile};
 
 /// Takes what is printed; [`Output::finish`] ends it.
 pub(crate) struct Output {
     out: BufWriter<Box<dyn Write>>,
     /// For people.
     name: String,
-    unfinished: Option<Unfinished>,
+    unfinished: Option<NewFile>,
     /// It is a file, which nobody looks at line by line.
     pub(crate) is_file: bool,
     /// Whoever was reading has gone.
     is_closed: bool,
-}
-
-/// A file beside the one that it is to become; it is removed unless it does.
-struct Unfinished {
-    temporary: PathBuf,
-    path: PathBuf,
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.temporary);
-    }
 }
 
 impl Output {
@@ -44,21 +35,27 @@ impl Output {
             bail!("{name}: exists already: use -f to overwrite it, or another name");
         }
         let unwritable = || format!("{name}: cannot be written");
+        let is_link = is_trusted_link(path).with_context(unwritable)?;
         // A device or a FIFO is written to as it is.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             let file = OpenOptions::new().write(true).open(path).with_context(unwritable)?;
+            if file.metadata().with_context(unwritable)?.is_file() {
+                bail!("{name}: another program has just put a file in its place: try again");
+            }
             return Ok(Output::to(Box::new(file), &name, None));
         }
-        // What a link names is replaced, and the link stays.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let mut temporary = path.clone().into_os_string();
-        temporary.push(".writing");
-        let temporary = PathBuf::from(temporary);
-        let file = File::create(&temporary).with_context(unwritable)?;
-        Ok(Output::to(Box::new(file), &name, Some(Unfinished { temporary, path })))
+        // The file that a link names is replaced, and the link stays.
+        let target = if is_link { fs::canonicalize(path).ok() } else { None };
+        let path = target.unwrap_or_else(|| path.to_owned());
+        let file_name = path.file_name().filter(|_| !name.ends_with('/'));
+        let Some(file_name) = file_name else { bail!("{name}: is a directory: name a file in it") };
+        let dir = Directory::open(path.parent().unwrap_or(Path::new(""))).with_context(unwritable)?;
+        let new = dir.create(file_name, ".writing", 0o666).with_context(unwritable)?;
+        let file = new.file().try_clone().with_context(unwritable)?;
+        Ok(Output::to(Box::new(file), &name, Some(new)))
     }
 
-    fn to(out: Box<dyn Write>, name: &str, unfinished: Option<Unfinished>) -> Output {
+    fn to(out: Box<dyn Write>, name: &str, unfinished: Option<NewFile>) -> Output {
         let is_file = unfinished.is_some();
         Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_file, is_closed: false }
     }
@@ -70,10 +67,7 @@ impl Output {
         if self.is_closed {
             return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         }
-        let whole = written.and_then(|()| match &self.unfinished {
-            Some(file) => fs::rename(&file.temporary, &file.path),
-            None => Ok(()),
-        });
+        let whole = written.and_then(|()| self.unfinished.take().map_or(Ok(()), NewFile::put));
         whole.with_context(|| format!("{}: cannot be written", self.name))
     }
 
@@ -81,6 +75,16 @@ impl Output {
         self.is_closed |= result.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
         result
     }
+}
+
+/// Whether the path is a link to follow. The error is that another user planted one, who may not be able to write to its target.
+fn is_trusted_link(path: &Path) -> io::Result<bool> {
+    let Some(link) = fs::symlink_metadata(path).ok().filter(|data| data.is_symlink()) else { return Ok(false) };
+    if ![0, rustix::process::geteuid().as_raw()].contains(&link.uid()) {
+        let what = format!("is a link of user {}: name the file that it stands for", link.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(true)
 }
 
 impl Write for Output {

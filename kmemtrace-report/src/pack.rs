@@ -1,26 +1,25 @@
 //! `kmemtrace-report pack`: the files of a recording, each replaced by one that says the same in less room. Every byte that is no
 //! whole block is copied as it is, so that a damaged file stays what it was.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
 use kmemtrace_abi::escape::escape;
-use kmemtrace_abi::pieces::{Piece, pieces};
+use kmemtrace_abi::pieces::{Piece, PieceReader};
 use kmemtrace_abi::trace::Trace;
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::mapping::with_mapped;
+use crate::end_block;
 use crate::progress::Progress;
 use crate::render::units::grouped;
+use crate::whole_file::{Directory, FileState};
 
 /// The level where none is asked for: higher ones take many times as long for a few percent.
 pub(crate) const LEVEL: i32 = 9;
@@ -72,21 +71,20 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
     for input in inputs {
         // Says what is no recording, or one of a newer version, as every view does.
         Trace::open(std::slice::from_ref(input))?;
-        let files = files(input)?;
-        let _lock = lock(if input.is_dir() { input } else { input.parent().unwrap_or(Path::new("")) })?;
-        let packed = pack_files(&files, how);
+        let (dir, names) = files(input)?;
+        let packed = pack_files(&dir, &names, how);
         if packed.iter().any(Result::is_ok) {
             // It is of the files that were there before.
-            crate::index::remove(input);
+            crate::index::remove(&dir);
         }
         packed.into_iter().collect::<anyhow::Result<()>>()?;
     }
     Ok(())
 }
 
-/// Packs files: what became of each. After one that cannot be packed no other is begun.
-fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<()>> {
-    let total = files.iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum();
+/// Packs files of a directory: what became of each. After one that cannot be packed no other is begun.
+fn pack_files(dir: &Arc<Directory>, files: &[OsString], how: How) -> Vec<anyhow::Result<()>> {
+    let total = files.iter().filter_map(|name| Some(dir.state(name).ok()?.size)).sum();
     let meter = Meter { bytes: AtomicU64::new(0), progress: Mutex::new(Progress::new(total, how.is_quiet)) };
     let mut packed: Vec<Option<_>> = files.iter().map(|_| None).collect();
     let next = Mutex::new(files.iter().zip(&mut packed));
@@ -94,9 +92,9 @@ fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<()>> {
     let work = || {
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
         while !failed.load(Ordering::Relaxed)
-            && let Some((path, packed)) = take()
+            && let Some((name, packed)) = take()
         {
-            let result = pack_file(path, how, &meter);
+            let result = pack_file(dir, name, how, &meter);
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             *packed = Some(result);
         }
@@ -111,9 +109,9 @@ fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<()>> {
     // for one after the other.
     let was_full = |error: &anyhow::Error| error.root_cause().downcast_ref().is_some_and(is_full);
     let mut goes_on = threads > 1 && packed.iter().flatten().all(|packed| packed.as_ref().err().is_none_or(was_full));
-    for (path, packed) in files.iter().zip(&mut packed) {
+    for (name, packed) in files.iter().zip(&mut packed) {
         if goes_on && !matches!(packed, Some(Ok(()))) {
-            let result = pack_file(path, how, &meter);
+            let result = pack_file(dir, name, how, &meter);
             goes_on = result.is_ok();
             *packed = Some(result);
         }
@@ -121,35 +119,26 @@ fn pack_files(files: &[PathBuf], how: How) -> Vec<anyhow::Result<()>> {
     packed.into_iter().flatten().collect()
 }
 
-/// Locks a directory as its recorder does: what was replaced under one would go on growing where nobody finds it.
-fn lock(dir: &Path) -> anyhow::Result<File> {
-    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    let lock = File::open(dir).with_context(|| format!("{}: cannot be read", dir.display()))?;
-    // A file system without locks has none of a recorder, either.
-    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-        bail!("{}: a recorder or another pack is at work on it: pack it when that has ended", dir.display());
-    }
-    Ok(lock)
-}
-
-/// The files of a recording: itself, or those in it.
-fn files(input: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// The files of a recording, the one given or those in the directory given, and that directory, locked as its recorder does: a
+/// file that was replaced while it is recorded would go on growing without a name.
+fn files(input: &Path) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
     let shown = || format!("{}: cannot be read", input.display());
-    if !fs::metadata(input).with_context(shown)?.is_dir() {
-        return Ok(vec![input.to_owned()]);
+    let single = if input.is_dir() { None } else { input.file_name() };
+    let dir = if single.is_some() { input.parent().unwrap_or(Path::new("")) } else { input };
+    let dir = Directory::open(dir).with_context(shown)?;
+    if !dir.lock() {
+        bail!("{}: a recorder or another pack is at work on it: pack it when that has ended", dir.path().display());
     }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(input).with_context(shown)? {
-        let path = entry.with_context(shown)?.path();
-        if path.extension().is_some_and(|extension| extension == "out") {
-            files.push(path);
-        }
+    if let Some(name) = single {
+        return Ok((dir, vec![name.to_owned()]));
     }
-    files.sort();
-    if files.is_empty() {
+    let mut names = dir.names().with_context(shown)?;
+    names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "out"));
+    names.sort();
+    if names.is_empty() {
         bail!("{}: no recording: there is no cpuN.out", input.display());
     }
-    Ok(files)
+    Ok((dir, names))
 }
 
 /// Whether there was no room on the disk.
@@ -157,49 +146,69 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-fn pack_file(path: &Path, how: How, meter: &Meter) -> anyhow::Result<()> {
+fn pack_file(dir: &Arc<Directory>, name: &OsStr, how: How, meter: &Meter) -> anyhow::Result<()> {
+    let path = dir.path().join(name);
     let shown = path.display();
-    let mut name = path.as_os_str().to_owned();
-    name.push(".packing");
-    let temporary = PathBuf::from(name);
-    let packed = with_mapped(path, |bytes| -> anyhow::Result<(u64, u64)> {
-        let Some(Piece::Block { .. }) = pieces(bytes).next() else { bail!("{shown}: is no file of kmemtraced") };
-        let ended = pieces(bytes).any(|piece| matches!(piece, Piece::Block { info, .. } if info.kind == kind::END));
-        if !ended && !how.takes_unfinished {
-            bail!("{shown}: has no end: its recorder was killed, or it was cut: pack it with -f");
-        }
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-        let after = file.and_then(|file| write(bytes, &file, how.level, meter)).map_err(|error| {
-            let remedy = if is_full(&error) { " (it needs room beside the file that it is to replace)" } else { "" };
-            anyhow::Error::new(error).context(format!("{}: cannot be written{remedy}", temporary.display()))
-        })?;
-        Ok((bytes.len() as u64, after))
-    });
-    let done = (|| {
-        let sizes = packed.with_context(|| format!("{shown}: cannot be read"))??;
-        fs::rename(&temporary, path).with_context(|| format!("{shown}: cannot be replaced"))?;
-        Ok(sizes)
-    })();
-    match done {
-        Ok((before, after)) => {
-            meter.tell(path, before, after);
-            Ok(())
-        }
-        Err(error) => {
-            let _ = fs::remove_file(&temporary);
-            Err(error)
-        }
+    let unreadable = || format!("{shown}: cannot be read");
+    let file = dir.open_file(name).with_context(unreadable)?;
+    let before = FileState::of(&file).with_context(unreadable)?;
+    if !begins_with_block(&file).with_context(unreadable)? {
+        bail!("{shown}: is no file of kmemtraced");
+    }
+    if !how.takes_unfinished && end_block::of(&file).with_context(unreadable)?.is_none() {
+        bail!("{shown}: has no end block at its end: its recorder was killed, or it was cut: pack it with -f");
+    }
+    let unwritable = |path: &Path, error: io::Error| {
+        let remedy = if is_full(&error) { " (it needs room beside the file that it is to replace)" } else { "" };
+        anyhow::Error::new(error).context(format!("{}: cannot be written{remedy}", path.display()))
+    };
+    let new = dir.create(name, ".packing", 0o600).map_err(|error| unwritable(&path, error))?;
+    let mut source = PieceReader::new(file.try_clone().with_context(unreadable)?);
+    let after = match write(&mut source, new.file(), how.level, meter) {
+        Ok(after) => after,
+        Err(Failure::Reading(error)) => return Err(error).with_context(unreadable),
+        Err(Failure::Writing(error)) => return Err(unwritable(&new.path(), error)),
+    };
+    if !dir.state(name).is_ok_and(|state| state.is_same_file(&before)) || !dir.is_at_its_path() {
+        bail!("{shown}: another file has this name by now, and is left as it is: pack it again");
+    }
+    if source.offset() != before.size || !FileState::of(&file).is_ok_and(|state| state == before) {
+        bail!(
+            "{shown}: was changed while it was read, and is left as it is: pack it when no other program writes to it"
+        );
+    }
+    new.put().with_context(|| format!("{shown}: cannot be replaced"))?;
+    meter.tell(&path, before.size, after);
+    Ok(())
+}
+
+/// Whether the file, which is at its first byte before and afterwards, begins with a whole block.
+fn begins_with_block(mut file: &File) -> io::Result<bool> {
+    let is_block = matches!(PieceReader::new(file.try_clone()?).next_piece()?, Some(Piece::Block { .. }));
+    file.rewind()?;
+    Ok(is_block)
+}
+
+/// Which side of the copy failed.
+enum Failure {
+    Reading(io::Error),
+    Writing(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Writing(error)
     }
 }
 
-/// Writes `bytes` anew, and has it on the disk; its length.
-fn write(bytes: &[u8], file: &File, level: i32, meter: &Meter) -> io::Result<u64> {
+/// Writes the parts of `source` anew; the bytes written.
+fn write(source: &mut PieceReader, file: &File, level: i32, meter: &Meter) -> Result<u64, Failure> {
     let mut out = BufWriter::new(file);
     let (mut compressor, mut expander) = (Compressor::new(level)?, Decompressor::new()?);
     let mut written = 0;
     let mut frame = Vec::new();
-    for piece in pieces(bytes) {
-        let (Piece::Block { whole, .. } | Piece::Other(whole)) = piece;
+    while let Some(piece) = source.next_piece().map_err(Failure::Reading)? {
+        let whole = piece.bytes();
         let part = match piece {
             Piece::Block { info, payload, .. } if is_packable(&info) => {
                 frame.resize(HEADER_BYTES + zstd::zstd_safe::compress_bound(payload.len()), 0);
@@ -208,7 +217,7 @@ fn write(bytes: &[u8], file: &File, level: i32, meter: &Meter) -> io::Result<u64
                 if len < payload.len() {
                     // The original is about to go.
                     if expander.decompress(&sealed[HEADER_BYTES..], payload.len())? != payload {
-                        return Err(io::Error::other("a block does not come back from zstd as it was"));
+                        return Err(io::Error::other("a block does not come back from zstd as it was").into());
                     }
                     block::seal(sealed, &BlockInfo { flags: info.flags | FLAG_ZSTD, ..info }, Some(payload.len()));
                     sealed
@@ -223,7 +232,6 @@ fn write(bytes: &[u8], file: &File, level: i32, meter: &Meter) -> io::Result<u64
         written += part.len() as u64;
     }
     out.flush()?;
-    file.sync_all()?;
     Ok(written)
 }
 

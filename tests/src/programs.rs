@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -52,6 +53,26 @@ pub fn run_to(status: i32, name: &str, arguments: &[&str], paths: &[&Path]) -> V
         String::from_utf8_lossy(&output.stderr)
     );
     output.stdout
+}
+
+/// Runs a program that must end within `limit`.
+///
+/// # Panics
+/// If it cannot be started, or has to be killed.
+pub fn run_within(limit: Duration, name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
+    let mut command = Command::new(program(name));
+    command.args(arguments).args(paths).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let until = Instant::now() + limit;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{name} {arguments:?} {paths:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The JSON document in `bytes`.

@@ -486,12 +486,6 @@ fn a_directory_that_cannot_be_written_to_has_none() {
 fn what_stands_in_its_place_is_left_alone() {
     let dir = directory(&trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 2000)), 4));
     let plain = without(&["sites"], dir.path());
-    // Somebody else is writing one.
-    dir.write("report.index.new", b"half of it");
-    let report = with(&["sites"], dir.path());
-    assert_same("new", &plain, &report);
-    assert!(report.says("another report is writing it") && !dir.file(INDEX).exists());
-    fs::remove_file(dir.file("report.index.new")).unwrap();
     fs::create_dir(dir.file(INDEX)).unwrap();
     let report = with(&["sites"], dir.path());
     assert_same("directory", &plain, &report);

@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 
+use kmemtrace_abi::block::{End, block, kind};
 use kmemtrace_abi::event::Item;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
+use kmemtrace_abi::pieces::{Piece, pieces};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::{json, run};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
@@ -165,6 +168,84 @@ fn check_tells_cut_from_damaged() {
     assert!(verdicts(3).contains(&(Some(0), "ok".into())));
     dir.write("cpu1.out", b"");
     assert!(verdicts(1).contains(&(Some(1), "truncated".into())));
+}
+
+/// A number in a block that another program may change and put the checksums right again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forged {
+    First,
+    Last,
+    LostBefore,
+    EndFirst,
+    EndLast,
+}
+
+/// The file with such a number in its block `which` of those that have it made greater or less; `None` where there is no such block.
+fn forge(file: &[u8], forged: Forged, which: usize, by: u64) -> Option<Vec<u8>> {
+    let (mut out, mut met) = (Vec::new(), 0);
+    for piece in pieces(file) {
+        let Piece::Block { mut info, payload, whole } = piece else { return None };
+        let of_end = matches!(forged, Forged::EndFirst | Forged::EndLast);
+        let has_it = match info.kind {
+            kind::DATA => !of_end && info.events > 0,
+            kind::END => of_end || forged == Forged::LostBefore,
+            _ => forged == Forged::LostBefore,
+        };
+        met += usize::from(has_it);
+        if !has_it || met != which + 1 {
+            out.extend_from_slice(whole);
+            continue;
+        }
+        let mut payload = payload.to_vec();
+        match forged {
+            Forged::First => info.first = info.first.wrapping_add(by),
+            Forged::Last => info.last = info.last.wrapping_add(by),
+            Forged::LostBefore => info.lost_before = info.lost_before.wrapping_add(by),
+            Forged::EndFirst | Forged::EndLast => {
+                let at = if forged == Forged::EndFirst { offset_of!(End, first) } else { offset_of!(End, last) };
+                let time = payload.get_mut(at..)?.first_chunk_mut()?;
+                *time = u64::from_le_bytes(*time).wrapping_add(by).to_le_bytes();
+            }
+        }
+        out.extend_from_slice(&block(&info, &payload));
+    }
+    (met > which).then_some(out)
+}
+
+#[test]
+fn times_and_losses_that_are_not_those_of_the_events_are_found() {
+    let recordings = seeds(0..6).map(|seed| {
+        let mut options = Options::plain(Shape::plain(), 2, 1500);
+        (options.loss, options.uncounted) = (seed % 3 > 0, seed % 2 == 0);
+        trace_dir(&workload(seed, &options), seed)
+    });
+    let relay = seeds(0..3).map(|seed| {
+        let (workload, options, streams) = random_relay(seed, 500);
+        relay_dir(&workload, &options, &streams, seed)
+    });
+    let mut found = HashMap::new();
+    for (seed, files) in recordings.chain(relay).enumerate() {
+        let dir = Directory::new(&files);
+        let whole = run("kmemtrace-check", &[], &[dir.path()]).status.code();
+        assert!(matches!(whole, Some(0 | 1)), "seed {seed}");
+        let (name, bytes) = &files[0];
+        for forged in [Forged::First, Forged::Last, Forged::LostBefore, Forged::EndFirst, Forged::EndLast] {
+            for (which, by) in [(0, 1), (0, 1_000_000_000), (1, 1), (1, u64::MAX), (2, 1_000_000)] {
+                let Some(bytes) = forge(bytes, forged, which, by) else { continue };
+                dir.write(name, &bytes);
+                let (_, verdict, file) = checked(&dir, 3).swap_remove(0);
+                let what = format!("seed {seed}, {forged:?} of block {which} by {by}: {file}");
+                assert_eq!(verdict, "corrupt", "{what}");
+                assert!(file["findings"].as_array().unwrap().iter().any(|finding| finding["code"] == "K307"), "{what}");
+                let summary = json(&printed("summary", dir.path()));
+                assert_eq!(summary["completeness"]["verdict"], "corrupt", "{what}");
+                *found.entry(format!("{forged:?}")).or_insert(0) += 1;
+            }
+        }
+        dir.write(name, bytes);
+        assert_eq!(run("kmemtrace-check", &[], &[dir.path()]).status.code(), whole);
+    }
+    assert!(found.len() == 5 && found.values().all(|&n| n > 10), "{found:?}");
 }
 
 #[test]

@@ -5,11 +5,12 @@ mod relay_files;
 mod tree;
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use crate::block::MAGIC;
 use crate::blocks::BlockReader;
+use crate::regular;
 use crate::relay;
 use crate::stream::CpuStream;
 use crate::trace::{OpenError, Trace};
@@ -63,18 +64,9 @@ fn is_dir(path: &Path) -> Result<bool, OpenError> {
     fs::metadata(path).map(|m| m.is_dir()).map_err(io_error(path))
 }
 
-/// Opens a regular file; a FIFO would block, and a device has no end.
+/// Opens a stored file; a FIFO would block, and a device has no end.
 fn open_regular(path: &Path) -> Result<File, OpenError> {
-    let kind = fs::metadata(path).map_err(io_error(path))?;
-    if !kind.is_file() {
-        let what = if kind.is_dir() {
-            "is a directory: name one alone, or files of one recording"
-        } else {
-            "is not a regular file"
-        };
-        return Err(io_error(path)(io::Error::new(io::ErrorKind::InvalidInput, what)));
-    }
-    File::open(path).map_err(io_error(path))
+    regular::open(path).map_err(io_error(path))
 }
 
 /// The CPU in `cpu7`, `cpu7.out`; whether it ends in `.out`.
@@ -130,12 +122,12 @@ impl Listing {
     }
 
     fn add(&mut self, path: PathBuf) -> Result<(), OpenError> {
-        let file = open_regular(&path)?;
+        let mut file = open_regular(&path)?;
         let mut sample = Vec::new();
         (&file).take(SAMPLE as u64).read_to_end(&mut sample).map_err(io_error(&path))?;
         let named = path.file_name().and_then(|n| n.to_str()).and_then(cpu_of_name);
-        // Reading starts again at the first byte.
-        let file = File::open(&path).map_err(io_error(&path))?;
+        // Reading starts again at the first byte of the same file, whatever its name stands for by now.
+        file.rewind().map_err(io_error(&path))?;
         let (cpu, out) = named.map_or((None, false), |(cpu, out)| (Some(cpu), out));
         self.files.push(Found { path, cpu, out, file, sample });
         Ok(())
@@ -154,7 +146,7 @@ impl Listing {
         self.files.iter().any(|f| {
             let nothing = f.out && f.sample.iter().all(|&b| b == 0);
             let cut = !f.sample.is_empty() && MAGIC.starts_with(&f.sample);
-            nothing || cut || has_block(&f.path)
+            nothing || cut || has_block(&f.file)
         })
     }
 }
@@ -169,9 +161,10 @@ fn read_number(path: &Path) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Whether there is a whole block of ours anywhere in the file.
-fn has_block(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| BlockReader::new(file).next(&mut |_| {}).is_ok())
+/// Whether there is a whole block of ours anywhere in the file, which is at its first byte before and afterwards.
+fn has_block(mut file: &File) -> bool {
+    let found = file.try_clone().is_ok_and(|same| BlockReader::new(same).next(&mut |_| {}).is_ok());
+    file.rewind().is_ok() && found
 }
 
 fn add_missing(streams: &mut Vec<CpuStream>, missing: &[u32], root: &Path, suffix: &str) {

@@ -1,10 +1,9 @@
 //! A trace directory of ours, or files out of one.
 
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Found, Listing, MAX_CPUS, add_missing, io_error, no_trace, open_regular, origin};
+use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::block::{MAGIC, NO_CPU, kind};
 use crate::blocks::{Block, BlockReader};
 use crate::event::Names;
@@ -19,7 +18,9 @@ use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trac
 
 /// A file of ours whose first block was read.
 struct Opened {
-    found: Found,
+    path: PathBuf,
+    /// From its name.
+    cpu: Option<u32>,
     reader: BlockReader,
     first: Option<Block>,
     faults: Vec<Fault>,
@@ -27,12 +28,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(found: Found, reader_of: File) -> Result<Opened, OpenError> {
-        let mut reader = BlockReader::new(reader_of);
+    fn new(found: Found) -> Result<Opened, OpenError> {
+        let Found { path, cpu, file, .. } = found;
+        let mut reader = BlockReader::new(file);
         let mut faults = Vec::new();
         let first = reader.next(&mut |fault| faults.push(fault)).ok();
         if let Some(major) = reader.newer() {
-            return Err(OpenError::Newer { path: found.path, found: major });
+            return Err(OpenError::Newer { path, found: major });
         }
         let mut header = None;
         if let Some(block) = first.filter(|b| b.header.kind == kind::FILE_HEADER) {
@@ -49,26 +51,24 @@ impl Opened {
                 }
             }
         }
-        if let (Some(named), Some(is)) = (found.cpu, reader.cpu().filter(|&cpu| cpu != NO_CPU))
+        if let (Some(named), Some(is)) = (cpu, reader.cpu().filter(|&cpu| cpu != NO_CPU))
             && named != is
         {
             let message = format!("the file is named for CPU {named}, and its blocks are of CPU {is}");
             faults.push(Fault { code: Code::Foreign, offset: 0, block: Some(0), message });
         }
-        Ok(Opened { found, reader, first, faults, header })
+        Ok(Opened { path, cpu, reader, first, faults, header })
     }
 }
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, meta, .. } = listing;
     let mut opened = Vec::new();
-    for mut found in files {
-        let file = File::open(&found.path).map_err(io_error(&found.path))?;
+    for found in files {
         let nothing_of_ours = !found.sample.starts_with(&MAGIC) && found.cpu.is_none();
-        found.sample = Vec::new();
-        let file = Opened::new(found, file)?;
+        let file = Opened::new(found)?;
         if nothing_of_ours && file.first.is_none() {
-            return Err(no_trace(&file.found.path, "is not a trace: it has no block of one"));
+            return Err(no_trace(&file.path, "is not a trace: it has no block of one"));
         }
         opened.push(file);
     }
@@ -93,9 +93,9 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let coding = Arc::new(coding);
     let mut streams: Vec<CpuStream> = Vec::new();
     for file in opened {
-        let cpu = file.found.cpu.or(file.reader.cpu()).unwrap_or(0);
+        let cpu = file.cpu.or(file.reader.cpu()).unwrap_or(0);
         let damaged = file.header.is_none() && file.first.is_some();
-        let mut stream = CpuStream::blocks(file.found.path, cpu, file.reader, Arc::clone(&coding));
+        let mut stream = CpuStream::blocks(file.path, cpu, file.reader, Arc::clone(&coding));
         stream.facts_mut().source = header.source;
         file.faults.into_iter().for_each(|fault| stream.facts_mut().add(fault));
         if let Some(message) = &complaint {
@@ -137,7 +137,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
 }
 
 fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<(), OpenError> {
-    let files = opened.iter().filter_map(|o| Some((o.found.path.as_path(), o.reader.recording()?)));
+    let files = opened.iter().filter_map(|o| Some((o.path.as_path(), o.reader.recording()?)));
     let mut all = files.chain(meta);
     let Some((a, recording)) = all.next() else { return Ok(()) };
     match all.find(|(_, other)| *other != recording) {
@@ -154,7 +154,7 @@ fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) 
         // Only what was written after the first record tells; without any record there is nothing to decode.
         let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
         let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
-        let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.found.path)));
+        let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.path)));
         return (
             Coding::Relay(RelayCoding { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
             None,
@@ -172,7 +172,7 @@ fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) 
 
 /// The sequence number that starts a relay recording of ours: that of its first record.
 fn first_sequence(path: &Path) -> Option<u32> {
-    let mut reader = BlockReader::new(File::open(path).ok()?);
+    let mut reader = BlockReader::new(open_regular(path).ok()?);
     loop {
         let block = reader.next(&mut |_| {}).ok()?;
         if block.header.kind == kind::DATA && block.header.events.get() > 0 {

@@ -53,7 +53,7 @@ fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
     cpus
 }
 
-/// The first `most` bytes of a regular file, if it can be read.
+/// The first `most` bytes of a stored file, if it can be read.
 fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
@@ -191,7 +191,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let live = fs::metadata(root.join("events/header_page")).is_ok_and(|m| m.len() == 0);
     let mut texts = Texts { root: root.clone(), missing: Vec::new() };
     let header_page = texts.want_text("events/header_page", "the usual layout of sub-buffers is taken");
-    if live && header_page.is_some() {
+    if live {
         let reason =
             "its events/header_page is empty, as a running kernel's is: record with kmemtraced, or copy by cat";
         return Err(no_trace(path, reason));

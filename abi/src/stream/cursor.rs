@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::headers::HeaderChecks;
 use super::totals::Marks;
 use crate::block::{GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN};
 use crate::blocks::Block;
@@ -26,6 +27,7 @@ pub(super) struct Cursor {
     /// Events before the current block.
     pub(super) before_block: u64,
     pub(super) marks: Marks,
+    pub(super) headers: HeaderChecks,
     /// Events that somebody else read.
     pub(super) read_by_others: u64,
     /// Keeps landmarks, where somebody wants them.
@@ -43,6 +45,7 @@ impl Cursor {
             damaged: false,
             before_block: 0,
             marks: Marks::default(),
+            headers: HeaderChecks::default(),
             read_by_others: 0,
             keeper: None,
         }

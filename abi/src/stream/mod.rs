@@ -1,6 +1,7 @@
 //! One CPU's file as a stream of events and gaps: which of its bytes are decoded next, and how.
 
 mod cursor;
+mod headers;
 mod part;
 pub(crate) mod relay_records;
 pub(crate) mod sub_buffers;
@@ -224,6 +225,7 @@ impl CpuStream {
                         self.block = next.map(|from| (block, from));
                         if next.is_none() {
                             self.cursor.end_of_data(&block);
+                            self.cursor.compare_times(&block, reader.payload(), &self.coding);
                         }
                     }
                     None => match reader.next(&mut |fault| self.cursor.facts.add(fault)) {
@@ -272,6 +274,10 @@ impl CpuStream {
             cursor.fault(Code::WrongTotals, &block, message);
         }
         let payload = reader.payload();
+        // The marks of a part that was left out are not counted.
+        if self.part.is_none() {
+            cursor.compare_lost_before(&block, payload);
+        }
         match block.header.kind {
             kind::DATA => {
                 cursor.before_block = cursor.facts.events;
@@ -287,7 +293,12 @@ impl CpuStream {
                 None => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
             },
             kind::END => match End::parse(payload) {
-                Some(end) => cursor.end_block(&end, &block),
+                Some(end) => {
+                    cursor.end_block(&end, &block);
+                    if self.part.is_none() {
+                        cursor.compare_end_times(&end, &block, &self.coding);
+                    }
+                }
                 None => cursor.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
             },
             _ => {}

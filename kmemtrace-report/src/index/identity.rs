@@ -111,6 +111,17 @@ impl Identity {
     }
 }
 
+/// User id of all files of a trace; `None` where they have several owners, or one file is not there.
+pub(super) fn owner(trace: &Trace) -> Option<u32> {
+    let owner_of = |stream: &CpuStream| Some(stream.metadata()?.ok()?.uid());
+    let mut owners = trace.streams.iter().map(owner_of).collect::<Option<Vec<u32>>>()?;
+    if let Some(meta) = &trace.side.facts {
+        owners.push(fs::metadata(&meta.path).ok()?.uid());
+    }
+    let first = *owners.first()?;
+    owners.iter().all(|&owner| owner == first).then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

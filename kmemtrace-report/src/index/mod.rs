@@ -5,13 +5,14 @@ mod answer;
 mod bytes;
 mod content;
 mod identity;
+mod trust;
 
+use std::ffi::OsStr;
 use std::fmt::Arguments;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use kmemtrace_abi::event::Names;
 use kmemtrace_abi::fault::Verdict;
@@ -25,13 +26,10 @@ use crate::budget::Budget;
 use crate::order::Order;
 use crate::pairs::Paired;
 use crate::reports::Completeness;
+use crate::whole_file::Directory;
 
 /// The name of the file.
 pub(crate) const NAME: &str = "report.index";
-/// The name that it has while it is written.
-const NEW_NAME: &str = "report.index.new";
-/// One that is this old was left by a program that was killed.
-const LEFT_OVER: Duration = Duration::from_secs(600);
 /// Larger ones are neither written nor read.
 const MOST_BYTES: u64 = 256 << 20;
 /// Memory for each byte of an index while it is taken apart.
@@ -56,11 +54,13 @@ pub(crate) struct Settings {
 /// The index of a trace, and what it said when the trace was opened.
 #[derive(Debug)]
 pub(crate) struct Index {
-    dir: PathBuf,
+    dir: Arc<Directory>,
     settings: Settings,
     budget: Budget,
     /// The files before any event was read.
     identity: Identity,
+    /// User id of all of the trace's files.
+    owner: Option<u32>,
     /// Whether a later change of them would be seen.
     is_settled: bool,
     found: Option<Content>,
@@ -78,8 +78,9 @@ impl Index {
             return None;
         }
         let is_settled = identity.is_settled(SystemTime::now());
-        let mut index = Index { dir: dir.clone(), settings, budget, identity, is_settled, found: None };
-        match read(&dir.join(NAME), budget) {
+        let (dir, owner) = (Directory::open(dir).ok()?, identity::owner(trace));
+        let mut index = Index { dir, settings, budget, identity, owner, is_settled, found: None };
+        match read(&index.dir, owner, budget) {
             Ok(Some(bytes)) => match Content::read(bytes) {
                 None => index.tell(format_args!("damaged, or of another version: not used")),
                 Some(found) if found.identity != index.identity => {
@@ -204,6 +205,9 @@ impl Index {
         completeness: &Completeness,
         answer: Option<(Question, &Order, &Paired)>,
     ) -> Result<usize, String> {
+        if !trust::is_ours(self.owner) {
+            return Err("the trace belongs to another user".to_owned());
+        }
         if !self.is_settled || !self.identity.is_still_that_of(trace) {
             return Err("the trace was changed a moment ago".to_owned());
         }
@@ -231,7 +235,11 @@ impl Index {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(format!("it would have {} bytes", bytes.len()));
         }
-        replace(&self.dir, &bytes).map_err(|error| error.to_string())?;
+        let replaced = self.dir.create(OsStr::new(NAME), ".new", 0o600).and_then(|new| {
+            new.file().write_all(&bytes)?;
+            new.put()
+        });
+        replaced.map_err(|error| error.to_string())?;
         Ok(bytes.len())
     }
 }
@@ -246,45 +254,22 @@ pub(crate) struct Narrowed {
 }
 
 /// Removes the index in a directory whose files have just been changed.
-pub(crate) fn remove(dir: &Path) {
-    let _ = fs::remove_file(dir.join(NAME));
+pub(crate) fn remove(dir: &Directory) {
+    let _ = dir.remove(OsStr::new(NAME));
 }
 
-/// The bytes of an index; `None` where there is none.
-fn read(path: &Path, budget: Budget) -> Result<Option<Vec<u8>>, String> {
-    let len = match fs::symlink_metadata(path) {
+/// The bytes of an index of a trace whose files belong to `owner`; `None` where there is none. The error says why it is not used.
+fn read(dir: &Directory, owner: Option<u32>, budget: Budget) -> Result<Option<Vec<u8>>, String> {
+    let file = match dir.open_file(OsStr::new(NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-        Ok(data) if !data.is_file() => return Err("is not a regular file".to_owned()),
-        Ok(data) => data.len(),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err("is not a regular file".to_owned()),
+        opened => opened.map_err(|error| error.to_string())?,
     };
+    let len = trust::check(&file, owner)?;
     if len > MOST_BYTES || len.saturating_mul(MEMORY_PER_BYTE) > budget.left(0) {
         return Err(format!("has {len} bytes"));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
-    let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(len).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Ok(Some(bytes))
-}
-
-/// Puts an index into a directory, in one step for whoever looks at it.
-fn replace(dir: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = dir.join(NEW_NAME);
-    let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-    let mut file = match create() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let age = fs::symlink_metadata(&new)?.modified()?.elapsed().unwrap_or_default();
-            if age < LEFT_OVER {
-                return Err(io::Error::other("another report is writing it"));
-            }
-            fs::remove_file(&new)?;
-            create()?
-        }
-        created => created?,
-    };
-    let done = file.write_all(bytes).and_then(|()| fs::rename(&new, dir.join(NAME)));
-    if done.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    done
 }

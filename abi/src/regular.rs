@@ -1,0 +1,122 @@
+//! Opening input that ends: stored files only, and never a wait for a writer.
+//!
+//! A FIFO blocks the one that opens it, a device has no end, and files such as `/proc/kmsg` block the one that reads them although
+//! they count as regular. The descriptor decides, not the path: another user may change what a path stands for at any time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+/// File systems whose files the kernel makes up as they are read, by the `f_type` of statfs(2) (`linux/magic.h`).
+const MADE_UP: [(u32, &str); 10] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x7472_6163, "tracefs"),
+    (0x6462_6720, "debugfs"),
+    (0x7363_6673, "securityfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0x6265_6570, "configfs"),
+    (0x27_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0xcafe_4a11, "bpf"),
+];
+
+/// Opens a stored file for reading; links are followed.
+///
+/// # Errors
+/// Those of the system, and `InvalidInput` for anything else than a stored file: it says what the path names.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Opening a device may do something to it (a tape rewinds, a watchdog starts), so the path is asked first.
+    refuse_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
+    open_at(CWD, path, OFlags::empty())
+}
+
+/// Opens a stored file beneath the directory `dir` for reading. A symbolic link at the last component of `path` is refused.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_beneath(dir: impl AsFd, path: &Path) -> io::Result<File> {
+    let found = rustix::fs::statat(&dir, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+    refuse_type(FileType::from_raw_mode(found.st_mode))?;
+    open_at(dir, path, OFlags::NOFOLLOW)
+}
+
+fn open_at(dir: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(dir, path, flags, Mode::empty())?);
+    refuse_type(FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode))?;
+    match made_up_by(&file) {
+        Some(name) => {
+            let what =
+                format!("is a file that {name} makes up as it is read and that may have no end: name a copy of it");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+        }
+        None => Ok(file),
+    }
+}
+
+/// Name of the file system where the kernel makes up what is read from `file`; `None` for stored files.
+pub fn made_up_by(file: impl AsFd) -> Option<&'static str> {
+    // A file system that does not tell its type is none of them.
+    let found = rustix::fs::fstatfs(file).ok()?.f_type as u32;
+    MADE_UP.iter().find(|(magic, _)| *magic == found).map(|(_, name)| *name)
+}
+
+fn refuse_type(found: FileType) -> io::Result<()> {
+    let what = match found {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "is a directory: name one alone, or files of one recording",
+        FileType::Symlink => "is a symbolic link: name the file that it stands for",
+        FileType::Fifo => "is a FIFO: write to a file what comes out of it, and name that file",
+        FileType::CharacterDevice | FileType::BlockDevice => "is a device: name a regular file",
+        _ => "is not a regular file: name one",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn refused(result: io::Result<File>) -> String {
+        result.map_or_else(|error| error.to_string(), |_| "opened".to_owned())
+    }
+
+    #[test]
+    fn only_stored_files_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "bytes").unwrap();
+        symlink("file", at("link")).unwrap();
+        rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        symlink("fifo", at("to-fifo")).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        assert!(open(&at("file")).is_ok() && open(&at("link")).is_ok());
+        for (name, says) in
+            [("fifo", "is a FIFO"), ("to-fifo", "is a FIFO"), ("socket", "is not a regular"), ("", "is a directory")]
+        {
+            assert!(refused(open(&at(name))).contains(says), "{name}");
+        }
+        assert!(refused(open(Path::new("/dev/null"))).contains("is a device"));
+        let held = File::open(dir.path()).unwrap();
+        assert!(open_beneath(&held, Path::new("file")).is_ok());
+        for (name, says) in [("link", "symbolic link"), ("fifo", "is a FIFO"), ("to-fifo", "symbolic link")] {
+            assert!(refused(open_beneath(&held, Path::new(name))).contains(says), "{name}");
+        }
+        drop(socket);
+    }
+
+    #[test]
+    fn files_without_an_end_are_refused_though_they_count_as_regular() {
+        for name in ["/proc/self/status", "/proc/version"] {
+            assert!(fs::metadata(name).unwrap().is_file());
+            assert!(refused(open(Path::new(name))).contains("proc makes up"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Whether headers and the end block of a file say what its decoded payloads do. Only an undamaged file can be compared.
+
+use super::Coding;
+use super::cursor::Cursor;
+use crate::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, kind};
+use crate::blocks::Block;
+use crate::fault::Code;
+use crate::relay::{self, Layout};
+use crate::subbuffer;
+
+/// Carried from block to block.
+#[derive(Debug, Default)]
+pub(super) struct HeaderChecks {
+    /// Findings when the current block began.
+    findings_before: u64,
+    /// The recorder could not write all that it counted.
+    is_unwritten: bool,
+}
+
+impl Coding {
+    /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
+    fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
+        match self {
+            Coding::SubBuffers(coding) => subbuffer::first_time(&coding.shape, payload),
+            Coding::Relay(coding) => relay::first_stamp(coding.layout, coding.endian, payload),
+            Coding::Unknown => None,
+        }
+    }
+
+    /// An order key as the record has it: a relay channel's sequence number has 32 bits.
+    fn stamp_of(&self, key: u64) -> u64 {
+        match self {
+            Coding::Relay(coding) if coding.layout == Layout::R4 => key & u64::from(u32::MAX),
+            _ => key,
+        }
+    }
+}
+
+impl Cursor {
+    fn findings(&self) -> u64 {
+        self.facts.faults.len() as u64 + self.facts.faults_left_out
+    }
+
+    /// A block begins, and its payload is here. The recorder counts marks in `lost_before`; other writers may add the numbers of gap
+    /// blocks, so everything from the one to the other is right.
+    pub(super) fn compare_lost_before(&mut self, block: &Block, payload: &[u8]) {
+        // Marks in a block that could not be written are counted, and are not in the file.
+        self.headers.is_unwritten |= match block.header.kind {
+            kind::GAP => GapRecord::parse(payload).is_some_and(|(gap, _)| gap.reason.get() == GAP_NOT_WRITTEN),
+            kind::END => End::parse(payload).is_some_and(|end| end.reason.get() == END_ERROR),
+            _ => false,
+        };
+        let (says, marked) = (block.header.lost_before.get(), self.marks.counted);
+        let most = if self.headers.is_unwritten { u64::MAX } else { marked.saturating_add(self.marks.recorder) };
+        if !self.damaged && !(marked..=most).contains(&says) {
+            let message = format!(
+                "its header says that {says} events were lost before it; marks before it count {marked}, and gap blocks {}",
+                self.marks.recorder
+            );
+            self.fault(Code::WrongTotals, block, message);
+        }
+        self.headers.findings_before = self.findings();
+    }
+
+    /// All of a data block was decoded.
+    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], coding: &Coding) {
+        // A key is the record's own stamp unless time went back, which is a finding.
+        if self.damaged || self.findings() != self.headers.findings_before {
+            return;
+        }
+        let has_events = self.facts.events > self.before_block;
+        let found = if has_events {
+            let Some((first, last)) = coding.first_stamp(payload).zip(self.last) else { return };
+            (first, coding.stamp_of(last))
+        } else {
+            (0, 0)
+        };
+        let says = (block.header.first.get(), block.header.last.get());
+        if says != found {
+            self.fault(Code::WrongTotals, block, wrong_times("its header says that its events", says, found));
+        }
+    }
+
+    /// The totals of the whole file.
+    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, coding: &Coding) {
+        let went_back = self.facts.faults_left_out > 0 || self.facts.faults.iter().any(|f| f.code == Code::BackInTime);
+        if self.damaged || went_back {
+            return;
+        }
+        let found = match self.facts.first.zip(self.last) {
+            Some((first, last)) => (coding.stamp_of(first), coding.stamp_of(last)),
+            None => (0, 0),
+        };
+        let says = (end.first.get(), end.last.get());
+        if says != found {
+            self.fault(Code::WrongTotals, block, wrong_times("it says that the file's events", says, found));
+        }
+    }
+}
+
+fn wrong_times(whose: &str, says: (u64, u64), found: (u64, u64)) -> String {
+    format!("{whose} are from {} to {}, and they are from {} to {}", says.0, says.1, found.0, found.1)
+}
