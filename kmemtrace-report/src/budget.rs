@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn the_default_is_a_quarter_of_what_is_left_and_never_too_little() {
-        for (left, limit) in [(None, 1 << 30), (Some(0), 256 << 20), (Some(1 << 30), 256 << 20), (Some(8 << 30), 2 << 30)]
+        for (left, limit) in
+            [(None, 1 << 30), (Some(0), 256 << 20), (Some(1 << 30), 256 << 20), (Some(8 << 30), 2 << 30)]
         {
             assert_eq!(default_limit(left), limit, "{left:?}");
         }

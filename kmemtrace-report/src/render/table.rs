@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::ops::Index;
 
 use kmemtrace_abi::escape::escape;
 use serde_json::{Value, json};
@@ -54,13 +55,28 @@ fn escaped(value: &Value) -> Value {
 }
 
 /// A row with every name made harmless for a terminal.
-fn shown(row: &Row<'_>) -> Value {
+struct Shown(Vec<(&'static str, Value)>);
+
+fn shown(row: &Row<'_>) -> Shown {
     let value = |cell: &Cell<'_>| match cell {
-        Cell::Name(name) => json!(escape(name)),
+        Cell::Name(name) => Value::String(escape(name).into_owned()),
         other => json!(other),
     };
-    row.cells().map(|(member, cell)| ((*member).to_owned(), value(cell))).collect()
+    Shown(row.cells().map(|(member, cell)| (*member, value(cell))).collect())
 }
+
+impl Index<&'static str> for Shown {
+    type Output = Value;
+
+    fn index(&self, name: &'static str) -> &Value {
+        self.0.iter().find(|(member, _)| *member == name).map_or(&Value::Null, |(_, value)| value)
+    }
+}
+
+/// Members by their names: a row, or the sum of those that are left out.
+trait Members: Index<&'static str, Output = Value> {}
+impl Members for Shown {}
+impl Members for Value {}
 
 fn number(value: &Value) -> Option<u64> {
     value.as_u64()
@@ -86,7 +102,7 @@ fn percent(part: &Value, whole: &Value) -> String {
     number(part).zip(number(whole)).map_or("-".to_owned(), |(part, whole)| units::percent(part, whole))
 }
 
-fn site(row: &Value, address: &str, symbol: &str) -> String {
+fn site(row: &Shown, address: &'static str, symbol: &'static str) -> String {
     let name = row[symbol].as_str().or(row[address].as_str()).unwrap_or("-");
     match row["module"].as_str() {
         Some(module) => format!("{name} [{module}]"),
@@ -138,12 +154,7 @@ fn verdict(document: &Value) -> String {
     line + "\n"
 }
 
-fn summary(
-    document: &Value,
-    view: &Document<'_>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let trace = &document["trace"];
     let mut head = vec![options.title.clone()];
     if let Some(kernel) = trace["kernel"].as_str() {
@@ -161,7 +172,7 @@ fn summary(
     }
     writeln!(out, "{}\n", head.join("   "))?;
     let header = ["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""];
-    let cells = |row: &Value| {
+    let cells = |row: &Shown| {
         vec![
             text(&row["kind"]).to_owned(),
             count(&row["allocs"]),
@@ -178,10 +189,7 @@ fn summary(
     grid.write(|| view.rows.iter().map(|row| cells(&shown(&row))), out)?;
     out.write_all(totals(document, options).as_bytes())?;
     if view.top_sites.len() > 0 {
-        writeln!(
-            out,
-            "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)"
-        )?;
+        writeln!(out, "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)")?;
         rows(document, &view.top_sites, options, out)?;
     }
     Ok(())
@@ -239,7 +247,7 @@ fn totals(document: &Value, options: &TableOptions) -> String {
 }
 
 /// Marks what may be too much: objects are freed on a path without events.
-fn upper(row: &Value, figure: String) -> String {
+fn upper(row: &impl Members, figure: String) -> String {
     if row["live_is_upper_bound"] == true { format!("<={figure}") } else { figure }
 }
 
@@ -247,33 +255,35 @@ fn rows(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn
     let caches = document["schema"] == "kmemtrace.caches/1";
     let what = if caches { "CACHE" } else { "CALL SITE" };
     let header = ["WASTED", "WASTE%", "LIVE", "PEAK", "TOTAL", "ALLOCS", "FREED", "XCPU", "KIND", what];
-    let cells = |row: &Value, name: String| {
-        vec![
-            bytes(&row["wasted"], options),
-            percent(&row["wasted"], &row["allocated"]),
-            upper(row, bytes(&row["live_allocated"], options)),
-            bytes(&row["peak_live_allocated"], options),
-            bytes(&row["allocated"], options),
-            count(&row["allocs"]),
-            count(&row["frees"]),
-            percent(&row["cross_cpu"], &row["frees"]),
-            text(&row["kind"]).to_owned(),
-            name,
-        ]
-    };
-    let name = |row: &Value| match caches {
+    let name = |row: &Shown| match caches {
         true => row["cache"].as_str().unwrap_or("(no name)").to_owned(),
         false => site(row, "call_site", "symbol"),
     };
     let row = |row: Row<'_>| {
         let row = shown(&row);
-        cells(&row, name(&row))
+        figures(&row, name(&row), options)
     };
     let others = || {
         let others = Some(&document["others"]).filter(|others| others.is_object())?;
-        Some(cells(others, format!("({} others)", count(&document["others_count"]))))
+        Some(figures(others, format!("({} others)", count(&document["others_count"])), options))
     };
     Grid { header: &header, left: &[8, 9] }.write(|| rows.iter().map(row).chain(others()), out)
+}
+
+/// The cells of a row of figures.
+fn figures(row: &impl Members, name: String, options: &TableOptions) -> Vec<String> {
+    vec![
+        bytes(&row["wasted"], options),
+        percent(&row["wasted"], &row["allocated"]),
+        upper(row, bytes(&row["live_allocated"], options)),
+        bytes(&row["peak_live_allocated"], options),
+        bytes(&row["allocated"], options),
+        count(&row["allocs"]),
+        count(&row["frees"]),
+        percent(&row["cross_cpu"], &row["frees"]),
+        text(&row["kind"]).to_owned(),
+        name,
+    ]
 }
 
 fn mismatch(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
@@ -333,12 +343,7 @@ fn live(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn
     writeln!(out, "\n<= marks call-sites whose objects are also freed on paths without events: they may be gone.")
 }
 
-fn cross(
-    document: &Value,
-    view: &Document<'_>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn cross(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     if let Some(pairs) = &view.matrix {
         matrix(pairs, out)?;
     }

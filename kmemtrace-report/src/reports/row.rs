@@ -164,8 +164,9 @@ mod tests {
         row.extend([("first", Cell::Event(7, 1, 0xc0de)), ("pid", Cell::Pid(-1)), ("peak", Cell::count(None))]);
         let text = serde_json::to_string(&row).unwrap();
         let first = r#""first":{"at":7,"cpu":1,"address":"0xc0de"}"#;
-        let want =
-            format!("{{\"cache\":\"a\u{fffd}\",\"cache_hex\":\"61ff\",\"comm\":\"b\\u001b\",{first},\"pid\":-1,\"peak\":null}}");
+        let want = format!(
+            "{{\"cache\":\"a\u{fffd}\",\"cache_hex\":\"61ff\",\"comm\":\"b\\u001b\",{first},\"pid\":-1,\"peak\":null}}"
+        );
         assert_eq!(text, want);
     }
 }
