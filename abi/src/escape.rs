@@ -57,6 +57,37 @@ fn escape_slow(bytes: &[u8]) -> String {
     out
 }
 
+/// JSON text with every control character, and every character that acts on others or cannot be seen, as `\uXXXX`: a parser
+/// finds the same strings. Newlines stay, because JSON has them between values only.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c != '\n' && (c.is_control() || is_unseen(c));
+    if json.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)) || !json.contains(is_harmful) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if !is_harmful(c) {
+            out.push(c);
+            continue;
+        }
+        // A character beyond U+FFFF takes two escapes. Writing to a String cannot fail.
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A name as a cell of a CSV file: escaped, and after an apostrophe where a spreadsheet would take it for a formula. The
+/// caller adds quotes where commas or quotes need them.
+pub fn escape_csv(name: &[u8]) -> Cow<'_, str> {
+    let text = escape(name);
+    match name.first() {
+        Some(b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r') => Cow::Owned(format!("'{text}")),
+        _ => text,
+    }
+}
+
 fn is_unseen(c: char) -> bool {
     UNSEEN.iter().any(|&(first, last)| (first..=last).contains(&c))
 }
@@ -86,6 +117,36 @@ mod tests {
             (br"\x1b", r"\\x1b"),
         ] {
             assert_eq!(escape(bytes), text);
+        }
+    }
+
+    #[test]
+    fn json_says_the_same_with_nothing_unseen_in_it() {
+        for (json, text) in [
+            ("[\n  \"gr\u{f6}\u{df}e \\\\ \\u001b\"\n]", "[\n  \"gr\u{f6}\u{df}e \\\\ \\u001b\"\n]"),
+            ("\"a\u{7f}\u{9b}b\"", r#""a\u007f\u009bb""#),
+            ("\"\u{202e}\u{2066}\u{200b}\u{feff}\"", r#""\u202e\u2066\u200b\ufeff""#),
+            ("\"\u{e0041}\"", r#""\udb40\udc41""#),
+        ] {
+            assert_eq!(escape_json(json), text);
+        }
+        assert!(matches!(escape_json("{\n  \"a\": 1\n}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_name_in_a_spreadsheet_is_no_formula() {
+        for (name, cell) in [
+            (&b"dentry"[..], "dentry"),
+            (b"=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            (b"+1", "'+1"),
+            (b"-1", "'-1"),
+            (b"@x", "'@x"),
+            (b"\t=1", r"'\x09=1"),
+            (b"\r=1", r"'\x0d=1"),
+            (b"a\x1b]52;c;x\x07", r"a\x1b]52;c;x\x07"),
+            (b"", ""),
+        ] {
+            assert_eq!(escape_csv(name), cell);
         }
     }
 

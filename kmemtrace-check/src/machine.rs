@@ -1,8 +1,9 @@
 //! Results for programs: one JSON document, or a row a file.
 
+use std::borrow::Cow;
 use std::io::Write;
 
-use kmemtrace_abi::escape::escape;
+use kmemtrace_abi::escape::{escape, escape_csv, escape_json};
 use kmemtrace_abi::fault::{Fault, Verdict};
 use kmemtrace_abi::trace::{FileFacts, Source};
 use serde::Serialize;
@@ -25,7 +26,7 @@ struct Document<'a> {
 
 #[derive(Serialize)]
 struct File<'a> {
-    path: String,
+    path: Cow<'a, str>,
     cpu: Option<u32>,
     verdict: &'static str,
     format_version: Option<String>,
@@ -47,7 +48,7 @@ struct Finding<'a> {
     severity: &'static str,
     offset: u64,
     block: Option<u64>,
-    message: std::borrow::Cow<'a, str>,
+    message: &'a str,
 }
 
 fn all_facts(traces: &[CheckedTrace]) -> impl Iterator<Item = &FileFacts> {
@@ -62,7 +63,7 @@ pub(crate) fn count(traces: &[CheckedTrace], verdict: Verdict) -> usize {
 impl<'a> File<'a> {
     fn new(facts: &'a FileFacts) -> File<'a> {
         File {
-            path: path_text(facts),
+            path: facts.path.to_string_lossy(),
             cpu: facts.cpu,
             verdict: verdict_name(facts.verdict),
             format_version: facts.version.map(|(major, minor)| format!("{major}.{minor}")),
@@ -87,13 +88,9 @@ impl<'a> Finding<'a> {
             severity: fault.code.severity().name(),
             offset: fault.offset,
             block: fault.block,
-            message: escape(fault.message.as_bytes()),
+            message: &fault.message,
         }
     }
-}
-
-fn path_text(facts: &FileFacts) -> String {
-    escape(facts.path.as_os_str().as_encoded_bytes()).into_owned()
 }
 
 fn source_name(source: Source) -> &'static str {
@@ -114,8 +111,9 @@ pub(crate) fn json(traces: &[CheckedTrace], out: &mut Vec<u8>) {
         corrupt: count(traces, Verdict::Corrupt),
         findings: traces.iter().flat_map(|t| &t.findings).map(Finding::new).collect(),
     };
-    // Neither strings and numbers nor memory can refuse.
-    let _ = serde_json::to_writer_pretty(&mut *out, &document);
+    // Strings and numbers always have JSON.
+    let text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    out.extend_from_slice(escape_json(&text).as_bytes());
     out.push(b'\n');
 }
 
@@ -135,15 +133,15 @@ const COLUMNS: [&str; 13] = [
     "findings",
 ];
 
-/// The members of a file but for its findings, of which it has the codes.
-fn cells(facts: &FileFacts) -> [String; COLUMNS.len()] {
+/// The members of a file but for its findings, of which it has the codes; its path by `name`.
+fn cells(facts: &FileFacts, name: fn(&[u8]) -> Cow<'_, str>) -> [String; COLUMNS.len()] {
     let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
     let file = File::new(facts);
     let mut codes: Vec<String> = file.findings.into_iter().map(|f| f.code).collect();
     codes.sort();
     codes.dedup();
     [
-        file.path,
+        name(facts.path.as_os_str().as_encoded_bytes()).into_owned(),
         number(file.cpu.map(u64::from)),
         file.verdict.to_owned(),
         file.format_version.unwrap_or_default(),
@@ -161,27 +159,31 @@ fn cells(facts: &FileFacts) -> [String; COLUMNS.len()] {
 
 /// Comma-separated, with a header row.
 pub(crate) fn csv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
-    let row = |cells: &[String]| cells.iter().map(|c| csv_cell(c)).collect::<Vec<_>>().join(",");
-    rows(traces, row, out);
+    let row = |cells: &[String]| cells.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(",");
+    rows(traces, escape_csv, row, out);
 }
 
 /// Tab-separated, with a line that names the version and a header row. No cell holds a tab: they are escaped.
 pub(crate) fn tsv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
     out.extend_from_slice(b"# kmemtrace 1 check\n");
-    rows(traces, |cells| cells.join("\t"), out);
+    rows(traces, escape, |cells| cells.join("\t"), out);
 }
 
-fn rows(traces: &[CheckedTrace], row: impl Fn(&[String]) -> String, out: &mut Vec<u8>) {
+fn rows(
+    traces: &[CheckedTrace],
+    name: fn(&[u8]) -> Cow<'_, str>,
+    row: impl Fn(&[String]) -> String,
+    out: &mut Vec<u8>,
+) {
     let _ = writeln!(out, "{}", row(&COLUMNS.map(str::to_owned)));
     for facts in all_facts(traces) {
-        let _ = writeln!(out, "{}", row(&cells(facts)));
+        let _ = writeln!(out, "{}", row(&cells(facts, name)));
     }
 }
 
-/// Quoted where it must be; a cell that a spreadsheet would run gets an apostrophe.
-fn csv_cell(text: &str) -> String {
-    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
-    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+/// A cell of a CSV file, in quotes where it must be.
+fn quoted(text: &str) -> Cow<'_, str> {
+    if text.contains(['"', ',']) { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
 }
 
 #[cfg(test)]
@@ -238,15 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_quoted_and_never_run() {
-        for (text, cell) in [
-            ("cpu0.out", "cpu0.out"),
-            ("a,b", "\"a,b\""),
-            ("a\"b", "\"a\"\"b\""),
-            ("=1+1", "'=1+1"),
-            ("-x,", "\"'-x,\""),
-        ] {
-            assert_eq!(csv_cell(text), cell);
+    fn cells_are_quoted() {
+        for (text, cell) in [("cpu0.out", "cpu0.out"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\"")] {
+            assert_eq!(quoted(text), cell);
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Sizes of objects that are kept once; tests make them few
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) sized_classes: Option<u32>,
-    /// Stop with a message where more memory would be needed: 512M, 4G
+    /// Stop with a message where more memory would be needed: 512M, 4G [default: a quarter of what is free, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_memory: Option<u64>,
     /// How small pack makes it: a zstd level [default: 9]

@@ -1,101 +1,76 @@
 //! `--max-memory`: stopping with a word instead of being killed.
 
+use std::path::Path;
+
 use anyhow::bail;
 
+use crate::pipeline::LESS;
 use crate::render::units;
+use crate::room;
+
+/// The least that the program may take where nothing is said: less is not enough for any report.
+const LEAST: u64 = 256 << 20;
+/// What it may take where nothing is said, and the system does not tell what it has left.
+const UNKNOWN: u64 = 1 << 30;
+/// Memory of a row, a finding or a pair of CPUs while they are sorted, a little more than measured. What is printed of them
+/// is made one by one.
+const SORTED_BYTES: u64 = 64;
 
 /// The most memory that the program may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Bytes; `None`: whatever there is.
-    limit: Option<u64>,
+    /// Bytes.
+    limit: u64,
+    /// Nothing was said.
+    is_default: bool,
 }
 
 impl Budget {
-    pub(crate) fn new(limit: Option<u64>) -> Budget {
-        Budget { limit }
+    /// What was asked for, else a quarter of what the system has left.
+    pub(crate) fn new(asked: Option<u64>) -> Budget {
+        let limit = asked.unwrap_or_else(|| default_limit(room::left(Path::new("/proc"))));
+        Budget { limit, is_default: asked.is_none() }
     }
 
     /// Bytes that are left beside what the process has now and what it `reserves` for buffers. An eighth is kept for what
     /// nobody counts: call-sites, findings, what the allocator cannot use again.
     pub(crate) fn left(self, reserves: u64) -> u64 {
-        let left = |limit: u64| (limit - limit / 8).saturating_sub(resident()).saturating_sub(reserves);
-        self.limit.map_or(u64::MAX, left)
+        (self.limit - self.limit / 8).saturating_sub(resident()).saturating_sub(reserves)
     }
 
     /// Whether the process takes more by now.
     pub(crate) fn is_over(self) -> bool {
-        self.limit.is_some_and(|limit| resident() > limit)
+        resident() > self.limit
     }
 
-    /// Why it stops: `what` needs more, after so many events, and what would need less.
+    /// Why it stops: `what` needs more, after so many events, how to allow more, and what would need less.
     pub(crate) fn exceeded(self, what: &str, events: u64, less: &str) -> anyhow::Result<()> {
-        let limit = units::bytes(self.limit.unwrap_or(u64::MAX));
+        let (limit, more) = (units::bytes(self.limit), more_than(self.limit));
+        let whose = if self.is_default { " (a quarter of the memory that is free)" } else { "" };
         let events = units::grouped(events);
-        bail!("{what} need more than the {limit} of --max-memory after {events} events: allow more, or {less}");
-    }
-}
-
-/// What would need less of the rows of a report.
-pub(crate) const FEWER_ROWS: &str = "ask for fewer with --top";
-
-/// Memory of a cell of the matrix of CPUs until it is printed.
-const CELL_BYTES: u64 = 48;
-
-/// How the rows of a report are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Making {
-    /// Printed one by one.
-    OneByOne,
-    /// In one document.
-    Document,
-    /// And in a table, whose columns are as wide as their widest cell.
-    Table,
-}
-
-impl Making {
-    /// Memory of a row until it is printed, a little more than was measured for `sites`: some twenty members with their names;
-    /// in a table each cell is styled and split into lines, too.
-    fn row_bytes(self) -> u64 {
-        match self {
-            Making::OneByOne => 0,
-            Making::Document => 4000,
-            Making::Table => 6000,
-        }
-    }
-}
-
-/// The memory of the rows of a report.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RowBudget {
-    budget: Budget,
-    making: Making,
-    top: Option<usize>,
-}
-
-impl RowBudget {
-    /// Of at most `top` rows.
-    pub(crate) fn new(budget: Budget, making: Making, top: Option<usize>) -> RowBudget {
-        RowBudget { budget, making, top }
+        bail!(
+            "{what} need more than the {limit} of --max-memory{whose} after {events} events: allow more with --max-memory {more}, or {less}"
+        );
     }
 
-    /// Bytes for those that are printed of so many.
-    pub(crate) fn bytes(self, rows: usize) -> u64 {
-        self.top.map_or(rows, |top| top.min(rows)) as u64 * self.making.row_bytes()
-    }
-
-    /// Stops before so many rows, and a matrix of so many CPUs, are made that need more.
-    pub(crate) fn check(self, rows: usize, cpus: usize, events: u64) -> anyhow::Result<()> {
-        let (cells, left) = ((cpus as u64).pow(2) * CELL_BYTES, self.budget.left(0));
-        if cells > left {
-            let what = format!("pairs of {cpus} CPUs");
-            self.budget.exceeded(&what, events, "see sites for what was freed elsewhere")?;
-        }
-        if cells + self.bytes(rows) > left {
-            self.budget.exceeded("rows of the report", events, FEWER_ROWS)?;
+    /// Stops before so many rows are sorted that need more.
+    pub(crate) fn check_rows(self, rows: usize, events: u64) -> anyhow::Result<()> {
+        if rows as u64 * SORTED_BYTES > self.left(0) {
+            self.exceeded("rows of the report", events, LESS)?;
         }
         Ok(())
     }
+}
+
+/// The limit where nothing is said, of a system that has so many bytes left.
+fn default_limit(left: Option<u64>) -> u64 {
+    left.map_or(UNKNOWN, |left| (left / 4).max(LEAST))
+}
+
+/// At least twice a limit, as the option takes it.
+fn more_than(limit: u64) -> String {
+    let more = limit.max(1 << 20).saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63);
+    if more < 1 << 30 { format!("{}M", more >> 20) } else { format!("{}G", more >> 30) }
 }
 
 /// Bytes of the process in memory; 0 where the system does not tell.
@@ -112,16 +87,36 @@ mod tests {
 
     #[test]
     fn what_the_process_takes_is_not_left() {
-        assert_eq!(Budget::new(None).left(1 << 40), u64::MAX);
-        assert!(!Budget::new(None).is_over());
-        assert!(Budget::new(Some(1 << 10)).is_over());
-        assert_eq!(Budget::new(Some(1 << 10)).left(0), 0);
-        let left = Budget::new(Some(1 << 40)).left(1 << 39);
+        let of = |limit| Budget::new(Some(limit));
+        assert!(of(1 << 10).is_over() && !of(1 << 40).is_over());
+        assert_eq!(of(1 << 10).left(0), 0);
+        let left = of(1 << 40).left(1 << 39);
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
-        let words =
-            Budget::new(Some(64 << 20)).exceeded("live objects", 1_234_567, "take less").unwrap_err().to_string();
-        assert!(words.starts_with(
-            "live objects need more than the 64.0 MiB of --max-memory after 1,234,567 events: allow more, or take less"
-        ));
+        assert!(of(1 << 40).check_rows(1 << 20, 0).is_ok() && of(1 << 20).check_rows(1 << 20, 0).is_err());
+        assert!(!Budget::new(None).is_over());
+    }
+
+    #[test]
+    fn the_default_is_a_quarter_of_what_is_left_and_never_too_little() {
+        for (left, limit) in
+            [(None, 1 << 30), (Some(0), 256 << 20), (Some(1 << 30), 256 << 20), (Some(8 << 30), 2 << 30)]
+        {
+            assert_eq!(default_limit(left), limit, "{left:?}");
+        }
+    }
+
+    #[test]
+    fn who_needs_more_is_told_how_to_allow_it() {
+        let words = |budget: Budget| budget.exceeded("live objects", 1_234_567, "take less").unwrap_err().to_string();
+        assert_eq!(
+            words(Budget::new(Some(64 << 20))),
+            "live objects need more than the 64.0 MiB of --max-memory after 1,234,567 events: allow more with --max-memory 128M, or take less"
+        );
+        let default = words(Budget { limit: 3 << 29, is_default: true });
+        assert!(default.contains("1.50 GiB of --max-memory (a quarter of the memory that is free) after"), "{default}");
+        assert!(default.contains("allow more with --max-memory 4G, or"), "{default}");
+        for (limit, more) in [(1, "2M"), (100 << 20, "256M"), (1 << 30, "2G"), (u64::MAX, "8589934592G")] {
+            assert_eq!(more_than(limit), more);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The figures of a row: one kind, one call-site, one cache. Sums are wide, so that no trace overflows them.
 
-use std::cell::Cell;
-
 use serde_json::{Map, Value, json};
+
+use crate::reports::row::Cell;
 
 /// Sums of one row, over the objects that belong to it.
 #[derive(Clone, Debug, Default)]
@@ -50,38 +50,62 @@ impl Figures {
         self.live_is_upper_bound |= other.live_is_upper_bound;
     }
 
+    /// The contract's members; a sum that does not fit is the greatest number.
+    pub(crate) fn cells(&self) -> [(&'static str, Cell<'static>); 14] {
+        let sum = |sum: u128| Cell::Count(saturated(sum));
+        [
+            ("allocs", Cell::Count(self.allocs)),
+            ("failed_allocs", Cell::Count(self.failed_allocs)),
+            ("requested", sum(self.requested)),
+            ("allocated", sum(self.allocated)),
+            ("wasted", sum(self.wasted)),
+            ("frees", Cell::Count(self.frees)),
+            ("inferred_frees", Cell::Count(self.inferred_frees)),
+            ("cross_cpu", Cell::Count(self.cross_cpu)),
+            ("live_objects", Cell::Count(self.live_objects)),
+            ("live_requested", sum(self.live_requested)),
+            ("live_allocated", sum(self.live_allocated)),
+            ("live_wasted", sum(self.live_wasted)),
+            ("peak_live_allocated", Cell::count(self.peak_live_allocated.map(saturated))),
+            ("live_is_upper_bound", Cell::Bool(self.live_is_upper_bound)),
+        ]
+    }
+
     /// Appends the contract's members.
     pub(crate) fn put(&self, row: &mut Map<String, Value>, narrow: &Narrow) {
-        let mut put = |name: &str, value: Value| row.insert(name.to_owned(), value);
-        put("allocs", json!(self.allocs));
-        put("failed_allocs", json!(self.failed_allocs));
-        put("requested", narrow.u64(self.requested));
-        put("allocated", narrow.u64(self.allocated));
-        put("wasted", narrow.u64(self.wasted));
-        put("frees", json!(self.frees));
-        put("inferred_frees", json!(self.inferred_frees));
-        put("cross_cpu", json!(self.cross_cpu));
-        put("live_objects", json!(self.live_objects));
-        put("live_requested", narrow.u64(self.live_requested));
-        put("live_allocated", narrow.u64(self.live_allocated));
-        put("live_wasted", narrow.u64(self.live_wasted));
-        put("peak_live_allocated", self.peak_live_allocated.map_or(Value::Null, |peak| narrow.u64(peak)));
-        put("live_is_upper_bound", json!(self.live_is_upper_bound));
+        narrow.note(self);
+        row.extend(self.cells().map(|(member, cell)| (member.to_owned(), json!(cell))));
     }
+}
+
+/// A sum as the contract's unsigned 64 bits.
+fn saturated(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
 /// Brings sums down to the contract's unsigned 64 bits, and remembers whether one did not fit.
 #[derive(Debug, Default)]
 pub(crate) struct Narrow {
-    saturated: Cell<bool>,
+    saturated: std::cell::Cell<bool>,
 }
 
 impl Narrow {
+    /// A sum as a member of a document.
     pub(crate) fn u64(&self, sum: u128) -> Value {
-        json!(u64::try_from(sum).unwrap_or_else(|_| {
-            self.saturated.set(true);
-            u64::MAX
-        }))
+        json!(self.sum(sum))
+    }
+
+    /// A sum as 64 bits.
+    pub(crate) fn sum(&self, sum: u128) -> u64 {
+        self.saturated.set(self.saturated() || sum > u64::MAX.into());
+        saturated(sum)
+    }
+
+    /// Takes note of the figures of a row that is printed later.
+    pub(crate) fn note(&self, of: &Figures) {
+        let live = [of.live_requested, of.live_allocated, of.live_wasted, of.peak_live_allocated.unwrap_or(0)];
+        let fits = [of.requested, of.allocated, of.wasted].into_iter().chain(live).all(|sum| sum <= u64::MAX.into());
+        self.saturated.set(self.saturated() || !fits);
     }
 
     pub(crate) fn saturated(&self) -> bool {

@@ -33,6 +33,7 @@ mod prefetch;
 mod progress;
 mod render;
 mod reports;
+mod room;
 mod select;
 mod symbols;
 mod table;
@@ -53,10 +54,10 @@ use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::regular;
 use kmemtrace_abi::trace::{OpenError, OrderKey, Source, Trace};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use args::{Args, Format, View};
-use budget::{Budget, Making, RowBudget};
+use budget::Budget;
 use classes::Grouping;
 use decode::All;
 use figures::Narrow;
@@ -68,8 +69,8 @@ use own::{ButOwn, OwnThreads};
 use pairs::{Paired, Rules};
 use pass::Pass;
 use pipeline::{CrewSize, Job};
-use render::Document;
-use reports::{Completeness, Naming};
+use reports::row::Rows;
+use reports::{Completeness, Document, Naming};
 use symbols::Symbols;
 
 /// Usage, or something that cannot be read or written.
@@ -162,18 +163,11 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
-    let making = match (args.format, view) {
-        (Format::Table, _) => Making::Table,
-        (_, View::Live) => Making::OneByOne,
-        _ => Making::Document,
-    };
-    let row_budget = RowBudget::new(budget, making, top);
     let job = Job {
         rules,
         grouping: asked.grouping,
         crew: crew_size(args),
         budget,
-        rows: row_budget,
         is_quiet: args.quiet,
         is_told: args.verbose,
     };
@@ -184,36 +178,28 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
-    let (rows, cpus) = match view {
-        View::Sites | View::Caches => (paired.rows.len(), 0),
-        View::Mismatch => (paired.findings.len(), 0),
-        View::Cross => (paired.rows.len(), trace.info.cpus.len()),
-        // Of live objects it is known by now.
-        View::Summary | View::Live | View::Events => (0, 0),
-    };
-    row_budget.check(rows, cpus, order.events)?;
+    budget.check_rows(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
     let narrow = Narrow::default();
     let body = match view {
         View::Summary => {
-            let mut body = reports::summary::summary(&paired, own_threads.is_some(), &order, &narrow);
+            let members = reports::summary::summary(&paired, own_threads.is_some(), &order, &narrow);
+            let mut body = Document::new(members, reports::summary::rows(&paired));
             if args.format == Format::Table {
-                let mut sites = reports::sites::sites(&paired, &naming, &args.sort, Some(5), &narrow);
-                body.extend(sites.remove("rows").map(|rows| ("top_sites".to_owned(), rows)));
+                body.top_sites = reports::sites::sites(&paired, &naming, &args.sort, Some(5), &narrow).rows;
             }
             body
         }
         View::Sites => reports::sites::sites(&paired, &naming, &args.sort, top, &narrow),
         View::Caches => reports::caches::caches(&paired, &naming, &args.sort, top, &narrow),
         View::Mismatch => reports::mismatch::mismatch(&paired, &naming, top),
-        View::Live => reports::live::live(&paired, top, &narrow),
+        View::Live => reports::live::live(&paired, &naming, top, &narrow),
         View::Cross => reports::cross::cross(&paired, &naming, &trace.info.cpus, top, &narrow),
-        View::Events => Map::new(),
+        View::Events => Document::new(Map::new(), Rows::none()),
     };
-    let mut document = reports::head(view.name(), &completeness, &trace.info, own_threads.as_deref(), &order, &narrow);
-    document.extend(body);
-    let rows = (view == View::Live).then(|| Box::new(reports::live::rows(&paired, &naming, top)) as render::Rows<'_>);
-    print(args, view, &inputs[0], Document { members: Value::Object(document), rows })?;
+    let mut members = reports::head(view.name(), &completeness, &trace.info, own_threads.as_deref(), &order, &narrow);
+    members.extend(body.members);
+    print(args, view, &inputs[0], &Document { members, ..body })?;
     Ok(status(args, &completeness))
 }
 
@@ -360,32 +346,21 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
     (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
 }
 
-fn print(args: &Args, view: View, input: &Path, document: Document<'_>) -> anyhow::Result<()> {
+fn print(args: &Args, view: View, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = match args.format {
         Format::Json => render::json::json(document, &mut out),
         Format::Jsonl => render::jsonl::jsonl(view.name(), document, &mut out),
-        Format::Csv => render::csv::csv(view.name(), document, &mut out),
+        Format::Csv => render::csv::csv(document, &mut out),
         Format::Table => {
-            let title = input.display().to_string();
             let options = render::table::TableOptions {
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
                 shows_own: args.own,
-                title: escape(title.as_bytes()).into_owned(),
+                title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
             };
-            write!(out, "{}", render::table::table(view.name(), &escaped(document.into_value()), &options))
+            render::table::table(view.name(), document, &options, &mut out)
         }
     };
     out.finish(written)
-}
-
-/// The document with every string made harmless for a terminal.
-fn escaped(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
-        Value::Array(values) => values.into_iter().map(escaped).collect(),
-        Value::Object(members) => members.into_iter().map(|(name, value)| (name, escaped(value))).collect(),
-        other => other,
-    }
 }

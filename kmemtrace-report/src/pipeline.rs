@@ -13,7 +13,7 @@ use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
 use kmemtrace_abi::trace::{CpuStream, Trace};
 
 use crate::board::{Board, Done, MOST_ROUNDS, Partition};
-use crate::budget::{Budget, FEWER_ROWS, RowBudget};
+use crate::budget::Budget;
 use crate::classes::{Classes, Grouping, MOST_SIZED, UNSELECTED};
 use crate::decode::{Compact, Compactor, Filter};
 use crate::figures::Figures;
@@ -32,7 +32,6 @@ pub(crate) struct Job {
     pub(crate) grouping: Grouping,
     pub(crate) crew: CrewSize,
     pub(crate) budget: Budget,
-    pub(crate) rows: RowBudget,
     pub(crate) is_quiet: bool,
     /// Whether to say what took how long.
     pub(crate) is_told: bool,
@@ -41,7 +40,7 @@ pub(crate) struct Job {
 impl Job {
     /// Whether so many live objects may be listed, where so many bytes are given back for them.
     pub(crate) fn has_room_for(&self, objects: usize, given_back: usize) -> bool {
-        let listed = (objects * LISTED_BYTES) as u64 + self.rows.bytes(objects);
+        let listed = (objects * LISTED_BYTES) as u64;
         listed.saturating_sub(given_back as u64) <= self.budget.left(0)
     }
 }
@@ -95,7 +94,7 @@ const WINDOW_AT_ONCE: usize = 32 << 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// What is kept that grows with the trace, and what would need less of it.
 const KEPT: &str = "live objects, freed addresses and their sizes";
-const LESS: &str = "take less of the trace with --time";
+pub(crate) const LESS: &str = "take less of the trace with --time";
 
 /// Memory for each event that is on its way, with its key and what it changes.
 const EVENT_BYTES: usize = size_of::<Compact>() + 32;
@@ -189,8 +188,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
         // What takes the tables' place is less than they are.
         if !job.has_room_for(rows, partitions.iter().map(|part| part.pairing.table_bytes()).sum()) {
-            let less = if job.rows.bytes(rows) > 0 { FEWER_ROWS } else { LESS };
-            budget.exceeded("rows of live objects", merger.merged.events, less)?;
+            budget.exceeded("rows of live objects", merger.merged.events, LESS)?;
         }
         live.reserve_exact(rows);
         classes.from(0, |class| known.push(*class));

@@ -3,10 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use kmemtrace_abi::event::{Gap, GapCause, Item};
 use kmemtrace_abi::generate::relay::RelayStream;
-use kmemtrace_abi::generate::{Era, Shape, Workload, relay_dir, trace_dir};
-use kmemtrace_tests::programs::{differences, json, run, run_to};
+use kmemtrace_abi::generate::{Era, Options, Shape, Workload, relay_dir, trace_dir, workload};
+use kmemtrace_tests::programs::{differences, json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
@@ -475,19 +480,52 @@ fn what_needs_more_memory_than_allowed_stops_with_a_line() {
 }
 
 #[test]
-fn rows_that_need_more_memory_than_allowed_stop_it_before_they_are_made() {
+fn a_line_that_ends_a_run_tells_how_to_allow_more() {
+    let (_, workload) = random_workload(1, 700);
+    let dir = Directory::new(&trace_dir(&workload, 1));
+    let output = run("kmemtrace-report", &["sites", "--max-memory", "3M"], &[dir.path()]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("allow more with --max-memory 8M, or take less"), "{told}");
+}
+
+#[test]
+fn rows_take_no_memory_however_many_they_are() {
     const SITES: u64 = 30_000;
     let each = |work: Scenario, n| work.kmalloc(n + 1, 0, SITE + n * 16, A + n * 64, (60 + n % 5, 64));
     let work = (0..SITES).fold(Scenario::new(Shape::plain(), 1), each);
     let dir = Directory::new(&trace_dir(&work.finish(), 1));
-    for (view, format) in [("sites", "json"), ("sites", "table"), ("live", "table")] {
+    for (view, format) in [("sites", "json"), ("sites", "csv"), ("sites", "table"), ("live", "table")] {
         let asked = [view, "--format", format, "--max-memory", "64M", "--no-index"];
-        let output = run("kmemtrace-report", &asked, &[dir.path()]);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{view}, {format}: {told}");
-        assert!(told.contains("64.0 MiB of --max-memory") && told.contains("--top"), "{view}, {format}: {told}");
-        run_to(0, "kmemtrace-report", &[&asked[..], &["--top", "20"]].concat(), &[dir.path()]);
+        let (rows, peak) = measured(&asked, dir.path());
+        assert!(rows as u64 >= SITES, "{view}, {format}: {rows} lines");
+        assert!(peak < 64 << 10, "{view}, {format}: {peak} KiB");
     }
+}
+
+/// Lines on the standard output of a report, and the most memory that it took, in KiB. The output is read as it comes.
+fn measured(arguments: &[&str], trace: &Path) -> (usize, u64) {
+    let mut command = Command::new(program("kmemtrace-report"));
+    let mut child = command.args(arguments).arg(trace).stdout(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut stdout = child.stdout.take().unwrap();
+    // The program waits with the rest of its first buffer until the first page is taken, a byte at first.
+    rustix::pipe::fcntl_setpipe_size(&stdout, 4096).unwrap();
+    let (mut lines, mut peak, mut buffer) = (0, 0, vec![0; 1]);
+    loop {
+        let len = stdout.read(&mut buffer).unwrap();
+        // At its end it may be gone before it is asked; then the last look counts.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        peak = line.map_or(peak, |kilobytes| kilobytes.trim().parse().unwrap());
+        if len == 0 {
+            break;
+        }
+        lines += buffer[..len].iter().filter(|&&byte| byte == b'\n').count();
+        buffer.resize(1 << 16, 0);
+    }
+    assert!(child.wait().unwrap().success(), "{arguments:?}");
+    assert!(peak > 0, "its memory was never seen");
+    (lines, peak)
 }
 
 #[test]
@@ -499,8 +537,22 @@ fn a_file_may_be_named_after_a_cpu_that_no_machine_has() {
         let said = json(&run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]));
         assert_eq!(said["completeness"]["missing_cpus"].as_array().unwrap().len(), 8192, "{view}");
     }
-    let output = run("kmemtrace-report", &["cross", "--max-memory", "256M"], &[dir.path()]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("pairs of 8193 CPUs") && told.contains("see sites"), "{told}");
+    let table = run_to(0, "kmemtrace-report", &["cross"], &[dir.path()]);
+    let table = String::from_utf8_lossy(&table);
+    let first = table.lines().find(|line| line.contains("allocated \\ freed")).unwrap();
+    assert_eq!(first.split_whitespace().next_back(), Some("cpu70000"), "{table}");
+    assert!(table.contains("\n(8,192 CPUs without pairs are left out; --format json has all)\n"), "{table}");
+}
+
+#[test]
+fn a_matrix_of_thousands_of_cpus_takes_little_memory() {
+    const CPUS: u32 = 2048;
+    let mut options = Options::plain(Shape::plain(), CPUS, 500);
+    options.missing = (4..CPUS).collect();
+    let dir = Directory::new(&trace_dir(&workload(1, &options), 1));
+    let (lines, peak) = measured(&["cross", "--format", "json"], dir.path());
+    assert!(lines > (CPUS * CPUS) as usize, "{lines} lines");
+    assert!(peak < 64 << 10, "{peak} KiB");
+    let (lines, peak) = measured(&["cross"], dir.path());
+    assert!(lines < 100 && peak < 64 << 10, "{lines} lines, {peak} KiB");
 }

@@ -1,48 +1,57 @@
-//! CSV: a header row, exact integers, and no cell that a spreadsheet would run.
+//! CSV: a header row, exact integers, and no cell that a terminal or a spreadsheet would act on.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
-use serde_json::Value;
+use kmemtrace_abi::escape::escape_csv;
 
-use super::Document;
+use crate::reports::Document;
+use crate::reports::row::Cell;
 
 /// Writes the rows of a view.
-pub(crate) fn csv(view: &str, document: Document<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows = document.into_rows(view).peekable();
+pub(crate) fn csv(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = document.rows.iter().peekable();
     let mut writer = csv::Writer::from_writer(out);
-    let Some(first) = rows.peek().and_then(Value::as_object) else { return writer.flush() };
-    // A row may have a member more (the bytes of a name that is no UTF-8): the first row names the columns.
-    let columns: Vec<String> = first.keys().cloned().collect();
-    writer.write_record(&columns)?;
+    let Some(first) = rows.peek() else { return writer.flush() };
+    writer.write_record(first.cells().map(|(member, _)| *member))?;
     for row in rows {
-        writer.write_record(columns.iter().map(|column| cell(&row[column.as_str()])))?;
+        for (_, cell) in row.cells() {
+            writer.write_field(text(cell)?.as_bytes())?;
+        }
+        writer.write_record(None::<&[u8]>)?;
     }
     writer.flush()
 }
 
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => format!("'{text}"),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
+fn text<'c>(cell: &'c Cell<'_>) -> io::Result<Cow<'c, str>> {
+    Ok(match cell {
+        Cell::Null => Cow::Borrowed(""),
+        Cell::Word(word) => Cow::Borrowed(word),
+        Cell::Name(name) => escape_csv(name),
+        Cell::Address(address) => Cow::Owned(format!("{address:#x}")),
+        Cell::Bool(_) | Cell::Count(_) | Cell::Pid(_) | Cell::Event(..) => Cow::Owned(serde_json::to_string(cell)?),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::reports::row::{Row, Rows};
+    use serde_json::Map;
 
     #[test]
     fn a_name_does_not_become_a_formula() {
-        let rows = json!({"rows": [
-            {"cache": "=cmd|' /C calc'!A0", "wasted": 18446744073709551615u64, "peak": null},
-            {"cache": "a,\"b\"", "wasted": 1, "peak": 2},
-        ]});
+        let rows = [(&b"=cmd|' /C calc'!A0"[..], u64::MAX, None), (b"a,\"b\"\x1b", 1, Some(2))];
+        let rows = Rows::of(rows.to_vec(), |&(name, wasted, peak)| {
+            let mut row = Row::default();
+            row.extend([("cache", Cell::name(Some(name))), ("wasted", Cell::Count(wasted))]);
+            row.extend([("peak", Cell::count(peak)), ("pid", Cell::Pid(-1))]);
+            row
+        });
         let mut out = Vec::new();
-        csv("caches", Document { members: rows, rows: None }, &mut out).unwrap();
+        csv(&Document::new(Map::new(), rows), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "cache,wasted,peak\n'=cmd|' /C calc'!A0,18446744073709551615,\n\"a,\"\"b\"\"\",1,2\n");
+        let rows = "'=cmd|' /C calc'!A0,18446744073709551615,,-1\n\"a,\"\"b\"\"\\x1b\",1,2,-1\n";
+        assert_eq!(text, format!("cache,wasted,peak,pid\n{rows}"));
     }
 }

@@ -1,35 +1,33 @@
-//! JSON: the whole document.
+//! JSON: the whole document, or values a line each, with no character in it that a terminal would act on.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
 
+use kmemtrace_abi::escape::escape_json;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::Value;
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-use super::{Document, Rows};
+use crate::reports::Document;
 
-/// Writes a document.
-pub(crate) fn json(document: Document<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Document { members, rows } = document;
-    match rows {
-        None => serde_json::to_writer_pretty(&mut *out, &members)?,
-        Some(rows) => serde_json::to_writer_pretty(&mut *out, &Streamed { members, rows: RefCell::new(rows) })?,
-    }
+/// Writes a document; its rows and its matrix are made while they are written.
+pub(crate) fn json(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let formatter = Harmless(PrettyFormatter::new());
+    document.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, formatter))?;
     writeln!(out)
 }
 
-/// A document whose rows are made while they are written.
-struct Streamed<'a> {
-    members: Value,
-    rows: RefCell<Rows<'a>>,
+/// Writes a value as one line.
+pub(crate) fn line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Harmless(CompactFormatter)))?;
+    writeln!(out)
 }
 
-impl Serialize for Streamed<'_> {
+impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.members.as_object().into_iter().flatten() {
+        for (name, value) in &self.members {
             match name.as_str() {
-                "rows" => map.serialize_entry(name, &Each(&self.rows))?,
+                "rows" => map.serialize_entry(name, &self.rows)?,
+                "matrix" => map.serialize_entry(name, &self.matrix)?,
                 _ => map.serialize_entry(name, value)?,
             }
         }
@@ -37,32 +35,69 @@ impl Serialize for Streamed<'_> {
     }
 }
 
-struct Each<'a, 'r>(&'r RefCell<Rows<'a>>);
+/// A formatter that writes what a terminal would act on, or a reader would not see, as `\uXXXX`, and all else as `F` does.
+pub(crate) struct Harmless<F>(pub(crate) F);
 
-impl Serialize for Each<'_, '_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(&mut *self.0.borrow_mut())
+/// Passes calls on to the formatter within.
+macro_rules! pass_on {
+    ($($method:ident($($argument:ident: $type:ty),*);)*) => {
+        $(fn $method<W: ?Sized + Write>(&mut self, out: &mut W $(, $argument: $type)*) -> io::Result<()> {
+            self.0.$method(out $(, $argument)*)
+        })*
+    };
+}
+
+impl<F: Formatter> Formatter for Harmless<F> {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        out.write_all(escape_json(fragment).as_bytes())
+    }
+
+    pass_on! {
+        begin_array();
+        end_array();
+        begin_array_value(first: bool);
+        end_array_value();
+        begin_object();
+        end_object();
+        begin_object_key(first: bool);
+        end_object_key();
+        begin_object_value();
+        end_object_value();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::*;
+    use crate::reports::row::{Cell, Row, Rows};
 
     #[test]
     fn streamed_rows_are_printed_as_all_others() {
-        for rows in [vec![], vec![json!({ "a": 1, "b": null }), json!({ "a": [2] })]] {
-            let printed = |document| {
-                let mut out = Vec::new();
-                super::json(document, &mut out).unwrap();
-                String::from_utf8(out).unwrap()
-            };
-            let whole = json!({ "head": { "x": 1 }, "rows": rows, "others_count": 3 });
-            let members = json!({ "head": { "x": 1 }, "rows": null, "others_count": 3 });
-            let streamed = Document { members, rows: Some(Box::new(rows.into_iter())) };
-            assert_eq!(printed(streamed), printed(Document { members: whole, rows: None }));
+        for cells in [vec![], vec![1, 2]] {
+            let members =
+                json!({ "head": { "x": 1, "e": [], "o": {} }, "rows": null, "names": ["a\t"], "others_count": 3 });
+            let members: Map<String, Value> = members.as_object().unwrap().clone();
+            let rows = Rows::of(cells.clone(), |&n| {
+                let mut row = Row::default();
+                row.extend([("a", Cell::Count(n)), ("b", Cell::Null)]);
+                row
+            });
+            let mut whole = Value::Object(members.clone());
+            whole["rows"] = cells.iter().map(|n| json!({ "a": n, "b": null })).collect();
+            let mut out = Vec::new();
+            json(&Document::new(members, rows), &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string_pretty(&whole).unwrap() + "\n");
         }
+    }
+
+    #[test]
+    fn strings_are_harmless_and_stay_what_they_are() {
+        let value = json!({ "a\u{9b}": "\u{202e}x\u{7f}\u{0}\"\\\n\u{e0041}" });
+        let mut out = Vec::new();
+        line(&value, &mut out).unwrap();
+        assert_eq!(out, b"{\"a\\u009b\":\"\\u202ex\\u007f\\u0000\\\"\\\\\\n\\udb40\\udc41\"}\n");
+        assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), value);
     }
 }

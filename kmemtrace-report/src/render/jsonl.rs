@@ -4,16 +4,17 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use super::Document;
+use super::json::line;
+use crate::reports::Document;
 
-/// Writes a view; `summary`, which has no rows, is one line.
-pub(crate) fn jsonl(view: &str, document: Document<'_>, out: &mut dyn Write) -> io::Result<()> {
-    if view == "summary" {
-        return writeln!(out, "{}", document.members);
-    }
+/// Writes a view; `summary`, which has no rows in its document, is one line.
+pub(crate) fn jsonl(view: &str, document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     let members = &document.members;
+    if view == "summary" {
+        return line(members, out);
+    }
     let head =
         json!({ "schema": members["schema"], "completeness": members["completeness"], "trace": members["trace"] });
-    writeln!(out, "{head}")?;
-    document.into_rows(view).try_for_each(|row| writeln!(out, "{row}"))
+    line(&head, out)?;
+    document.rows.iter().try_for_each(|row| line(&row, out))
 }

@@ -1,11 +1,20 @@
 //! Tables for people: the verdict first, bytes before ratios, sums that add up.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::ops::Index;
 
-use comfy_table::{CellAlignment, Table, presets};
-use serde_json::Value;
+use kmemtrace_abi::escape::escape;
+use serde_json::{Value, json};
 
+use super::grid::Grid;
 use super::units;
+use crate::reports::Document;
+use crate::reports::cross::CpuMatrix;
+use crate::reports::row::{Cell, Row, Rows};
+
+/// CPUs in the matrix of a table. Machines with more show those that have pairs.
+const MAX_MATRIX_CPUS: usize = 256;
 
 /// How a table looks.
 pub(crate) struct TableOptions {
@@ -19,18 +28,57 @@ pub(crate) struct TableOptions {
     pub(crate) title: String,
 }
 
-/// The text of a view. Strings in the document must be escaped already.
-pub(crate) fn table(view: &str, document: &Value, options: &TableOptions) -> String {
-    let mut text = verdict(document);
+/// Writes a view.
+pub(crate) fn table(
+    view: &str,
+    document: &Document<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let head = escaped(&Value::Object(document.members.clone()));
+    out.write_all(verdict(&head).as_bytes())?;
     match view {
-        "summary" => summary(document, options, &mut text),
-        "mismatch" => mismatch(document, options, &mut text),
-        "live" => live(document, options, &mut text),
-        "cross" => cross(document, options, &mut text),
-        _ => rows(document, "rows", options, &mut text),
+        "summary" => summary(&head, document, options, out),
+        "mismatch" => mismatch(&head, &document.rows, options, out),
+        "live" => live(&head, &document.rows, options, out),
+        "cross" => cross(&head, document, options, out),
+        _ => rows(&head, &document.rows, options, out),
     }
-    text
 }
+
+/// A value with every string made harmless for a terminal.
+fn escaped(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
+        Value::Array(values) => values.iter().map(escaped).collect(),
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), escaped(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A row with every name made harmless for a terminal.
+struct Shown(Vec<(&'static str, Value)>);
+
+fn shown(row: &Row<'_>) -> Shown {
+    let value = |cell: &Cell<'_>| match cell {
+        Cell::Name(name) => Value::String(escape(name).into_owned()),
+        other => json!(other),
+    };
+    Shown(row.cells().map(|(member, cell)| (*member, value(cell))).collect())
+}
+
+impl Index<&'static str> for Shown {
+    type Output = Value;
+
+    fn index(&self, name: &'static str) -> &Value {
+        self.0.iter().find(|(member, _)| *member == name).map_or(&Value::Null, |(_, value)| value)
+    }
+}
+
+/// Members by their names: a row, or the sum of those that are left out.
+trait Members: Index<&'static str, Output = Value> {}
+impl Members for Shown {}
+impl Members for Value {}
 
 fn number(value: &Value) -> Option<u64> {
     value.as_u64()
@@ -56,7 +104,7 @@ fn percent(part: &Value, whole: &Value) -> String {
     number(part).zip(number(whole)).map_or("-".to_owned(), |(part, whole)| units::percent(part, whole))
 }
 
-fn site(row: &Value, address: &str, symbol: &str) -> String {
+fn site(row: &Shown, address: &'static str, symbol: &'static str) -> String {
     let name = row[symbol].as_str().or(row[address].as_str()).unwrap_or("-");
     match row["module"].as_str() {
         Some(module) => format!("{name} [{module}]"),
@@ -108,26 +156,7 @@ fn verdict(document: &Value) -> String {
     line + "\n"
 }
 
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header.to_vec());
-    table
-}
-
-/// Columns are numbers but for those named.
-fn finish(mut table: Table, left: &[usize], out: &mut String) {
-    for index in 0..table.column_count() {
-        if let Some(column) = table.column_mut(index).filter(|_| !left.contains(&index)) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for line in table.lines() {
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-}
-
-fn summary(document: &Value, options: &TableOptions, out: &mut String) {
+fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let trace = &document["trace"];
     let mut head = vec![options.title.clone()];
     if let Some(kernel) = trace["kernel"].as_str() {
@@ -143,24 +172,35 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
         let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
         head.push(format!("since {first:.6} s after boot, {lost} lost before"));
     }
-    let _ = writeln!(out, "{}\n", head.join("   "));
-    let mut table = new_table(&["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""]);
-    for row in super::summary_rows(document) {
-        table.add_row([
+    writeln!(out, "{}\n", head.join("   "))?;
+    let header = ["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""];
+    let cells = |row: &Shown| {
+        vec![
             text(&row["kind"]).to_owned(),
             count(&row["allocs"]),
             count(&row["frees"]),
             count(&row["inferred_frees"]),
-            upper(&row, count(&row["live_objects"])),
+            upper(row, count(&row["live_objects"])),
             bytes(&row["requested"], options),
             bytes(&row["allocated"], options),
             bytes(&row["wasted"], options),
             percent(&row["wasted"], &row["allocated"]),
-        ]);
+        ]
+    };
+    let grid = Grid { header: &header, left: &[0] };
+    grid.write(|| view.rows.iter().map(|row| cells(&shown(&row))), out)?;
+    out.write_all(totals(document, options).as_bytes())?;
+    if view.top_sites.len() > 0 {
+        writeln!(out, "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)")?;
+        rows(document, &view.top_sites, options, out)?;
     }
-    finish(table, &[0], out);
+    Ok(())
+}
+
+/// The lines of `summary` under its table.
+fn totals(document: &Value, options: &TableOptions) -> String {
     let (total, pairs, findings) = (&document["total"], &document["pairs"], &document["findings"]);
-    out.push('\n');
+    let mut out = "\n".to_owned();
     let mut line = |what: &str, value: String| {
         let _ = writeln!(out, "  {what:<21}{value}");
     };
@@ -208,13 +248,7 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
     if let Some((what, value)) = own(document, options) {
         line(what, value);
     }
-    if document["top_sites"].as_array().is_some_and(|rows| !rows.is_empty()) {
-        let _ = writeln!(
-            out,
-            "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)"
-        );
-        rows(document, "top_sites", options, out);
-    }
+    out
 }
 
 /// The line on what the recorder itself allocates, where it does.
@@ -227,80 +261,84 @@ fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String
 }
 
 /// Marks what may be too much: objects are freed on a path without events.
-fn upper(row: &Value, figure: String) -> String {
+fn upper(row: &impl Members, figure: String) -> String {
     if row["live_is_upper_bound"] == true { format!("<={figure}") } else { figure }
 }
 
-fn rows(document: &Value, member: &str, options: &TableOptions, out: &mut String) {
+fn rows(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let caches = document["schema"] == "kmemtrace.caches/1";
     let what = if caches { "CACHE" } else { "CALL SITE" };
-    let mut table = new_table(&["WASTED", "WASTE%", "LIVE", "PEAK", "TOTAL", "ALLOCS", "FREED", "XCPU", "KIND", what]);
-    let mut add = |row: &Value, name: String| {
-        table.add_row([
-            bytes(&row["wasted"], options),
-            percent(&row["wasted"], &row["allocated"]),
-            upper(row, bytes(&row["live_allocated"], options)),
-            bytes(&row["peak_live_allocated"], options),
-            bytes(&row["allocated"], options),
-            count(&row["allocs"]),
-            count(&row["frees"]),
-            percent(&row["cross_cpu"], &row["frees"]),
-            text(&row["kind"]).to_owned(),
-            name,
-        ]);
+    let header = ["WASTED", "WASTE%", "LIVE", "PEAK", "TOTAL", "ALLOCS", "FREED", "XCPU", "KIND", what];
+    let name = |row: &Shown| match caches {
+        true => row["cache"].as_str().unwrap_or("(no name)").to_owned(),
+        false => site(row, "call_site", "symbol"),
     };
-    for row in document[member].as_array().into_iter().flatten() {
-        let name = if caches {
-            row["cache"].as_str().unwrap_or("(no name)").to_owned()
-        } else {
-            site(row, "call_site", "symbol")
-        };
-        add(row, name);
-    }
-    if document["others"].is_object() {
-        add(&document["others"], format!("({} others)", count(&document["others_count"])));
-    }
-    finish(table, &[8, 9], out);
+    let row = |row: Row<'_>| {
+        let row = shown(&row);
+        figures(&row, name(&row), options)
+    };
+    let others = || {
+        let others = Some(&document["others"]).filter(|others| others.is_object())?;
+        Some(figures(others, format!("({} others)", count(&document["others_count"])), options))
+    };
+    Grid { header: &header, left: &[8, 9] }.write(|| rows.iter().map(row).chain(others()), out)
 }
 
-fn mismatch(document: &Value, options: &TableOptions, out: &mut String) {
-    let mut table = new_table(&["COUNT", "SUSPECT", "CLASS", "KIND", "FIRST", "CPU", "ALLOCATED", "FREED"]);
-    for row in document["rows"].as_array().into_iter().flatten() {
+/// The cells of a row of figures.
+fn figures(row: &impl Members, name: String, options: &TableOptions) -> Vec<String> {
+    vec![
+        bytes(&row["wasted"], options),
+        percent(&row["wasted"], &row["allocated"]),
+        upper(row, bytes(&row["live_allocated"], options)),
+        bytes(&row["peak_live_allocated"], options),
+        bytes(&row["allocated"], options),
+        count(&row["allocs"]),
+        count(&row["frees"]),
+        percent(&row["cross_cpu"], &row["frees"]),
+        text(&row["kind"]).to_owned(),
+        name,
+    ]
+}
+
+fn mismatch(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let cells = |row: Row<'_>| {
+        let row = shown(&row);
         let mut first = moment(document, &row["first"]["at"]);
         if options.show_addresses {
             let _ = write!(first, " {}", text(&row["first"]["address"]));
         }
-        table.add_row([
+        vec![
             count(&row["count"]),
             count(&row["suspect"]),
             text(&row["class"]).to_owned(),
             text(&row["kind"]).to_owned(),
             first,
             count(&row["first"]["cpu"]),
-            site(row, "alloc_site", "alloc_symbol"),
-            site(row, "free_site", "free_symbol"),
-        ]);
-    }
-    finish(table, &[2, 3, 6, 7], out);
-    others_line(document, out);
-    let _ = writeln!(
+            site(&row, "alloc_site", "alloc_symbol"),
+            site(&row, "free_site", "free_symbol"),
+        ]
+    };
+    let header = ["COUNT", "SUSPECT", "CLASS", "KIND", "FIRST", "CPU", "ALLOCATED", "FREED"];
+    Grid { header: &header, left: &[2, 3, 6, 7] }.write(|| rows.iter().map(cells), out)?;
+    others_line(document, out)?;
+    writeln!(
         out,
         "\ninferred_free and free_after_free are mostly frees and allocations on paths without events (bulk, RCU);"
-    );
-    let _ = writeln!(out, "suspect: events were lost in between, which may be the cause.");
+    )?;
+    writeln!(out, "suspect: events were lost in between, which may be the cause.")
 }
 
-fn others_line(document: &Value, out: &mut String) {
+fn others_line(document: &Value, out: &mut dyn Write) -> io::Result<()> {
     if document["others"].is_object() {
-        let _ = writeln!(out, "({} more rows: --top N)", count(&document["others_count"]));
+        writeln!(out, "({} more rows: --top N)", count(&document["others_count"]))?;
     }
+    Ok(())
 }
 
-fn live(document: &Value, options: &TableOptions, out: &mut String) {
-    let mut table =
-        new_table(&["SINCE", "ALLOCATED", "REQUESTED", "CPU", "PID", "COMM", "KIND", "CACHE", "CALL SITE", ""]);
-    for row in document["rows"].as_array().into_iter().flatten() {
-        table.add_row([
+fn live(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let cells = |row: Row<'_>| {
+        let row = shown(&row);
+        vec![
             moment(document, &row["at"]),
             bytes(&row["allocated"], options),
             bytes(&row["requested"], options),
@@ -309,40 +347,54 @@ fn live(document: &Value, options: &TableOptions, out: &mut String) {
             text(&row["comm"]).to_owned(),
             text(&row["kind"]).to_owned(),
             text(&row["cache"]).to_owned(),
-            upper(row, site(row, "call_site", "symbol")),
+            upper(&row, site(&row, "call_site", "symbol")),
             if options.show_addresses { text(&row["address"]).to_owned() } else { String::new() },
-        ]);
-    }
-    finish(table, &[5, 6, 7, 8, 9], out);
-    others_line(document, out);
-    let _ =
-        writeln!(out, "\n<= marks call-sites whose objects are also freed on paths without events: they may be gone.");
+        ]
+    };
+    let header = ["SINCE", "ALLOCATED", "REQUESTED", "CPU", "PID", "COMM", "KIND", "CACHE", "CALL SITE", ""];
+    Grid { header: &header, left: &[5, 6, 7, 8, 9] }.write(|| rows.iter().map(cells), out)?;
+    others_line(document, out)?;
+    writeln!(out, "\n<= marks call-sites whose objects are also freed on paths without events: they may be gone.")
 }
 
-fn cross(document: &Value, options: &TableOptions, out: &mut String) {
-    let cpus: Vec<String> = document["cpus"].as_array().into_iter().flatten().map(|c| format!("cpu{c}")).collect();
-    let mut header = vec!["allocated \\ freed"];
-    header.extend(cpus.iter().map(String::as_str));
-    let mut matrix = new_table(&header);
-    for (cpu, pairs) in cpus.iter().zip(document["matrix"].as_array().into_iter().flatten()) {
-        let cells = pairs.as_array().into_iter().flatten().map(count);
-        matrix.add_row(std::iter::once(cpu.clone()).chain(cells).collect::<Vec<_>>());
+fn cross(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(pairs) = &view.matrix {
+        matrix(pairs, out)?;
     }
-    finish(matrix, &[0], out);
-    out.push('\n');
-    let mut table = new_table(&["CROSS", "OF FREES", "XCPU", "BYTES", "KIND", "CALL SITE"]);
-    for row in document["rows"].as_array().into_iter().flatten() {
-        table.add_row([
+    writeln!(out)?;
+    let cells = |row: Row<'_>| {
+        let row = shown(&row);
+        vec![
             count(&row["cross_cpu"]),
             count(&row["frees"]),
             percent(&row["cross_cpu"], &row["frees"]),
             bytes(&row["cross_cpu_bytes"], options),
             text(&row["kind"]).to_owned(),
-            site(row, "call_site", "symbol"),
-        ]);
+            site(&row, "call_site", "symbol"),
+        ]
+    };
+    let header = ["CROSS", "OF FREES", "XCPU", "BYTES", "KIND", "CALL SITE"];
+    Grid { header: &header, left: &[4, 5] }.write(|| view.rows.iter().map(cells), out)?;
+    others_line(document, out)
+}
+
+fn matrix(pairs: &CpuMatrix<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let is_whole = pairs.cpus.len() <= MAX_MATRIX_CPUS;
+    let (cpus, fewer) = if is_whole { (pairs.cpus.to_vec(), 0) } else { pairs.busiest(MAX_MATRIX_CPUS) };
+    let names: Vec<String> = cpus.iter().map(|cpu| format!("cpu{cpu}")).collect();
+    let header: Vec<&str> = std::iter::once("allocated \\ freed").chain(names.iter().map(String::as_str)).collect();
+    let row = |(&cpu, name): (&u32, &String)| {
+        let cells = pairs.row(cpu, &cpus).into_iter().map(units::grouped);
+        std::iter::once(name.clone()).chain(cells).collect()
+    };
+    Grid { header: &header, left: &[0] }.write(|| cpus.iter().zip(&names).map(row), out)?;
+    let without = (pairs.cpus.len() - cpus.len() - fewer) as u64;
+    for (left_out, which) in [(fewer as u64, "with fewer pairs"), (without, "without pairs")] {
+        if left_out > 0 {
+            writeln!(out, "({} CPUs {which} are left out; --format json has all)", units::grouped(left_out))?;
+        }
     }
-    finish(table, &[4, 5], out);
-    others_line(document, out);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -350,33 +402,58 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn sites() -> Value {
-        let row = |site: &str, live: u64, bound: bool| {
-            json!({"call_site": site, "symbol": null, "module": null, "kind": "kmalloc", "wasted": 2048, "allocated": 4096,
-                "live_allocated": live, "peak_live_allocated": 4096, "allocs": 2, "frees": 1, "cross_cpu": 1,
-                "live_is_upper_bound": bound})
-        };
-        let mut others = row("", 5, false);
-        others["peak_live_allocated"] = Value::Null;
-        json!({"schema": "kmemtrace.sites/1",
-            "completeness": {"verdict": "lossy", "lost_events": 1204, "gaps": 3, "truncated_files": [], "missing_cpus": [2]},
-            "trace": {"order": "time", "first": 0, "last": 9}, "rows": [row("0xc0de", 1024, true)],
-            "others": others, "others_count": 407})
+    fn printed(completeness: Value) -> String {
+        let members = json!({"schema": "kmemtrace.sites/1", "completeness": completeness,
+            "trace": {"order": "time", "first": 0, "last": 9}, "rows": null,
+            "others": {"kind": null, "wasted": 2048, "allocated": 4096, "live_allocated": 5, "peak_live_allocated": null,
+                "allocs": 2, "frees": 1, "cross_cpu": 1, "live_is_upper_bound": false}, "others_count": 407});
+        let rows = Rows::new(1, |_| {
+            let mut row = Row::default();
+            row.extend([("call_site", Cell::Address(0xc0de)), ("symbol", Cell::name(Some(&b"a\x1b\xff+0x1"[..])))]);
+            row.extend([("wasted", Cell::Count(2048)), ("allocated", Cell::Count(4096))]);
+            row.extend([("live_allocated", Cell::Count(1024)), ("live_is_upper_bound", Cell::Bool(true))]);
+            row
+        });
+        let options = TableOptions { bytes: false, show_addresses: false, shows_own: false, title: String::new() };
+        let mut out = Vec::new();
+        table("sites", &Document::new(members.as_object().unwrap().clone(), rows), &options, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn the_verdict_comes_first_and_bounds_are_marked() {
-        let options = TableOptions { bytes: false, show_addresses: false, shows_own: false, title: String::new() };
-        let text = table("sites", &sites(), &options);
+        let lossy =
+            json!({"verdict": "lossy", "lost_events": 1204, "gaps": 3, "truncated_files": [], "missing_cpus": [2]});
+        let text = printed(lossy);
         assert!(text.starts_with("LOSSY   1,204 lost in 3 gaps   no file for CPU: 2\n"), "{text}");
         assert!(text.contains("<=1.00 KiB"), "{text}");
-        let mut cut = sites();
-        cut["completeness"] =
-            json!({"verdict": "truncated", "lost_events": 0, "gaps": 1, "truncated_files": ["cpu2.out"]});
-        let cut = table("sites", &cut, &options);
-        assert!(cut.starts_with("TRUNCATED   0 lost, 1 gap   cut: cpu2.out\n"), "{cut}");
         let others = text.lines().find(|line| line.contains("(407 others)")).expect("an others row");
         assert!(others.contains(" - "), "peaks do not add up: {others}");
-        assert!(!text.contains('\x1b'));
+        assert!(text.contains(r" a\x1b\xff+0x1"), "a name is escaped once: {text}");
+        let cut = printed(
+            json!({"verdict": "truncated", "lost_events": 0, "gaps": 1, "truncated_files": ["cpu2.out\u{1b}"]}),
+        );
+        assert!(cut.starts_with("TRUNCATED   0 lost, 1 gap   cut: cpu2.out\\x1b\n"), "{cut}");
+    }
+
+    #[test]
+    fn a_machine_of_thousands_of_cpus_shows_those_that_have_pairs() {
+        let all: Vec<u32> = (0..8192).collect();
+        let printed = |cpus: &[u32], pairs: &[((u32, u32), u64)]| {
+            let mut paired = crate::pairs::Paired::default();
+            paired.counts.matrix.extend(pairs.iter().copied());
+            let mut out = Vec::new();
+            matrix(&CpuMatrix::new(cpus, &paired), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let few = printed(&all, &[((5, 8000), 1234), ((5, 5), 1)]);
+        let want = " allocated \\ freed  cpu5  cpu8000\n cpu5                  1    1,234\n cpu8000               0        0\n";
+        assert_eq!(few, format!("{want}(8,190 CPUs without pairs are left out; --format json has all)\n"));
+        let most: Vec<_> = (0..300).map(|cpu| ((cpu, cpu), u64::from(cpu) + 1)).collect();
+        let most = printed(&all, &most);
+        assert_eq!(most.lines().count(), 1 + MAX_MATRIX_CPUS + 2);
+        assert!(most.contains("\n cpu44 ") && !most.contains("\n cpu43 "), "those with fewest pairs are left out");
+        assert!(most.contains("\n(44 CPUs with fewer pairs are left out") && most.contains("\n(7,892 CPUs without"));
+        assert_eq!(printed(&all[..MAX_MATRIX_CPUS], &[]).lines().count(), 1 + MAX_MATRIX_CPUS);
     }
 }

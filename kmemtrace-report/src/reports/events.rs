@@ -9,10 +9,11 @@ use serde::ser::{SerializeMap, Serializer as _};
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Compound};
 
-use super::{Address, text_of};
+use super::row::{Address, text_of};
 use crate::decode::Filter;
 use crate::merge::{Chunk, Keyed};
 use crate::order::Window;
+use crate::render::json::Harmless;
 
 /// Writes each event as it comes, so that no trace is too long.
 pub(crate) struct Lines<'a, F> {
@@ -28,7 +29,7 @@ pub(crate) struct Lines<'a, F> {
 }
 
 /// Members of a line, written as they come.
-type Members<'a> = Compound<'a, &'a mut Vec<u8>, CompactFormatter>;
+type Members<'a> = Compound<'a, &'a mut Vec<u8>, Harmless<CompactFormatter>>;
 
 /// A gap, to be written where it ends: its end, CPU and beginning, and how many events were lost.
 pub(crate) type GapLine = (u64, u32, u64, Option<u64>);
@@ -79,7 +80,7 @@ impl<F: Filter> Lines<'_, F> {
             return;
         }
         let mut line = std::mem::take(&mut self.buffer);
-        let mut serializer = Serializer::new(&mut line);
+        let mut serializer = Serializer::with_formatter(&mut line, Harmless(CompactFormatter));
         let written = serializer.serialize_map(None).and_then(|mut members| {
             put(&mut members, self)?;
             members.end()
@@ -144,7 +145,7 @@ impl<F: Filter> Lines<'_, F> {
     }
 }
 
-/// As [`super::put_name`] does.
+/// Writes a name as rows have it, with its bytes as digits where they are no UTF-8.
 fn name(members: &mut Members<'_>, member: &str, name: Option<&[u8]>) -> serde_json::Result<()> {
     let (text, hex) = name.map(text_of).unzip();
     members.serialize_entry(member, &text)?;

@@ -5,23 +5,41 @@ pub(crate) mod cross;
 pub(crate) mod events;
 pub(crate) mod live;
 pub(crate) mod mismatch;
+pub(crate) mod row;
 pub(crate) mod sites;
 pub(crate) mod summary;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::event::{Kind, Names};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{CpuStream, FileFacts, OrderKey, Source, Trace, TraceInfo};
-use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::figures::{Figures, Narrow};
 use crate::order::Order;
 use crate::symbols::Symbols;
+use cross::CpuMatrix;
+use row::{Cell, Row, Rows};
+
+/// What a view comes to.
+pub(crate) struct Document<'a> {
+    /// All members; `rows` and `matrix` are `null` here, and made while they are printed.
+    pub(crate) members: Map<String, Value>,
+    /// The rows of the view; of `summary` those that its CSV and its table have.
+    pub(crate) rows: Rows<'a>,
+    /// The call-sites in the table of `summary`.
+    pub(crate) top_sites: Rows<'a>,
+    pub(crate) matrix: Option<CpuMatrix<'a>>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of members and rows.
+    pub(crate) fn new(members: Map<String, Value>, rows: Rows<'a>) -> Document<'a> {
+        Document { members, rows, top_sites: Rows::none(), matrix: None }
+    }
+}
 
 /// What the files come to, over all of them and whatever the filters.
 pub(crate) struct Completeness {
@@ -123,36 +141,6 @@ pub(crate) fn head(
     document
 }
 
-/// Appends a name; bytes that are no UTF-8 come escaped, with the bytes themselves in `<member>_hex`.
-pub(crate) fn put_name(row: &mut Map<String, Value>, member: &str, name: Option<&[u8]>) {
-    let (text, hex) = name.map(text_of).unzip();
-    row.insert(member.to_owned(), json!(text));
-    if let Some(hex) = hex.flatten() {
-        row.insert(format!("{member}_hex"), json!(hex));
-    }
-}
-
-/// A name as text, and its bytes as digits where they are no UTF-8.
-fn text_of(name: &[u8]) -> (Cow<'_, str>, Option<String>) {
-    match std::str::from_utf8(name) {
-        Ok(text) => (text.into(), None),
-        Err(_) => (escape(name), Some(name.iter().map(|byte| format!("{byte:02x}")).collect())),
-    }
-}
-
-/// An address as the contract writes it.
-pub(crate) fn address(address: u64) -> Value {
-    json!(Address(address))
-}
-
-struct Address(u64);
-
-impl Serialize for Address {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
-    }
-}
-
 /// What names things in a view.
 pub(crate) struct Naming<'a> {
     pub(crate) symbols: &'a Symbols<'a>,
@@ -160,18 +148,18 @@ pub(crate) struct Naming<'a> {
     pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
 }
 
-impl Naming<'_> {
-    /// `symbol+0xoffset` of a call-site.
-    pub(crate) fn symbol(&self, call_site: u64) -> Option<String> {
-        self.symbols.lookup(call_site).map(|s| s.text())
+impl<'a> Naming<'a> {
+    /// The cell of `symbol+0xoffset` of a call-site.
+    pub(crate) fn symbol(&self, call_site: Option<u64>) -> Cell<'a> {
+        Cell::name(call_site.and_then(|site| self.symbols.lookup(site)).map(|symbol| symbol.text()))
     }
 
     /// Appends `call_site`, `symbol` and `module`.
-    pub(crate) fn put_site(&self, row: &mut Map<String, Value>, call_site: u64) {
+    pub(crate) fn put_site(&self, row: &mut Row<'a>, call_site: u64) {
         let symbol = self.symbols.lookup(call_site);
-        row.insert("call_site".to_owned(), address(call_site));
-        row.insert("symbol".to_owned(), json!(symbol.map(|s| s.text())));
-        put_name(row, "module", symbol.and_then(|s| s.module));
+        row.put("call_site", Cell::Address(call_site));
+        row.put("symbol", Cell::name(symbol.map(|symbol| symbol.text())));
+        row.put("module", Cell::name(symbol.and_then(|symbol| symbol.module)));
     }
 }
 
@@ -225,38 +213,39 @@ impl SortKey {
     }
 }
 
-/// The members after the head of a view that has a row a name and kind: `put` appends the name's members.
+/// The document of a view that has a row a name and kind, without the head: `put` appends the name's members.
 ///
 /// Rows are sorted by the keys, greatest first, then by name and kind; those after the first `top` are summed in `others`.
-pub(crate) fn ranked<'a, N: Ord + Copy>(
+pub(crate) fn ranked<'a, N: Ord + Copy + 'a>(
     rows: impl Iterator<Item = (N, Kind, &'a Figures)>,
     keys: &[SortKey],
     top: Option<usize>,
     narrow: &Narrow,
-    put: impl Fn(&mut Map<String, Value>, N),
-) -> Map<String, Value> {
+    put: impl Fn(&mut Row<'a>, N) + 'a,
+) -> Document<'a> {
     let mut rows: Vec<_> = rows.filter(|(_, _, figures)| !figures.is_empty()).collect();
     rows.sort_by_key(|(name, kind, _)| (*name, rank(*kind)));
     rows.sort_by(|(_, _, a), (_, _, b)| {
         keys.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
     });
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let rows = rows.into_iter().map(|(name, kind, figures)| {
-        let mut row = Map::new();
-        put(&mut row, name);
-        row.insert("kind".to_owned(), json!(kind.name()));
-        figures.put(&mut row, narrow);
-        Value::Object(row)
-    });
-    let mut document = Map::new();
-    document.insert("rows".to_owned(), rows.collect());
+    rows.iter().for_each(|(_, _, figures)| narrow.note(figures));
+    let mut members = Map::new();
+    members.insert("rows".to_owned(), Value::Null);
     if !rest.is_empty() {
         let mut sum = Figures::default();
         rest.iter().for_each(|(_, _, figures)| sum.add(figures));
         let mut others = Map::new();
         sum.put(&mut others, narrow);
-        document.insert("others".to_owned(), Value::Object(others));
-        document.insert("others_count".to_owned(), json!(rest.len()));
+        members.insert("others".to_owned(), Value::Object(others));
+        members.insert("others_count".to_owned(), json!(rest.len()));
     }
-    document
+    let rows = Rows::of(rows, move |(name, kind, figures)| {
+        let mut row = Row::default();
+        put(&mut row, *name);
+        row.put("kind", Cell::Word(kind.name()));
+        row.extend(figures.cells());
+        row
+    });
+    Document::new(members, rows)
 }

@@ -3,10 +3,22 @@
 use kmemtrace_abi::event::Kind;
 use serde_json::{Map, Value, json};
 
+use super::row::{Cell, Row, Rows};
 use crate::figures::Narrow;
 use crate::findings::Finding;
 use crate::order::Order;
 use crate::pairs::Paired;
+
+/// A row a kind and one of the total, for outputs that have rows.
+pub(crate) fn rows(paired: &Paired) -> Rows<'_> {
+    let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
+    Rows::of(kinds.chain([("total", &paired.total)]).collect(), |(name, figures)| {
+        let mut row = Row::default();
+        row.put("kind", Cell::Word(name));
+        row.extend(figures.cells());
+        row
+    })
+}
 
 /// The members after the head; `knows_own`: the trace tells the recorder's threads.
 pub(crate) fn summary(paired: &Paired, knows_own: bool, order: &Order, narrow: &Narrow) -> Map<String, Value> {

@@ -3,7 +3,6 @@
 //! The texts are hostile: any order, equal addresses, names of any length, lines that are none. A symbol is
 //! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
 
-use kmemtrace_abi::escape::escape;
 use memchr::memchr;
 
 /// Text of symbols and modules, indexed by address.
@@ -113,9 +112,9 @@ impl<'a> Symbols<'a> {
 }
 
 impl Symbol<'_> {
-    /// `name+0x1f`, escaped.
-    pub(crate) fn text(&self) -> String {
-        format!("{}+{:#x}", escape(self.name), self.offset)
+    /// `name+0x1f`: any bytes, which an output escapes.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        [self.name, format!("+{:#x}", self.offset).as_bytes()].concat()
     }
 }
 
@@ -207,6 +206,7 @@ fn parse_modules(text: &[u8]) -> Vec<Extent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kmemtrace_abi::escape::escape;
 
     const KALLSYMS: &[u8] = b"\
 0000000000000000 A fixed_percpu_data
@@ -229,8 +229,8 @@ ffffffffc0000010 t bar_last\t[bar]
 
     fn text(symbols: &Symbols<'_>, call_site: u64) -> Option<String> {
         symbols.lookup(call_site).map(|s| match s.module {
-            Some(module) => format!("{} [{}]", s.text(), escape(module)),
-            None => s.text(),
+            Some(module) => format!("{} [{}]", escape(&s.text()), escape(module)),
+            None => escape(&s.text()).into_owned(),
         })
     }
 
@@ -297,7 +297,7 @@ ffffffffc0000010 t bar_last\t[bar]
     }
 
     #[test]
-    fn names_of_strangers_are_escaped() {
+    fn names_may_be_any_bytes() {
         let long = vec![b'n'; 65536];
         let all = [b"1000 t \x1b[2Jx\\\xff\n2000 t ", &long[..], b"\n2100 t end\t[a[b]\n3000 t open\t[ab\n"].concat();
         let symbols = Symbols::new(&all, b"a[b 512 0 - Live 0x2100");

@@ -1,0 +1,221 @@
+//! Names are bytes that strangers choose: any process sets its comm, any module names its caches. Whatever they hold, no output
+//! carries a character that a terminal, a spreadsheet or a reader's eye would act on, and a program finds the names as they are.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use kmemtrace_abi::event::{Action, Event, Item, Kind};
+use kmemtrace_abi::generate::{Options, Shape, Workload, trace_dir, tree, workload};
+use kmemtrace_tests::programs::{json, json_lines, run};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::scenario::Scenario;
+use serde_json::Value;
+
+const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];
+
+/// Names that would do something: to the clipboard, the screen, the order of letters, a spreadsheet, JSON, or a CSV file.
+const NAMES: [&[u8]; 16] = [
+    b"a\x1b]52;c;cm0gLXJm\x07",
+    b"b\x1b[2J\x08",
+    b"c\x7f\r",
+    "d\u{9b}31m\u{85}".as_bytes(),
+    "e\u{202e}cod.exe".as_bytes(),
+    "f\u{2066}g\u{2069}\u{61c}".as_bytes(),
+    "h\u{200b}\u{200d}\u{feff}\u{2060}".as_bytes(),
+    "i\u{e0041}\u{2028}".as_bytes(),
+    b"j\"k','<&>",
+    b"l\xff\x9b\xc3",
+    b"=cmd|'/C calc'!A0",
+    b"+1+1",
+    b"-2+3",
+    b"@SUM(1)",
+    "größe-日本".as_bytes(),
+    b"plain",
+];
+const SITE: u64 = 0xffff_ffff_8100_0001;
+
+/// A machine on which each of the names is that of a cache whose objects are freed to another, leaked, and freed twice.
+fn machine() -> Workload {
+    let fill = |workload: &mut Workload| {
+        let mut put = |cpu: u32, at: u64, number: usize, address: u64, action: Action, cache: &[u8]| {
+            let of = if matches!(action, Action::Alloc(_)) { &b"kmem_cache_alloc"[..] } else { b"kmem_cache_free" };
+            let allocates = matches!(action, Action::Alloc(_));
+            let (name, cache) = (workload.names.intern(of), workload.names.intern(cache));
+            let bytes = if allocates { 64 } else { 0 };
+            let event = Event {
+                at,
+                address,
+                call_site: SITE + number as u64 * 0x100,
+                requested: bytes,
+                allocated: bytes,
+                gfp: allocates.then_some(0xcc0),
+                cpu,
+                pid: Some(100 + number as i32),
+                node: allocates.then_some(-1),
+                cache: Some(cache),
+                name,
+                action,
+                failed: false,
+            };
+            workload.cpus[cpu as usize].items.push(Item::Event(event));
+        };
+        for (number, name) in NAMES.iter().enumerate() {
+            let at = 1000 + number as u64 * 10;
+            let address = 0xffff_8880_0000_1000 + number as u64 * 0x1000;
+            let other = NAMES[(number + 1) % NAMES.len()];
+            put(0, at, number, address, Action::Alloc(Kind::Cache), name);
+            put(0, at + 1, number, address + 64, Action::Alloc(Kind::Cache), name);
+            put(1, at + 2, number, address, Action::Free(Kind::Cache), other);
+            put(1, at + 3, number, address, Action::Free(Kind::Cache), name);
+        }
+    };
+    Scenario::new(Shape::plain(), 2).with(fill).finish()
+}
+
+/// A captured tree of [`machine`], in a directory with a name of that sort.
+fn hostile() -> (Directory, PathBuf) {
+    let dir = Directory::new(&[]);
+    for (name, bytes) in tree(&machine(), 1) {
+        dir.write(&format!("tree/{name}"), &bytes);
+    }
+    let lines = |line: &dyn Fn(usize, &[u8]) -> Vec<u8>| -> Vec<u8> {
+        NAMES.iter().enumerate().flat_map(|(number, name)| line(number, name)).collect()
+    };
+    let symbol = |number: usize, name: &[u8]| {
+        let address = format!("{:x} t ", SITE - 1 + number as u64 * 0x100);
+        [address.as_bytes(), name, b"\0\t[", name, b"\t\0]\n"].concat()
+    };
+    dir.write("tree/kallsyms", &lines(&symbol));
+    dir.write("tree/modules", b"");
+    let comm = |number: usize, name: &[u8]| [format!("{} ", 100 + number).as_bytes(), name, b"\t\0\n"].concat();
+    dir.write("tree/saved_cmdlines", &lines(&comm));
+    dir.write("tree/uname", "Linux box 6.18\u{1b}[31m\u{202e} #1 SMP x86_64 GNU/Linux\n".as_bytes());
+    dir.write("tree/trace_clock", "local [mo\u{9b}no\u{7f}]\n".as_bytes());
+    let path = dir.path().join(OsStr::from_bytes(&NAMES[..10].concat()));
+    fs::rename(dir.file("tree"), &path).unwrap();
+    (dir, path)
+}
+
+/// What a program printed, both streams of it: valid text with nothing in it that acts or hides.
+fn assert_harmless(what: &str, output: &Output) -> String {
+    let mut all = String::new();
+    for bytes in [&output.stdout, &output.stderr] {
+        let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let acts = |c: char| c != '\n' && c.is_control();
+        let hides = |c: char| {
+            let bidi =
+                matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            bidi || matches!(
+                c,
+                '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{e0041}'
+            )
+        };
+        let found: Vec<_> = text.match_indices(|c| acts(c) || hides(c)).take(5).collect();
+        assert!(found.is_empty(), "{what}: {found:?} in {text}");
+        all.push_str(text);
+    }
+    all
+}
+
+/// All strings of a member, in any row.
+fn strings(rows: &Value, member: &str) -> BTreeSet<String> {
+    rows.as_array().unwrap().iter().filter_map(|row| Some(row[member].as_str()?.to_owned())).collect()
+}
+
+/// The names as JSON has them, with what stands before and after each.
+fn expected(after: &str) -> BTreeSet<String> {
+    NAMES.iter().map(|name| format!("{}{after}", String::from_utf8_lossy(name))).collect()
+}
+
+#[test]
+fn no_output_of_any_view_acts_on_a_terminal() {
+    let (_dir, path) = hostile();
+    for view in VIEWS {
+        for format in FORMATS {
+            let what = format!("{view} {format}");
+            let output = run("kmemtrace-report", &[view, "--format", format, "--show-addresses"], &[&path]);
+            assert_eq!(output.status.code(), Some(0), "{what}: {output:?}");
+            let text = assert_harmless(&what, &output);
+            if view == "events" || format.starts_with("json") {
+                continue;
+            }
+            // No name has a backslash, so two of them are of a name that was escaped twice.
+            assert!(!text.contains(r"\\"), "{what}: {text}");
+            let has_names = view != "summary" || format == "table";
+            assert!(!has_names || text.contains(r"\x1b]52;c;cm0gLXJm\x07"), "{what}: {text}");
+            assert!(!has_names || text.contains(r"l\xff\x9b\xc3"), "{what}: {text}");
+            if format == "csv" && has_names {
+                let is_formula = |cell: &str| cell.trim_start_matches('"').starts_with(['=', '+', '@']);
+                assert!(!text.split([',', '\n']).any(is_formula), "{what}: {text}");
+                assert!(text.contains("'=cmd|'/C calc'!A0") && text.contains("'-2+3"), "{what}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn json_parses_to_the_names_as_they_are() {
+    let (_dir, path) = hostile();
+    let rows = |view: &str| json(&run("kmemtrace-report", &[view, "--format", "json"], &[&path]).stdout);
+    let caches = rows("caches");
+    assert_eq!(strings(&caches["rows"], "cache"), expected(""));
+    let hex = strings(&caches["rows"], "cache_hex");
+    assert_eq!(hex, ["6cff9bc3".to_owned()].into(), "a name that is no text has its bytes beside it");
+    assert_eq!(caches["trace"]["kernel"], "6.18\u{1b}[31m\u{202e}");
+    assert_eq!(caches["trace"]["clock"], "mo\u{9b}no\u{7f}");
+    let sites = rows("sites");
+    assert_eq!(strings(&sites["rows"], "symbol"), expected("\0+0x1"));
+    assert_eq!(strings(&sites["rows"], "module"), expected("\t\0"));
+    assert_eq!(strings(&rows("mismatch")["rows"], "alloc_symbol"), expected("\0+0x1"));
+    assert_eq!(strings(&rows("cross")["rows"], "symbol"), expected("\0+0x1"));
+    let live = rows("live");
+    assert_eq!(strings(&live["rows"], "comm"), expected("\t\0"));
+    assert_eq!(strings(&live["rows"], "cache"), expected(""));
+    let lines = run("kmemtrace-report", &["events", "--format", "json"], &[&path]).stdout;
+    assert_eq!(strings(&json_lines(&lines).into(), "comm"), expected("\t\0"));
+}
+
+#[test]
+fn names_of_files_are_escaped_in_results_and_complaints() {
+    let (dir, path) = hostile();
+    let name = NAMES[..10].concat();
+    let lossy = |path: &Path| path.to_string_lossy().into_owned();
+    let options = Options { cut: vec![0], ..Options::plain(Shape::plain(), 1, 50) };
+    let cut = dir.path().join(OsStr::from_bytes(&[&name[..], b".out"].concat()));
+    let recorded = trace_dir(&workload(1, &options), 1);
+    fs::write(&cut, &recorded.iter().find(|(name, _)| name == "cpu0.out").unwrap().1).unwrap();
+    for format in ["table", "json", "csv", "tsv"] {
+        for input in [&cut, &path] {
+            let mut output = run("kmemtrace-check", &["--format", format], &[input]);
+            if format == "tsv" {
+                // Those between the cells.
+                output.stdout.iter_mut().filter(|byte| **byte == b'\t').for_each(|byte| *byte = b' ');
+            }
+            let text = assert_harmless(&format!("check {format}"), &output);
+            assert!(format == "json" || text.contains(r"a\x1b]52;c;cm0gLXJm\x07") && !text.contains(r"\\"), "{text}");
+        }
+    }
+    let checked = json(&run("kmemtrace-check", &["--format", "json"], &[&cut]).stdout);
+    assert_eq!(checked["files"][0]["path"], lossy(&cut));
+    for format in FORMATS {
+        let output = run("kmemtrace-report", &["summary", "--format", format], &[&cut]);
+        let text = assert_harmless(&format!("summary {format}"), &output);
+        assert!(format != "table" || text.contains(r"cut: a\x1b]52;c;") && !text.contains(r"\\"), "{text}");
+    }
+    let summary = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[&cut]).stdout);
+    assert_eq!(summary["completeness"]["truncated_files"][0], lossy(Path::new(cut.file_name().unwrap())));
+    let absent = dir.path().join(OsStr::from_bytes(&[&name[..], b".gone"].concat()));
+    for program in ["kmemtrace-report", "kmemtrace-check"] {
+        let output = run(program, &[], &[&absent]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let text = assert_harmless(program, &output);
+        assert!(text.contains(r"a\x1b]52;c;cm0gLXJm\x07") && text.lines().count() == 1, "{text}");
+    }
+}
