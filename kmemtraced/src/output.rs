@@ -111,12 +111,22 @@ fn must_be_trace(held: &HeldDir, shown: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the files of a trace, and the directory `name`.
+/// Removes the files of a trace, and the directory `name`. Looks again where a report leaves its index there meanwhile.
 fn remove_trace(held: &HeldDir, parent: &HeldDir, name: &OsStr) -> io::Result<()> {
-    for file in held.names()?.iter().filter(|file| is_of_trace(file)) {
-        held.remove(file)?;
+    let mut removed = Ok(());
+    for _ in 0..3 {
+        for file in held.names()?.iter().filter(|file| is_of_trace(file)) {
+            match held.remove(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        removed = parent.remove_dir(name);
+        if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
     }
-    parent.remove_dir(name)
+    removed
 }
 
 impl Earlier {
