@@ -62,7 +62,7 @@ impl PieceReader {
     /// The next part; `None` at the end of the file.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
         self.window.advance(self.taken);
         self.taken = 0;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, StatFs};
 
 /// File systems whose files the kernel makes up as they are read, by the `f_type` of statfs(2) (`linux/magic.h`).
 const MADE_UP: [(u32, &str); 10] = [
@@ -27,10 +27,11 @@ const MADE_UP: [(u32, &str); 10] = [
 /// Opens a stored file for reading; links are followed.
 ///
 /// # Errors
-/// Those of the system, and `InvalidInput` for anything else than a stored file: it says what the path names.
+/// Errors of the system, and `InvalidInput` for anything else than a stored file: it says what the path names.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Opening a device may do something to it (a tape rewinds, a watchdog starts), so the path is asked first.
+    // Opening may have an effect (a tape rewinds, a watchdog starts, tracing pauses), so the path is asked first.
     refuse_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
+    refuse_made_up(rustix::fs::statfs(path))?;
     open_at(CWD, path, OFlags::empty())
 }
 
@@ -48,21 +49,21 @@ fn open_at(dir: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(dir, path, flags, Mode::empty())?);
     refuse_type(FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode))?;
-    match made_up_by(&file) {
-        Some(name) => {
+    refuse_made_up(rustix::fs::fstatfs(&file))?;
+    Ok(file)
+}
+
+/// Refuses a file on one of the file systems of [`MADE_UP`]; a file system that does not tell its type is none of them.
+fn refuse_made_up(of_file: rustix::io::Result<StatFs>) -> io::Result<()> {
+    let Ok(found) = of_file else { return Ok(()) };
+    match MADE_UP.iter().find(|(magic, _)| *magic == found.f_type as u32) {
+        Some((_, name)) => {
             let what =
                 format!("is a file that {name} makes up as it is read and that may have no end: name a copy of it");
             Err(io::Error::new(io::ErrorKind::InvalidInput, what))
         }
-        None => Ok(file),
+        None => Ok(()),
     }
-}
-
-/// Name of the file system where the kernel makes up what is read from `file`; `None` for stored files.
-pub fn made_up_by(file: impl AsFd) -> Option<&'static str> {
-    // A file system that does not tell its type is none of them.
-    let found = rustix::fs::fstatfs(file).ok()?.f_type as u32;
-    MADE_UP.iter().find(|(magic, _)| *magic == found).map(|(_, name)| *name)
 }
 
 fn refuse_type(found: FileType) -> io::Result<()> {

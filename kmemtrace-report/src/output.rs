@@ -2,11 +2,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 
 use crate::whole_file::{Directory, NewFile};
 
@@ -38,7 +38,9 @@ impl Output {
         let is_link = is_trusted_link(path).with_context(unwritable)?;
         // A device or a FIFO is written to as it is.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            let file = OpenOptions::new().write(true).open(path).with_context(unwritable)?;
+            let follows = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
+            let flags = follows.bits().cast_signed();
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(path).with_context(unwritable)?;
             if file.metadata().with_context(unwritable)?.is_file() {
                 bail!("{name}: another program has just put a file in its place: try again");
             }
@@ -77,7 +79,8 @@ impl Output {
     }
 }
 
-/// Whether the path is a link to follow. The error is that another user planted one, who may not be able to write to its target.
+/// True for a link that the output follows: root's, or the user's own. Any other is an error: its owner may have planted it to have
+/// a file overwritten that is beyond their reach.
 fn is_trusted_link(path: &Path) -> io::Result<bool> {
     let Some(link) = fs::symlink_metadata(path).ok().filter(|data| data.is_symlink()) else { return Ok(false) };
     if ![0, rustix::process::geteuid().as_raw()].contains(&link.uid()) {

@@ -182,14 +182,14 @@ fn pack_file(dir: &Arc<Directory>, name: &OsStr, how: How, meter: &Meter) -> any
     Ok(())
 }
 
-/// Whether the file, which is at its first byte before and afterwards, begins with a whole block.
+/// True for a file, at its first byte before and afterwards, that begins with a whole block.
 fn begins_with_block(mut file: &File) -> io::Result<bool> {
     let is_block = matches!(PieceReader::new(file.try_clone()?).next_piece()?, Some(Piece::Block { .. }));
     file.rewind()?;
     Ok(is_block)
 }
 
-/// Which side of the copy failed.
+/// The side of the copy that failed.
 enum Failure {
     Reading(io::Error),
     Writing(io::Error),

@@ -59,7 +59,7 @@ impl FileState {
         Ok(FileState::new(&file.metadata()?))
     }
 
-    /// Whether both are states of one file.
+    /// True for two states of one file.
     pub(crate) fn is_same_file(&self, other: &FileState) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -112,7 +112,7 @@ impl Directory {
         File::from(rustix::fs::openat(&self.held, name, flags, Mode::empty())?).metadata()
     }
 
-    /// Whether its path still leads to it.
+    /// True while its path leads to it.
     pub(crate) fn is_at_its_path(&self) -> bool {
         let now = fs::metadata(&self.path).map(|data| FileState::new(&data));
         matches!((now, FileState::of(&self.held)), (Ok(now), Ok(held)) if now.is_same_file(&held))

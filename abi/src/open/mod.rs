@@ -161,7 +161,7 @@ fn read_number(path: &Path) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Whether there is a whole block of ours anywhere in the file, which is at its first byte before and afterwards.
+/// True where a whole block of ours stands anywhere in the file, which is at its first byte before and afterwards.
 fn has_block(mut file: &File) -> bool {
     let found = file.try_clone().is_ok_and(|same| BlockReader::new(same).next(&mut |_| {}).is_ok());
     file.rewind().is_ok() && found

@@ -1,4 +1,4 @@
-//! Whether headers and the end block of a file say what its decoded payloads do. Only an undamaged file can be compared.
+//! Headers and the end block of a file, held against what its payloads decode to. Only an undamaged file can be compared.
 
 use super::Coding;
 use super::cursor::Cursor;
@@ -8,7 +8,7 @@ use crate::fault::Code;
 use crate::relay::{self, Layout};
 use crate::subbuffer;
 
-/// Carried from block to block.
+/// State carried from block to block.
 #[derive(Debug, Default)]
 pub(super) struct HeaderChecks {
     /// Findings when the current block began.
@@ -41,7 +41,7 @@ impl Cursor {
         self.facts.faults.len() as u64 + self.facts.faults_left_out
     }
 
-    /// A block begins, and its payload is here. The recorder counts marks in `lost_before`; other writers may add the numbers of gap
+    /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in `lost_before`; other writers may add the numbers of gap
     /// blocks, so everything from the one to the other is right.
     pub(super) fn compare_lost_before(&mut self, block: &Block, payload: &[u8]) {
         // Marks in a block that could not be written are counted, and are not in the file.
@@ -62,7 +62,7 @@ impl Cursor {
         self.headers.findings_before = self.findings();
     }
 
-    /// All of a data block was decoded.
+    /// Compares the header of a data block with its events, all of which were decoded.
     pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], coding: &Coding) {
         // A key is the record's own stamp unless time went back, which is a finding.
         if self.damaged || self.findings() != self.headers.findings_before {
@@ -81,7 +81,7 @@ impl Cursor {
         }
     }
 
-    /// The totals of the whole file.
+    /// Compares the end block with the first and last event of the file.
     pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, coding: &Coding) {
         let went_back = self.facts.faults_left_out > 0 || self.facts.faults.iter().any(|f| f.code == Code::BackInTime);
         if self.damaged || went_back {

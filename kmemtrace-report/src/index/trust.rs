@@ -1,5 +1,5 @@
-//! Whose index may be believed: its figures are shown as those of the trace, so its writer must be one who could have forged the
-//! trace as well, and whom the reader trusts.
+//! Trust in an index: its figures are shown as those of the trace, so its writer must be one who could have forged the trace as
+//! well, and whom the reader trusts.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ const ROOT: u32 = 0;
 /// Mode bits: the group or all others may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Whether files of this owner belong to the user that the process acts for.
+/// True for an owner who is the user that the process acts for.
 pub(super) fn is_ours(owner: Option<u32>) -> bool {
     owner == Some(rustix::process::geteuid().as_raw())
 }
@@ -22,7 +22,7 @@ pub(super) fn check(index: &File, owner: Option<u32>) -> Result<u64, String> {
     }
 }
 
-/// Why user `reader` does not believe an index of user `uid` beside a trace of `owner`; `None`: no reason.
+/// The reason why user `reader` does not believe an index of user `uid` beside a trace of `owner`; `None`: there is none.
 fn doubt(uid: u32, mode: u32, owner: Option<u32>, reader: u32) -> Option<String> {
     match owner {
         None => Some("the files of the trace belong to several users".to_owned()),
