@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT, End, NO_CPU, kind};
 use zerocopy::IntoBytes;
 
@@ -140,6 +140,9 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Sig
     };
     for payload in output::meta_payloads(&texts.at_start(&facts.events)) {
         put_text(&mut meta, &payload).with_context(|| output.unwritable("meta.out"))?;
+        if signals.is_second() {
+            bail!("ended by a second signal before recording began: nothing is kept");
+        }
     }
     let sync = args.sync.resolve(args.flush);
     if sync.is_some() {
