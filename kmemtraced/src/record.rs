@@ -167,7 +167,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Sig
     });
     let score = memory::Score::lower();
     if args.verbose {
-        locked.err().iter().chain(score.as_ref().err()).for_each(|line| messages::say(line));
+        locked.err().iter().chain(score.as_ref().err()).for_each(messages::say);
     }
     let waited = started.map(|child| wait(args, child, &crew, output, signals));
     source.stop();
