@@ -215,6 +215,11 @@ impl Output {
         Ok(Output { dir, held, parent: Arc::new(parent), name, earlier, has_begun: false, removal: None })
     }
 
+    /// True while an earlier recording has the name that is asked for.
+    pub(crate) fn replaces(&self) -> bool {
+        self.earlier.is_some()
+    }
+
     /// Takes the asked name, now that the recording has begun; an earlier recording is removed, by default the one before it.
     /// An error tells under which other name something is; the recording goes on all the same.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {

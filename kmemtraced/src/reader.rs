@@ -431,6 +431,27 @@ mod tests {
         }
     }
 
+    /// The other end of a channel neither takes nor goes: a writer that hangs in the kernel.
+    #[test]
+    fn a_reader_whose_writer_hangs_ends_when_all_is_abandoned() {
+        let blocks = |n| crossbeam_channel::bounded::<Vec<u8>>(n);
+        // It waits for room in the one channel, or for a block of the other.
+        for (given, room) in [(4, 1), (2, 9)] {
+            let ((full, _taken), (free_in, free)) = (crossbeam_channel::bounded(room), blocks(9));
+            (0..given).for_each(|_| free_in.send(vec![0; HEADER_BYTES + 64]).unwrap());
+            let (stop, abandon) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let source = Script((0..9).map(|_| Ok(vec![1; 64])).collect(), Arc::clone(&stop), Arc::default());
+            let framing = Arc::new(Framing::Relay(RelayFraming::default()));
+            let (source, flush, empty) = (Box::new(source), Duration::from_millis(1), Vec::new());
+            let reader = Reader { source, framing, flush, full, free, empty, stop, abandon: Arc::clone(&abandon) };
+            let reader = std::thread::spawn(move || reader.run());
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!reader.is_finished());
+            abandon.store(true, Ordering::Release);
+            reader.join().unwrap();
+        }
+    }
+
     #[test]
     fn a_channel_with_other_bytes_is_kept_as_it_is() {
         let blocks = read(vec![Ok(vec![0xee; 5000])], Framing::Relay(RelayFraming::default()), 1024);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT};
 
 use crate::args::{Args, Sync};
@@ -145,12 +145,15 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
     let sync = args.sync.resolve(args.flush);
     let mut meta = Meta::begin(output, &description, args.compress, sync)?;
+    if signals.is_second() {
+        bail!("ended by a second signal before recording began: nothing is kept");
+    }
     let hands = Hands::default();
     let own = facts.formats.first().filter(|_| args.verbose).and_then(|(_, format)| OwnThreads::new(format));
     let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
     let crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
     let started = meta.put_threads(&crew.tids).with_context(|| output.unwritable("meta.out"));
-    let started = started.and_then(|()| start(args, &*source, output, hands));
+    let started = started.and_then(|()| start(args, &*source, output, signals, hands));
     let score = memory::Score::lower();
     if let (true, Err(line)) = (args.verbose, &score) {
         messages::say(line);
@@ -200,8 +203,17 @@ struct Started {
 }
 
 /// Enables the events and starts COMMAND; an earlier recording keeps its name until both have succeeded.
-fn start(args: &Args, source: &dyn TraceSource, output: &mut Output, hands: Hands) -> anyhow::Result<Started> {
+fn start(
+    args: &Args,
+    source: &dyn TraceSource,
+    output: &mut Output,
+    signals: &Signals,
+    hands: Hands,
+) -> anyhow::Result<Started> {
     let facts = source.facts();
+    if signals.stops() > 0 && output.replaces() {
+        bail!("ended by a signal before recording began: the earlier recording is kept");
+    }
     if args.verbose {
         tell_set_up(facts);
     }

@@ -589,6 +589,36 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_abandoned_has_no_end_and_no_data_later_than_that() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let (full_in, full) = crossbeam_channel::unbounded();
+        let (free, recycled) = crossbeam_channel::unbounded();
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
+        let (file, description) = (BlockFile::new(disk, 0, [7; 16]), Arc::new(description(&workload)));
+        let (compress, sync, progress, reason) = (None, None, Arc::default(), Arc::default());
+        let abandon = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::clone(&abandon);
+        let writer = Writer { file, description, compress, sync, full, free, progress, reason, abandon: given_up };
+        let writer = std::thread::spawn(move || writer.run());
+        let put = |page: &Page| {
+            let block = [&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat();
+            full_in.send(Message::Data(block, page.trimmed)).unwrap();
+        };
+        put(&pages[0]);
+        recycled.recv().unwrap();
+        abandon.store(true, Ordering::Release);
+        put(&pages[1]);
+        drop(full_in);
+        let outcome = writer.join().unwrap();
+        let events = u64::from(pages[0].events);
+        assert_eq!((outcome.unfinished, outcome.events), (true, events));
+        let (found, _, verdict) = read_back(&bytes.lock().unwrap());
+        assert_eq!((found, verdict), (events, Verdict::Truncated));
+    }
+
+    #[test]
     fn a_counter_that_goes_back_is_a_gap() {
         let messages = [10, 20, 5].map(|read| counted(Stats { read, ..Stats::default() }));
         let (bytes, outcome) = written_of(description(&one_cpu()), messages.into());
