@@ -92,6 +92,10 @@ codes! {
     OtherReader = 106, Warning, Lossy, "somebody else read the buffer",
         "The kernel handed out more events of this CPU than are in the file: while the recorder ran, another reader took some \
          from the same instance. Record again in an instance that nobody else reads (-B).";
+    ForeignHand = 107, Warning, Lossy, "another program changed what is recorded",
+        "While the recorder ran, another program switched tracing off, disabled an event, set a filter, cleared the buffer or changed \
+         something else of the instance. The message says what it was. How many events that cost is not known; findings that touch \
+         the time from when the state was last seen right to when it was seen right again are suspect.";
     CutInBlock = 201, Error, Truncated, "ends inside a block",
         "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
          Every earlier block is whole and is reported.";

@@ -21,6 +21,7 @@ impl Scenario {
                 kernel: Some(shape.era.kernel()),
                 comms: vec![(7, "seven")],
                 nodes: Vec::new(),
+                clock: Some("mono"),
             },
         }
     }

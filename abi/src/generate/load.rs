@@ -94,6 +94,7 @@ impl Load {
             kernel: Some(shape.era.kernel()),
             comms: vec![(1000, "load")],
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
+            clock: Some("mono"),
         };
         let load = Load {
             options,

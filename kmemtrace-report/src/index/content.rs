@@ -14,7 +14,7 @@ use crate::reports::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Raised whenever the bytes change, or what a pass comes to.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes before those that the checksum is of.
 const UNCHECKED: usize = 12;
 /// Counts of a file beyond this are not believed.
@@ -168,8 +168,15 @@ pub(super) fn landmarks<'a>(files: impl Iterator<Item = Option<&'a Landmarks>>) 
     out.0
 }
 
-const CAUSES: [GapCause; 6] =
-    [GapCause::Overrun, GapCause::Counters, GapCause::Recorder, GapCause::Damage, GapCause::Cut, GapCause::Sequence];
+const CAUSES: [GapCause; 7] = [
+    GapCause::Overrun,
+    GapCause::Counters,
+    GapCause::Recorder,
+    GapCause::Damage,
+    GapCause::Cut,
+    GapCause::Sequence,
+    GapCause::Foreign,
+];
 
 /// Those of one file of `size` bytes.
 fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<Landmarks> {
