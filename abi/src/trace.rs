@@ -287,4 +287,10 @@ impl Trace {
         let counted = self.streams.iter().filter_map(|s| s.facts().counters).map(|c| c.kernel_lost());
         counted.reduce(u64::saturating_add)
     }
+
+    /// Records that a relay channel dropped and that are not among the `missing` sequence numbers: a gap on every CPU, from the
+    /// first event to the last. 0 until the streams have ended, and where there is no relay channel.
+    pub fn dropped_beyond(&self, missing: u64) -> u64 {
+        self.total_overruns().unwrap_or(0).saturating_sub(missing)
+    }
 }

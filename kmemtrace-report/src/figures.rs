@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use kmemtrace_abi::clock::Agreement;
 use serde_json::{Map, Value, json};
 
 /// Sums of one row, over the objects that belong to it.
@@ -60,23 +61,42 @@ impl Figures {
         put("wasted", narrow.u64(self.wasted));
         put("frees", json!(self.frees));
         put("inferred_frees", json!(self.inferred_frees));
-        put("cross_cpu", json!(self.cross_cpu));
+        put("cross_cpu", narrow.in_order(json!(self.cross_cpu)));
         put("live_objects", json!(self.live_objects));
         put("live_requested", narrow.u64(self.live_requested));
         put("live_allocated", narrow.u64(self.live_allocated));
         put("live_wasted", narrow.u64(self.live_wasted));
-        put("peak_live_allocated", self.peak_live_allocated.map_or(Value::Null, |peak| narrow.u64(peak)));
+        let peak = self.peak_live_allocated.map_or(Value::Null, |peak| narrow.u64(peak));
+        put("peak_live_allocated", narrow.in_order(peak));
         put("live_is_upper_bound", json!(self.live_is_upper_bound));
     }
 }
 
-/// Brings sums down to the contract's unsigned 64 bits, and remembers whether one did not fit.
+/// Brings sums down to the contract's unsigned 64 bits, and remembers whether one did not fit. Leaves out what the trace's clock
+/// does not tell.
 #[derive(Debug, Default)]
 pub(crate) struct Narrow {
     saturated: Cell<bool>,
+    /// The clock puts events in no order.
+    without_order: bool,
 }
 
 impl Narrow {
+    /// For a trace whose clock agrees so far.
+    pub(crate) fn new(agreement: Agreement) -> Narrow {
+        Narrow { without_order: agreement == Agreement::Nothing, ..Narrow::default() }
+    }
+
+    /// A figure that depends on the order of events: null where that is not known.
+    pub(crate) fn in_order(&self, figure: Value) -> Value {
+        if self.without_order { Value::Null } else { figure }
+    }
+
+    /// Whether such figures are null.
+    pub(crate) fn is_without_order(&self) -> bool {
+        self.without_order
+    }
+
     pub(crate) fn u64(&self, sum: u128) -> Value {
         json!(u64::try_from(sum).unwrap_or_else(|_| {
             self.saturated.set(true);

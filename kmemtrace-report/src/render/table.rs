@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
+use kmemtrace_abi::clock::{Clock, Unit};
+use kmemtrace_abi::trace::OrderKey;
 use serde_json::Value;
 
 use super::units;
@@ -62,14 +64,17 @@ fn site(row: &Value, address: &str, symbol: &str) -> String {
     }
 }
 
+/// What the order keys of the trace are.
+fn keys(document: &Value) -> Clock {
+    let trace = &document["trace"];
+    let order = if trace["order"] == "sequence" { OrderKey::Sequence } else { OrderKey::Time };
+    Clock::of(order, trace["clock"].as_str())
+}
+
 /// Time since the trace began; sequence numbers as they are.
 fn moment(document: &Value, at: &Value) -> String {
-    let Some(at) = number(at) else { return "-".to_owned() };
-    if document["trace"]["order"] == "sequence" {
-        return format!("#{at}");
-    }
-    let since = at.saturating_sub(number(&document["trace"]["first"]).unwrap_or(0)) / 1000;
-    format!("+{}.{:06} s", since / 1_000_000, since % 1_000_000)
+    let first = number(&document["trace"]["first"]).unwrap_or(0);
+    number(at).map_or("-".to_owned(), |at| keys(document).moment(at, first, 6))
 }
 
 fn verdict(document: &Value) -> String {
@@ -132,14 +137,17 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
         head.push(format!("Linux {kernel} {}", trace["arch"].as_str().unwrap_or_default()));
     }
     head.push(format!("{} CPUs", count(&trace["cpus"])));
-    head.push(match trace["order"].as_str() {
-        Some("sequence") => format!("numbers {} to {}", count(&trace["first"]), count(&trace["last"])),
-        _ => format!("recorded {}", moment(document, &trace["last"]).trim_start_matches('+')),
+    let last = moment(document, &trace["last"]);
+    head.push(match keys(document).unit {
+        Unit::Records => format!("numbers {} to {}", count(&trace["first"]), count(&trace["last"])),
+        Unit::Ticks => format!("recorded -, to {last}"),
+        Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
     if let Some(since_boot) = trace.get("since_boot") {
-        let first = trace["first"].as_u64().unwrap_or(0) as f64 / 1e9;
+        let first = keys(document).moment(number(&trace["first"]).unwrap_or(0), 0, 6);
+        let first = first.trim_start_matches('+');
         let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
-        head.push(format!("since {first:.6} s after boot, {lost} lost before"));
+        head.push(format!("since {first} after boot, {lost} lost before"));
     }
     let _ = writeln!(out, "{}\n", head.join("   "));
     let mut table = new_table(&["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""]);
@@ -273,7 +281,7 @@ fn mismatch(document: &Value, options: &TableOptions, out: &mut String) {
         out,
         "\ninferred_free and free_after_free are mostly frees and allocations on paths without events (bulk, RCU);"
     );
-    let _ = writeln!(out, "suspect: events were lost in between, which may be the cause.");
+    let _ = writeln!(out, "suspect: events were lost in between, or the clocks of CPUs differ, which may be the cause.");
 }
 
 fn others_line(document: &Value, out: &mut String) {
@@ -314,7 +322,11 @@ fn cross(document: &Value, options: &TableOptions, out: &mut String) {
         let cells = pairs.as_array().into_iter().flatten().map(count);
         matrix.add_row(std::iter::once(cpu.clone()).chain(cells).collect::<Vec<_>>());
     }
-    finish(matrix, &[0], out);
+    if document["matrix"].is_array() {
+        finish(matrix, &[0], out);
+    } else {
+        let _ = writeln!(out, "Which CPU freed what another allocated is not known: the clock puts events in no order.");
+    }
     out.push('\n');
     let mut table = new_table(&["CROSS", "OF FREES", "XCPU", "BYTES", "KIND", "CALL SITE"]);
     for row in document["rows"].as_array().into_iter().flatten() {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::{Map, Value, json};
 
 use super::{Naming, rank};
-use crate::figures::Narrow;
+use crate::figures::{Figures, Narrow};
 use crate::pairs::Paired;
 
 /// The members after the head.
@@ -18,15 +18,18 @@ pub(crate) fn cross(
 ) -> Map<String, Value> {
     let pairs = |from: u32, to: u32| paired.counts.matrix.get(&(from, to)).copied().unwrap_or(0);
     let matrix: Vec<Vec<u64>> = cpus.iter().map(|&from| cpus.iter().map(|&to| pairs(from, to)).collect()).collect();
-    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, figures)| figures.cross_cpu > 0).collect();
+    // Without an order any row may have such pairs.
+    let least = |figures: &Figures| if narrow.is_without_order() { figures.frees } else { figures.cross_cpu };
+    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, figures)| least(figures) > 0).collect();
     rows.sort_by_key(|((call_site, kind), f)| {
-        (Reverse(f.cross_cpu_bytes), Reverse(f.cross_cpu), *call_site, rank(*kind))
+        let crossed = if narrow.is_without_order() { (0, 0) } else { (f.cross_cpu_bytes, f.cross_cpu) };
+        (Reverse(crossed), *call_site, rank(*kind))
     });
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let sums = |row: &mut Map<String, Value>, frees: u64, cross_cpu: u64, bytes: u128| {
         row.insert("frees".to_owned(), json!(frees));
-        row.insert("cross_cpu".to_owned(), json!(cross_cpu));
-        row.insert("cross_cpu_bytes".to_owned(), narrow.u64(bytes));
+        row.insert("cross_cpu".to_owned(), narrow.in_order(json!(cross_cpu)));
+        row.insert("cross_cpu_bytes".to_owned(), narrow.in_order(narrow.u64(bytes)));
     };
     let rows = rows.into_iter().map(|((call_site, kind), figures)| {
         let mut row = Map::new();
@@ -38,7 +41,7 @@ pub(crate) fn cross(
     let rows: Value = rows.collect();
     let mut document = Map::new();
     document.insert("cpus".to_owned(), json!(cpus));
-    document.insert("matrix".to_owned(), json!(matrix));
+    document.insert("matrix".to_owned(), narrow.in_order(json!(matrix)));
     document.insert("rows".to_owned(), rows);
     if !rest.is_empty() {
         let mut others = Map::new();

@@ -41,6 +41,8 @@ impl Completeness {
         let facts = || trace.streams.iter().map(CpuStream::facts).chain(trace.side.facts.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
         let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
+        let on_every_cpu = if trace.dropped_beyond(order.missing) > 0 { trace.info.cpus.len() as u64 } else { 0 };
+        let gaps = gaps.saturating_add(on_every_cpu);
         let files = facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost?)));
         // A relay channel counts its overruns over all CPUs and does not number what it drops: they have no place.
         let lost_events = match trace.info.source {

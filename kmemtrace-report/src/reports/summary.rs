@@ -25,16 +25,17 @@ pub(crate) fn summary(paired: &Paired, order: &Order, narrow: &Narrow) -> Map<St
     put("kinds", Value::Object(kinds));
     let mut total = Map::new();
     paired.total.put(&mut total, narrow);
-    total.insert("peak_at".to_owned(), json!(paired.peak_at.or(order.first).unwrap_or(0)));
+    let peak_at = json!(paired.peak_at.or(order.first).unwrap_or(0));
+    total.insert("peak_at".to_owned(), narrow.in_order(peak_at));
     put("total", Value::Object(total));
     let all = |figure: fn(&crate::figures::Figures) -> u128| of_kinds.iter().map(figure).sum::<u128>();
     put(
         "pairs",
         json!({
             "paired": paired.counts.paired,
-            "cross_cpu": narrow.u64(all(|k| k.cross_cpu.into())),
-            "cross_cpu_bytes": narrow.u64(all(|k| k.cross_cpu_bytes)),
-            "cross_node": paired.knows_nodes.then_some(paired.counts.cross_node),
+            "cross_cpu": narrow.in_order(narrow.u64(all(|k| k.cross_cpu.into()))),
+            "cross_cpu_bytes": narrow.in_order(narrow.u64(all(|k| k.cross_cpu_bytes))),
+            "cross_node": narrow.in_order(json!(paired.knows_nodes.then_some(paired.counts.cross_node))),
         }),
     );
     let mut findings = Map::new();
