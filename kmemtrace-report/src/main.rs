@@ -112,7 +112,9 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let units = keys.per_second();
     if args.time.is_some_and(|window| window.has_units) && keys.unit != Unit::Nanoseconds {
         let clock = trace.info.clock.as_deref().unwrap_or("none");
-        bail!("--time: this trace's clock ({clock}) counts no seconds: give ticks or numbers, as +601, or percent, without a unit");
+        bail!(
+            "--time: this trace's clock ({clock}) counts no seconds: give ticks or numbers, as +601, or percent, without a unit"
+        );
     }
     let window = match &args.time {
         Some(window) => {

@@ -235,7 +235,8 @@ struct File {
 impl File {
     fn new(recording: RecordingId, cpu: u32, header: &[u8]) -> File {
         let info = BlockInfo { recording, cpu, ..BlockInfo::default() };
-        let mut file = File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0, refused: 0, taken: 0, timed: 0 };
+        let mut file =
+            File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0, refused: 0, taken: 0, timed: 0 };
         file.block(kind::FILE_HEADER, header, Tally::default());
         file
     }

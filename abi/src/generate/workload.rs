@@ -96,10 +96,10 @@ impl Options {
             loss: random.chance(60),
             uncounted: random.chance(50),
             recorder_loss: random.chance(30),
-            unplaced: random.chance(30),
-            timed: random.chance(50),
-            foreign: random.chance(15),
-            clock: *random.pick(&CLOCKS),
+            unplaced: random.chance(20),
+            timed: random.chance(60),
+            foreign: random.chance(10),
+            clock: if random.chance(60) { Some("mono") } else { *random.pick(&CLOCKS) },
             cut,
             missing,
             nodes: random.chance(60),
@@ -110,19 +110,9 @@ impl Options {
     }
 }
 
-/// Clocks of a trace: as often one that all CPUs share as any other.
-const CLOCKS: [Option<&str>; 10] = [
-    Some("mono"),
-    Some("mono"),
-    Some("global"),
-    Some("boot"),
-    Some("local"),
-    Some("perf"),
-    Some("uptime"),
-    Some("x86-tsc"),
-    Some("counter"),
-    None,
-];
+/// Clocks of a trace, of each sort.
+const CLOCKS: [Option<&str>; 8] =
+    [Some("global"), Some("boot"), Some("local"), Some("perf"), Some("uptime"), Some("x86-tsc"), Some("counter"), None];
 
 /// What the kernel's counters have grown by between two looks at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -235,7 +225,9 @@ impl PerCpu {
             Item::Gap(gap) => Some(gap),
             Item::Event(_) => None,
         });
-        if self.missing || gaps.clone().any(|g| g.lost.is_none() && matches!(g.cause, GapCause::Recorder | GapCause::Foreign)) {
+        if self.missing
+            || gaps.clone().any(|g| g.lost.is_none() && matches!(g.cause, GapCause::Recorder | GapCause::Foreign))
+        {
             return None;
         }
         // Without an end block the marks are all there is.
@@ -522,7 +514,8 @@ impl<'a> Machine<'a> {
                 cpu.items.push(gap);
             } else {
                 // What was lost at the very end has no mark. Where a mark has no count, it may be part of that.
-                let is_vague = |item: &Item| matches!(item, Item::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none());
+                let is_vague =
+                    |item: &Item| matches!(item, Item::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none());
                 let overrun = if by_recorder { 0 } else { lost };
                 cpu.overrun += overrun;
                 let beyond = if cpu.items.iter().any(is_vague) { 0 } else { overrun };
@@ -557,7 +550,8 @@ impl<'a> Machine<'a> {
     /// Other programs do that, one after the other: it concerns all CPUs.
     fn change_what_is_recorded(&mut self) {
         let times = times_within(&mut self.random, (self.options.start, self.now), 4);
-        let mut hands: Vec<Hand> = times.chunks(2).map(|ends| Hand { from: ends[0], to: Some(ends[1].max(1)) }).collect();
+        let mut hands: Vec<Hand> =
+            times.chunks(2).map(|ends| Hand { from: ends[0], to: Some(ends[1].max(1)) }).collect();
         hands.dedup_by_key(|hand| hand.from);
         if self.random.chance(30)
             && let Some(last) = hands.last_mut()
@@ -615,8 +609,9 @@ impl PerCpu {
         self.samples.iter().fold((0, 0), |(refused, taken), sample| (refused + sample.refused, taken + sample.taken))
     }
 
-    /// Gaps that are known before the first event, by their begins: of samples, and of what other programs did.
-    fn foretell(&mut self) {
+    /// Puts the gaps that are known before the first event to the front, by their begins: those of samples, of what is left for the
+    /// end block, and of what other programs did.
+    pub fn foretell(&mut self) {
         let (refused, taken) = self.sampled();
         let rest = Sample { refused: self.dropped - refused, taken: self.taken - taken, grew: self.last_grew };
         let mut gaps = Vec::new();

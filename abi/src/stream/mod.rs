@@ -84,7 +84,15 @@ impl CpuStream {
     }
 
     fn new(path: PathBuf, cpu: u32, body: Body, coding: Arc<Coding>) -> CpuStream {
-        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu), part: None, part_bytes: None, is_prepared: false }
+        CpuStream {
+            body,
+            coding,
+            block: None,
+            cursor: Cursor::new(path, cpu),
+            part: None,
+            part_bytes: None,
+            is_prepared: false,
+        }
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {

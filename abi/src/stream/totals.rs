@@ -153,7 +153,9 @@ impl Cursor {
         let timed = self.foretold_timed.min(unplaced);
         let message = match (timed, unplaced - timed) {
             (0, _) => format!("{unplaced} more events lost that no mark tells of, at an unknown time"),
-            (_, 0) => format!("{unplaced} more events lost that no mark tells of, each between two looks at the counters"),
+            (_, 0) => {
+                format!("{unplaced} more events lost that no mark tells of, each between two looks at the counters")
+            }
             (_, rest) => format!(
                 "{unplaced} more events lost that no mark tells of: {timed} between two looks at the counters, {rest} at an unknown time"
             ),

@@ -94,7 +94,8 @@ fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Op
     let start = len.saturating_sub(tail.len() as u64);
     let there = read_at(file, &mut tail, start)?;
     let Some((header, end)) = End::with_header(&tail[..there]) else { return Ok(None) };
-    let is_own = (usize::from(header.header_len.get()), header.recording, header.cpu.get()) == (header_len, recording, cpu);
+    let is_own =
+        (usize::from(header.header_len.get()), header.recording, header.cpu.get()) == (header_len, recording, cpu);
     let counters = &end.counters;
     let is_marked = counters.overrun.get() <= header.lost_before.get() && counters.recorder_lost.get() == 0;
     if !is_own || end.timed.get() != 0 || !is_marked {
@@ -286,7 +287,9 @@ pub(super) fn of_sub_buffers(file: &File, coding: &SubBufferCoding, counters: &C
         for page in chunk[..len].chunks_exact(size.max(1)) {
             let stored = trimmed_len(&coding.shape, page).ok();
             is_whole &= stored.is_some();
-            let Some(stored) = stored.filter(|&stored| stored > 0).and_then(|stored| page.get(..stored)) else { continue };
+            let Some(stored) = stored.filter(|&stored| stored > 0).and_then(|stored| page.get(..stored)) else {
+                continue;
+            };
             let Ok((tally, _)) = subbuffer::tally(&coding.shape, stored) else { continue };
             events = events.saturating_add(tally.events);
             match tally.missed {
@@ -312,4 +315,93 @@ pub(super) fn not_there(counters: &Counters, events: u64) -> u64 {
     // Stats are copied after the sub-buffers, or before.
     let is_all = [read, read.saturating_add(unread)].contains(&events);
     if is_all { 0 } else { read.saturating_sub(events) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::block::{BlockInfo, HEADER_BYTES, block};
+
+    const KNOWN: Known = (HEADER_BYTES, [0; 16], 1);
+
+    fn file(blocks: impl Iterator<Item = (u8, Vec<u8>)>) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        let sealed = blocks.zip(0..).map(|((kind, payload), sequence)| {
+            block(&BlockInfo { kind, cpu: 1, sequence, events_before: 100, ..BlockInfo::default() }, &payload)
+        });
+        file.write_all(&sealed.collect::<Vec<_>>().concat()).unwrap();
+        file
+    }
+
+    fn sample(dropped: u64, read: u64, grew: Interval) -> (u8, Vec<u8>) {
+        let counters = Counters { dropped: dropped.into(), read: read.into(), ..Counters::default() };
+        (kind::COUNTERS, CounterSample { counters, grew }.as_bytes().to_vec())
+    }
+
+    fn ends(found: &Unmarked) -> Vec<(Option<u64>, Option<u64>, Option<u64>)> {
+        found.gaps.iter().map(|gap| (gap.from, gap.to, gap.lost)).collect()
+    }
+
+    #[test]
+    fn gaps_come_by_their_begins_and_the_last_record_of_a_hand_holds() {
+        let hand = |from, to, text: &[u8]| {
+            let interval = Interval::new(from, to);
+            let record = GapRecord { lost: 3.into(), reason: GAP_FOREIGN.into(), interval, ..GapRecord::default() };
+            (kind::GAP, [record.as_bytes(), text].concat())
+        };
+        let blocks = [
+            hand(50, u64::MAX, b"filter"),
+            sample(2, 100, Interval::new(60, 70)),
+            hand(0, u64::MAX, b"\x1b[31m"),
+            hand(50, 65, b"filter, no more"),
+            sample(2, 103, Interval::new(70, u64::MAX)),
+            // Counters that go back have not grown.
+            sample(1, 101, Interval::new(80, 81)),
+        ];
+        let found = of_blocks(&file(blocks.into_iter()), KNOWN, None).unwrap();
+        let gaps =
+            [(None, None, None), (Some(50), Some(65), None), (Some(60), Some(70), Some(2)), (Some(70), None, Some(3))];
+        assert_eq!(ends(&found), gaps);
+        assert_eq!((found.whole, found.counted()), (0, 5));
+        let said: Vec<&str> = found.hands.iter().map(|fault| fault.message.as_str()).collect();
+        assert!(
+            said.len() == 2 && said[1].starts_with("block 3 ") && said[1].ends_with(": filter, no more"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn gaps_beyond_those_that_are_kept_become_one_over_everything() {
+        let most = MOST_GAPS as u64;
+        let many = (1..=most + 10).map(|n| sample(n, 100, Interval::new(n, n + 1)));
+        let found = of_blocks(&file(many), KNOWN, None).unwrap();
+        assert_eq!(found.gaps.len() as u64, most + 1);
+        assert_eq!(ends(&found)[0], (None, None, Some(10)));
+        assert_eq!(found.counted(), most + 10);
+    }
+
+    #[test]
+    fn an_end_without_loss_is_all_that_is_read_of_a_file() {
+        let end = |end: End| (kind::END, end.as_bytes().to_vec());
+        let damaged = (kind::COUNTERS, vec![0; 5]);
+        let counters = Counters { read: 100.into(), ..Counters::default() };
+        let good = End { counters, events: 100.into(), ..End::default() };
+        let found = by_the_end(&file([damaged.clone(), end(good)].into_iter()), KNOWN).unwrap();
+        assert_eq!(found, Some(0));
+        let lossy = End { counters: Counters { dropped: 4.into(), read: 105.into(), ..counters }, ..good };
+        assert_eq!(by_the_end(&file([damaged.clone(), end(lossy)].into_iter()), KNOWN).unwrap(), Some(9));
+        for other in [
+            End { timed: 1.into(), ..good },
+            End { grew: Interval::new(1, 2), ..lossy },
+            End { counters: Counters { overrun: 1.into(), ..counters }, ..good },
+            End { counters: Counters { recorder_lost: 1.into(), ..counters }, ..good },
+        ] {
+            assert_eq!(by_the_end(&file([damaged.clone(), end(other)].into_iter()), KNOWN).unwrap(), None, "{other:?}");
+        }
+        assert_eq!(by_the_end(&file([end(good), damaged].into_iter()), KNOWN).unwrap(), None);
+    }
 }

@@ -123,7 +123,8 @@ impl Index {
     pub(crate) fn narrow(&mut self, trace: &mut Trace, resolve: impl FnOnce(u64) -> (u64, u64)) -> Option<Narrowed> {
         let found = self.found.as_ref()?;
         // Of numbers that are missing, and of what a relay channel dropped, only the whole trace tells.
-        if trace.info.source == Some(Source::Relay) || found.landmark_bytes().is_empty() {
+        let is_told_at_the_end = trace.info.source == Some(Source::Relay) && found.whole.lost_events != Some(0);
+        if is_told_at_the_end || trace.info.order == OrderKey::Sequence || found.landmark_bytes().is_empty() {
             return None;
         }
         let Some(landmarks) = found.landmarks().filter(|files| files.len() == trace.streams.len()) else {

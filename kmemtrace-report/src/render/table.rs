@@ -281,7 +281,8 @@ fn mismatch(document: &Value, options: &TableOptions, out: &mut String) {
         out,
         "\ninferred_free and free_after_free are mostly frees and allocations on paths without events (bulk, RCU);"
     );
-    let _ = writeln!(out, "suspect: events were lost in between, or the clocks of CPUs differ, which may be the cause.");
+    let _ =
+        writeln!(out, "suspect: events were lost in between, or the clocks of CPUs differ, which may be the cause.");
 }
 
 fn others_line(document: &Value, out: &mut String) {
@@ -325,7 +326,8 @@ fn cross(document: &Value, options: &TableOptions, out: &mut String) {
     if document["matrix"].is_array() {
         finish(matrix, &[0], out);
     } else {
-        let _ = writeln!(out, "Which CPU freed what another allocated is not known: the clock puts events in no order.");
+        let _ =
+            writeln!(out, "Which CPU freed what another allocated is not known: the clock puts events in no order.");
     }
     out.push('\n');
     let mut table = new_table(&["CROSS", "OF FREES", "XCPU", "BYTES", "KIND", "CALL SITE"]);
