@@ -332,6 +332,11 @@ impl End {
 
     /// The end block that a finished file ends with, from the file's last bytes: at least [`End::TAIL_BYTES`] of them, or all.
     pub fn at_end_of(tail: &[u8]) -> Option<End> {
+        End::with_header(tail).map(|(_, end)| end)
+    }
+
+    /// The same with the header of the block.
+    pub(crate) fn with_header(tail: &[u8]) -> Option<(Header, End)> {
         [size_of::<End>(), End::BYTES_IN_0].into_iter().find_map(|len| {
             let from = tail.len().checked_sub(HEADER_BYTES + len)?;
             let Parsed::Header(header, HEADER_BYTES) = parse(&tail[from..], Some(HEADER_BYTES)) else { return None };
@@ -339,7 +344,7 @@ impl End {
             let whole = header.kind == kind::END
                 && header.payload_len.get() as usize == payload.len()
                 && header.payload_crc.get() == crc32c(payload);
-            whole.then(|| End::parse(payload)).flatten()
+            whole.then(|| End::parse(payload)).flatten().map(|end| (header, end))
         })
     }
 

@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
 use crate::fault::{Code, Fault};
+use crate::walk::Known;
 
 /// Bytes asked of the system at once, at least and at most.
 const CHUNK: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
@@ -139,7 +140,7 @@ pub(crate) enum Ending {
 pub(crate) struct BlockReader {
     window: Window,
     /// Header length, recording and CPU of the file, once a whole header was seen.
-    known: Option<(usize, RecordingId, u32)>,
+    known: Option<Known>,
     /// Major version of the first block, where it is not ours.
     newer: Option<u16>,
     next_sequence: u64,
@@ -175,6 +176,11 @@ impl BlockReader {
             over: None,
             passed: 0,
         }
+    }
+
+    /// Length of the headers, recording and CPU, once a whole header was seen.
+    pub(crate) fn known(&self) -> Option<Known> {
+        self.known
     }
 
     /// The recording that the blocks belong to.
@@ -467,13 +473,13 @@ fn fault(code: Code, offset: u64, block: Option<u64>, message: String) -> Fault 
 
 /// Expands a zstd frame to exactly `raw_len` bytes; false if it is no such frame.
 #[cfg(feature = "zstd")]
-fn expand(stored: &[u8], raw_len: usize, out: &mut Vec<u8>) -> bool {
+pub(crate) fn expand(stored: &[u8], raw_len: usize, out: &mut Vec<u8>) -> bool {
     out.resize(raw_len, 0);
     zstd::bulk::decompress_to_buffer(stored, out.as_mut_slice()).is_ok_and(|n| n == raw_len)
 }
 
 /// A build without zstd reads no compressed block.
 #[cfg(not(feature = "zstd"))]
-fn expand(_stored: &[u8], _raw_len: usize, _out: &mut Vec<u8>) -> bool {
+pub(crate) fn expand(_stored: &[u8], _raw_len: usize, _out: &mut Vec<u8>) -> bool {
     false
 }

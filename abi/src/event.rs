@@ -161,6 +161,8 @@ pub enum GapCause {
     Counters,
     /// The recorder lost them (the buffer was cleared by someone else, a write failed).
     Recorder,
+    /// Another program changed what is recorded.
+    Foreign,
     /// Bytes of the file are damaged.
     Damage,
     /// The file ends early, or is not there.

@@ -7,6 +7,7 @@
 
 pub mod block;
 mod blocks;
+pub mod clock;
 pub mod escape;
 pub mod event;
 pub mod fault;
@@ -25,3 +26,4 @@ mod stream;
 pub mod subbuffer;
 pub mod target;
 pub mod trace;
+mod walk;

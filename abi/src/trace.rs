@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::block::Counters;
+use crate::clock::Clock;
 use crate::event::Names;
 use crate::fault::{Fault, Verdict};
 pub use crate::stream::CpuStream;
@@ -82,6 +83,13 @@ pub struct TraceInfo {
     pub order: OrderKey,
 }
 
+impl TraceInfo {
+    /// What the order keys of its events are.
+    pub fn keys(&self) -> Clock {
+        Clock::of(self.order, self.clock.as_deref())
+    }
+}
+
 /// What names things: from `meta.out`.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
@@ -135,6 +143,9 @@ pub struct FileFacts {
     pub gaps: u64,
     /// Of the events lost, those before the first one that is here; `None` where nobody knows the number.
     pub lost_before: Option<u64>,
+    /// Loss at no known time came to light only at the end of the file, since it cannot be read twice: no gap was told in time for
+    /// what was found before.
+    pub late_loss: bool,
     /// Events that the blocks after a damaged place count and that could not be read.
     pub unread: u64,
     /// The last counters in the file; only our own recordings have them.
@@ -166,6 +177,7 @@ impl FileFacts {
             lost: Some(0),
             gaps: 0,
             lost_before: Some(0),
+            late_loss: false,
             unread: 0,
             counters: None,
             bytes: 0,
@@ -279,5 +291,11 @@ impl Trace {
         }
         let counted = self.streams.iter().filter_map(|s| s.facts().counters).map(|c| c.kernel_lost());
         counted.reduce(u64::saturating_add)
+    }
+
+    /// Records that a relay channel dropped and that are not among the `missing` sequence numbers: a gap on every CPU, from the
+    /// first event to the last. 0 until the streams have ended, and where there is no relay channel.
+    pub fn dropped_beyond(&self, missing: u64) -> u64 {
+        self.total_overruns().unwrap_or(0).saturating_sub(missing)
     }
 }

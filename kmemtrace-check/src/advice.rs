@@ -18,7 +18,9 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         Code::Overrun | Code::Unplaced => {
             "the kernel's buffer was full: record again with a larger --buffer-size, or fewer events (-e)"
         }
-        Code::Cleared | Code::OtherReader => "record again in an instance that nobody else touches (-B NAME)",
+        Code::Cleared | Code::OtherReader | Code::ForeignHand => {
+            "record again in an instance that nobody else touches (-B NAME)"
+        }
         Code::RecorderLoss => "the disk was full or failed: free some space, or put the trace elsewhere (-o)",
         Code::SequenceHole => "records were dropped, or a CPU's file is missing or cut: copy the whole directory",
         Code::CutInBlock | Code::NoEnd | Code::ZeroTail | Code::Empty | Code::RelayCut | Code::SubBufferCut => {

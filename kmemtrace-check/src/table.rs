@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use kmemtrace_abi::clock::{Clock, Unit};
 use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::{Code, Fault, Verdict};
-use kmemtrace_abi::trace::OrderKey;
 
 use crate::advice;
 use crate::explain::verdict_name;
@@ -12,33 +12,25 @@ use crate::machine::count;
 use crate::reading::{CheckedFile, CheckedTrace};
 
 /// How order keys are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keys {
-    /// Nanoseconds, as seconds after the trace's first event.
-    Since(u64),
-    /// Numbers that stand for no time that is known.
-    Raw,
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    clock: Clock,
+    /// Of the trace's first event.
+    first: u64,
 }
 
 impl Keys {
     fn of(trace: &CheckedTrace) -> Keys {
-        // Of the kernel's clocks only these do not count nanoseconds.
-        let is_time = !matches!(trace.info.clock.as_deref(), Some("counter" | "uptime" | "x86-tsc"));
         let first = trace.files.iter().filter_map(|f| f.facts.first).min();
-        match first {
-            Some(first) if is_time && trace.info.order == OrderKey::Time => Keys::Since(first),
-            _ => Keys::Raw,
-        }
+        Keys { clock: trace.info.keys(), first: first.unwrap_or(0) }
     }
 
     fn cell(self, key: Option<u64>) -> String {
-        match (self, key) {
-            (_, None) => "-".to_owned(),
-            (Keys::Since(first), Some(key)) => {
-                let ms = key.saturating_sub(first) / 1_000_000;
-                format!("+{}.{:03} s", ms / 1000, ms % 1000)
-            }
-            (Keys::Raw, Some(key)) => key.to_string(),
+        match key {
+            None => "-".to_owned(),
+            // A column of numbers needs no sign before each.
+            Some(key) if self.clock.unit == Unit::Records => key.to_string(),
+            Some(key) => self.clock.moment(key, self.first, 3),
         }
     }
 }
@@ -169,22 +161,14 @@ fn remedies(faults: &[&Fault]) -> impl Iterator<Item = &'static str> {
 
 /// How long the gap that lost most events took, and when it was.
 fn worst_gap(file: &CheckedFile, keys: Keys) -> Option<String> {
-    let (gap, Keys::Since(first)) = (file.worst_gap?, keys) else { return None };
+    let (gap, Keys { clock, first }) = (file.worst_gap?, keys);
     let (from, to) = gap.from.zip(gap.to)?;
-    let micros = from.saturating_sub(first) / 1000;
-    let at = format!("+{}.{:06} s", micros / 1_000_000, micros % 1_000_000);
-    Some(format!("the longest took {}, at {at}", span(to.saturating_sub(from))))
-}
-
-/// Nanoseconds with one decimal of the largest unit that fits.
-fn span(ns: u64) -> String {
-    let (unit, name) = match ns {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => (1_000, "us"),
-        1_000_000..1_000_000_000 => (1_000_000, "ms"),
-        _ => (1_000_000_000, "s"),
-    };
-    format!("{}.{} {name}", ns / unit, ns % unit / (unit / 10))
+    let at = clock.moment(from, first, 6);
+    match clock.unit {
+        Unit::Nanoseconds => Some(format!("the longest took {}, at {at}", clock.span(to.saturating_sub(from)))),
+        Unit::Ticks => Some(format!("the worst was at {at}")),
+        Unit::Records => None,
+    }
 }
 
 #[cfg(test)]
@@ -288,13 +272,12 @@ cpu2.out  K301  block 1: \\x1b[31mchecksum differs
         let mut counted = trace(&Sample::new(&Options::plain(Shape::plain(), 1, 10), 1));
         counted.info.clock = Some("x86-tsc".into());
         let last = counted.files[0].facts.last.unwrap();
-        assert!(printed(&[counted], 20).contains(&format!("  {last}  ")));
-    }
-
-    #[test]
-    fn spans_have_a_fitting_unit() {
-        for (ns, text) in [(999, "999 ns"), (1000, "1.0 us"), (2_199_999, "2.1 ms"), (61_950_000_000, "61.9 s")] {
-            assert_eq!(span(ns), text);
-        }
+        let first = counted.files[0].facts.first.unwrap();
+        let gap = Gap { from: Some(first + 601), to: Some(last), cpu: 0, lost: Some(9), cause: GapCause::Overrun };
+        counted.files[0].worst_gap = Some(gap);
+        counted.files[0].add(fault(Code::Overrun, 0, "9 events lost"));
+        let text = printed(&[counted], 20);
+        assert!(text.contains(&format!("  +{} ticks  ", last - first)), "{text}");
+        assert!(text.contains("the worst was at +601 ticks") && !text.contains(" s  "), "{text}");
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Rows to show; the rest becomes one "others" row [default: 20 on a terminal, else all]
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Only events from A to B: seconds of the trace's clock, +1.5s, -2s, 10%; either side may be empty
+    /// Only events from A to B: seconds of the trace's clock (ticks where it counts those), +1.5s, -2s, 10%; either side may be empty
     #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
     pub(crate) time: Option<TimeWindow>,
     #[command(flatten)]

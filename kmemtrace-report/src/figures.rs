@@ -1,5 +1,6 @@
 //! The figures of a row: one kind, one call-site, one cache. Sums are wide, so that no trace overflows them.
 
+use kmemtrace_abi::clock::Agreement;
 use serde_json::{Map, Value, json};
 
 use crate::reports::row::Cell;
@@ -51,7 +52,7 @@ impl Figures {
     }
 
     /// The contract's members; a sum that does not fit is the greatest number.
-    pub(crate) fn cells(&self) -> [(&'static str, Cell<'static>); 14] {
+    pub(crate) fn cells(&self, narrow: &Narrow) -> [(&'static str, Cell<'static>); 14] {
         let sum = |sum: u128| Cell::Count(saturated(sum));
         [
             ("allocs", Cell::Count(self.allocs)),
@@ -61,12 +62,12 @@ impl Figures {
             ("wasted", sum(self.wasted)),
             ("frees", Cell::Count(self.frees)),
             ("inferred_frees", Cell::Count(self.inferred_frees)),
-            ("cross_cpu", Cell::Count(self.cross_cpu)),
+            ("cross_cpu", narrow.cell_in_order(Cell::Count(self.cross_cpu))),
             ("live_objects", Cell::Count(self.live_objects)),
             ("live_requested", sum(self.live_requested)),
             ("live_allocated", sum(self.live_allocated)),
             ("live_wasted", sum(self.live_wasted)),
-            ("peak_live_allocated", Cell::count(self.peak_live_allocated.map(saturated))),
+            ("peak_live_allocated", narrow.cell_in_order(Cell::count(self.peak_live_allocated.map(saturated)))),
             ("live_is_upper_bound", Cell::Bool(self.live_is_upper_bound)),
         ]
     }
@@ -74,7 +75,7 @@ impl Figures {
     /// Appends the contract's members.
     pub(crate) fn put(&self, row: &mut Map<String, Value>, narrow: &Narrow) {
         narrow.note(self);
-        row.extend(self.cells().map(|(member, cell)| (member.to_owned(), json!(cell))));
+        row.extend(self.cells(narrow).map(|(member, cell)| (member.to_owned(), json!(cell))));
     }
 }
 
@@ -83,13 +84,36 @@ fn saturated(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
-/// Brings sums down to the contract's unsigned 64 bits, and remembers whether one did not fit.
+/// Brings sums down to the contract's unsigned 64 bits, and remembers whether one did not fit. Leaves out what the trace's clock
+/// does not tell.
 #[derive(Debug, Default)]
 pub(crate) struct Narrow {
     saturated: std::cell::Cell<bool>,
+    /// The clock puts events in no order.
+    without_order: bool,
 }
 
 impl Narrow {
+    /// For a trace whose clock agrees so far.
+    pub(crate) fn new(agreement: Agreement) -> Narrow {
+        Narrow { without_order: agreement == Agreement::Nothing, ..Narrow::default() }
+    }
+
+    /// A figure that depends on the order of events: null where that is not known.
+    pub(crate) fn in_order(&self, figure: Value) -> Value {
+        if self.without_order { Value::Null } else { figure }
+    }
+
+    /// The same of a row.
+    pub(crate) fn cell_in_order(&self, figure: Cell<'static>) -> Cell<'static> {
+        if self.without_order { Cell::Null } else { figure }
+    }
+
+    /// Whether such figures are null.
+    pub(crate) fn is_without_order(&self) -> bool {
+        self.without_order
+    }
+
     /// A sum as a member of a document.
     pub(crate) fn u64(&self, sum: u128) -> Value {
         json!(self.sum(sum))

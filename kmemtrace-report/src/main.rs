@@ -48,8 +48,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Parser;
 use kmemtrace_abi::block::End;
+use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::regular;
@@ -111,7 +113,14 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let budget = Budget::new(args.max_memory);
     let settings = Settings { from: args.index_from, is_wanted: !args.no_index, is_told: args.verbose };
     let index = Index::of(&inputs, &trace, settings, budget);
-    let units = if trace.info.order == OrderKey::Sequence { 1 } else { 1_000_000_000 };
+    let keys = trace.info.keys();
+    let units = keys.per_second();
+    if args.time.is_some_and(|window| window.has_units) && keys.unit != Unit::Nanoseconds {
+        let clock = trace.info.clock.as_deref().unwrap_or("none");
+        bail!(
+            "--time: this trace's clock ({clock}) counts no seconds: give ticks or numbers, as +601, or percent, without a unit"
+        );
+    }
     let window = match &args.time {
         Some(window) => {
             let last =
@@ -157,6 +166,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
         cpus: Vec::new(),
         nodes: every_node(&trace),
+        agreement: keys.agreement,
         by_site: asked.grouping == Grouping::Site,
         matrix: asked.matrix,
         lists_live: asked.lists_live,
@@ -180,11 +190,11 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
     budget.check_rows(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
-    let narrow = Narrow::default();
+    let narrow = Narrow::new(keys.agreement);
     let body = match view {
         View::Summary => {
             let members = reports::summary::summary(&paired, own_threads.is_some(), &order, &narrow);
-            let mut body = Document::new(members, reports::summary::rows(&paired));
+            let mut body = Document::new(members, reports::summary::rows(&paired, &narrow));
             if args.format == Format::Table {
                 body.top_sites = reports::sites::sites(&paired, &naming, &args.sort, Some(5), &narrow).rows;
             }
@@ -286,6 +296,9 @@ fn events(
         lines.window(window, first, names);
         lines.error.is_none()
     });
+    if trace.dropped_beyond(order.missing) > 0 {
+        lines.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
+    }
     lines.finish(order.last.unwrap_or(0));
     let written = lines.error.take().map_or(Ok(()), Err);
     out.finish(written)?;
@@ -308,7 +321,7 @@ fn events(
 /// Says why there is nothing to see where `--time` has no event: the trace's clock is not the wall's.
 fn tell_empty_window(args: &Args, order: &Order, begins: u64, units: u64) {
     if args.time.is_some() && order.events == 0 {
-        let begins = begins as f64 / units as f64;
+        let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
         let _ = writeln!(
             io::stderr(),
             "kmemtrace-report: --time: no event is in there; the first one of the trace is at {begins}"

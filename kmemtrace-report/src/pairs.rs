@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use foldhash::fast::RandomState;
+use kmemtrace_abi::clock::Agreement;
 use kmemtrace_abi::event::Kind;
 
 use crate::classes::{Class, Classes, RowKey, UNSELECTED};
@@ -27,6 +28,8 @@ pub(crate) struct Rules {
     pub(crate) cpus: Vec<u32>,
     /// Node of each CPU, where the trace records all of them.
     pub(crate) nodes: Option<HashMap<u32, u32>>,
+    /// Which events are in the order in which they happened.
+    pub(crate) agreement: Agreement,
     /// Rows are call-sites, so findings tell theirs.
     pub(crate) by_site: bool,
     /// Whether to count pairs per (allocating CPU, freeing CPU).
@@ -381,11 +384,11 @@ impl<'a> Pairing<'a> {
             return;
         }
         let class = self.close(object, Closed::Inferred, event, number, changes);
-        let (suspect, open) = self.suspicion(event, object.epoch());
+        let (suspect, open) = self.suspicion(Finding::InferredFree, event, object);
         if open || !self.findings.infer_again(class.row, suspect) {
             let key =
                 FindingKey { class: Finding::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
-            self.finding(key, event, number, Some(object.epoch()));
+            self.finding(key, event, number, Some(object));
         }
     }
 
@@ -433,7 +436,7 @@ impl<'a> Pairing<'a> {
         }
         let free_site = Some(event.requested);
         let key = FindingKey { class: Finding::FreeAfterFree, alloc: None, free_site, kind: event.kind };
-        self.finding(key, event, number, Some(before.epoch()));
+        self.finding(key, event, number, Some(before));
     }
 
     /// A pair of two CPUs, by their streams.
@@ -451,12 +454,12 @@ impl<'a> Pairing<'a> {
     fn mismatch(&mut self, of: Finding, class: &Class, object: Seen, event: &Compact, number: Number) {
         let (alloc, free_site) = (Some(class.row), Some(event.requested));
         let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
-        self.finding(key, event, number, Some(object.epoch()));
+        self.finding(key, event, number, Some(object));
     }
 
-    /// Counts a finding; with `before`, the time of the address's previous event, loss may be its cause.
+    /// Counts a finding; with `before`, the address's previous event, loss or a clock may be its cause.
     #[inline(never)]
-    fn finding(&mut self, mut key: FindingKey, event: &Compact, number: Number, before: Option<Epoch>) {
+    fn finding(&mut self, mut key: FindingKey, event: &Compact, number: Number, before: Option<Seen>) {
         if !self.rules.by_site {
             key.alloc = key.alloc.filter(|_| key.class == Finding::InferredFree);
             key.free_site = None;
@@ -464,18 +467,28 @@ impl<'a> Pairing<'a> {
         let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
         let row =
             FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
-        let (suspect, open) = before.map_or((false, false), |before| self.suspicion(event, before));
+        let (suspect, open) = before.map_or((false, false), |before| self.suspicion(key.class, event, before));
         self.findings.count(key, row, suspect, open);
     }
 
-    /// Whether loss may be the cause of a finding at an address whose previous event was then, and whether a gap that has not
-    /// been read yet may still make it so.
+    /// Whether loss, or a clock, may be the cause of a finding at an address whose previous event was `before`, and whether a gap
+    /// that has not been read yet may still make it so.
     #[inline(always)]
-    fn suspicion(&self, event: &Compact, before: Epoch) -> (bool, bool) {
+    fn suspicion(&self, class: Finding, event: &Compact, before: Seen) -> (bool, bool) {
         // A gap touches the time from then to now.
-        let suspect = self.now == IN_GAP || before != self.epoch;
+        let is_in_gap = self.now == IN_GAP || before.epoch() != self.epoch;
+        let suspect = is_in_gap || self.is_out_of_order(class, event, before);
         // One may begin at this very key.
         (suspect, !suspect && self.frontier == Some(event.at))
+    }
+
+    /// Whether the two events may have happened in the other order: by the contract always, where both are frees.
+    fn is_out_of_order(&self, class: Finding, event: &Compact, before: Seen) -> bool {
+        match self.rules.agreement {
+            Agreement::AllCpus => false,
+            Agreement::OneCpu => class == Finding::FreeAfterFree || before.stream() != event.stream,
+            Agreement::Nothing => true,
+        }
     }
 
     /// What adds up.

@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::classes::{Classes, Grouping, MOST_SIZED, UNSELECTED};
 use crate::decode::{Compact, Compactor, Filter};
 use crate::figures::Figures;
-use crate::findings::{FindingRow, FindingSites, Findings};
+use crate::findings::{Finding, FindingRow, FindingSites, Findings};
 use crate::hashing::Seed;
 use crate::ledger::Ledger;
 use crate::merge::{Chunk, MOST_CHUNKS};
@@ -211,7 +211,9 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     }
     paired.rows = registry.rows.iter().copied().zip(figures).collect();
     add_up(&mut paired, &ledger);
-    add_findings(&mut paired, &rules, &findings);
+    // Known only now, too late for the gaps of the merge.
+    let is_late = trace.dropped_beyond(merger.merged.missing) > 0 || trace.streams.iter().any(|s| s.facts().late_loss);
+    add_findings(&mut paired, &rules, &findings, is_late);
     trace.names = registry.names;
     Ok((merger.merged, paired))
 }
@@ -315,10 +317,13 @@ fn add_up(paired: &mut Paired, ledger: &Ledger) {
     paired.total.peak_live_allocated = Some(total);
 }
 
-/// Findings of all partitions, by their call-sites.
-fn add_findings(paired: &mut Paired, rules: &Rules, findings: &[Findings]) {
+/// Findings of all partitions, by their call-sites; `all_suspect`: there is a gap from the first event to the last.
+fn add_findings(paired: &mut Paired, rules: &Rules, findings: &[Findings], all_suspect: bool) {
     let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
-    for (key, row) in findings.iter().flat_map(Findings::rows) {
+    for (key, mut row) in findings.iter().flat_map(Findings::rows) {
+        if all_suspect && key.class != Finding::ShortAlloc {
+            row.suspect = row.count;
+        }
         let of = key.alloc.and_then(|alloc| paired.rows.get_mut(alloc as usize));
         let mut alloc_site = None;
         if let Some(((site, kind), figures)) = of {

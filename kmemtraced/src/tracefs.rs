@@ -73,6 +73,11 @@ impl RingBuffers {
     }
 
     pub(crate) fn set_up(tracefs: KernelFs, wishes: &Wishes<'_>) -> anyhow::Result<RingBuffers> {
+        if wishes.clock == "uptime" {
+            bail!(
+                "--clock uptime: it puts events in no order, for it ticks a hundred times a second: use mono, or global"
+            );
+        }
         let instance = Instance::create(tracefs, wishes.instance)?;
         let fs = &instance.fs;
         let events = choose_events(fs, wishes.events)?;

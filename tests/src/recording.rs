@@ -94,6 +94,7 @@ pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
     options.cpus = (0..1 + random.below(4) as u32).collect();
     options.missing.retain(|&cpu| cpu > 0 && options.cpus.contains(&cpu));
     (options.cut, options.recorder_loss, options.nodes, options.kernel) = (Vec::new(), false, false, true);
+    (options.timed, options.foreign) = (false, false);
     let workload = workload(seed, &options);
     (options, workload)
 }
@@ -104,7 +105,7 @@ pub fn random_relay(seed: u64, events: usize) -> (Workload, RelayOptions, RelayS
     let mut random = Random::new(seed ^ 0x5eed);
     let mut options = Options::random(&mut random, events);
     options.cpus = (0..1 + random.below(4) as u32).collect();
-    (options.loss, options.unplaced) = (false, false);
+    (options.loss, options.unplaced, options.foreign) = (false, false, false);
     (options.cut, options.missing) = (Vec::new(), Vec::new());
     // Fewer records tell no layout.
     options.events = options.events.max(40);

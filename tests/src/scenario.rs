@@ -24,6 +24,7 @@ impl Scenario {
                 comms: vec![(7, "seven")],
                 own_threads: None,
                 nodes: Vec::new(),
+                clock: Some("mono"),
             },
             thread: (7, 0),
         }

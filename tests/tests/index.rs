@@ -121,7 +121,8 @@ fn edges(dir: &Path) -> Vec<u64> {
 fn windows(dir: &Path, random: &mut Random, count: usize) -> Vec<String> {
     let summary = json(&without(&["summary"], dir).out);
     let [first, last] = ["first", "last"].map(|member| summary["trace"][member].as_u64().unwrap());
-    let is_time = summary["trace"]["order"] == "time";
+    let counts_ticks = ["x86-tsc", "counter", "uptime"].iter().any(|clock| summary["trace"]["clock"] == *clock);
+    let is_time = summary["trace"]["order"] == "time" && !counts_ticks;
     let span = last - first + 1;
     let shown =
         |at: u64| if is_time { format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000) } else { at.to_string() };

@@ -11,7 +11,7 @@ use kmemtrace_abi::format::{EventFormat, PageShape};
 use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{json, program, run_to};
+use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ("objects_freed_elsewhere_cross", objects_freed_elsewhere_cross),
         ("a_captured_tree_has_what_happened", a_captured_tree_has_what_happened),
         ("a_capture_that_is_stopped_leaves_nothing", a_capture_that_is_stopped_leaves_nothing),
+        ("a_clock_without_order_is_refused", a_clock_without_order_is_refused),
         ("the_lines_of_the_readme_make_a_tree", the_lines_of_the_readme_make_a_tree),
     ])
 }
@@ -35,6 +36,18 @@ fn main() -> ExitCode {
 /// Passes on what is wrong with a test's surroundings as a panic.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn a_clock_without_order_is_refused() -> Result<(), Skip> {
+    can_record()?;
+    let dir = Directory::new(&[]);
+    let out = dir.file("trace");
+    let arguments = ["--clock", "uptime", "-B", "clock-without-order", "-o"];
+    let refused = run("kmemtraced", &arguments, &[&out, "--".as_ref(), "true".as_ref()]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("--clock uptime") && said.contains("mono") && !out.exists(), "{said}");
+    Ok(())
 }
 
 fn sub_buffers_hold_what_the_kernel_counted() -> Result<(), Skip> {

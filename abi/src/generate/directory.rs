@@ -6,9 +6,12 @@ use std::path::Path;
 use super::layout::{header_event, header_page, layouts};
 use super::pages::{Encoder, Open, Page, Stamp};
 use super::relay::{RelayOptions, RelayStreams};
-use super::workload::{PerCpu, Workload};
+use super::workload::{Hand, PerCpu, Sample, Workload};
 use super::{Random, Shape};
-use crate::block::{self, BlockInfo, Counters, END_ASKED, End, LOST_UNKNOWN, NO_CPU, RecordingId, item, kind};
+use crate::block::{
+    self, BlockInfo, CounterSample, Counters, END_ASKED, End, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN, NO_CPU,
+    RecordingId, item, kind,
+};
 use crate::event::Event;
 use crate::format::without_print_fmt;
 use crate::relay::Layout;
@@ -26,19 +29,43 @@ pub fn trace_dir(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
     for cpu in workload.cpus.iter().filter(|c| !c.missing) {
         let pages = encoder.pages(cpu, &mut random);
         let mut file = File::new(recording, cpu.cpu, &header);
+        let (mut samples, mut hands) = (cpu.samples.iter(), records(&cpu.hands).into_iter());
         for page in group(&pages, &mut random) {
             file.pages(page);
             if random.chance(10) {
-                file.counters();
+                file.counters(Interval::new(1, random.below(3)));
+            }
+            if random.chance(30) {
+                samples.next().into_iter().for_each(|sample| file.sample(sample));
+            }
+            if random.chance(30) {
+                hands.next().into_iter().for_each(|hand| file.hand(&hand));
             }
         }
-        if !cpu.cut {
-            file.end(cpu);
+        samples.for_each(|sample| file.sample(sample));
+        hands.for_each(|hand| file.hand(&hand));
+        match cpu.cut {
+            // The last counters know of all that was lost.
+            true if !cpu.samples.is_empty() => file.counters(Interval::default()),
+            true => {}
+            false => file.end(cpu),
         }
         files.push((format!("cpu{}.out", cpu.cpu), file.bytes));
     }
     files.push(("meta.out".to_owned(), meta(workload, recording, "tracefs", None)));
     files
+}
+
+/// The records of what other programs did: each as it is seen, some again once it is over.
+fn records(hands: &[Hand]) -> Vec<GapRecord> {
+    let record = |hand: &Hand, to| GapRecord {
+        lost: LOST_UNKNOWN.into(),
+        reason: GAP_FOREIGN.into(),
+        interval: Interval::new(hand.from, to),
+        ..GapRecord::default()
+    };
+    let both = |hand: &Hand| [Some(Interval::TO_THE_END), hand.to].map(|to| to.map(|to| record(hand, to)));
+    hands.iter().flat_map(both).flatten().collect()
 }
 
 /// Writes the files of a recording into the directory `dir`, which must be there: of `machine`, on which nothing happens but
@@ -122,8 +149,8 @@ fn common_items(workload: &Workload, source: &str, relay: Option<&RelayOptions>)
     item::put(&mut out, item::SOURCE, 0, source.as_bytes());
     if let Some(relay) = relay {
         item::put(&mut out, item::RELAY_LAYOUT, 0, relay.layout.name().as_bytes());
-    } else {
-        item::put(&mut out, item::CLOCK, 0, b"mono");
+    } else if let Some(clock) = workload.clock {
+        item::put(&mut out, item::CLOCK, 0, clock.as_bytes());
     }
     let cpus: Vec<u8> = workload.cpus.iter().flat_map(|c| c.cpu.to_le_bytes()).collect();
     item::put(&mut out, item::CPUS, 0, &cpus);
@@ -202,12 +229,18 @@ struct File {
     first: u64,
     last: u64,
     recorder_lost: u64,
+    /// What the kernel refused so far, and what other readers took.
+    refused: u64,
+    taken: u64,
+    /// Blocks with an interval.
+    timed: u32,
 }
 
 impl File {
     fn new(recording: RecordingId, cpu: u32, header: &[u8]) -> File {
         let info = BlockInfo { recording, cpu, ..BlockInfo::default() };
-        let mut file = File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0 };
+        let mut file =
+            File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0, refused: 0, taken: 0, timed: 0 };
         file.block(kind::FILE_HEADER, header, Tally::default());
         file
     }
@@ -254,15 +287,29 @@ impl File {
         self.block(kind::DATA, &payload, Tally { events: records.len() as u32, first, last });
     }
 
-    /// The counters as they are: what was lost so far is what the marks say.
-    fn counters(&mut self) {
+    /// The counters as they are: what was lost so far is what the marks and the samples say.
+    fn counters(&mut self, grew: Interval) {
         let counters = Counters {
             overrun: (self.info.lost_before - self.recorder_lost).into(),
-            read: (self.info.events_before + self.recorder_lost).into(),
+            dropped: self.refused.into(),
+            read: (self.info.events_before + self.recorder_lost + self.taken).into(),
             recorder_lost: self.recorder_lost.into(),
             ..Counters::default()
         };
-        self.block(kind::COUNTERS, counters.as_bytes(), Tally::default());
+        self.timed += u32::from(grew.ends().is_some());
+        self.block(kind::COUNTERS, CounterSample { counters, grew }.as_bytes(), Tally::default());
+    }
+
+    /// The counters after they have grown.
+    fn sample(&mut self, sample: &Sample) {
+        (self.refused, self.taken) = (self.refused + sample.refused, self.taken + sample.taken);
+        self.counters(sample.grew);
+    }
+
+    /// What another program did.
+    fn hand(&mut self, record: &GapRecord) {
+        self.timed += 1;
+        self.block(kind::GAP, &[record.as_bytes(), b"tracing_on is 0"].concat(), Tally::default());
     }
 
     fn end(&mut self, cpu: &PerCpu) {
@@ -270,7 +317,7 @@ impl File {
             counters: Counters {
                 overrun: cpu.overrun.into(),
                 dropped: cpu.dropped.into(),
-                read: (self.info.events_before + cpu.recorder_lost).into(),
+                read: (self.info.events_before + cpu.recorder_lost + cpu.taken).into(),
                 recorder_lost: cpu.recorder_lost.into(),
                 ..Counters::default()
             },
@@ -279,7 +326,8 @@ impl File {
             first: self.first.into(),
             last: self.last.into(),
             reason: END_ASKED.into(),
-            ..End::default()
+            timed: self.timed.into(),
+            grew: cpu.last_grew,
         };
         self.block(kind::END, end.as_bytes(), Tally::default());
     }

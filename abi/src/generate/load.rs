@@ -95,6 +95,7 @@ impl Load {
             comms: vec![(1000, "load")],
             own_threads: None,
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
+            clock: Some("mono"),
         };
         let load = Load {
             options,

@@ -21,7 +21,7 @@ pub use load::{Load, LoadOptions};
 pub use random::Random;
 pub use relay::{RelayOptions, RelayStreams, relay};
 pub use tree::tree;
-pub use workload::{Options, PerCpu, Workload, workload};
+pub use workload::{Hand, Options, PerCpu, Sample, Workload, workload};
 
 use crate::format::PageShape;
 use crate::target::{Endian, Target};

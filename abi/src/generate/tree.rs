@@ -29,8 +29,10 @@ pub fn tree(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
         }
         let stats = format!(
             "entries: 0\noverrun: {}\ncommit overrun: 0\nbytes: 0\noldest event ts:     0.000000\nnow ts:  1234.567890\n\
-             dropped events: {}\nread events: {events}\n",
-            cpu.overrun, cpu.dropped
+             dropped events: {}\nread events: {}\n",
+            cpu.overrun,
+            cpu.dropped,
+            events + cpu.taken
         );
         if !cpu.missing {
             put(format!("{dir}/trace_pipe_raw"), bytes);
@@ -42,7 +44,11 @@ pub fn tree(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
     for layout in layouts(shape) {
         put(format!("events/{}/{}/format", layout.system, layout.name), layout.text().into_bytes());
     }
-    put("trace_clock".to_owned(), b"local global counter uptime perf [mono] mono_raw boot\n".to_vec());
+    if let Some(clock) = workload.clock {
+        let of = |name: &str| if name == clock { format!("[{name}]") } else { name.to_owned() };
+        let clocks = ["local", "global", "counter", "uptime", "perf", "mono", "mono_raw", "boot", "tai", "x86-tsc"];
+        put("trace_clock".to_owned(), clocks.map(of).join(" ").into_bytes());
+    }
     put("page_size".to_owned(), format!("{}\n", shape.page_bytes).into_bytes());
     let kernel = workload.kernel.unwrap_or("0");
     put("uname".to_owned(), format!("Linux box {kernel} #1 SMP {} GNU/Linux\n", shape.arch()).into_bytes());

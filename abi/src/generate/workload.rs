@@ -2,6 +2,7 @@
 
 use super::layout::{Layout, batched_name, layouts};
 use super::{Era, Random, Shape};
+use crate::block::Interval;
 use crate::event::{Action, Event, Gap, GapCause, Item, Kind, NameId, Names};
 
 /// What a workload is like.
@@ -27,8 +28,14 @@ pub struct Options {
     pub uncounted: bool,
     /// Some of the losses are the recorder's.
     pub recorder_loss: bool,
-    /// At the end the kernel's counters tell of losses that no mark tells of.
+    /// The kernel's counters tell of losses that no mark tells of.
     pub unplaced: bool,
+    /// The recording tells between which looks at the counters they grew.
+    pub timed: bool,
+    /// Other programs change what is recorded.
+    pub foreign: bool,
+    /// The trace clock, where the trace tells it. It changes no time.
+    pub clock: Option<&'static str>,
     /// CPUs whose files have no end block.
     pub cut: Vec<u32>,
     /// CPUs whose files are not there.
@@ -58,6 +65,9 @@ impl Options {
             uncounted: false,
             recorder_loss: false,
             unplaced: false,
+            timed: false,
+            foreign: false,
+            clock: Some("mono"),
             cut: Vec::new(),
             missing: Vec::new(),
             nodes: true,
@@ -90,6 +100,9 @@ impl Options {
             uncounted: random.chance(50),
             recorder_loss: random.chance(30),
             unplaced: random.chance(20),
+            timed: random.chance(60),
+            foreign: random.chance(10),
+            clock: if random.chance(60) { Some("mono") } else { *random.pick(&CLOCKS) },
             cut,
             missing,
             nodes: random.chance(60),
@@ -100,6 +113,30 @@ impl Options {
             cpus,
         }
     }
+}
+
+/// Clocks of a trace, of each sort.
+const CLOCKS: [Option<&str>; 8] =
+    [Some("global"), Some("boot"), Some("local"), Some("perf"), Some("uptime"), Some("x86-tsc"), Some("counter"), None];
+
+/// What the kernel's counters have grown by between two looks at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Events that the kernel refused.
+    pub refused: u64,
+    /// Events that other readers took.
+    pub taken: u64,
+    /// When.
+    pub grew: Interval,
+}
+
+/// Another program changed what is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hand {
+    /// When the state was last seen right.
+    pub from: u64,
+    /// When it was seen right again; `None`: never.
+    pub to: Option<u64>,
 }
 
 /// One CPU's stream. Of the events that are neither allocation nor free, a reader may leave all but time, CPU, thread and
@@ -114,8 +151,16 @@ pub struct PerCpu {
     pub overrun: u64,
     /// Events that the kernel dropped, which no mark tells of.
     pub dropped: u64,
+    /// Events that other readers took.
+    pub taken: u64,
     /// Events that the recorder lost.
     pub recorder_lost: u64,
+    /// What the counters grew by within the recording; `dropped` and `taken` have it, too.
+    pub samples: Vec<Sample>,
+    /// When they grew by the rest of `dropped` and `taken`; unknown by default.
+    pub last_grew: Interval,
+    /// What other programs did.
+    pub hands: Vec<Hand>,
     /// Its file has no end block.
     pub cut: bool,
     /// It has no file.
@@ -139,6 +184,8 @@ pub struct Workload {
     pub own_threads: Option<Vec<i32>>,
     /// CPU and its node.
     pub nodes: Vec<(u32, u32)>,
+    /// Trace clock, where the trace tells it.
+    pub clock: Option<&'static str>,
 }
 
 const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
@@ -191,12 +238,14 @@ impl PerCpu {
             Item::Gap(gap) => Some(gap),
             Item::Event(_) => None,
         });
-        if self.missing || gaps.clone().any(|g| g.cause == GapCause::Recorder && g.lost.is_none()) {
+        if self.missing
+            || gaps.clone().any(|g| g.lost.is_none() && matches!(g.cause, GapCause::Recorder | GapCause::Foreign))
+        {
             return None;
         }
         // Without an end block the marks are all there is.
         let marks = gaps.filter_map(|gap| gap.lost).sum();
-        Some(if self.cut { marks } else { self.overrun + self.dropped + self.recorder_lost })
+        Some(if self.cut { marks } else { self.overrun + self.dropped + self.taken + self.recorder_lost })
     }
 }
 
@@ -479,18 +528,28 @@ impl<'a> Machine<'a> {
             if cpu.cut {
                 let gap = gap(None, GapCause::Cut);
                 cpu.items.push(gap);
-                continue;
+            } else {
+                // What was lost at the very end has no mark. Where a mark has no count, it may be part of that.
+                let is_vague =
+                    |item: &Item| matches!(item, Item::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none());
+                let overrun = if by_recorder { 0 } else { lost };
+                cpu.overrun += overrun;
+                let beyond = if cpu.items.iter().any(is_vague) { 0 } else { overrun };
+                (cpu.dropped, cpu.taken) = match (self.options.unplaced, self.options.timed) {
+                    (true, false) => (3, self.random.below(2) * self.random.below(6)),
+                    _ => (0, 0),
+                };
+                cpu.lose_unplaced(beyond + cpu.dropped + cpu.taken);
             }
-            // What was lost at the very end has no mark. Where a mark has no count, nobody can tell it from that.
-            let vague = cpu.items.iter().any(|i| matches!(i, Item::Gap(g) if g.lost.is_none()));
-            cpu.dropped = if self.options.unplaced { 3 } else { 0 };
-            let overrun = if by_recorder { 0 } else { lost };
-            cpu.overrun += overrun;
-            let unplaced = cpu.dropped + if vague { 0 } else { overrun };
-            if unplaced > 0 {
-                let gap = gap(Some(unplaced), GapCause::Counters);
-                cpu.items.push(gap);
+            if self.options.unplaced && self.options.timed {
+                cpu.grow(&mut self.random, (self.options.start, self.now));
             }
+        }
+        if self.options.foreign {
+            self.change_what_is_recorded();
+        }
+        for cpu in &mut self.cpus {
+            cpu.foretell();
         }
         let nodes = self.options.cpus.iter().map(|&cpu| (cpu, cpu % 2)).collect();
         Workload {
@@ -501,7 +560,90 @@ impl<'a> Machine<'a> {
             comms: if self.options.comms { COMMS.to_vec() } else { Vec::new() },
             own_threads: self.options.own_threads.then(|| OWN_THREADS.to_vec()),
             nodes: if self.options.nodes { nodes } else { Vec::new() },
+            clock: self.options.clock,
         }
+    }
+
+    /// Other programs do that, one after the other: it concerns all CPUs.
+    fn change_what_is_recorded(&mut self) {
+        let times = times_within(&mut self.random, (self.options.start, self.now), 4);
+        let mut hands: Vec<Hand> =
+            times.chunks(2).map(|ends| Hand { from: ends[0], to: Some(ends[1].max(1)) }).collect();
+        hands.dedup_by_key(|hand| hand.from);
+        if self.random.chance(30)
+            && let Some(last) = hands.last_mut()
+        {
+            last.to = None;
+        }
+        self.cpus.iter_mut().filter(|cpu| !cpu.missing).for_each(|cpu| cpu.hands.clone_from(&hands));
+    }
+}
+
+/// So many times from `from` to `to`, ascending.
+fn times_within(random: &mut Random, (from, to): (u64, u64), count: usize) -> Vec<u64> {
+    let mut times: Vec<u64> = (0..count).map(|_| from + random.below(to - from + 1)).collect();
+    times.sort_unstable();
+    times
+}
+
+impl PerCpu {
+    /// So many events are lost at no known time: one gap, from the first event to the end.
+    pub fn lose_unplaced(&mut self, lost: u64) {
+        if lost == 0 {
+            return;
+        }
+        let first = self.items.iter().position(|item| matches!(item, Item::Event(_)));
+        let from = first.and_then(|first| match self.items[first] {
+            Item::Event(event) => Some(event.at),
+            Item::Gap(_) => None,
+        });
+        let gap = Gap { from, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters };
+        self.items.insert(first.unwrap_or(self.items.len()), Item::Gap(gap));
+    }
+
+    /// The counters grow, between looks at them from `from` to `to`.
+    fn grow(&mut self, random: &mut Random, within: (u64, u64)) {
+        let times = times_within(random, within, 5);
+        for (number, ends) in times.windows(2).enumerate() {
+            if random.chance(30) {
+                continue;
+            }
+            let from = if number == 0 && random.chance(30) { 0 } else { ends[0] };
+            let grew = Interval::new(from, ends[1].max(1));
+            let (refused, taken) = (random.below(5), random.below(2) * random.below(5));
+            (self.dropped, self.taken) = (self.dropped + refused, self.taken + taken);
+            // The end block has the last growth; a file without one has a block of it.
+            if number == 3 && !self.cut {
+                self.last_grew = grew;
+            } else {
+                self.samples.push(Sample { refused, taken, grew });
+            }
+        }
+    }
+
+    /// What the counters grew by within samples.
+    fn sampled(&self) -> (u64, u64) {
+        self.samples.iter().fold((0, 0), |(refused, taken), sample| (refused + sample.refused, taken + sample.taken))
+    }
+
+    /// Puts the gaps that are known before the first event to the front, by their begins: those of samples, of what is left for the
+    /// end block, and of what other programs did.
+    pub fn foretell(&mut self) {
+        let (refused, taken) = self.sampled();
+        let rest = Sample { refused: self.dropped - refused, taken: self.taken - taken, grew: self.last_grew };
+        let mut gaps = Vec::new();
+        for sample in self.samples.iter().chain([&rest]) {
+            let lost = sample.refused + sample.taken;
+            if let Some((from, to)) = sample.grew.ends().filter(|_| lost > 0) {
+                gaps.push(Gap { from, to, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
+            }
+        }
+        for hand in &self.hands {
+            let from = Some(hand.from).filter(|&from| from > 0);
+            gaps.push(Gap { from, to: hand.to, cpu: self.cpu, lost: None, cause: GapCause::Foreign });
+        }
+        gaps.sort_by_key(|gap| (gap.from, gap.to.is_none(), gap.to));
+        self.items.splice(0..0, gaps.into_iter().map(Item::Gap));
     }
 }
 

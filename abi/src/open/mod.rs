@@ -42,7 +42,9 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
         [dir] if is_dir(dir)? => Listing::of_dir(dir)?,
         files => Listing::of_files(files)?,
     };
-    let trace = if listing.is_ours() { ours::open(listing) } else { relay_files::open(listing) }?;
+    let mut trace = if listing.is_ours() { ours::open(listing) } else { relay_files::open(listing) }?;
+    let keys = trace.info.keys();
+    trace.streams.iter_mut().for_each(|stream| stream.set_keys(keys));
     if trace.streams.len() > MAX_STREAMS {
         let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
         return Err(no_trace(path, &format!("has files of more than {MAX_STREAMS} CPUs: name some of them")));

@@ -275,6 +275,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         missing,
         order: OrderKey::Time,
     };
+    streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let side = Side { facts: (!alone).then_some(side), ..named };
     Ok(Trace { info, streams, names, side, total_overruns: None })
 }

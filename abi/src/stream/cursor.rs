@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use super::headers::HeaderChecks;
 use super::totals::Marks;
-use crate::block::{GAP_CLEARED, GAP_FULL, GapRecord, LOST_UNKNOWN};
+use super::unmarked::{Unmarked, changed, is_timed};
+use crate::block::{GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GapRecord, Interval, LOST_UNKNOWN};
 use crate::blocks::Block;
+use crate::clock::Clock;
 use crate::event::{Event, Gap, GapCause, Items, Names};
 use crate::fault::{Code, Fault};
 use crate::landmarks::{Keeper, Point};
@@ -28,8 +30,20 @@ pub(super) struct Cursor {
     pub(super) before_block: u64,
     pub(super) marks: Marks,
     pub(super) headers: HeaderChecks,
-    /// Events that somebody else read.
+    /// Events that other readers took.
     pub(super) read_by_others: u64,
+    /// Events of a gap from the first event to the end, which is told with that event.
+    pub(super) whole: Option<u64>,
+    /// Events of the gaps that were told because of the counters, before the first event or with it.
+    pub(super) foretold: u64,
+    /// Those of them whose gaps have ends of their own.
+    pub(super) foretold_timed: u64,
+    /// Blocks that have an interval; `None` where reading did not begin with the first block.
+    pub(super) timed: Option<u64>,
+    /// Whether blocks with an interval were looked for before the first event.
+    pub(super) is_walked: bool,
+    /// What the order keys are.
+    pub(super) keys: Clock,
     /// Keeps landmarks, where somebody wants them.
     pub(super) keeper: Option<Box<Keeper>>,
 }
@@ -47,6 +61,12 @@ impl Cursor {
             marks: Marks::default(),
             headers: HeaderChecks::default(),
             read_by_others: 0,
+            whole: None,
+            foretold: 0,
+            foretold_timed: 0,
+            timed: Some(0),
+            is_walked: false,
+            keys: Clock::default(),
             keeper: None,
         }
     }
@@ -73,8 +93,42 @@ impl Cursor {
         self.pending.get_or_insert((GapCause::Damage, None));
     }
 
-    pub(super) fn gap_record(&mut self, gap: &GapRecord, block: &Block) {
-        let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN);
+    /// Hands over the gaps that are known before the first event; `is_entered`: those were told, since reading began behind them.
+    pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl Items) {
+        self.foretold = unmarked.counted();
+        self.foretold_timed = self.foretold.saturating_sub(unmarked.whole);
+        if self.last.is_none() && unmarked.whole > 0 {
+            self.whole = Some(unmarked.whole);
+        }
+        if is_entered {
+            return;
+        }
+        self.marks.unknown += unmarked.hands.len() as u64;
+        unmarked.hands.into_iter().for_each(|fault| self.facts.add(fault));
+        unmarked.gaps.into_iter().for_each(|gap| self.push_gap(items, gap));
+    }
+
+    /// Counts a block with an interval.
+    pub(super) fn count_timed(&mut self, interval: Interval) {
+        if let Some(timed) = &mut self.timed {
+            *timed += u64::from(interval.ends().is_some());
+        }
+    }
+
+    /// Tells of a gap from the first event, at `from`, to the end.
+    pub(super) fn tell_whole(&mut self, from: Option<u64>, items: &mut impl Items) {
+        if let Some(lost) = self.whole.take() {
+            self.push_gap(items, Gap { from, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
+        }
+    }
+
+    pub(super) fn gap_record(&mut self, gap: &GapRecord, text: &[u8], block: &Block) {
+        self.count_timed(gap.interval);
+        let (is_foretold, is_foreign) = (self.is_walked && is_timed(gap), gap.reason.get() == GAP_FOREIGN);
+        if is_foretold && is_foreign {
+            return;
+        }
+        let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN && !is_foreign);
         match lost {
             Some(n) => self.marks.recorder = self.marks.recorder.saturating_add(n),
             None => self.marks.unknown += 1,
@@ -84,6 +138,7 @@ impl Cursor {
             GAP_CLEARED => {
                 (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned())
             }
+            GAP_FOREIGN => (Code::ForeignHand, GapCause::Foreign, changed(text)),
             GAP_FULL => (
                 Code::Overrun,
                 GapCause::Overrun,
@@ -96,7 +151,9 @@ impl Cursor {
             ),
         };
         self.fault(code, block, message);
-        self.pending = Some((cause, lost));
+        if !is_foretold {
+            self.pending = Some((cause, lost));
+        }
     }
 
     /// A gap from the last event to the next one, whose key is `to` (`None`: the end of the trace).
@@ -124,7 +181,9 @@ impl Cursor {
         }
         self.facts.gaps += 1;
         if gap.from.is_none() && gap.to.is_some() {
-            self.facts.lost_before = gap.lost;
+            // An interval between two looks at the counters may end after the first event.
+            let has_place = !matches!(gap.cause, GapCause::Counters | GapCause::Foreign);
+            self.facts.lost_before = gap.lost.filter(|_| has_place);
         }
         items.gap(gap);
     }
@@ -168,6 +227,7 @@ impl Cursor {
         }
         if self.last.is_none() {
             self.facts.first = Some(at);
+            self.tell_whole(Some(at), items);
         }
         is_gap
     }

@@ -6,6 +6,7 @@ mod part;
 pub(crate) mod relay_records;
 pub(crate) mod sub_buffers;
 mod totals;
+mod unmarked;
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -18,10 +19,11 @@ use self::relay_records::RelayCoding;
 use self::sub_buffers::{Place, SubBufferCoding};
 use crate::block::{CounterSample, End, GapRecord, RecordingId, kind};
 use crate::blocks::{Block, BlockReader, Ending, Window};
+use crate::clock::Clock;
 use crate::event::{GapCause, Item, Items, Names};
 use crate::fault::{Code, Fault};
 use crate::landmarks::{Keeper, Landmarks};
-use crate::trace::FileFacts;
+use crate::trace::{FileFacts, Source};
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
 const BATCH: usize = 512;
@@ -62,6 +64,8 @@ pub struct CpuStream {
     part: Option<Part>,
     /// Bytes of that part, about.
     part_bytes: Option<u64>,
+    /// Whether loss without marks has been looked for.
+    is_prepared: bool,
 }
 
 impl CpuStream {
@@ -81,11 +85,24 @@ impl CpuStream {
     }
 
     fn new(path: PathBuf, cpu: u32, body: Body, coding: Arc<Coding>) -> CpuStream {
-        CpuStream { body, coding, block: None, cursor: Cursor::new(path, cpu), part: None, part_bytes: None }
+        CpuStream {
+            body,
+            coding,
+            block: None,
+            cursor: Cursor::new(path, cpu),
+            part: None,
+            part_bytes: None,
+            is_prepared: false,
+        }
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {
         &mut self.cursor.facts
+    }
+
+    /// What the order keys of its events are.
+    pub(crate) fn set_keys(&mut self, keys: Clock) {
+        self.cursor.keys = keys;
     }
 
     /// What was read while the file was opened: its first block.
@@ -168,6 +185,7 @@ impl CpuStream {
             }
             self.block = None;
             self.cursor.last = point.last;
+            self.cursor.timed = None;
             (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
             (before, begins) = (point.gaps, point.offset);
         }
@@ -195,6 +213,9 @@ impl CpuStream {
     pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
         let before = self.cursor.items();
         let has_gaps = self.part.as_mut().is_some_and(|part| part.begin(items));
+        if !self.is_prepared {
+            self.prepare(items);
+        }
         self.cursor.until = before.saturating_add(batch as u64);
         while !self.cursor.is_full() {
             if self.part.as_ref().is_some_and(|part| part.is_passed_by(self.cursor.last)) {
@@ -246,6 +267,28 @@ impl CpuStream {
         self.cursor.items() > before || has_gaps
     }
 
+    /// Looks for loss without marks, and hands its gaps over.
+    #[cold]
+    fn prepare(&mut self, items: &mut impl Items) {
+        self.is_prepared = true;
+        let facts = &self.cursor.facts;
+        let unmarked = match (&self.body, &*self.coding) {
+            (Body::Blocks(reader), coding) if facts.source != Some(Source::Relay) => {
+                let coding = if let Coding::SubBuffers(coding) = coding { Some(coding) } else { None };
+                reader.known().map(|known| unmarked::of_blocks(reader.file(), known, coding))
+            }
+            (Body::Raw(window), Coding::SubBuffers(coding)) => {
+                facts.counters.map(|counters| unmarked::of_sub_buffers(window.file(), coding, &counters))
+            }
+            _ => None,
+        };
+        // A file that cannot be read at a place is one that cannot be read twice: the end tells of its loss.
+        let Some(Ok(unmarked)) = unmarked else { return };
+        let is_entered = self.part.as_ref().is_some_and(Part::is_behind_gaps);
+        self.cursor.is_walked = true;
+        self.cursor.foretell(unmarked, is_entered, items);
+    }
+
     /// Ends the part that was wanted, with the gaps behind it; whether there are any.
     #[cold]
     fn leave_part(&mut self, items: &mut impl Items) -> bool {
@@ -265,6 +308,7 @@ impl CpuStream {
             cursor.damage();
         }
         let before = block.header.events_before.get();
+        cursor.marks.take_header(block.header.lost_before.get());
         if cursor.damaged {
             cursor.facts.unread = before.saturating_sub(cursor.facts.events);
         }
@@ -285,11 +329,11 @@ impl CpuStream {
                 self.block = Some((block, 0));
             }
             kind::COUNTERS => match CounterSample::parse(payload) {
-                Some(sample) => cursor.facts.counters = Some(sample.counters),
+                Some(sample) => cursor.sample(&sample, &block),
                 None => cursor.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
             },
             kind::GAP => match GapRecord::parse(payload) {
-                Some((gap, _)) => cursor.gap_record(&gap, &block),
+                Some((gap, text)) => cursor.gap_record(&gap, text, &block),
                 None => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
             },
             kind::END => match End::parse(payload) {

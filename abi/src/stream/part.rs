@@ -28,6 +28,11 @@ impl Part {
         hand_over(self.gaps.get(..self.before), items)
     }
 
+    /// Whether reading began behind gaps: among them are those that are known before the first event.
+    pub(super) fn is_behind_gaps(&self) -> bool {
+        self.before > 0
+    }
+
     /// Whether a stream whose last event has this key is through with it.
     pub(super) fn is_passed_by(&self, last: Option<u64>) -> bool {
         last > Some(self.to)

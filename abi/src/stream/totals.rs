@@ -1,7 +1,8 @@
 //! Whether the totals in a file are those of its events, and what marks and counters together say of loss.
 
 use super::cursor::Cursor;
-use crate::block::End;
+use super::unmarked::{not_there, read_by_others, refused};
+use crate::block::{CounterSample, Counters, End};
 use crate::blocks::{Block, Ending};
 use crate::event::{GapCause, Items};
 use crate::fault::{Code, Fault, Verdict};
@@ -22,6 +23,15 @@ pub(super) struct Marks {
     pub(super) recorder: u64,
     /// Gap blocks without one.
     pub(super) unknown: u64,
+    /// Counted events of all marks, by the headers: also of those that cannot be read.
+    pub(super) by_headers: u64,
+}
+
+impl Marks {
+    /// Takes on a header before which so many events are known to be lost; some recorders have counted gap blocks among them.
+    pub(super) fn take_header(&mut self, lost_before: u64) {
+        self.by_headers = self.by_headers.max(lost_before.saturating_sub(self.recorder));
+    }
 }
 
 impl Cursor {
@@ -40,9 +50,10 @@ impl Cursor {
     /// The file's last block: are its totals those of what was read?
     pub(super) fn end_block(&mut self, end: &End, block: &Block) {
         self.facts.counters = Some(end.counters);
-        let ours = end.events.get().saturating_add(end.counters.recorder_lost.get());
-        self.read_by_others = end.counters.read.get().saturating_sub(ours);
-        if self.read_by_others > 0 {
+        self.compare_timed(end, block);
+        let others = read_by_others(&end.counters, end.events.get());
+        self.read_by_others = self.read_by_others.max(others);
+        if others > 0 {
             let (read, events) = (end.counters.read.get(), end.events.get());
             let message = format!("the kernel handed out {read} events, and {events} are in the file");
             self.fault(Code::OtherReader, block, message);
@@ -53,6 +64,15 @@ impl Cursor {
         }
     }
 
+    /// How many blocks before the end have intervals: a reader that trusts the end may not look for them.
+    pub(super) fn compare_timed(&mut self, end: &End, block: &Block) {
+        let says = u64::from(end.timed.get());
+        if let Some(has) = self.timed.filter(|&has| !self.damaged && block.header.minor.get() > 0 && has != says) {
+            let message = format!("it says that {says} blocks of the file tell when events were lost, and {has} do");
+            self.fault(Code::WrongTotals, block, message);
+        }
+    }
+
     /// The file is read: what its counters and its ending say of loss.
     pub(super) fn finish(&mut self, ending: Ending, items: &mut impl Items) {
         self.facts.last = self.last;
@@ -60,39 +80,31 @@ impl Cursor {
         let counters = self.facts.counters.unwrap_or_default();
         // A relay channel's counter is one for all CPUs; who sees all of them tells what it means.
         let relay = self.facts.source == Some(Source::Relay);
+        let raw = self.facts.version.is_none() && !relay;
+        if raw && ending == Ending::Whole && !self.damaged {
+            self.compare_with_stats();
+        }
         let counted =
             if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.read_by_others) };
         let lost = counted.max(placed);
         // Without the kernel's counters only marks tell, and one of them may have no number.
-        let raw = self.facts.version.is_none() && !relay;
         let told = !raw || self.facts.counters.is_some() || self.marks.uncounted == 0;
         self.facts.lost = (self.marks.unknown == 0 && told).then_some(lost);
-        if self.facts.lost_before.is_none() && self.facts.gaps == 1 {
+        if self.facts.lost_before.is_none() && self.facts.gaps == 1 && self.marks.uncounted == 1 {
             // There was no room for the number, and the counters have it.
             self.facts.lost_before = self.facts.lost;
         }
-        if raw && ending == Ending::Whole && !self.damaged {
-            self.compare_with_stats();
-        }
-        let unmarked = if relay { 0 } else { counters.dropped.get().saturating_add(counters.commit_overrun.get()) };
-        let vague = self.marks.uncounted + self.marks.unknown > 0;
-        let unplaced = if vague { unmarked } else { counted.saturating_sub(placed) };
-        if self.marks.count > 0 {
-            let (longest, to) = self.marks.longest;
-            let mut message = format!("{} events lost in {} gaps", lost - unplaced.min(lost), self.marks.count);
-            if longest > 0 {
-                let after = to.saturating_sub(self.facts.first.unwrap_or(to)) as f64 / 1e9;
-                message += &format!(", the longest {longest} events, until {after:.6} s after the first event");
-            }
-            if self.marks.uncounted > 0 {
-                message += &format!("; {} gaps have no number of their own", self.marks.uncounted);
-            }
-            self.facts.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
-        }
+        let unplaced = self.unplaced(&counters, relay);
+        self.tell_of_marks(lost.saturating_sub(unplaced));
         if unplaced > 0 {
-            let message = format!("{unplaced} more events lost, nobody knows where");
-            self.facts.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
-            self.pending.get_or_insert((GapCause::Counters, Some(unplaced)));
+            self.tell_of_unplaced(unplaced);
+        }
+        self.tell_whole(None, items);
+        let rest = unplaced.saturating_sub(self.foretold);
+        if rest > 0 {
+            self.facts.late_loss = true;
+            self.whole = Some(rest);
+            self.tell_whole(self.facts.first, items);
         }
         let cut = match ending {
             Ending::Whole => None,
@@ -107,10 +119,65 @@ impl Cursor {
         }
     }
 
+    /// Events lost that neither marks nor gap blocks tell of.
+    fn unplaced(&self, counters: &Counters, relay: bool) -> u64 {
+        let marked = self.marks.counted.max(self.marks.by_headers);
+        // A mark without a count may stand for any number.
+        let is_vague = relay || self.marks.uncounted > 0;
+        let beyond = if is_vague { 0 } else { counters.overrun.get().saturating_sub(marked) };
+        let refused = if relay { 0 } else { refused(counters) };
+        let unwritten = counters.recorder_lost.get().saturating_sub(self.marks.recorder);
+        [refused, self.read_by_others, unwritten].into_iter().fold(beyond, u64::saturating_add)
+    }
+
+    /// Says what the marks tell of, `lost` events.
+    fn tell_of_marks(&mut self, lost: u64) {
+        if self.marks.count == 0 {
+            return;
+        }
+        let mut message = format!("{lost} events lost in {} gaps", self.marks.count);
+        let (longest, to) = self.marks.longest;
+        if longest > 0 {
+            let until = self.keys.moment(to, self.facts.first.unwrap_or(to), 6);
+            let after = until.trim_start_matches('+');
+            message += &format!(", the longest {longest} events, until {after} after the first event");
+        }
+        if self.marks.uncounted > 0 {
+            message += &format!("; {} gaps have no number of their own", self.marks.uncounted);
+        }
+        self.facts.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
+    }
+
+    /// Says what no mark tells of.
+    fn tell_of_unplaced(&mut self, unplaced: u64) {
+        let timed = self.foretold_timed.min(unplaced);
+        let message = match (timed, unplaced - timed) {
+            (0, _) => format!("{unplaced} more events lost that no mark tells of, at an unknown time"),
+            (_, 0) => {
+                format!("{unplaced} more events lost that no mark tells of, each between two looks at the counters")
+            }
+            (_, rest) => format!(
+                "{unplaced} more events lost that no mark tells of: {timed} between two looks at the counters, {rest} at an unknown time"
+            ),
+        };
+        self.facts.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
+    }
+
+    /// Counters within the file: what other readers have taken until then. Minor version 0 tells that only in the end.
+    pub(super) fn sample(&mut self, sample: &CounterSample, block: &Block) {
+        self.facts.counters = Some(sample.counters);
+        self.count_timed(sample.grew);
+        if block.header.minor.get() > 0 && self.facts.source != Some(Source::Relay) {
+            let others = read_by_others(&sample.counters, block.header.events_before.get());
+            self.read_by_others = self.read_by_others.max(others);
+        }
+    }
+
     /// Of a captured tree: stats are copied after the sub-buffers, or before.
     fn compare_with_stats(&mut self) {
         let Some(counters) = self.facts.counters else { return };
         let (read, unread) = (counters.read.get(), counters.unread.get());
+        self.read_by_others = not_there(&counters, self.facts.events);
         if ![read, read.saturating_add(unread)].contains(&self.facts.events) {
             let message =
                 format!("stats count {read} events read and {unread} left, and {} are here", self.facts.events);

@@ -168,8 +168,15 @@ pub(super) fn landmarks<'a>(files: impl Iterator<Item = Option<&'a Landmarks>>) 
     out.0
 }
 
-const CAUSES: [GapCause; 6] =
-    [GapCause::Overrun, GapCause::Counters, GapCause::Recorder, GapCause::Damage, GapCause::Cut, GapCause::Sequence];
+const CAUSES: [GapCause; 7] = [
+    GapCause::Overrun,
+    GapCause::Counters,
+    GapCause::Recorder,
+    GapCause::Damage,
+    GapCause::Cut,
+    GapCause::Sequence,
+    GapCause::Foreign,
+];
 
 /// Those of one file of `size` bytes.
 fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<Landmarks> {

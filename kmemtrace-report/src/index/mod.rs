@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use kmemtrace_abi::event::Names;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{CpuStream, InputKind, OrderKey, Trace};
+use kmemtrace_abi::trace::{CpuStream, InputKind, OrderKey, Source, Trace};
 
 pub(crate) use answer::Question;
 use content::{Content, Whole};
@@ -123,8 +123,9 @@ impl Index {
     /// that key, the window and what is known of the whole trace. `None`: all must be read.
     pub(crate) fn narrow(&mut self, trace: &mut Trace, resolve: impl FnOnce(u64) -> (u64, u64)) -> Option<Narrowed> {
         let found = self.found.as_ref()?;
-        // Of numbers that are missing only those tell who has seen all.
-        if trace.info.order == OrderKey::Sequence || found.landmark_bytes().is_empty() {
+        // Of numbers that are missing, and of what a relay channel dropped, only the whole trace tells.
+        let is_told_at_the_end = trace.info.source == Some(Source::Relay) && found.whole.lost_events != Some(0);
+        if is_told_at_the_end || trace.info.order == OrderKey::Sequence || found.landmark_bytes().is_empty() {
             return None;
         }
         let Some(landmarks) = found.landmarks().filter(|files| files.len() == trace.streams.len()) else {

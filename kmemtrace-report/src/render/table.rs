@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Index;
 
+use kmemtrace_abi::clock::{Clock, Unit};
 use kmemtrace_abi::escape::escape;
+use kmemtrace_abi::trace::OrderKey;
 use serde_json::{Value, json};
 
 use super::grid::Grid;
@@ -112,14 +114,17 @@ fn site(row: &Shown, address: &'static str, symbol: &'static str) -> String {
     }
 }
 
+/// What the order keys of the trace are.
+fn keys(document: &Value) -> Clock {
+    let trace = &document["trace"];
+    let order = if trace["order"] == "sequence" { OrderKey::Sequence } else { OrderKey::Time };
+    Clock::of(order, trace["clock"].as_str())
+}
+
 /// Time since the trace began; sequence numbers as they are.
 fn moment(document: &Value, at: &Value) -> String {
-    let Some(at) = number(at) else { return "-".to_owned() };
-    if document["trace"]["order"] == "sequence" {
-        return format!("#{at}");
-    }
-    let since = at.saturating_sub(number(&document["trace"]["first"]).unwrap_or(0)) / 1000;
-    format!("+{}.{:06} s", since / 1_000_000, since % 1_000_000)
+    let first = number(&document["trace"]["first"]).unwrap_or(0);
+    number(at).map_or("-".to_owned(), |at| keys(document).moment(at, first, 6))
 }
 
 fn verdict(document: &Value) -> String {
@@ -163,14 +168,17 @@ fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &
         head.push(format!("Linux {kernel} {}", trace["arch"].as_str().unwrap_or_default()));
     }
     head.push(format!("{} CPUs", count(&trace["cpus"])));
-    head.push(match trace["order"].as_str() {
-        Some("sequence") => format!("numbers {} to {}", count(&trace["first"]), count(&trace["last"])),
-        _ => format!("recorded {}", moment(document, &trace["last"]).trim_start_matches('+')),
+    let last = moment(document, &trace["last"]);
+    head.push(match keys(document).unit {
+        Unit::Records => format!("numbers {} to {}", count(&trace["first"]), count(&trace["last"])),
+        Unit::Ticks => format!("recorded -, to {last}"),
+        Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
     if let Some(since_boot) = trace.get("since_boot") {
-        let first = trace["first"].as_u64().unwrap_or(0) as f64 / 1e9;
+        let first = keys(document).moment(number(&trace["first"]).unwrap_or(0), 0, 6);
+        let first = first.trim_start_matches('+');
         let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
-        head.push(format!("since {first:.6} s after boot, {lost} lost before"));
+        head.push(format!("since {first} after boot, {lost} lost before"));
     }
     writeln!(out, "{}\n", head.join("   "))?;
     let header = ["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""];
@@ -325,7 +333,7 @@ fn mismatch(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut
         out,
         "\ninferred_free and free_after_free are mostly frees and allocations on paths without events (bulk, RCU);"
     )?;
-    writeln!(out, "suspect: events were lost in between, which may be the cause.")
+    writeln!(out, "suspect: events were lost in between, or the clocks of CPUs differ, which may be the cause.")
 }
 
 fn others_line(document: &Value, out: &mut dyn Write) -> io::Result<()> {
@@ -360,6 +368,9 @@ fn live(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn
 fn cross(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     if let Some(pairs) = &view.matrix {
         matrix(pairs, out)?;
+    }
+    if view.matrix.is_none() {
+        writeln!(out, "Which CPU freed what another allocated is not known: the clock puts events in no order.")?;
     }
     writeln!(out)?;
     let cells = |row: Row<'_>| {

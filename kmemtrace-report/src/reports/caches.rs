@@ -12,7 +12,7 @@ pub(crate) fn caches<'a>(
     naming: &'a Naming<'a>,
     keys: &[SortKey],
     top: Option<usize>,
-    narrow: &Narrow,
+    narrow: &'a Narrow,
 ) -> Document<'a> {
     let name = |index: Option<usize>| index.and_then(|index| naming.names.at(index));
     let rows = paired.rows.iter().map(|(key, figures)| (name(cache_of(*key)), key.1, figures));

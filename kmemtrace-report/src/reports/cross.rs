@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::row::{Cell, Row, Rows};
 use super::{Document, Naming, rank};
-use crate::figures::Narrow;
+use crate::figures::{Figures, Narrow};
 use crate::pairs::Paired;
 
 /// The document without the head.
@@ -17,11 +17,14 @@ pub(crate) fn cross<'a>(
     naming: &'a Naming<'a>,
     cpus: &'a [u32],
     top: Option<usize>,
-    narrow: &Narrow,
+    narrow: &'a Narrow,
 ) -> Document<'a> {
-    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, figures)| figures.cross_cpu > 0).collect();
+    // Without an order any row may have such pairs.
+    let least = |figures: &Figures| if narrow.is_without_order() { figures.frees } else { figures.cross_cpu };
+    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, figures)| least(figures) > 0).collect();
     rows.sort_by_key(|((call_site, kind), f)| {
-        (Reverse(f.cross_cpu_bytes), Reverse(f.cross_cpu), *call_site, rank(*kind))
+        let crossed = if narrow.is_without_order() { (0, 0) } else { (f.cross_cpu_bytes, f.cross_cpu) };
+        (Reverse(crossed), *call_site, rank(*kind))
     });
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let mut members = Map::new();
@@ -30,8 +33,9 @@ pub(crate) fn cross<'a>(
     members.insert("rows".to_owned(), Value::Null);
     if !rest.is_empty() {
         let (frees, cross_cpu) = rest.iter().fold((0, 0), |(a, b), (_, f)| (a + f.frees, b + f.cross_cpu));
-        let bytes = narrow.u64(rest.iter().map(|(_, f)| f.cross_cpu_bytes).sum());
-        let others = json!({ "frees": frees, "cross_cpu": cross_cpu, "cross_cpu_bytes": bytes });
+        let bytes = narrow.in_order(narrow.u64(rest.iter().map(|(_, f)| f.cross_cpu_bytes).sum()));
+        let others =
+            json!({ "frees": frees, "cross_cpu": narrow.in_order(json!(cross_cpu)), "cross_cpu_bytes": bytes });
         members.insert("others".to_owned(), others);
         members.insert("others_count".to_owned(), json!(rest.len()));
     }
@@ -41,11 +45,12 @@ pub(crate) fn cross<'a>(
         naming.put_site(&mut row, *call_site);
         row.put("kind", Cell::Word(kind.name()));
         row.put("frees", Cell::Count(figures.frees));
-        row.put("cross_cpu", Cell::Count(figures.cross_cpu));
-        row.put("cross_cpu_bytes", Cell::Count(*bytes));
+        row.put("cross_cpu", narrow.cell_in_order(Cell::Count(figures.cross_cpu)));
+        row.put("cross_cpu_bytes", narrow.cell_in_order(Cell::Count(*bytes)));
         row
     });
-    Document { matrix: Some(CpuMatrix::new(cpus, paired)), ..Document::new(members, rows) }
+    let matrix = (!narrow.is_without_order()).then(|| CpuMatrix::new(cpus, paired));
+    Document { matrix, ..Document::new(members, rows) }
 }
 
 /// Pairs per allocating and freeing CPU. Only CPUs that have pairs take memory: a trace may name thousands.

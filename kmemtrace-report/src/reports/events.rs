@@ -91,6 +91,11 @@ impl<F: Filter> Lines<'_, F> {
         self.buffer = line;
     }
 
+    /// Adds a gap of an unknown number of events on each of these CPUs, between two keys, which came to light at the end.
+    pub(crate) fn gap_on_every_cpu(&mut self, cpus: &[u32], (from, to): (u64, u64)) {
+        self.gaps.extend(cpus.iter().map(|&cpu| Reverse((to, cpu, from, None))));
+    }
+
     /// Writes the gaps that go to the end, whose key is `last`.
     pub(crate) fn finish(&mut self, last: u64) {
         while let Some(Reverse((to, cpu, from, lost))) = self.gaps.pop() {

@@ -59,6 +59,8 @@ impl Completeness {
         let facts = || trace.streams.iter().map(CpuStream::facts).chain(trace.side.facts.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
         let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
+        let on_every_cpu = if trace.dropped_beyond(order.missing) > 0 { trace.info.cpus.len() as u64 } else { 0 };
+        let gaps = gaps.saturating_add(on_every_cpu);
         let files = facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost?)));
         // A relay channel counts its overruns over all CPUs and does not number what it drops: they have no place.
         let lost_events = match trace.info.source {
@@ -220,7 +222,7 @@ pub(crate) fn ranked<'a, N: Ord + Copy + 'a>(
     rows: impl Iterator<Item = (N, Kind, &'a Figures)>,
     keys: &[SortKey],
     top: Option<usize>,
-    narrow: &Narrow,
+    narrow: &'a Narrow,
     put: impl Fn(&mut Row<'a>, N) + 'a,
 ) -> Document<'a> {
     let mut rows: Vec<_> = rows.filter(|(_, _, figures)| !figures.is_empty()).collect();
@@ -244,7 +246,7 @@ pub(crate) fn ranked<'a, N: Ord + Copy + 'a>(
         let mut row = Row::default();
         put(&mut row, *name);
         row.put("kind", Cell::Word(kind.name()));
-        row.extend(figures.cells());
+        row.extend(figures.cells(narrow));
         row
     });
     Document::new(members, rows)

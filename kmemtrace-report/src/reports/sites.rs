@@ -10,7 +10,7 @@ pub(crate) fn sites<'a>(
     naming: &'a Naming<'a>,
     keys: &[SortKey],
     top: Option<usize>,
-    narrow: &Narrow,
+    narrow: &'a Narrow,
 ) -> Document<'a> {
     let rows = paired.rows.iter().map(|((call_site, kind), figures)| (*call_site, *kind, figures));
     ranked(rows, keys, top, narrow, |row, call_site| naming.put_site(row, call_site))

@@ -10,12 +10,12 @@ use crate::order::Order;
 use crate::pairs::Paired;
 
 /// A row a kind and one of the total, for outputs that have rows.
-pub(crate) fn rows(paired: &Paired) -> Rows<'_> {
+pub(crate) fn rows<'a>(paired: &'a Paired, narrow: &'a Narrow) -> Rows<'a> {
     let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
-    Rows::of(kinds.chain([("total", &paired.total)]).collect(), |(name, figures)| {
+    Rows::of(kinds.chain([("total", &paired.total)]).collect(), move |(name, figures)| {
         let mut row = Row::default();
         row.put("kind", Cell::Word(name));
-        row.extend(figures.cells());
+        row.extend(figures.cells(narrow));
         row
     })
 }
@@ -37,16 +37,17 @@ pub(crate) fn summary(paired: &Paired, knows_own: bool, order: &Order, narrow: &
     put("kinds", Value::Object(kinds));
     let mut total = Map::new();
     paired.total.put(&mut total, narrow);
-    total.insert("peak_at".to_owned(), json!(paired.peak_at.or(order.first).unwrap_or(0)));
+    let peak_at = json!(paired.peak_at.or(order.first).unwrap_or(0));
+    total.insert("peak_at".to_owned(), narrow.in_order(peak_at));
     put("total", Value::Object(total));
     let all = |figure: fn(&crate::figures::Figures) -> u128| of_kinds.iter().map(figure).sum::<u128>();
     put(
         "pairs",
         json!({
             "paired": paired.counts.paired,
-            "cross_cpu": narrow.u64(all(|k| k.cross_cpu.into())),
-            "cross_cpu_bytes": narrow.u64(all(|k| k.cross_cpu_bytes)),
-            "cross_node": paired.knows_nodes.then_some(paired.counts.cross_node),
+            "cross_cpu": narrow.in_order(narrow.u64(all(|k| k.cross_cpu.into()))),
+            "cross_cpu_bytes": narrow.in_order(narrow.u64(all(|k| k.cross_cpu_bytes))),
+            "cross_node": narrow.in_order(json!(paired.knows_nodes.then_some(paired.counts.cross_node))),
         }),
     );
     let counts = &paired.counts;

@@ -9,6 +9,8 @@ const NANOS: u128 = 1_000_000_000;
 pub(crate) struct TimeWindow {
     from: Option<Bound>,
     to: Option<Bound>,
+    /// A side names a unit of time: the trace must have a clock that counts it.
+    pub(crate) has_units: bool,
 }
 
 /// One side. Numbers are kept in billionths: nanoseconds where they are seconds.
@@ -80,7 +82,9 @@ impl FromStr for TimeWindow {
     fn from_str(text: &str) -> Result<TimeWindow, String> {
         let (from, to) = text.split_once(',').ok_or("a time window is A,B, and one side may be empty")?;
         let bound = |text: &str| if text.is_empty() { Ok(None) } else { Bound::parse(text).map(Some) };
-        let window = TimeWindow { from: bound(from.trim())?, to: bound(to.trim())? };
+        let (from, to) = (from.trim(), to.trim());
+        let has_units = [from, to].iter().any(|text| text.ends_with(|last: char| last.is_ascii_alphabetic()));
+        let window = TimeWindow { from: bound(from)?, to: bound(to)?, has_units };
         if window == TimeWindow::default() {
             return Err("both sides of the time window are empty".to_owned());
         }

@@ -8,7 +8,7 @@ use kmemtrace_abi::trace::{OrderKey, Source};
 use serde_json::{Map, Value, json};
 
 use super::Known;
-use super::figures::{figures, findings, free_events};
+use super::figures::{findings, free_events};
 use super::pairs::{Class, End, Finding, Object, Pairs};
 
 fn hex(address: u64) -> String {
@@ -65,15 +65,30 @@ fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
     })
 }
 
+/// A figure that only the order of events tells: null where that is not known.
+fn ordered(known: &Known, value: Value) -> Value {
+    if known.is_without_order() { Value::Null } else { value }
+}
+
+/// The figures of a row.
+fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, u64) {
+    let (mut figures, peak_at) = super::figures::figures(pairs, select);
+    for member in ["cross_cpu", "peak_live_allocated"] {
+        figures[member] = ordered(known, figures[member].take());
+    }
+    (figures, peak_at)
+}
+
 /// `summary`.
 pub fn summary(known: &Known, pairs: &Pairs) -> Value {
     let other = pairs.events.iter().filter(|e| e.action == Action::Other).count();
     let mut kinds = Map::new();
     for kind in Kind::ALL {
-        let (own, _) = figures(pairs, &|_, k| k == kind);
+        let (own, _) = figures(known, pairs, &|_, k| k == kind);
         kinds.insert(kind.name().into(), with(own, json!({ "free_events": free_events(pairs, kind) })));
     }
-    let (total, peak_at) = figures(pairs, &|_, kind| kind != Kind::Pages);
+    let (total, peak_at) = figures(known, pairs, &|_, kind| kind != Kind::Pages);
+    let peak_at = ordered(known, json!(peak_at));
     let total = if total["peak_live_allocated"] == 0 { total } else { with(total, json!({ "peak_at": peak_at })) };
     let freed: Vec<(Event, Event)> = freed(pairs).map(|(o, free)| (o.alloc, free)).collect();
     let cross: Vec<_> = freed.iter().filter(|(alloc, free)| alloc.cpu != free.cpu).collect();
@@ -92,9 +107,9 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
         "kinds": kinds,
         "total": total,
         "pairs": {
-            "paired": freed.len(), "cross_cpu": cross.len(),
-            "cross_cpu_bytes": cross.iter().map(|(alloc, _)| alloc.allocated).sum::<u64>(),
-            "cross_node": cross_node,
+            "paired": freed.len(), "cross_cpu": ordered(known, json!(cross.len())),
+            "cross_cpu_bytes": ordered(known, json!(cross.iter().map(|(alloc, _)| alloc.allocated).sum::<u64>())),
+            "cross_node": ordered(known, json!(cross_node)),
         },
         "own": known.own_threads.is_some().then(|| json!({ "allocs": pairs.own.0, "allocated": pairs.own.1 })),
         "findings": counts,
@@ -127,7 +142,7 @@ fn by_waste(mut rows: Vec<Value>) -> Vec<Value> {
 pub fn sites(known: &Known, pairs: &Pairs) -> Value {
     let keys: BTreeSet<(u64, Kind)> = allocations(pairs).map(|(e, kind)| (e.call_site, kind)).collect();
     let row = |&(call_site, kind): &(u64, Kind)| {
-        let (figures, _) = figures(pairs, &|e, k| (e.call_site, k) == (call_site, kind));
+        let (figures, _) = figures(known, pairs, &|e, k| (e.call_site, k) == (call_site, kind));
         let key = json!({ "call_site": hex(call_site), "symbol": null, "module": null, "kind": kind.name() });
         with(key, figures)
     };
@@ -143,7 +158,7 @@ fn cache<'a>(known: &'a Known, event: &Event) -> Option<&'a str> {
 pub fn caches(known: &Known, pairs: &Pairs) -> Value {
     let keys: BTreeSet<(Option<&str>, Kind)> = allocations(pairs).map(|(e, kind)| (cache(known, e), kind)).collect();
     let row = |&(name, kind): &(Option<&str>, Kind)| {
-        let (figures, _) = figures(pairs, &|e, k| (cache(known, e), k) == (name, kind));
+        let (figures, _) = figures(known, pairs, &|e, k| (cache(known, e), k) == (name, kind));
         with(json!({ "cache": name, "kind": kind.name() }), figures)
     };
     with(head("caches", known, pairs), json!({ "rows": by_waste(keys.iter().map(row).collect()) }))
@@ -189,7 +204,7 @@ pub fn live(known: &Known, pairs: &Pairs) -> Value {
     with(head("live", known, pairs), json!({ "rows": rows }))
 }
 
-/// `cross`. Rows without a cross-CPU pair are left out.
+/// `cross`. Rows without a cross-CPU pair are left out, where that is known.
 pub fn cross(known: &Known, pairs: &Pairs) -> Value {
     let cpus: Vec<u32> = known.cpus.iter().map(|(cpu, _)| *cpu).collect();
     let count = |row: u32, column: u32| freed(pairs).filter(|(o, f)| (o.alloc.cpu, f.cpu) == (row, column)).count();
@@ -200,15 +215,15 @@ pub fn cross(known: &Known, pairs: &Pairs) -> Value {
         let own: Vec<_> = freed(pairs).filter(|(o, _)| (o.alloc.call_site, o.kind) == (call_site, kind)).collect();
         let crossing = own.iter().filter(|(o, free)| o.alloc.cpu != free.cpu);
         let (count, bytes) = (crossing.clone().count(), crossing.map(|(o, _)| o.alloc.allocated).sum::<u64>());
-        (count > 0).then(|| {
+        (count > 0 || known.is_without_order()).then(|| {
             json!({
-                "call_site": hex(call_site), "symbol": null, "kind": kind.name(),
-                "frees": own.len(), "cross_cpu": count, "cross_cpu_bytes": bytes,
+                "call_site": hex(call_site), "symbol": null, "kind": kind.name(), "frees": own.len(),
+                "cross_cpu": ordered(known, json!(count)), "cross_cpu_bytes": ordered(known, json!(bytes)),
             })
         })
     };
     let rows: Vec<Value> = keys.into_iter().filter_map(row).collect();
-    with(head("cross", known, pairs), json!({ "cpus": cpus, "matrix": matrix, "rows": rows }))
+    with(head("cross", known, pairs), json!({ "cpus": cpus, "matrix": ordered(known, json!(matrix)), "rows": rows }))
 }
 
 /// The lines of `events`: events and gaps in the total order. A gap stands before the first event after it.
@@ -223,6 +238,9 @@ pub fn events(known: &Known, pairs: &Pairs) -> Vec<Value> {
             };
             lines.push(((at, *cpu, position), line));
         }
+    }
+    for gap in super::order::dropped(known) {
+        lines.push(((last, gap.cpu, usize::MAX), gap_line(&gap, first, last)));
     }
     lines.sort_by_key(|(key, _)| *key);
     let mut lines: Vec<Value> = lines.into_iter().map(|(_, line)| line).collect();

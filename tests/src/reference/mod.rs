@@ -43,6 +43,8 @@ pub struct Known {
     pub truncated: Vec<String>,
     /// CPUs without a file.
     pub missing: Vec<u32>,
+    /// Records that a relay channel dropped, where it tells.
+    pub total_overruns: Option<u64>,
 }
 
 /// See [`Known::trace`].
@@ -96,9 +98,10 @@ impl Known {
                 endian: Some(target.endian.name()),
                 word_bytes: Some(target.word_bytes),
                 page_bytes: Some(u64::from(workload.shape.page_bytes)),
-                clock: Some("mono".to_owned()),
+                clock: workload.clock.map(str::to_owned),
                 order: OrderKey::Time,
             },
+            total_overruns: None,
             missing: workload.cpus.iter().filter(|c| c.missing).map(|c| c.cpu).collect(),
             cpus: workload.cpus.into_iter().map(|c| (c.cpu, c.items)).collect(),
             names: workload.names,
@@ -154,6 +157,7 @@ impl Known {
             lost: Some(lost),
             truncated: Vec::new(),
             missing: Vec::new(),
+            total_overruns,
         }
     }
 
@@ -175,6 +179,7 @@ impl Known {
         let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let truncated = cut.map(|f| name(&f.path)).collect();
         let lost = facts.map(|f| f.lost).try_fold(0u64, |sum, lost| Some(sum.saturating_add(lost?)));
+        let total_overruns = trace.total_overruns();
         let info = trace.info;
         Known {
             trace: TraceMembers {
@@ -204,16 +209,22 @@ impl Known {
             lost,
             truncated,
             missing: info.missing,
+            total_overruns,
         }
     }
 
-    /// All gaps: those in the streams, and the missing sequence numbers.
+    /// All gaps: those in the streams, the missing sequence numbers, and what a relay channel dropped beyond these.
     pub fn gaps(&self) -> Vec<Gap> {
         let of_items = self.cpus.iter().flat_map(|(_, items)| items).filter_map(|item| match item {
             Item::Gap(gap) => Some(*gap),
             Item::Event(_) => None,
         });
-        of_items.chain(order::sequence_gaps(self)).collect()
+        of_items.chain(order::sequence_gaps(self)).chain(order::dropped(self)).collect()
+    }
+
+    /// Whether nothing of the order between events can be believed, not even on one CPU.
+    pub fn is_without_order(&self) -> bool {
+        self.trace.order == OrderKey::Time && self.trace.clock.as_deref() == Some("uptime")
     }
 
     /// Whether `kfree` of a cache object is legal: from Linux 6.4 on, and where the kernel is not known.

@@ -19,6 +19,18 @@ pub fn events(known: &Known) -> Vec<Event> {
     all.into_iter().map(|(_, event)| event).collect()
 }
 
+/// What a relay channel dropped beyond the missing numbers: a gap on every CPU, from the first event to the last.
+pub fn dropped(known: &Known) -> Vec<Gap> {
+    let missing = sequence_gaps(known).iter().filter_map(|gap| gap.lost).sum();
+    if known.total_overruns.unwrap_or(0) <= missing {
+        return Vec::new();
+    }
+    let events = events(known);
+    let (from, to) = (events.first().map(|e| e.at), events.last().map(|e| e.at));
+    let gap = |(cpu, _): &(u32, _)| Gap { from, to, cpu: *cpu, lost: None, cause: GapCause::Counters };
+    known.cpus.iter().map(gap).collect()
+}
+
 /// A gap for each run of sequence numbers that no event has. Whose they were nobody knows: `cpu` is
 /// that of the number after.
 pub fn sequence_gaps(known: &Known) -> Vec<Gap> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use kmemtrace_abi::event::{Action, Event, Gap, Kind};
+use kmemtrace_abi::trace::OrderKey;
 
 use super::{Known, order};
 
@@ -132,6 +133,8 @@ pub struct Pairs {
 struct Last {
     /// Order key of that event.
     at: u64,
+    /// Its CPU.
+    cpu: u32,
     /// Index of the live object; `None`: it was freed.
     object: Option<usize>,
 }
@@ -143,9 +146,18 @@ pub fn pairs(known: &Known) -> Pairs {
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
-    // A gap on any CPU touches the time between the address's event before and this one.
-    let suspect = |before: u64, now: u64| {
-        gaps.iter().any(|gap| gap.from.is_none_or(|s| s <= now) && gap.to.is_none_or(|e| e >= before))
+    let suspect = |before: &Last, now: &Event, class: Class| {
+        let in_unknown_order = match known.trace.order {
+            OrderKey::Sequence => false,
+            OrderKey::Time => match known.trace.clock.as_deref() {
+                Some("uptime") => true,
+                Some("local" | "perf") | None => before.cpu != now.cpu || class == Class::FreeAfterFree,
+                Some(_) => false,
+            },
+        };
+        // A gap on any CPU touches the time between the address's event before and this one.
+        let touches = |gap: &Gap| gap.from.is_none_or(|s| s <= now.at) && gap.to.is_none_or(|e| e >= before.at);
+        in_unknown_order || gaps.iter().any(touches)
     };
     for (number, event) in events.iter().enumerate() {
         let finding = |class, alloc_site, free_site, kind, suspect| Finding {
@@ -166,9 +178,9 @@ pub fn pairs(known: &Known) -> Pairs {
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
-                let before = table.insert(key, Last { at: event.at, object: Some(objects.len()) });
-                if let Some(Last { at, object: Some(index) }) = before {
-                    let suspect = suspect(at, event.at);
+                let before = table.insert(key, Last { at: event.at, cpu: event.cpu, object: Some(objects.len()) });
+                if let Some(last @ Last { object: Some(index), .. }) = before {
+                    let suspect = suspect(&last, event, Class::InferredFree);
                     let old = &mut objects[index];
                     old.end = End::Reissued { number, suspect };
                     let inferred = finding(Class::InferredFree, Some(old.alloc.call_site), None, old.kind, suspect);
@@ -186,17 +198,19 @@ pub fn pairs(known: &Known) -> Pairs {
             Action::Free(kind) => {
                 let key = (kind == Kind::Pages, event.address);
                 let site = Some(event.call_site);
-                match table.insert(key, Last { at: event.at, object: None }) {
+                match table.insert(key, Last { at: event.at, cpu: event.cpu, object: None }) {
                     None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),
-                    Some(Last { at, object: None }) => {
-                        findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect(at, event.at)));
+                    Some(last @ Last { object: None, .. }) => {
+                        let suspect = suspect(&last, event, Class::FreeAfterFree);
+                        findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect));
                     }
-                    Some(Last { at, object: Some(index) }) => {
+                    Some(last @ Last { object: Some(index), .. }) => {
                         let object = &mut objects[index];
                         object.end = End::Freed { free: *event, number };
                         let (alloc, of) = (object.alloc, object.kind);
                         let mut pair = |class| {
-                            let found = finding(class, Some(alloc.call_site), site, of, suspect(at, event.at));
+                            let suspect = suspect(&last, event, class);
+                            let found = finding(class, Some(alloc.call_site), site, of, suspect);
                             findings.push(Finding { own: own(&alloc), ..found });
                         };
                         if kind != of {

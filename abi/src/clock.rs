@@ -1,0 +1,141 @@
+//! What order keys are: the clocks of the kernel, what they count, and how far their times agree between CPUs. The one place that
+//! writes such a key, or the span between two, for people.
+
+use crate::trace::OrderKey;
+
+/// What a key counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Something of a length that is not known: cycles, jiffies, or nothing but turns.
+    Ticks,
+    /// Records: the key is a sequence number.
+    Records,
+}
+
+/// Which events are in the order in which they happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Agreement {
+    /// All of them.
+    #[default]
+    AllCpus,
+    /// Those of one CPU: another's clock may be ahead or behind.
+    OneCpu,
+    /// None: many events of all CPUs share a time.
+    Nothing,
+}
+
+/// What the order keys of a trace are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// What they count.
+    pub unit: Unit,
+    /// What their order tells.
+    pub agreement: Agreement,
+}
+
+impl Default for Clock {
+    /// The clock of a recording where nothing else is asked for.
+    fn default() -> Clock {
+        Clock { unit: Unit::Nanoseconds, agreement: Agreement::AllCpus }
+    }
+}
+
+impl Clock {
+    /// The keys of a trace with this order and this `trace_clock`; `None`: the trace does not tell its clock.
+    ///
+    /// A name that is not known here is taken for the worst: ticks that are no CPU's but its own.
+    pub fn of(order: OrderKey, name: Option<&str>) -> Clock {
+        let (unit, agreement) = match (order, name) {
+            (OrderKey::Sequence, _) => (Unit::Records, Agreement::AllCpus),
+            (_, Some("mono" | "mono_raw" | "boot" | "tai" | "global")) => (Unit::Nanoseconds, Agreement::AllCpus),
+            (_, Some("local" | "perf") | None) => (Unit::Nanoseconds, Agreement::OneCpu),
+            (_, Some("x86-tsc" | "ppc-tb" | "counter")) => (Unit::Ticks, Agreement::AllCpus),
+            (_, Some("uptime")) => (Unit::Ticks, Agreement::Nothing),
+            (_, Some(_)) => (Unit::Ticks, Agreement::OneCpu),
+        };
+        Clock { unit, agreement }
+    }
+
+    /// Keys to a second, or 1 where a key is no time.
+    pub fn per_second(self) -> u64 {
+        if self.unit == Unit::Nanoseconds { 1_000_000_000 } else { 1 }
+    }
+
+    /// The key `at` of a trace that begins at `first`, with so many places of a second, at most 9: `+1.000601 s`, `+601 ticks`; a
+    /// sequence number is `#601`, wherever the trace begins. A key before `first` is shown as `first`.
+    pub fn moment(self, at: u64, first: u64, places: u32) -> String {
+        let since = at.saturating_sub(first);
+        match self.unit {
+            Unit::Records => format!("#{at}"),
+            Unit::Ticks => format!("+{since} ticks"),
+            Unit::Nanoseconds if places == 0 => format!("+{} s", since / 1_000_000_000),
+            Unit::Nanoseconds => {
+                let places = places.min(9);
+                let fraction = since % 1_000_000_000 / 10u64.pow(9 - places);
+                format!("+{}.{fraction:0width$} s", since / 1_000_000_000, width = places as usize)
+            }
+        }
+    }
+
+    /// A span between two keys with one place of the largest unit that fits: `2.1 ms`; `-` where a key is no time.
+    pub fn span(self, keys: u64) -> String {
+        if self.unit != Unit::Nanoseconds {
+            return "-".to_owned();
+        }
+        let (unit, name) = match keys {
+            0..1_000 => return format!("{keys} ns"),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        format!("{}.{} {name}", keys / unit, keys % unit / (unit / 10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_told_apart_by_what_they_count_and_where_they_hold() {
+        use Agreement::{AllCpus, Nothing, OneCpu};
+        use Unit::{Nanoseconds, Records, Ticks};
+        for (name, unit, agreement) in [
+            (Some("mono"), Nanoseconds, AllCpus),
+            (Some("tai"), Nanoseconds, AllCpus),
+            (Some("local"), Nanoseconds, OneCpu),
+            (Some("perf"), Nanoseconds, OneCpu),
+            (None, Nanoseconds, OneCpu),
+            (Some("x86-tsc"), Ticks, AllCpus),
+            (Some("counter"), Ticks, AllCpus),
+            (Some("uptime"), Ticks, Nothing),
+            (Some("sundial"), Ticks, OneCpu),
+        ] {
+            assert_eq!(Clock::of(OrderKey::Time, name), Clock { unit, agreement }, "{name:?}");
+        }
+        let numbers = Clock::of(OrderKey::Sequence, None);
+        assert_eq!(numbers, Clock { unit: Records, agreement: AllCpus });
+    }
+
+    #[test]
+    fn a_moment_has_the_unit_of_its_clock() {
+        let of = |name| Clock::of(OrderKey::Time, Some(name));
+        assert_eq!(of("mono").moment(7_001_999_999, 7_000_000_000, 3), "+0.001 s");
+        assert_eq!(of("mono").moment(8_000_601_999, 7_000_000_000, 6), "+1.000601 s");
+        assert_eq!(of("mono").moment(1, 5, 6), "+0.000000 s");
+        assert_eq!(of("mono").moment(u64::MAX, 0, 0), "+18446744073 s");
+        assert_eq!(of("x86-tsc").moment(1601, 1000, 6), "+601 ticks");
+        assert_eq!(Clock::of(OrderKey::Sequence, None).moment(1601, 1000, 6), "#1601");
+    }
+
+    #[test]
+    fn a_span_has_a_fitting_unit_or_none() {
+        let clock = Clock::default();
+        for (ns, text) in [(999, "999 ns"), (1000, "1.0 us"), (2_199_999, "2.1 ms"), (61_950_000_000, "61.9 s")] {
+            assert_eq!(clock.span(ns), text);
+        }
+        assert_eq!(Clock::of(OrderKey::Time, Some("counter")).span(999), "-");
+    }
+}

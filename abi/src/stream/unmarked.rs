@@ -1,0 +1,407 @@
+//! Loss that no mark in the sub-buffers tells of: what the kernel's counters say beyond the marks, and what foreign hands did.
+//!
+//! All of it is found before the first event is handed out: the merge of all CPUs can take a gap only while it has not
+//! passed the gap's begin.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+
+use super::sub_buffers::SubBufferCoding;
+use crate::block::{
+    CounterSample, Counters, End, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, LOST_UNKNOWN, kind,
+};
+use crate::event::{Gap, GapCause};
+use crate::fault::{Code, Fault};
+use crate::subbuffer::{self, Missed, SubBuffer, trimmed_len};
+use crate::target::{Big, Endian, Little, Order};
+use crate::walk::{Known, Met, Walk, read_at};
+
+/// Gaps of one file that are kept. What is beyond becomes one gap over everything.
+const MOST_GAPS: usize = 1 << 16;
+/// Bytes of a block's text that a message repeats.
+const MOST_TEXT: usize = 500;
+/// Bytes of a captured tree's file to look at together, at least.
+const AT_ONCE: usize = 1 << 20;
+
+/// What is known of a stream's loss before its first event.
+#[derive(Debug, Default)]
+pub(super) struct Unmarked {
+    /// Gaps with ends of their own, by their begins.
+    pub(super) gaps: Vec<Gap>,
+    /// Events lost on this CPU at no known time: one gap, from its first event to the end of the trace. 0: none.
+    pub(super) whole: u64,
+    /// What foreign hands did.
+    pub(super) hands: Vec<Fault>,
+}
+
+impl Unmarked {
+    /// Events that the counters tell of and that are in one of these gaps.
+    pub(super) fn counted(&self) -> u64 {
+        let gaps = self.gaps.iter().filter(|gap| gap.cause == GapCause::Counters).filter_map(|gap| gap.lost);
+        gaps.fold(self.whole, u64::saturating_add)
+    }
+}
+
+/// Whether the interval of a gap block says where its gap is; else the block's own place does.
+pub(super) fn is_timed(gap: &GapRecord) -> bool {
+    gap.reason.get() != GAP_NOT_WRITTEN && gap.interval.ends().is_some()
+}
+
+/// How many events of `counters` other readers took, by a block before which the file has `events_before` events.
+pub(super) fn read_by_others(counters: &Counters, events_before: u64) -> u64 {
+    counters.read.get().saturating_sub(events_before).saturating_sub(counters.recorder_lost.get())
+}
+
+/// Events that the kernel refused, which leaves no mark.
+pub(super) fn refused(counters: &Counters) -> u64 {
+    counters.dropped.get().saturating_add(counters.commit_overrun.get())
+}
+
+/// The loss of a file of ours that no mark tells of.
+///
+/// Most files say in their last block that there is none. Else all headers are walked over, and payloads of data are read
+/// only where overrun is beyond the marks that the headers have counted.
+pub(super) fn of_blocks(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::Result<Unmarked> {
+    if let Some(whole) = by_the_end(file, known)? {
+        return Ok(Unmarked { whole, ..Unmarked::default() });
+    }
+    let mut found = Found::new(known.2);
+    let mut walk = Walk::new(file, known)?;
+    while let Some(met) = walk.next()? {
+        found.meet(&met);
+        if matches!(met.header.kind, kind::COUNTERS | kind::GAP | kind::END)
+            && let Some(payload) = walk.payload(&met)?
+        {
+            found.take(&met, payload);
+        }
+    }
+    let overrun = found.counters.overrun.get();
+    if overrun > found.marked
+        && let Some(marks) = marks_in(file, known, coding)?
+    {
+        found.at_no_time = found.at_no_time.saturating_add(overrun.saturating_sub(found.marked.max(marks)));
+    }
+    let unwritten = found.counters.recorder_lost.get().saturating_sub(found.unwritten);
+    found.at_no_time = found.at_no_time.saturating_add(unwritten);
+    Ok(found.finish())
+}
+
+/// What the file's last block says, where that is all there is to know: events lost at no known time.
+fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Option<u64>> {
+    let len = file.metadata()?.len();
+    let mut tail = [0; End::TAIL_BYTES];
+    let start = len.saturating_sub(tail.len() as u64);
+    let there = read_at(file, &mut tail, start)?;
+    let Some((header, end)) = End::with_header(&tail[..there]) else { return Ok(None) };
+    let is_own =
+        (usize::from(header.header_len.get()), header.recording, header.cpu.get()) == (header_len, recording, cpu);
+    let counters = &end.counters;
+    let is_marked = counters.overrun.get() <= header.lost_before.get() && counters.recorder_lost.get() == 0;
+    if !is_own || end.timed.get() != 0 || !is_marked {
+        return Ok(None);
+    }
+    let unmarked = refused(counters).saturating_add(read_by_others(counters, header.events_before.get()));
+    Ok((unmarked == 0 || end.grew.ends().is_none()).then_some(unmarked))
+}
+
+/// Counted events of all marks in a file's data; `None` where a mark has no count.
+fn marks_in(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::Result<Option<u64>> {
+    let Some(coding) = coding else { return Ok(Some(0)) };
+    let mut walk = Walk::new(file, known)?;
+    let mut counted = 0u64;
+    while let Some(met) = walk.next()? {
+        if met.header.kind != kind::DATA {
+            continue;
+        }
+        let payload = walk.payload(&met)?.unwrap_or_default();
+        let marks = match coding.shape.target.endian {
+            Endian::Little => marks_of::<Little>(payload, coding),
+            Endian::Big => marks_of::<Big>(payload, coding),
+        };
+        match marks {
+            Some(marks) => counted = counted.saturating_add(marks),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(counted))
+}
+
+/// The same of one block.
+fn marks_of<O: Order>(payload: &[u8], coding: &SubBufferCoding) -> Option<u64> {
+    let (mut rest, mut counted) = (payload, 0u64);
+    while !rest.is_empty() {
+        // The stream tells of a sub-buffer that makes no sense.
+        let Ok(sub_buffer) = SubBuffer::parse::<O>(&coding.shape, rest) else { break };
+        match sub_buffer.missed {
+            Some(Missed::Counted(n)) => counted = counted.saturating_add(n),
+            Some(Missed::Uncounted) => return None,
+            None => {}
+        }
+        rest = rest.get(sub_buffer.stored.max(1)..).unwrap_or_default();
+    }
+    Some(counted)
+}
+
+/// A record of a foreign hand.
+#[derive(Debug)]
+struct Hand {
+    gap: Gap,
+    fault: Fault,
+}
+
+/// What a walk has found so far.
+#[derive(Debug)]
+struct Found {
+    cpu: u32,
+    /// The last counters.
+    counters: Counters,
+    /// Greatest numbers of events refused, and of those read by others, so far.
+    grown: (u64, u64),
+    /// Events lost in no known interval.
+    at_no_time: u64,
+    /// Counted events of marks, by the headers: these count gap blocks, too, or do not, so each header is asked that has none
+    /// or fewer of them before it.
+    marked: u64,
+    /// Sum of gap blocks.
+    unwritten: u64,
+    gaps: Vec<Gap>,
+    /// Foreign hands, by the begins of their gaps.
+    hands: BTreeMap<u64, Hand>,
+    /// Events lost in gaps that are too many; `None`: there are not.
+    too_many: Option<u64>,
+}
+
+impl Found {
+    fn new(cpu: u32) -> Found {
+        Found {
+            cpu,
+            counters: Counters::default(),
+            grown: (0, 0),
+            at_no_time: 0,
+            marked: 0,
+            unwritten: 0,
+            gaps: Vec::new(),
+            hands: BTreeMap::new(),
+            too_many: None,
+        }
+    }
+
+    /// What a header alone says.
+    fn meet(&mut self, met: &Met) {
+        self.marked = self.marked.max(met.header.lost_before.get().saturating_sub(self.unwritten));
+    }
+
+    fn take(&mut self, met: &Met, payload: &[u8]) {
+        match met.header.kind {
+            kind::COUNTERS => {
+                if let Some(sample) = CounterSample::parse(payload) {
+                    self.sample(met, &sample.counters, sample.grew, met.header.minor.get() > 0);
+                }
+            }
+            kind::END => {
+                if let Some(end) = End::parse(payload) {
+                    self.sample(met, &end.counters, end.grew, true);
+                }
+            }
+            _ => {
+                if let Some((record, text)) = GapRecord::parse(payload) {
+                    self.record(met, &record, text);
+                }
+            }
+        }
+    }
+
+    /// Takes on counters; in minor version 0 only the last ones tell what others read.
+    fn sample(&mut self, met: &Met, counters: &Counters, grew: Interval, tells_of_others: bool) {
+        self.counters = *counters;
+        let others = if tells_of_others { read_by_others(counters, met.header.events_before.get()) } else { 0 };
+        let now = (refused(counters), others);
+        let lost = now.0.saturating_sub(self.grown.0).saturating_add(now.1.saturating_sub(self.grown.1));
+        self.grown = (now.0.max(self.grown.0), now.1.max(self.grown.1));
+        match grew.ends() {
+            _ if lost == 0 => {}
+            None => self.at_no_time = self.at_no_time.saturating_add(lost),
+            Some((from, to)) => {
+                self.push(Gap { from, to, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
+            }
+        }
+    }
+
+    fn record(&mut self, met: &Met, record: &GapRecord, text: &[u8]) {
+        let reason = record.reason.get();
+        let lost = Some(record.lost.get()).filter(|&n| n != LOST_UNKNOWN && reason != GAP_FOREIGN);
+        self.unwritten = self.unwritten.saturating_add(lost.unwrap_or(0));
+        let Some((from, to)) = record.interval.ends().filter(|_| is_timed(record)) else { return };
+        let cause = if reason == GAP_FOREIGN { GapCause::Foreign } else { GapCause::Recorder };
+        let gap = Gap { from, to, cpu: self.cpu, lost, cause };
+        if reason != GAP_FOREIGN {
+            return self.push(gap);
+        }
+        let begin = record.interval.from.get();
+        if self.hands.len() >= MOST_GAPS && !self.hands.contains_key(&begin) {
+            return self.too_many = Some(self.too_many.unwrap_or(0));
+        }
+        let (sequence, offset) = (met.header.sequence.get(), met.offset);
+        let message = format!("block {sequence} at byte {offset}: {}", changed(text));
+        let fault = Fault { code: Code::ForeignHand, offset, block: Some(sequence), message };
+        self.hands.insert(begin, Hand { gap, fault });
+    }
+
+    fn push(&mut self, gap: Gap) {
+        if self.gaps.len() < MOST_GAPS {
+            self.gaps.push(gap);
+        } else {
+            self.too_many = Some(self.too_many.unwrap_or(0).saturating_add(gap.lost.unwrap_or(0)));
+        }
+    }
+
+    fn finish(mut self) -> Unmarked {
+        if let Some(lost) = self.too_many {
+            let everything = Gap { from: None, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters };
+            self.gaps.push(everything);
+        }
+        let (gaps, hands): (Vec<_>, Vec<_>) = self.hands.into_values().map(|hand| (hand.gap, hand.fault)).unzip();
+        self.gaps.extend(gaps);
+        self.gaps.sort_by_key(|gap| (gap.from, gap.to.is_none(), gap.to));
+        Unmarked { gaps: self.gaps, whole: self.at_no_time, hands }
+    }
+}
+
+/// What a record of a foreign hand says, for people.
+pub(super) fn changed(text: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned();
+    let shown = if shown.is_empty() { "the recorder does not say what" } else { shown.trim() };
+    format!("another program changed what is recorded: {shown}")
+}
+
+/// The loss of a captured tree's file that no mark tells of, by the kernel's `counters`.
+pub(super) fn of_sub_buffers(file: &File, coding: &SubBufferCoding, counters: &Counters) -> io::Result<Unmarked> {
+    let size = coding.shape.size;
+    let mut chunk = vec![0; AT_ONCE.div_ceil(size.max(1)).saturating_mul(size)];
+    let (mut events, mut counted, mut is_counted, mut is_whole) = (0u64, 0u64, true, true);
+    let mut offset = 0;
+    loop {
+        let len = read_at(file, &mut chunk, offset)?;
+        is_whole &= len.is_multiple_of(size.max(1));
+        for page in chunk[..len].chunks_exact(size.max(1)) {
+            let stored = trimmed_len(&coding.shape, page).ok();
+            is_whole &= stored.is_some();
+            let Some(stored) = stored.filter(|&stored| stored > 0).and_then(|stored| page.get(..stored)) else {
+                continue;
+            };
+            let Ok((tally, _)) = subbuffer::tally(&coding.shape, stored) else { continue };
+            events = events.saturating_add(tally.events);
+            match tally.missed {
+                Some(Missed::Counted(n)) => counted = counted.saturating_add(n),
+                Some(Missed::Uncounted) => is_counted = false,
+                None => {}
+            }
+        }
+        offset += len as u64;
+        if len < chunk.len() {
+            break;
+        }
+    }
+    let beyond = if is_counted { counters.overrun.get().saturating_sub(counted) } else { 0 };
+    let gone = if is_whole { not_there(counters, events) } else { 0 };
+    let whole = refused(counters).saturating_add(beyond).saturating_add(gone);
+    Ok(Unmarked { whole, ..Unmarked::default() })
+}
+
+/// Events that the stats of a captured tree count as handed out, and that are not among the `events` of its file.
+pub(super) fn not_there(counters: &Counters, events: u64) -> u64 {
+    let (read, unread) = (counters.read.get(), counters.unread.get());
+    // Stats are copied after the sub-buffers, or before.
+    let is_all = [read, read.saturating_add(unread)].contains(&events);
+    if is_all { 0 } else { read.saturating_sub(events) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::block::{BlockInfo, HEADER_BYTES, block};
+
+    const KNOWN: Known = (HEADER_BYTES, [0; 16], 1);
+
+    fn file(blocks: impl Iterator<Item = (u8, Vec<u8>)>) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        let sealed = blocks.zip(0..).map(|((kind, payload), sequence)| {
+            block(&BlockInfo { kind, cpu: 1, sequence, events_before: 100, ..BlockInfo::default() }, &payload)
+        });
+        file.write_all(&sealed.collect::<Vec<_>>().concat()).unwrap();
+        file
+    }
+
+    fn sample(dropped: u64, read: u64, grew: Interval) -> (u8, Vec<u8>) {
+        let counters = Counters { dropped: dropped.into(), read: read.into(), ..Counters::default() };
+        (kind::COUNTERS, CounterSample { counters, grew }.as_bytes().to_vec())
+    }
+
+    fn ends(found: &Unmarked) -> Vec<(Option<u64>, Option<u64>, Option<u64>)> {
+        found.gaps.iter().map(|gap| (gap.from, gap.to, gap.lost)).collect()
+    }
+
+    #[test]
+    fn gaps_come_by_their_begins_and_the_last_record_of_a_hand_holds() {
+        let hand = |from, to, text: &[u8]| {
+            let interval = Interval::new(from, to);
+            let record = GapRecord { lost: 3.into(), reason: GAP_FOREIGN.into(), interval, ..GapRecord::default() };
+            (kind::GAP, [record.as_bytes(), text].concat())
+        };
+        let blocks = [
+            hand(50, u64::MAX, b"filter"),
+            sample(2, 100, Interval::new(60, 70)),
+            hand(0, u64::MAX, b"\x1b[31m"),
+            hand(50, 65, b"filter, no more"),
+            sample(2, 103, Interval::new(70, u64::MAX)),
+            // Counters that go back have not grown.
+            sample(1, 101, Interval::new(80, 81)),
+        ];
+        let found = of_blocks(&file(blocks.into_iter()), KNOWN, None).unwrap();
+        let gaps =
+            [(None, None, None), (Some(50), Some(65), None), (Some(60), Some(70), Some(2)), (Some(70), None, Some(3))];
+        assert_eq!(ends(&found), gaps);
+        assert_eq!((found.whole, found.counted()), (0, 5));
+        let said: Vec<&str> = found.hands.iter().map(|fault| fault.message.as_str()).collect();
+        assert!(
+            said.len() == 2 && said[1].starts_with("block 3 ") && said[1].ends_with(": filter, no more"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn gaps_beyond_those_that_are_kept_become_one_over_everything() {
+        let most = MOST_GAPS as u64;
+        let many = (1..=most + 10).map(|n| sample(n, 100, Interval::new(n, n + 1)));
+        let found = of_blocks(&file(many), KNOWN, None).unwrap();
+        assert_eq!(found.gaps.len() as u64, most + 1);
+        assert_eq!(ends(&found)[0], (None, None, Some(10)));
+        assert_eq!(found.counted(), most + 10);
+    }
+
+    #[test]
+    fn an_end_without_loss_is_all_that_is_read_of_a_file() {
+        let end = |end: End| (kind::END, end.as_bytes().to_vec());
+        let damaged = (kind::COUNTERS, vec![0; 5]);
+        let counters = Counters { read: 100.into(), ..Counters::default() };
+        let good = End { counters, events: 100.into(), ..End::default() };
+        let found = by_the_end(&file([damaged.clone(), end(good)].into_iter()), KNOWN).unwrap();
+        assert_eq!(found, Some(0));
+        let lossy = End { counters: Counters { dropped: 4.into(), read: 105.into(), ..counters }, ..good };
+        assert_eq!(by_the_end(&file([damaged.clone(), end(lossy)].into_iter()), KNOWN).unwrap(), Some(9));
+        for other in [
+            End { timed: 1.into(), ..good },
+            End { grew: Interval::new(1, 2), ..lossy },
+            End { counters: Counters { overrun: 1.into(), ..counters }, ..good },
+            End { counters: Counters { recorder_lost: 1.into(), ..counters }, ..good },
+        ] {
+            assert_eq!(by_the_end(&file([damaged.clone(), end(other)].into_iter()), KNOWN).unwrap(), None, "{other:?}");
+        }
+        assert_eq!(by_the_end(&file([end(good), damaged].into_iter()), KNOWN).unwrap(), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! A finished look at a file's blocks ahead of reading it: headers one after the other by positioned reads, and only those
+//! payloads that the caller asks for. The stream that reads the same file does not notice.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
+use crate::blocks::expand;
+
+/// Bytes looked through at once for the next header behind damage.
+const CHUNK: usize = 64 << 10;
+
+/// What all blocks of a file have in common: length of their headers, recording, CPU.
+pub(crate) type Known = (usize, RecordingId, u32);
+
+/// Reads up to `buffer.len()` bytes at `offset`; fewer only where the file ends.
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut len = 0;
+    while let Some(room) = buffer.get_mut(len..).filter(|room| !room.is_empty()) {
+        match file.read_at(room, offset.saturating_add(len as u64)) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+/// A block that was met; its payload has not been read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    pub(crate) header: Header,
+    /// Of its header in the file.
+    pub(crate) offset: u64,
+    header_len: usize,
+}
+
+/// Goes through the blocks of a file.
+#[derive(Debug)]
+pub(crate) struct Walk<'a> {
+    file: &'a File,
+    known: Known,
+    /// Where the next header should stand.
+    at: u64,
+    /// Bytes of the file when the walk began: one that grows is not followed.
+    len: u64,
+    next_sequence: u64,
+    stored: Vec<u8>,
+    expanded: Vec<u8>,
+}
+
+impl<'a> Walk<'a> {
+    /// From the file's first block on.
+    pub(crate) fn new(file: &'a File, known: Known) -> io::Result<Walk<'a>> {
+        let len = file.metadata()?.len();
+        Ok(Walk { file, known, at: 0, len, next_sequence: 0, stored: Vec::new(), expanded: Vec::new() })
+    }
+
+    /// The next block of this file whose header is whole; `None` at the end.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Met>> {
+        let (header_len, recording, cpu) = self.known;
+        let mut bytes = [0; MAX_HEADER_BYTES];
+        while self.at < self.len {
+            let len = read_at(self.file, &mut bytes[..header_len.min(MAX_HEADER_BYTES)], self.at)?;
+            match block::parse(&bytes[..len], Some(header_len)) {
+                Parsed::Header(header, header_len) => {
+                    let met = Met { header, offset: self.at, header_len };
+                    self.at += header_len as u64 + u64::from(header.payload_len.get());
+                    let sequence = header.sequence.get();
+                    let is_own = header.recording == recording && header.cpu.get() == cpu;
+                    if is_own && sequence >= self.next_sequence && self.at <= self.len {
+                        self.next_sequence = sequence.saturating_add(1);
+                        return Ok(Some(met));
+                    }
+                }
+                Parsed::Short(_) => return Ok(None),
+                Parsed::Newer(_) | Parsed::Bad => self.resume()?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves to the next whole header of the same recording, or to the end.
+    fn resume(&mut self) -> io::Result<()> {
+        let (header_len, recording, _) = self.known;
+        let mut chunk = vec![0; CHUNK];
+        self.at += 1;
+        loop {
+            let len = read_at(self.file, &mut chunk, self.at)?;
+            let bytes = &chunk[..len];
+            // A header that the end of the chunk cuts is looked at with the next one.
+            let whole = if len < CHUNK { len } else { len - MAX_HEADER_BYTES };
+            for (from, _) in bytes.windows(MAGIC.len()).take(whole).enumerate().filter(|(_, at)| *at == MAGIC) {
+                if let Parsed::Header(header, _) = block::parse(&bytes[from..], Some(header_len))
+                    && header.recording == recording
+                {
+                    self.at += from as u64;
+                    return Ok(());
+                }
+            }
+            self.at += whole as u64;
+            if len < CHUNK {
+                self.at = self.len;
+                return Ok(());
+            }
+        }
+    }
+
+    /// The payload of a block, expanded; `None` where it is damaged.
+    pub(crate) fn payload(&mut self, met: &Met) -> io::Result<Option<&[u8]>> {
+        let Met { header, offset, header_len } = met;
+        self.stored.resize(header.payload_len.get() as usize, 0);
+        let len = read_at(self.file, &mut self.stored, offset.saturating_add(*header_len as u64))?;
+        if len < self.stored.len() || block::crc32c(&self.stored) != header.payload_crc.get() {
+            return Ok(None);
+        }
+        if header.flags & FLAG_ZSTD == 0 {
+            return Ok(Some(&self.stored));
+        }
+        let is_whole = expand(&self.stored, header.raw_len.get() as usize, &mut self.expanded);
+        Ok(is_whole.then_some(&self.expanded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::block::{BlockInfo, HEADER_BYTES, block, kind};
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn numbered(sequence: u64, payload: &[u8]) -> Vec<u8> {
+        block(&BlockInfo { kind: kind::COUNTERS, cpu: 2, sequence, ..BlockInfo::default() }, payload)
+    }
+
+    fn sequences(bytes: &[u8]) -> Vec<(u64, bool)> {
+        let file = file(bytes);
+        let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
+        let mut found = Vec::new();
+        while let Some(met) = walk.next().unwrap() {
+            found.push((met.header.sequence.get(), walk.payload(&met).unwrap() == Some(b"payload")));
+        }
+        found
+    }
+
+    #[test]
+    fn whole_blocks_are_met_whatever_stands_between_them() {
+        let other_cpu = block(&BlockInfo { cpu: 3, sequence: 1, ..BlockInfo::default() }, b"payload");
+        let mut damaged = numbered(3, b"payload");
+        damaged[HEADER_BYTES] ^= 1;
+        // Longer than what is looked through at once, with beginnings of headers in it.
+        let junk = [&MAGIC[..], &vec![7; CHUNK - 3], &MAGIC[..5]].concat();
+        let file = [
+            numbered(0, b"payload"),
+            other_cpu,
+            numbered(1, b"payload"),
+            junk,
+            numbered(2, b"payload"),
+            damaged,
+            numbered(2, b"payload"),
+            numbered(4, b"payload")[..100].to_vec(),
+        ]
+        .concat();
+        assert_eq!(sequences(&file), [(0, true), (1, true), (2, true), (3, false)]);
+        assert_eq!(sequences(&[]), []);
+        assert_eq!(sequences(&file[..50]), []);
+    }
+}
