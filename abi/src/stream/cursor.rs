@@ -95,6 +95,7 @@ impl Cursor {
 
     /// Hands over the gaps that are known before the first event; `is_entered`: those were told, since reading began behind them.
     pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl Items) {
+        self.is_walked = unmarked.is_walked;
         self.foretold = unmarked.counted();
         self.foretold_timed = self.foretold.saturating_sub(unmarked.whole);
         if self.last.is_none() && unmarked.whole > 0 {
@@ -151,7 +152,9 @@ impl Cursor {
             ),
         };
         self.fault(code, block, message);
-        if !is_foretold {
+        // Too late for a gap that begins where it should.
+        self.facts.late_loss |= is_timed(gap) && !is_foretold;
+        if !is_foretold && !is_timed(gap) {
             self.pending = Some((cause, lost));
         }
     }

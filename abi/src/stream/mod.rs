@@ -285,7 +285,6 @@ impl CpuStream {
         // A file that cannot be read at a place is one that cannot be read twice: the end tells of its loss.
         let Some(Ok(unmarked)) = unmarked else { return };
         let is_entered = self.part.as_ref().is_some_and(Part::is_behind_gaps);
-        self.cursor.is_walked = true;
         self.cursor.foretell(unmarked, is_entered, items);
     }
 
@@ -369,5 +368,62 @@ impl Cursor {
                 None
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "generator"))]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::event::Event;
+    use crate::format::EventFormat;
+    use crate::generate::layout::layouts;
+    use crate::generate::{Options, Shape, tree, workload};
+    use crate::kmem::Decoder;
+    use crate::stats::Stats;
+
+    /// All of a stream of sub-buffers of which the kernel dropped 3 events without a mark.
+    fn read(file: File, bytes: usize) -> (Vec<Item>, FileFacts) {
+        let shape = Shape::plain();
+        let format = |layout: crate::generate::layout::Layout| {
+            (layout.system.to_owned(), EventFormat::parse(&layout.text()).unwrap())
+        };
+        let formats: Vec<_> = layouts(&shape).into_iter().map(format).collect();
+        let mut names = Names::new();
+        let decoder = Decoder::new(&formats, 4096, &mut names);
+        let coding = Arc::new(Coding::SubBuffers(SubBufferCoding { shape: shape.page(), decoder }));
+        let mut stream = CpuStream::raw(PathBuf::new(), 0, file, coding);
+        stream.facts_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));
+        let (mut all, mut items) = (Vec::new(), Vec::new());
+        while stream.fill(&mut names, &mut items) {
+            all.append(&mut items);
+        }
+        assert_eq!(stream.facts().bytes, bytes as u64);
+        (all, stream.facts().clone())
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_twice_tells_of_its_loss_at_the_end() {
+        let files = tree(&workload(1, &Options::plain(Shape::plain(), 1, 300)), 1);
+        let bytes = files.into_iter().find(|(name, _)| name.ends_with("trace_pipe_raw")).unwrap().1;
+        let mut twice = tempfile::tempfile().unwrap();
+        twice.write_all(&bytes).unwrap();
+        std::io::Seek::rewind(&mut twice).unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let to_write = bytes.clone();
+        let writing = std::thread::spawn(move || writer.write_all(&to_write));
+        let once = File::from(std::os::fd::OwnedFd::from(reader));
+        let places = |(items, facts): (Vec<Item>, FileFacts)| {
+            let Some(Item::Event(Event { at, .. })) = items.iter().find(|item| matches!(item, Item::Event(_))) else {
+                panic!("no event");
+            };
+            let gap = items.iter().position(|item| matches!(item, Item::Gap(gap) if gap.from == Some(*at))).unwrap();
+            assert_eq!((facts.gaps, facts.lost), (1, Some(3)));
+            (gap == 0, gap == items.len() - 1, facts.late_loss)
+        };
+        assert_eq!(places(read(twice, bytes.len())), (true, false, false));
+        assert_eq!(places(read(once, bytes.len())), (false, true, true));
+        writing.join().unwrap().unwrap();
     }
 }

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::unmarked::{not_there, read_by_others, refused};
 use crate::block::{CounterSample, Counters, End};
 use crate::blocks::{Block, Ending};
-use crate::event::{GapCause, Items};
+use crate::event::{Gap, GapCause, Items};
 use crate::fault::{Code, Fault, Verdict};
 use crate::trace::Source;
 
@@ -101,10 +101,12 @@ impl Cursor {
         }
         self.tell_whole(None, items);
         let rest = unplaced.saturating_sub(self.foretold);
-        if rest > 0 {
+        if rest > 0 || self.facts.late_loss {
+            // Of what another program changed the number is not known.
+            let lost = Some(rest).filter(|_| !self.facts.late_loss);
             self.facts.late_loss = true;
-            self.whole = Some(rest);
-            self.tell_whole(self.facts.first, items);
+            let (from, cpu) = (self.facts.first, self.cpu);
+            self.push_gap(items, Gap { from, to: None, cpu, lost, cause: GapCause::Counters });
         }
         let cut = match ending {
             Ending::Whole => None,

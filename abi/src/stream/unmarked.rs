@@ -33,6 +33,8 @@ pub(super) struct Unmarked {
     pub(super) whole: u64,
     /// What foreign hands did.
     pub(super) hands: Vec<Fault>,
+    /// Whether blocks with an interval were looked for. The end block may say that there are none.
+    pub(super) is_walked: bool,
 }
 
 impl Unmarked {
@@ -264,7 +266,7 @@ impl Found {
         let (gaps, hands): (Vec<_>, Vec<_>) = self.hands.into_values().map(|hand| (hand.gap, hand.fault)).unzip();
         self.gaps.extend(gaps);
         self.gaps.sort_by_key(|gap| (gap.from, gap.to.is_none(), gap.to));
-        Unmarked { gaps: self.gaps, whole: self.at_no_time, hands }
+        Unmarked { gaps: self.gaps, whole: self.at_no_time, hands, is_walked: true }
     }
 }
 
