@@ -159,6 +159,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &Output, signals: &Sig
     let started = source.start().and_then(|()| {
         say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
         let Some((program, rest)) = args.command.split_first() else { return Ok(None) };
+        messages::finish(closing::LAST_WORDS);
         // Neither this thread's place before others nor the score below is the command's.
         drop(first.take());
         let child = Command::new(program).args(rest).spawn();
