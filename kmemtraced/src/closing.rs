@@ -179,6 +179,10 @@ pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
     // Without /proc there is no telling where this program is but by how it was called.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
     let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
+    if !views.is_empty() {
+        // What was said comes first where both go to one terminal.
+        messages::finish(LAST_WORDS);
+    }
     for view in views {
         let child = Command::new(&program).arg(view).arg(dir).spawn();
         let ended = child.and_then(|mut child| {

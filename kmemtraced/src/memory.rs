@@ -77,3 +77,14 @@ impl Drop for Score {
         let _ = self.proc.write(SCORE_FILE, &self.before);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        assert_eq!(touched(5).map(|buffer| buffer.len()), Ok(5));
+        assert!(touched(isize::MAX.cast_unsigned()).is_err());
+    }
+}

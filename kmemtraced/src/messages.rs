@@ -120,23 +120,32 @@ mod tests {
 
     /// A pipe that takes nothing until it is opened.
     #[derive(Clone, Default)]
-    struct Pipe(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+    struct Pipe {
+        taken: Arc<Mutex<Taken>>,
+        opened: Arc<Condvar>,
+    }
+
+    #[derive(Default)]
+    struct Taken {
+        is_open: bool,
+        bytes: Vec<u8>,
+    }
 
     impl Pipe {
         fn open(&self) {
-            self.0.0.lock().unwrap().0 = true;
-            self.0.1.notify_all();
+            self.taken.lock().unwrap().is_open = true;
+            self.opened.notify_all();
         }
 
         fn text(&self) -> String {
-            String::from_utf8(self.0.0.lock().unwrap().1.clone()).unwrap()
+            String::from_utf8(self.taken.lock().unwrap().bytes.clone()).unwrap()
         }
     }
 
     impl Write for Pipe {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut pipe = self.0.1.wait_while(self.0.0.lock().unwrap(), |(open, _)| !*open).unwrap();
-            pipe.1.extend_from_slice(bytes);
+            let mut taken = self.opened.wait_while(self.taken.lock().unwrap(), |taken| !taken.is_open).unwrap();
+            taken.bytes.extend_from_slice(bytes);
             Ok(bytes.len())
         }
 

@@ -227,8 +227,10 @@ fn start(
     if args.verbose && !watcher.is_watched() {
         say(args, "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)");
     }
+    say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
     let child = match args.command.split_first() {
         Some((program, rest)) => {
+            messages::finish(closing::LAST_WORDS);
             // This thread's place before others is not the command's.
             drop(first);
             let child = Command::new(program).args(rest).spawn();
@@ -241,7 +243,6 @@ fn start(
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
-    say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
     Ok(Started { watcher, child, first })
 }
 
