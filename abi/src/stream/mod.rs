@@ -371,7 +371,8 @@ impl Cursor {
     }
 }
 
-#[cfg(all(test, feature = "generator"))]
+#[cfg(test)]
+#[cfg(feature = "generator")]
 mod tests {
     use std::io::Write;
 
