@@ -82,7 +82,7 @@ impl Output {
 /// True for a link that the output follows: root's, or the user's own. Any other is an error: its owner may have planted it to have
 /// a file overwritten that is beyond their reach.
 fn is_trusted_link(path: &Path) -> io::Result<bool> {
-    let Some(link) = fs::symlink_metadata(path).ok().filter(|data| data.is_symlink()) else { return Ok(false) };
+    let Some(link) = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink) else { return Ok(false) };
     if ![0, rustix::process::geteuid().as_raw()].contains(&link.uid()) {
         let what = format!("is a link of user {}: name the file that it stands for", link.uid());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));

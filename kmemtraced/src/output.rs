@@ -70,7 +70,7 @@ fn is_of_trace(name: &OsStr) -> bool {
 /// The name without the mark of a half-written file: `MARK` or `MARK-RANDOM`.
 fn without_mark<'a>(name: &'a str, mark: &str) -> &'a str {
     let before_random = match name.rsplit_once('-') {
-        Some((before, random)) if !random.is_empty() && random.bytes().all(|b| b.is_ascii_hexdigit()) => before,
+        Some((before, random)) if !random.is_empty() && random.bytes().all(|b| b.is_ascii_alphanumeric()) => before,
         _ => name,
     };
     before_random.strip_suffix(mark).or_else(|| name.strip_suffix(mark)).unwrap_or(name)

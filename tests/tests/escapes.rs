@@ -58,6 +58,7 @@ fn machine() -> Workload {
                 gfp: allocates.then_some(0xcc0),
                 cpu,
                 pid: Some(100 + number as i32),
+                flags: None,
                 node: allocates.then_some(-1),
                 cache: Some(cache),
                 name,
