@@ -504,7 +504,7 @@ mod tests {
             "meta.out",
             "cpu12.out",
             "cpu0.out.packing",
-            "cpu0.out.packing-00ff00ff00ff00ff",
+            "cpu0.out.packing-a2bc3def",
             "meta.out.packing-1",
             "report.index",
             "report.index.new",
@@ -512,7 +512,7 @@ mod tests {
         ];
         assert_eq!(ours.iter().filter(|name| !is_ours(name)).count(), 0);
         let others =
-            ["cpu.out", "cpux.out", "cpu0.out-1", "cpu0.out.packing-", "cpu0.out.packing-x", "notes", "meta.out.new"];
+            ["cpu.out", "cpux.out", "cpu0.out-1", "cpu0.out.packing-", "cpu0.out.packing-.x", "notes", "meta.out.new"];
         assert_eq!(others.iter().filter(|name| is_ours(name)).count(), 0);
     }
 

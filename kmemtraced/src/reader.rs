@@ -443,7 +443,9 @@ mod tests {
             let source = Script((0..9).map(|_| Ok(vec![1; 64])).collect(), Arc::clone(&stop), Arc::default());
             let framing = Arc::new(Framing::Relay(RelayFraming::default()));
             let (source, flush, empty) = (Box::new(source), Duration::from_millis(1), Vec::new());
-            let reader = Reader { source, framing, flush, full, free, empty, stop, abandon: Arc::clone(&abandon) };
+            let abandoned = Arc::clone(&abandon);
+            let reader =
+                Reader { source, framing, flush, full, free, empty, stop, told_error: false, abandon: abandoned };
             let reader = std::thread::spawn(move || reader.run());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!reader.is_finished());

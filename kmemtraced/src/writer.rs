@@ -600,7 +600,9 @@ mod tests {
         let (compress, sync, progress, reason) = (None, None, Arc::default(), Arc::default());
         let abandon = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandon);
-        let writer = Writer { file, description, compress, sync, full, free, progress, reason, abandon: given_up };
+        let (hands, own) = (Hands::default(), None);
+        let writer =
+            Writer { file, description, compress, sync, full, free, progress, reason, hands, own, abandon: given_up };
         let writer = std::thread::spawn(move || writer.run());
         let put = |page: &Page| {
             let block = [&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat();
