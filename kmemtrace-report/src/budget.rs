@@ -4,13 +4,15 @@ use std::path::Path;
 
 use anyhow::bail;
 
+use crate::classes::RowKey;
+use crate::figures::Figures;
 use crate::pipeline::LESS;
 use crate::render::units;
 use crate::room;
 
-/// The least that the program may take where nothing is said: less is not enough for any report.
+/// Smallest default limit, in bytes: reports of ordinary traces need about a fifth of it.
 const LEAST: u64 = 256 << 20;
-/// What it may take where nothing is said, and the system does not tell what it has left.
+/// Default limit, in bytes, where the system does not tell how much memory is left.
 const UNKNOWN: u64 = 1 << 30;
 /// Memory of a row, a finding or a pair of CPUs while they are sorted, a little more than measured. What is printed of them
 /// is made one by one.
@@ -21,12 +23,12 @@ const SORTED_BYTES: u64 = 64;
 pub(crate) struct Budget {
     /// Bytes.
     limit: u64,
-    /// Nothing was said.
+    /// The limit was not given as an option.
     is_default: bool,
 }
 
 impl Budget {
-    /// What was asked for, else a quarter of what the system has left.
+    /// The limit asked for, in bytes, else a quarter of the memory that the system has left.
     pub(crate) fn new(asked: Option<u64>) -> Budget {
         let limit = asked.unwrap_or_else(|| default_limit(room::left(Path::new("/proc"))));
         Budget { limit, is_default: asked.is_none() }
@@ -46,23 +48,33 @@ impl Budget {
     /// Why it stops: `what` needs more, after so many events, how to allow more, and what would need less.
     pub(crate) fn exceeded(self, what: &str, events: u64, less: &str) -> anyhow::Result<()> {
         let (limit, more) = (units::bytes(self.limit), more_than(self.limit));
-        let whose = if self.is_default { " (a quarter of the memory that is free)" } else { "" };
+        let whose = if self.is_default { " (its default here)" } else { "" };
         let events = units::grouped(events);
         bail!(
             "{what} need more than the {limit} of --max-memory{whose} after {events} events: allow more with --max-memory {more}, or {less}"
         );
     }
 
-    /// Stops before so many rows are sorted that need more.
-    pub(crate) fn check_rows(self, rows: usize, events: u64) -> anyhow::Result<()> {
-        if rows as u64 * SORTED_BYTES > self.left(0) {
+    /// Stops before the figures of so many rows are added up.
+    pub(crate) fn check_figures(self, rows: usize, events: u64) -> anyhow::Result<()> {
+        // They are there twice while each gets its key.
+        self.check_rows(rows as u64 * 2 * size_of::<(RowKey, Figures)>() as u64, events)
+    }
+
+    /// Stops before so many rows are sorted.
+    pub(crate) fn check_sorted(self, rows: usize, events: u64) -> anyhow::Result<()> {
+        self.check_rows(rows as u64 * SORTED_BYTES, events)
+    }
+
+    fn check_rows(self, bytes: u64, events: u64) -> anyhow::Result<()> {
+        if bytes > self.left(0) {
             self.exceeded("rows of the report", events, LESS)?;
         }
         Ok(())
     }
 }
 
-/// The limit where nothing is said, of a system that has so many bytes left.
+/// The default limit, in bytes, of a system with `left` bytes left.
 fn default_limit(left: Option<u64>) -> u64 {
     left.map_or(UNKNOWN, |left| (left / 4).max(LEAST))
 }
@@ -92,7 +104,8 @@ mod tests {
         assert_eq!(of(1 << 10).left(0), 0);
         let left = of(1 << 40).left(1 << 39);
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
-        assert!(of(1 << 40).check_rows(1 << 20, 0).is_ok() && of(1 << 20).check_rows(1 << 20, 0).is_err());
+        assert!(of(1 << 40).check_sorted(1 << 20, 0).is_ok() && of(64 << 20).check_sorted(1 << 20, 0).is_err());
+        assert!(of(1 << 40).check_figures(1 << 20, 0).is_ok() && of(256 << 20).check_figures(1 << 20, 0).is_err());
         assert!(!Budget::new(None).is_over());
     }
 
@@ -113,7 +126,7 @@ mod tests {
             "live objects need more than the 64.0 MiB of --max-memory after 1,234,567 events: allow more with --max-memory 128M, or take less"
         );
         let default = words(Budget { limit: 3 << 29, is_default: true });
-        assert!(default.contains("1.50 GiB of --max-memory (a quarter of the memory that is free) after"), "{default}");
+        assert!(default.contains("1.50 GiB of --max-memory (its default here) after"), "{default}");
         assert!(default.contains("allow more with --max-memory 4G, or"), "{default}");
         for (limit, more) in [(1, "2M"), (100 << 20, "256M"), (1 << 30, "2G"), (u64::MAX, "8589934592G")] {
             assert_eq!(more_than(limit), more);

@@ -188,7 +188,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     tell_empty_window(args, &order, begins.get(), units);
     completeness.inferred_frees = paired.counts.all_inferred;
     completeness.frees_without_alloc = paired.counts.all_without_alloc;
-    budget.check_rows(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
+    budget.check_sorted(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
     let naming = Naming { symbols: &symbols, names: &trace.names, comms: &comms };
     let narrow = Narrow::new(keys.agreement);
     let body = match view {

@@ -197,6 +197,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     }
     let peak_at = ledger.peak_at;
     let mut paired = Paired { live, classes: known, peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
+    budget.check_figures(classes.rows(), merger.merged.events)?;
     let mut figures = vec![Figures::default(); classes.rows()];
     let mut findings = Vec::new();
     for part in partitions {

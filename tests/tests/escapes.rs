@@ -104,7 +104,7 @@ fn hostile() -> (Directory, PathBuf) {
     (dir, path)
 }
 
-/// What a program printed, both streams of it: valid text with nothing in it that acts or hides.
+/// Checks that both streams of a program are valid text with nothing in it that acts or hides; returns them.
 fn assert_harmless(what: &str, output: &Output) -> String {
     let mut all = String::new();
     for bytes in [&output.stdout, &output.stderr] {
@@ -130,7 +130,7 @@ fn strings(rows: &Value, member: &str) -> BTreeSet<String> {
     rows.as_array().unwrap().iter().filter_map(|row| Some(row[member].as_str()?.to_owned())).collect()
 }
 
-/// The names as JSON has them, with what stands before and after each.
+/// The names as JSON has them, with the text that follows each.
 fn expected(after: &str) -> BTreeSet<String> {
     NAMES.iter().map(|name| format!("{}{after}", String::from_utf8_lossy(name))).collect()
 }

@@ -23,7 +23,7 @@ use crate::symbols::Symbols;
 use cross::CpuMatrix;
 use row::{Cell, Row, Rows};
 
-/// What a view comes to.
+/// A view's content, before it has the form of an output.
 pub(crate) struct Document<'a> {
     /// All members; `rows` and `matrix` are `null` here, and made while they are printed.
     pub(crate) members: Map<String, Value>,
