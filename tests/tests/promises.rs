@@ -212,7 +212,8 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
     // A flush long enough for nothing to be read before; with and without a look in between.
     for wait in [100, 1300] {
         let recorder = Recorder::start(&["--flush", "20s", "-b", "16M"]);
-        must("load", load::iov(2000, 9));
+        // Far more than what comes between the clear and the end.
+        must("load", load::iov(40_000, 9));
         sleep(Duration::from_millis(wait));
         lay_hand_on(&tracefs, recorder.instance_name(), "echo >trace");
         let ended = recorder.stop();

@@ -2,7 +2,12 @@
 
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr;
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+
+/// Rows that are laid out at once.
+const AT_ONCE: usize = 512;
+/// Blanks on both sides of a cell.
+const PADDING: u16 = 2;
 
 /// A table's headings.
 pub(super) struct Grid<'a> {
@@ -19,40 +24,76 @@ impl Grid<'_> {
         rows: impl Fn() -> I,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let mut widths: Vec<usize> = self.header.iter().map(|cell| cell.width()).collect();
-        for row in rows() {
-            for (width, cell) in widths.iter_mut().zip(&row) {
-                *width = cell.width().max(*width);
-            }
-        }
-        let mut line = String::new();
-        self.line(self.header, &widths, &mut line, out)?;
-        rows().try_for_each(|row| self.line(&row, &widths, &mut line, out))
+        let mut widths = self.table(true, &[]).column_max_content_widths();
+        each_piece(rows(), |piece| {
+            let piece = self.with_rows(false, &[], piece).column_max_content_widths();
+            widths.iter_mut().zip(piece).for_each(|(width, wider)| *width = wider.max(*width));
+            Ok(())
+        })?;
+        let print =
+            |table: Table, out: &mut dyn Write| table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()));
+        print(self.table(true, &widths), out)?;
+        each_piece(rows(), |piece| print(self.with_rows(false, &widths, piece), out))
     }
 
-    fn line(
-        &self,
-        cells: &[impl AsRef<str>],
-        widths: &[usize],
-        line: &mut String,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        line.clear();
-        for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
-            let cell = cell.as_ref();
-            let padding = width.saturating_sub(cell.width());
-            let (before, after) = if self.left.contains(&column) { (0, padding) } else { (padding, 0) };
-            line.extend(std::iter::repeat_n(' ', 1 + before));
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', after + 1));
+    fn with_rows(&self, has_header: bool, widths: &[u16], rows: Vec<Vec<String>>) -> Table {
+        let mut table = self.table(has_header, widths);
+        table.add_rows(rows);
+        self.align(&mut table, widths);
+        table
+    }
+
+    fn table(&self, has_header: bool, widths: &[u16]) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        if has_header {
+            table.set_header(self.header.to_vec());
         }
-        writeln!(out, "{}", line.trim_end())
+        self.align(&mut table, widths);
+        table
+    }
+
+    fn align(&self, table: &mut Table, widths: &[u16]) {
+        for index in 0..table.column_count() {
+            let Some(column) = table.column_mut(index) else { continue };
+            if !self.left.contains(&index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            if let Some(width) = widths.get(index) {
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width.saturating_add(PADDING))));
+            }
+        }
+    }
+}
+
+/// Hands on some rows after the other.
+fn each_piece(
+    mut rows: impl Iterator<Item = Vec<String>>,
+    mut take: impl FnMut(Vec<Vec<String>>) -> io::Result<()>,
+) -> io::Result<()> {
+    loop {
+        let piece: Vec<Vec<String>> = rows.by_ref().take(AT_ONCE).collect();
+        if piece.is_empty() {
+            return Ok(());
+        }
+        take(piece)?;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_rows_have_columns_of_one_width() {
+        let grid = Grid { header: &["N"], left: &[] };
+        let rows = || (0..2 * AT_ONCE + 3).map(|n| vec!["9".repeat(1 + n / AT_ONCE)]);
+        let mut out = Vec::new();
+        grid.write(rows, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 2 * AT_ONCE + 4);
+        assert!(text.lines().all(|line| line.len() == " 999".len()), "{text}");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
