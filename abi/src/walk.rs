@@ -11,7 +11,7 @@ use crate::blocks::expand;
 /// Bytes looked through at once for the next header behind damage.
 const CHUNK: usize = 64 << 10;
 
-/// What all blocks of a file have in common: length of their headers, recording, CPU.
+/// Length of the headers of a file, its recording and CPU: the same in all of its blocks.
 pub(crate) type Known = (usize, RecordingId, u32);
 
 /// Reads up to `buffer.len()` bytes at `offset`; fewer only where the file ends.
@@ -32,7 +32,7 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Met {
     pub(crate) header: Header,
-    /// Of its header in the file.
+    /// Offset of the header in the file, in bytes.
     pub(crate) offset: u64,
     header_len: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Met {
 pub(crate) struct Walk<'a> {
     file: &'a File,
     known: Known,
-    /// Where the next header should stand.
+    /// Offset of the next header, in bytes.
     at: u64,
     /// Bytes of the file when the walk began: one that grows is not followed.
     len: u64,

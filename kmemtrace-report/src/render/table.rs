@@ -64,7 +64,7 @@ fn site(row: &Value, address: &str, symbol: &str) -> String {
     }
 }
 
-/// What the order keys of the trace are.
+/// The order keys of the trace.
 fn keys(document: &Value) -> Clock {
     let trace = &document["trace"];
     let order = if trace["order"] == "sequence" { OrderKey::Sequence } else { OrderKey::Time };
