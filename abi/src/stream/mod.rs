@@ -360,7 +360,8 @@ impl Cursor {
     }
 }
 
-#[cfg(all(test, feature = "generator"))]
+#[cfg(feature = "generator")]
+#[cfg(test)]
 mod tests {
     use std::io::Write;
 

@@ -130,7 +130,8 @@ fn finish(mut table: Table, left: &[usize], out: &mut String) {
     }
 }
 
-fn summary(document: &Value, options: &TableOptions, out: &mut String) {
+/// The line that says which recording this is.
+fn heading(document: &Value, options: &TableOptions) -> String {
     let trace = &document["trace"];
     let mut head = vec![options.title.clone()];
     if let Some(kernel) = trace["kernel"].as_str() {
@@ -149,7 +150,11 @@ fn summary(document: &Value, options: &TableOptions, out: &mut String) {
         let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
         head.push(format!("since {first} after boot, {lost} lost before"));
     }
-    let _ = writeln!(out, "{}\n", head.join("   "));
+    head.join("   ")
+}
+
+fn summary(document: &Value, options: &TableOptions, out: &mut String) {
+    let _ = writeln!(out, "{}\n", heading(document, options));
     let mut table = new_table(&["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""]);
     for row in super::summary_rows(document) {
         table.add_row([
