@@ -1,9 +1,9 @@
-//! What order keys are: the clocks of the kernel, what they count, and how far their times agree between CPUs. The one place that
+//! Order keys: the kernel's clocks, their units, and how far their times agree between CPUs. The one place that
 //! writes such a key, or the span between two, for people.
 
 use crate::trace::OrderKey;
 
-/// What a key counts.
+/// The unit of an order key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -20,18 +20,18 @@ pub enum Agreement {
     /// All of them.
     #[default]
     AllCpus,
-    /// Those of one CPU: another's clock may be ahead or behind.
+    /// Events of one CPU: another CPU's clock may be ahead or behind.
     OneCpu,
     /// None: many events of all CPUs share a time.
     Nothing,
 }
 
-/// What the order keys of a trace are.
+/// The order keys of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// What they count.
+    /// Their unit.
     pub unit: Unit,
-    /// What their order tells.
+    /// Events whose order the keys tell.
     pub agreement: Agreement,
 }
 

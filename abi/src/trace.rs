@@ -84,7 +84,7 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// What the order keys of its events are.
+    /// The order keys of its events.
     pub fn keys(&self) -> Clock {
         Clock::of(self.order, self.clock.as_deref())
     }

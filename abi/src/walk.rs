@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 use crate::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
 use crate::blocks::expand;
 
-/// Bytes looked through at once for the next header behind damage.
+/// Bytes looked through at once for the next header behind damage, at most.
 const CHUNK: usize = 64 << 10;
 
-/// What all blocks of a file have in common: length of their headers, recording, CPU.
+/// Length of the headers of a file, its recording and CPU: the same in all of its blocks.
 pub(crate) type Known = (usize, RecordingId, u32);
 
 /// Reads up to `buffer.len()` bytes at `offset`; fewer only where the file ends.
@@ -32,7 +32,7 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Met {
     pub(crate) header: Header,
-    /// Of its header in the file.
+    /// Offset of the header in the file, in bytes.
     pub(crate) offset: u64,
     header_len: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Met {
 pub(crate) struct Walk<'a> {
     file: &'a File,
     known: Known,
-    /// Where the next header should stand.
+    /// Offset of the next header, in bytes.
     at: u64,
     /// Bytes of the file when the walk began: one that grows is not followed.
     len: u64,
@@ -85,13 +85,16 @@ impl<'a> Walk<'a> {
     /// Moves to the next whole header of the same recording, or to the end.
     fn resume(&mut self) -> io::Result<()> {
         let (header_len, recording, _) = self.known;
-        let mut chunk = vec![0; CHUNK];
+        // Small at first: damage that a hostile file repeats after every block must not cost a whole chunk each time.
+        let mut size = 2 * MAX_HEADER_BYTES;
+        let mut chunk = Vec::new();
         self.at += 1;
         loop {
+            chunk.resize(size, 0);
             let len = read_at(self.file, &mut chunk, self.at)?;
             let bytes = &chunk[..len];
             // A header that the end of the chunk cuts is looked at with the next one.
-            let whole = if len < CHUNK { len } else { len - MAX_HEADER_BYTES };
+            let whole = if len < size { len } else { len - MAX_HEADER_BYTES };
             for (from, _) in bytes.windows(MAGIC.len()).take(whole).enumerate().filter(|(_, at)| *at == MAGIC) {
                 if let Parsed::Header(header, _) = block::parse(&bytes[from..], Some(header_len))
                     && header.recording == recording
@@ -101,10 +104,11 @@ impl<'a> Walk<'a> {
                 }
             }
             self.at += whole as u64;
-            if len < CHUNK {
+            if len < size {
                 self.at = self.len;
                 return Ok(());
             }
+            size = (2 * size).min(CHUNK);
         }
     }
 

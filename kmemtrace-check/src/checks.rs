@@ -61,7 +61,7 @@ fn dropped_records_are_accounted_for(trace: &mut CheckedTrace) {
     let Some(total) = trace.total_overruns else { return };
     let missing = trace.files.iter().map(|f| f.holes.missing).fold(0, u64::saturating_add);
     if total > missing {
-        // What no number is missing of may have been anywhere: a gap on every CPU, from the first event to the last.
+        // Dropped records have no number, so their place is unknown: a gap on every CPU, from the first event to the last.
         trace.files.iter_mut().filter(|f| f.facts.cpu.is_some()).for_each(|f| f.facts.gaps += 1);
     }
     let counted = trace.files.iter().filter_map(|f| f.facts.lost).fold(0, u64::saturating_add);

@@ -15,7 +15,7 @@ use crate::reading::{CheckedFile, CheckedTrace};
 #[derive(Clone, Copy, Debug)]
 struct Keys {
     clock: Clock,
-    /// Of the trace's first event.
+    /// Key of the trace's first event.
     first: u64,
 }
 

@@ -109,7 +109,7 @@ impl Narrow {
         if self.without_order { Cell::Null } else { figure }
     }
 
-    /// Whether such figures are null.
+    /// True where such figures are null.
     pub(crate) fn is_without_order(&self) -> bool {
         self.without_order
     }

@@ -115,12 +115,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     let index = Index::of(&inputs, &trace, settings, budget);
     let keys = trace.info.keys();
     let units = keys.per_second();
-    if args.time.is_some_and(|window| window.has_units) && keys.unit != Unit::Nanoseconds {
-        let clock = trace.info.clock.as_deref().unwrap_or("none");
-        bail!(
-            "--time: this trace's clock ({clock}) counts no seconds: give ticks or numbers, as +601, or percent, without a unit"
-        );
-    }
+    refuse_units(args, &trace)?;
     let window = match &args.time {
         Some(window) => {
             let last =
@@ -235,6 +230,18 @@ fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
         Some(hint) => error.context(hint),
         None => error,
     })
+}
+
+/// A trace whose keys are no times has no seconds that `--time` could mean.
+fn refuse_units(args: &Args, trace: &Trace) -> anyhow::Result<()> {
+    let has_units = args.time.is_some_and(|window| window.has_units);
+    if !has_units || trace.info.keys().unit == Unit::Nanoseconds {
+        return Ok(());
+    }
+    let clock = trace.info.clock.as_deref().unwrap_or("none");
+    bail!(
+        "--time: this trace's clock ({clock}) counts no seconds: give ticks or numbers, as +601, or percent, without a unit"
+    );
 }
 
 /// The threads that are asked for, or as many as there are CPUs.

@@ -471,8 +471,8 @@ impl<'a> Pairing<'a> {
         self.findings.count(key, row, suspect, open);
     }
 
-    /// Whether loss, or a clock, may be the cause of a finding at an address whose previous event was `before`, and whether a gap
-    /// that has not been read yet may still make it so.
+    /// Suspicion of a finding at an address whose previous event was `before`: loss or a clock may be its cause now; a gap that has
+    /// not been read yet may still become one.
     #[inline(always)]
     fn suspicion(&self, class: Finding, event: &Compact, before: Seen) -> (bool, bool) {
         // A gap touches the time from then to now.
@@ -482,7 +482,7 @@ impl<'a> Pairing<'a> {
         (suspect, !suspect && self.frontier == Some(event.at))
     }
 
-    /// Whether the two events may have happened in the other order: by the contract always, where both are frees.
+    /// True where the two events may have happened in the other order: by the contract always, where both are frees.
     fn is_out_of_order(&self, class: Finding, event: &Compact, before: Seen) -> bool {
         match self.rules.agreement {
             Agreement::AllCpus => false,

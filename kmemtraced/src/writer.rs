@@ -247,8 +247,7 @@ impl Writer {
         (account.seen, account.sampled, account.uncounted) = (Some(stats), sample.read, None);
         if is_news {
             account.told = (now, others);
-            account.timed += u32::from(grew.ends().is_some());
-            self.put(kind::COUNTERS, CounterSample { counters: now, grew }.as_bytes(), account);
+            self.put_timed(kind::COUNTERS, CounterSample { counters: now, grew }.as_bytes(), grew, account);
         }
     }
 
@@ -335,9 +334,14 @@ impl Writer {
     }
 
     fn gap(&mut self, reason: u32, lost: u64, interval: Interval, text: &str, account: &mut Account) {
-        account.timed += u32::from(interval.ends().is_some());
         let gap = GapRecord { lost: lost.into(), reason: reason.into(), interval, ..GapRecord::default() };
-        self.put(kind::GAP, &[gap.as_bytes(), text.as_bytes()].concat(), account);
+        self.put_timed(kind::GAP, &[gap.as_bytes(), text.as_bytes()].concat(), interval, account);
+    }
+
+    /// Puts a block, which counts as one with an interval where it is written and has one.
+    fn put_timed(&mut self, kind: u8, payload: &[u8], interval: Interval, account: &mut Account) {
+        self.put(kind, payload, account);
+        account.timed += u32::from(account.error.is_none() && interval.ends().is_some());
     }
 
     /// Nothing more is written until the end.

@@ -153,7 +153,7 @@ pub fn assert_invariants(what: &str, trace: &Path) {
     ];
     let kinds = ["kmalloc", "cache", "pages"].map(|kind| (kind, &summary["kinds"][kind]));
     fates(&summary["total"]);
-    // What a clock without order does not tell adds up to nothing.
+    // Figures that a clock without order does not tell are null.
     let is_known = |member: &&str| !summary["total"][*member].is_null();
     for member in SUMMED.into_iter().filter(is_known) {
         let sum = number(kinds[0].1, member) + number(kinds[1].1, member);

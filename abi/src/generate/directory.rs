@@ -229,8 +229,9 @@ struct File {
     first: u64,
     last: u64,
     recorder_lost: u64,
-    /// What the kernel refused so far, and what other readers took.
+    /// Events so far that the kernel refused.
     refused: u64,
+    /// Events so far that other readers took.
     taken: u64,
     /// Blocks with an interval.
     timed: u32,
@@ -306,7 +307,7 @@ impl File {
         self.counters(sample.grew);
     }
 
-    /// What another program did.
+    /// Writes the record of another program's change.
     fn hand(&mut self, record: &GapRecord) {
         self.timed += 1;
         self.block(kind::GAP, &[record.as_bytes(), b"tracing_on is 0"].concat(), Tally::default());

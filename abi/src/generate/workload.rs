@@ -119,7 +119,7 @@ impl Options {
 const CLOCKS: [Option<&str>; 8] =
     [Some("global"), Some("boot"), Some("local"), Some("perf"), Some("uptime"), Some("x86-tsc"), Some("counter"), None];
 
-/// What the kernel's counters have grown by between two looks at them.
+/// Growth of the kernel's counters between two samples, in events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Events that the kernel refused.
@@ -155,11 +155,11 @@ pub struct PerCpu {
     pub taken: u64,
     /// Events that the recorder lost.
     pub recorder_lost: u64,
-    /// What the counters grew by within the recording; `dropped` and `taken` have it, too.
+    /// Growth of the counters within the recording; part of `dropped` and `taken`.
     pub samples: Vec<Sample>,
     /// When they grew by the rest of `dropped` and `taken`; unknown by default.
     pub last_grew: Interval,
-    /// What other programs did.
+    /// Changes by other programs.
     pub hands: Vec<Hand>,
     /// Its file has no end block.
     pub cut: bool,
@@ -529,7 +529,7 @@ impl<'a> Machine<'a> {
                 let gap = gap(None, GapCause::Cut);
                 cpu.items.push(gap);
             } else {
-                // What was lost at the very end has no mark. Where a mark has no count, it may be part of that.
+                // Events lost at the very end have no mark. A mark without a count may stand for them.
                 let is_vague =
                     |item: &Item| matches!(item, Item::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none());
                 let overrun = if by_recorder { 0 } else { lost };
@@ -621,7 +621,7 @@ impl PerCpu {
         }
     }
 
-    /// What the counters grew by within samples.
+    /// Sums of refused and taken events over all samples.
     fn sampled(&self) -> (u64, u64) {
         self.samples.iter().fold((0, 0), |(refused, taken), sample| (refused + sample.refused, taken + sample.taken))
     }

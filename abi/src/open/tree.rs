@@ -249,7 +249,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         missing.clear();
     }
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
-    let clock = texts.want_text("trace_clock", "the clock is not known");
+    let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
     let named = Side {
         kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),

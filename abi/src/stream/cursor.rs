@@ -36,13 +36,13 @@ pub(super) struct Cursor {
     pub(super) whole: Option<u64>,
     /// Events of the gaps that were told because of the counters, before the first event or with it.
     pub(super) foretold: u64,
-    /// Those of them whose gaps have ends of their own.
+    /// The part of `foretold` in gaps with ends of their own, in events.
     pub(super) foretold_timed: u64,
     /// Blocks that have an interval; `None` where reading did not begin with the first block.
     pub(super) timed: Option<u64>,
-    /// Whether blocks with an interval were looked for before the first event.
+    /// Blocks with an interval were looked for before the first event.
     pub(super) is_walked: bool,
-    /// What the order keys are.
+    /// The stream's order keys.
     pub(super) keys: Clock,
     /// Keeps landmarks, where somebody wants them.
     pub(super) keeper: Option<Box<Keeper>>,

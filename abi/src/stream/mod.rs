@@ -64,7 +64,7 @@ pub struct CpuStream {
     part: Option<Part>,
     /// Bytes of that part, about.
     part_bytes: Option<u64>,
-    /// Whether loss without marks has been looked for.
+    /// Loss without marks has been looked for.
     is_prepared: bool,
 }
 
@@ -100,7 +100,7 @@ impl CpuStream {
         &mut self.cursor.facts
     }
 
-    /// What the order keys of its events are.
+    /// The order keys of its events.
     pub(crate) fn set_keys(&mut self, keys: Clock) {
         self.cursor.keys = keys;
     }

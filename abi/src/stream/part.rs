@@ -28,7 +28,7 @@ impl Part {
         hand_over(self.gaps.get(..self.before), items)
     }
 
-    /// Whether reading began behind gaps: among them are those that are known before the first event.
+    /// True where reading began behind gaps; the gaps known before the first event are among them.
     pub(super) fn is_behind_gaps(&self) -> bool {
         self.before > 0
     }

@@ -102,7 +102,7 @@ impl Cursor {
         self.tell_whole(None, items);
         let rest = unplaced.saturating_sub(self.foretold);
         if rest > 0 || self.facts.late_loss {
-            // Of what another program changed the number is not known.
+            // The number of events that a change by another program cost is not known.
             let lost = Some(rest).filter(|_| !self.facts.late_loss);
             self.facts.late_loss = true;
             let (from, cpu) = (self.facts.first, self.cpu);

@@ -1,6 +1,6 @@
 //! Loss that no mark in the sub-buffers tells of: what the kernel's counters say beyond the marks, and what foreign hands did.
 //!
-//! All of it is found before the first event is handed out: the merge of all CPUs can take a gap only while it has not
+//! The search comes before the first event is handed out: the merge of all CPUs can take a gap only while it has not
 //! passed the gap's begin.
 
 use std::collections::BTreeMap;
@@ -24,16 +24,16 @@ const MOST_TEXT: usize = 500;
 /// Bytes of a captured tree's file to look at together, at least.
 const AT_ONCE: usize = 1 << 20;
 
-/// What is known of a stream's loss before its first event.
+/// A stream's loss as it is known before its first event.
 #[derive(Debug, Default)]
 pub(super) struct Unmarked {
     /// Gaps with ends of their own, by their begins.
     pub(super) gaps: Vec<Gap>,
     /// Events lost on this CPU at no known time: one gap, from its first event to the end of the trace. 0: none.
     pub(super) whole: u64,
-    /// What foreign hands did.
+    /// A finding for each change by another program.
     pub(super) hands: Vec<Fault>,
-    /// Whether blocks with an interval were looked for. The end block may say that there are none.
+    /// Blocks with an interval were looked for. The end block may say that there are none.
     pub(super) is_walked: bool,
 }
 
@@ -45,7 +45,7 @@ impl Unmarked {
     }
 }
 
-/// Whether the interval of a gap block says where its gap is; else the block's own place does.
+/// True where the interval of a gap block is its gap; else the gap is where the block stands.
 pub(super) fn is_timed(gap: &GapRecord) -> bool {
     gap.reason.get() != GAP_NOT_WRITTEN && gap.interval.ends().is_some()
 }
@@ -89,7 +89,7 @@ pub(super) fn of_blocks(file: &File, known: Known, coding: Option<&SubBufferCodi
     Ok(found.finish())
 }
 
-/// What the file's last block says, where that is all there is to know: events lost at no known time.
+/// Events lost at no known time, by the end block alone; `None` where the blocks before it must be looked at.
 fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Option<u64>> {
     let len = file.metadata()?.len();
     let mut tail = [0; End::TAIL_BYTES];
@@ -152,7 +152,7 @@ struct Hand {
     fault: Fault,
 }
 
-/// What a walk has found so far.
+/// Findings of a walk so far.
 #[derive(Debug)]
 struct Found {
     cpu: u32,
@@ -189,7 +189,7 @@ impl Found {
         }
     }
 
-    /// What a header alone says.
+    /// Takes on a header.
     fn meet(&mut self, met: &Met) {
         self.marked = self.marked.max(met.header.lost_before.get().saturating_sub(self.unwritten));
     }
@@ -270,7 +270,7 @@ impl Found {
     }
 }
 
-/// What a record of a foreign hand says, for people.
+/// The message of a change by another program; `text` is the recorder's.
 pub(super) fn changed(text: &[u8]) -> String {
     let shown = String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned();
     let shown = if shown.is_empty() { "the recorder does not say what" } else { shown.trim() };

@@ -123,7 +123,7 @@ impl Index {
     /// that key, the window and what is known of the whole trace. `None`: all must be read.
     pub(crate) fn narrow(&mut self, trace: &mut Trace, resolve: impl FnOnce(u64) -> (u64, u64)) -> Option<Narrowed> {
         let found = self.found.as_ref()?;
-        // Of numbers that are missing, and of what a relay channel dropped, only the whole trace tells.
+        // Sequence holes and dropped relay records are known only after the whole trace was read.
         let is_told_at_the_end = trace.info.source == Some(Source::Relay) && found.whole.lost_events != Some(0);
         if is_told_at_the_end || trace.info.order == OrderKey::Sequence || found.landmark_bytes().is_empty() {
             return None;

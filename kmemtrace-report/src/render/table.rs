@@ -114,7 +114,7 @@ fn site(row: &Shown, address: &'static str, symbol: &'static str) -> String {
     }
 }
 
-/// What the order keys of the trace are.
+/// The order keys of the trace.
 fn keys(document: &Value) -> Clock {
     let trace = &document["trace"];
     let order = if trace["order"] == "sequence" { OrderKey::Sequence } else { OrderKey::Time };
@@ -161,7 +161,8 @@ fn verdict(document: &Value) -> String {
     line + "\n"
 }
 
-fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// The line that says which recording this is.
+fn heading(document: &Value, options: &TableOptions) -> String {
     let trace = &document["trace"];
     let mut head = vec![options.title.clone()];
     if let Some(kernel) = trace["kernel"].as_str() {
@@ -180,7 +181,11 @@ fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &
         let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
         head.push(format!("since {first} after boot, {lost} lost before"));
     }
-    writeln!(out, "{}\n", head.join("   "))?;
+    head.join("   ")
+}
+
+fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", heading(document, options))?;
     let header = ["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""];
     let cells = |row: &Shown| {
         vec![

@@ -222,7 +222,7 @@ impl Known {
         of_items.chain(order::sequence_gaps(self)).chain(order::dropped(self)).collect()
     }
 
-    /// Whether nothing of the order between events can be believed, not even on one CPU.
+    /// True where the clock puts events in no order, not even those of one CPU.
     pub fn is_without_order(&self) -> bool {
         self.trace.order == OrderKey::Time && self.trace.clock.as_deref() == Some("uptime")
     }

@@ -19,7 +19,7 @@ pub fn events(known: &Known) -> Vec<Event> {
     all.into_iter().map(|(_, event)| event).collect()
 }
 
-/// What a relay channel dropped beyond the missing numbers: a gap on every CPU, from the first event to the last.
+/// Records that a relay channel dropped beyond the missing numbers: a gap on every CPU, from the first event to the last.
 pub fn dropped(known: &Known) -> Vec<Gap> {
     let missing = sequence_gaps(known).iter().filter_map(|gap| gap.lost).sum();
     if known.total_overruns.unwrap_or(0) <= missing {
