@@ -47,7 +47,7 @@ pub(crate) fn made_at_boot(name: &str) -> bool {
 /// tell.
 pub(crate) fn buffer_bytes(tracefs: &KernelFs, name: &str) -> u64 {
     let instance = format!("instances/{name}/buffer_size_kb");
-    let file = if tracefs.has(&instance) { &instance } else { "buffer_size_kb" };
+    let file = if tracefs.has(&instance).unwrap_or(false) { &instance } else { "buffer_size_kb" };
     let text = tracefs.get(file).unwrap_or_default();
     let digits = text.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
     digits.parse::<u64>().unwrap_or(0).saturating_mul(1024)
@@ -55,7 +55,7 @@ pub(crate) fn buffer_bytes(tracefs: &KernelFs, name: &str) -> u64 {
 
 /// The instance `name` where there is one, else the top-level buffer.
 pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Boot> {
-    if tracefs.has(&format!("instances/{name}")) {
+    if tracefs.has(&format!("instances/{name}"))? {
         return Ok(Boot::Instance(Instance::take_over(tracefs, name)?));
     }
     let Ok(lock) = tracefs.lock() else { bail!("the top-level buffer is in use by another recorder") };

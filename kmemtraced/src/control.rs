@@ -166,7 +166,8 @@ impl Watches {
                 Ok(watch) => {
                     by_watch.insert(watch, dir);
                 }
-                Err(rustix::io::Errno::NOENT) if fs.has("tracing_on") && !fs.has(&dir) => {}
+                // Without /proc the path of every directory is missing.
+                Err(rustix::io::Errno::NOENT) if fs.descriptor_path().exists() => {}
                 Err(error) => return Err(error.into()),
             }
         }

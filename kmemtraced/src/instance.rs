@@ -73,7 +73,7 @@ fn has_marks(instance: &KernelFs) -> bool {
     let is = |file: &str, value: &str| instance.read(file).is_ok_and(|text| text.trim_ascii() == value.as_bytes());
     is("options/disable_on_free", "1")
         && is("tracing_on", "0")
-        && (!instance.has("buffer_percent") || is("buffer_percent", "25"))
+        && (!instance.has("buffer_percent").unwrap_or(true) || is("buffer_percent", "25"))
 }
 
 /// Leaves the process id and the instance's inode number.
@@ -115,7 +115,7 @@ impl Instance {
         check_name(name)?;
         let dir = format!("instances/{name}");
         let path = tracefs.path(&dir);
-        if let Ok(there) = tracefs.sub(&dir) {
+        if let Some(there) = tracefs.open_dir_if_there(&dir)? {
             let held = lock(&there, name)?;
             if made_at_boot(name) && state::read(name).is_none() {
                 bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
@@ -152,7 +152,7 @@ impl Instance {
         let lock = lock(&fs, name)?;
         leave_word(name, Some(&fs));
         // Kernels before 3.10 or so have no such option.
-        let free_buffer = match fs.has("options/disable_on_free") {
+        let free_buffer = match fs.has("options/disable_on_free")? {
             true => {
                 fs.set("options/disable_on_free", "1")?;
                 fs.open_if_there("free_buffer", OFlags::WRONLY)?

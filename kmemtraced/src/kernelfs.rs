@@ -115,6 +115,15 @@ impl KernelFs {
         self.sub(dir).map_err(|error| self.failed(dir, "opened", error))
     }
 
+    /// The same; `None` where it is not there.
+    pub(crate) fn open_dir_if_there(&self, dir: &str) -> anyhow::Result<Option<KernelFs>> {
+        match self.sub(dir) {
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(self.failed(dir, "opened", error)),
+            Ok(opened) => Ok(Some(opened)),
+        }
+    }
+
     /// The directory by another descriptor.
     pub(crate) fn again(&self) -> anyhow::Result<KernelFs> {
         Ok(KernelFs { path: self.path.clone(), ..self.open_dir(".")? })
@@ -130,8 +139,12 @@ impl KernelFs {
         rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
     }
 
-    pub(crate) fn has(&self, file: &str) -> bool {
-        rustix::fs::statat(&self.dir, file, AtFlags::empty()).is_ok()
+    /// Whether there is a file of this name. An error names it.
+    pub(crate) fn has(&self, file: &str) -> anyhow::Result<bool> {
+        match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
+            Err(error) if is_absent(&error) => Ok(false),
+            found => found.map(|_| true).map_err(|error| self.failed(file, "looked at", error)),
+        }
     }
 
     pub(crate) fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
@@ -182,13 +195,17 @@ impl KernelFs {
         }
     }
 
-    /// Reads a text file; empty where there is none. An error names the file.
-    pub(crate) fn get_if_there(&self, file: &str) -> anyhow::Result<String> {
+    /// Reads a file; empty where there is none. An error names the file.
+    pub(crate) fn read_if_there(&self, file: &str) -> anyhow::Result<Vec<u8>> {
         match self.read(file) {
-            Err(error) if is_absent(&error) => Ok(String::new()),
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) => Err(self.failed(file, "read", error)),
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
+            read => read.map_err(|error| self.failed(file, "read", error)),
         }
+    }
+
+    /// The same of a text file.
+    pub(crate) fn get_if_there(&self, file: &str) -> anyhow::Result<String> {
+        Ok(String::from_utf8_lossy(&self.read_if_there(file)?).into_owned())
     }
 
     /// Reads a text file; its path in the error.

@@ -18,6 +18,7 @@ use rustix::rand::GetRandomFlags;
 
 use crate::held_dir::{HeldDir, joined, random_digits};
 use crate::kernelfs::{KernelFs, PROC, SYSFS};
+use crate::messages;
 use crate::source::{Framing, SourceFacts};
 
 /// The trace directory if the command line names none.
@@ -390,11 +391,20 @@ pub(crate) struct SideTexts {
 
 impl SideTexts {
     pub(crate) fn open() -> SideTexts {
-        SideTexts { proc: KernelFs::find(&PROC).ok(), modules: Vec::new(), kallsyms: Vec::new() }
+        let proc = KernelFs::find(&PROC).inspect_err(|error| unnamed("symbols, modules and processes", error)).ok();
+        SideTexts { proc, modules: Vec::new(), kallsyms: Vec::new() }
     }
 
+    /// The text of a file in proc; empty where the kernel has none.
     fn proc(&self, file: &str) -> Vec<u8> {
-        self.proc.as_ref().and_then(|proc| proc.read(file).ok()).unwrap_or_default()
+        let Some(proc) = &self.proc else { return Vec::new() };
+        match proc.read_if_there(file) {
+            Ok(text) => text,
+            Err(error) => {
+                unnamed("what it names", &error);
+                Vec::new()
+            }
+        }
     }
 
     /// What is kept before the first event.
@@ -454,14 +464,26 @@ fn later(before: &[u8], now: &[u8]) -> Vec<u8> {
     new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
 }
 
+/// Says that names are missing from the trace; its events are not.
+fn unnamed(what: &str, error: &anyhow::Error) {
+    messages::say(format!("kmemtraced: {error:#}: {what} will have no names in the trace"));
+}
+
 /// `CPU NODE` a line, from sysfs; nothing where that does not tell.
 fn cpu_nodes() -> Vec<u8> {
+    read_cpu_nodes().unwrap_or_else(|error| {
+        unnamed("NUMA nodes", &error);
+        Vec::new()
+    })
+}
+
+fn read_cpu_nodes() -> anyhow::Result<Vec<u8>> {
     let mut out = String::new();
-    let Ok(nodes) = KernelFs::find(&SYSFS).and_then(|sysfs| Ok(sysfs.sub("devices/system/node")?)) else {
-        return Vec::new();
+    let Some(nodes) = KernelFs::find(&SYSFS)?.open_dir_if_there("devices/system/node")? else {
+        return Ok(Vec::new());
     };
-    for node in nodes.numbered(".", "node").unwrap_or_default() {
-        let list = nodes.get(&format!("node{node}/cpulist")).unwrap_or_default();
+    for node in nodes.numbered(".", "node")? {
+        let list = nodes.get(&format!("node{node}/cpulist"))?;
         for range in list.trim().split(',') {
             let (from, to) = range.split_once('-').unwrap_or((range, range));
             if let (Ok(from), Ok(to)) = (from.parse::<u32>(), to.parse::<u32>()) {
@@ -469,7 +491,7 @@ fn cpu_nodes() -> Vec<u8> {
             }
         }
     }
-    out.into_bytes()
+    Ok(out.into_bytes())
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
     let buffer = args.buffer_size.unwrap_or_else(|| record::default_buffer_bytes(cpus));
-    let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable"));
+    let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable")).unwrap_or(false);
     let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
@@ -61,11 +61,11 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     };
     vec![
         ("tracefs", tracefs.path("").display().to_string()),
-        ("instances", yes_or(tracefs.has("instances"), "no: cannot record")),
+        ("instances", yes_or(tracefs.has("instances").unwrap_or(false), "no: cannot record")),
         ("in use", if instances.is_empty() { "none".to_owned() } else { instances.join(" ") }),
         ("events", if events.is_empty() { "none of kmem: cannot record".to_owned() } else { events.join(" ") }),
         ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
-        ("marks", yes_or(tracefs.has("options/overwrite"), "no: the place of losses is not told")),
+        ("marks", yes_or(tracefs.has("options/overwrite").unwrap_or(false), "no: the place of losses is not told")),
         (
             "memory",
             format!("{cpus} CPUs x {} KiB = {} MiB of kernel buffers", buffer >> 10, (buffer * cpus as u64) >> 20),

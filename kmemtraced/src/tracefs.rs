@@ -178,7 +178,7 @@ fn choose_events(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>>
         if profile.is_empty() {
             let event = name.replace(':', "/");
             let event = if event.contains('/') { event } else { format!("kmem/{event}") };
-            if event.contains("..") || !there(&event) {
+            if event.contains("..") || !there(&event)? {
                 bail!(
                     "-e {name}: this kernel has no such event; there are slab, page, all, and those in events/kmem of tracefs"
                 );
@@ -186,7 +186,12 @@ fn choose_events(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>>
             events.push(event);
             continue;
         }
-        let found: Vec<String> = profile.iter().map(|e| format!("kmem/{e}")).filter(|e| there(e)).collect();
+        let mut found = Vec::new();
+        for event in profile.iter().map(|event| format!("kmem/{event}")) {
+            if there(&event)? {
+                found.push(event);
+            }
+        }
         if found.is_empty() {
             bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
         }
@@ -205,7 +210,7 @@ fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(String, Stri
     // Events of the tracer itself, which come unasked.
     for name in fs.names("events/ftrace")? {
         let file = format!("events/ftrace/{name}/format");
-        if fs.has(&file) {
+        if fs.has(&file)? {
             formats.push((format!("ftrace/{name}"), fs.get(&file)?));
         }
     }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ("a_recording_that_is_left_alone_is_complete", a_recording_that_is_left_alone_is_complete),
         ("interrupts_on_the_recorders_threads_are_recorded", interrupts_on_the_recorders_threads_are_recorded),
         ("few_descriptors_leave_no_cpu_out", few_descriptors_leave_no_cpu_out),
+        ("without_any_option_it_records_what_the_help_says", without_any_option_it_records_what_the_help_says),
     ])
 }
 
@@ -313,5 +314,56 @@ fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
     must("kill", load.kill());
     let _ = load.wait();
     assert!(refused >= 10 && recorded >= 10, "{refused} refused, {recorded} recorded");
+    Ok(())
+}
+
+fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let directory = Directory::new(&[]);
+    let instance = tracefs.path().join("instances/kmemtrace");
+    if instance.exists() {
+        return Err(Skip("somebody records in the default instance".to_owned()));
+    }
+    let mut command = Command::new(program("kmemtraced"));
+    let child = command.current_dir(directory.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let child = must("kmemtraced", child);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let text = |file: &str| fs::read_to_string(instance.join(file)).unwrap_or_default();
+    while text("tracing_on").trim() != "1" || !directory.file("kmemtrace.data/meta.out").exists() {
+        assert!(Instant::now() < deadline, "it does not begin to record");
+        sleep(Duration::from_millis(10));
+    }
+    assert!(text("trace_clock").contains("[mono]"), "{}", text("trace_clock"));
+    assert_eq!(text("options/overwrite").trim(), "1");
+    let kib: u64 = must("buffer_size_kb", text("buffer_size_kb").trim().parse());
+    assert!((16 << 10..17 << 10).contains(&kib), "{kib} KiB a CPU");
+    let enabled = text("set_event");
+    // Older kernels have `kmalloc_node` and `kmem_cache_alloc_node`, too.
+    let mut events: Vec<&str> = enabled.lines().filter(|event| !event.ends_with("_node")).collect();
+    events.sort_unstable();
+    assert_eq!(events, ["kmem:kfree", "kmem:kmalloc", "kmem:kmem_cache_alloc", "kmem:kmem_cache_free"]);
+    run_to(0, "kmemload", &["rounds", "2000"], &[]);
+    sleep(Duration::from_millis(2500));
+    let pid = rustix::process::Pid::from_child(&child);
+    must("kill", rustix::process::kill_process(pid, Signal::INT));
+    let output = must("kmemtraced", child.wait_with_output());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(!instance.exists(), "the instance is left");
+    let trace = directory.file("kmemtrace.data");
+    assert_eq!(run("kmemtrace-check", &[], &[&trace]).status.code(), Some(0));
+    // Compressed while the writers keep up: an event takes more than 60 bytes in the kernel's buffer.
+    let found = check(&trace);
+    let files = found["files"].as_array().into_iter().flatten().filter(|file| file["cpu"].is_u64());
+    let (mut all, mut bytes) = (0, 0);
+    for file in files {
+        all += file["events"].as_u64().unwrap_or_default();
+        bytes += fs::metadata(file["path"].as_str().unwrap_or_default()).map_or(0, |data| data.len());
+    }
+    assert!(all > 100_000 && bytes < all * 30, "{bytes} bytes of {all} events: {found}");
+    let second = directory.file("kmemtrace.data.old");
+    let mut again = Command::new(program("kmemtraced"));
+    let status = again.current_dir(directory.path()).args(["-q", "-d", "0.2"]).stderr(Stdio::null()).status();
+    assert!(must("kmemtraced", status).success() && second.join("meta.out").exists(), "an earlier one is kept");
     Ok(())
 }
