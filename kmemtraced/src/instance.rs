@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
@@ -25,6 +27,10 @@ pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {
         })
     })
 }
+
+/// Tries to remove an instance that is held by another program, and the pause between them.
+const REMOVAL_TRIES: u32 = 20;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Dropping it disables its events and removes it.
 pub(crate) struct Instance {
@@ -50,8 +56,7 @@ pub(crate) fn remove_held() {
     let Some(Held { tracefs, name, free_buffer }) = slot.take() else { return };
     drop(free_buffer);
     if let Err(error) = remove(&tracefs, &name) {
-        let path = tracefs.path(&format!("instances/{name}"));
-        messages::say(format!("kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover", path.display()));
+        tell_left(&tracefs, &name, &error);
     }
 }
 
@@ -104,9 +109,23 @@ fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     let dir = format!("instances/{name}");
     let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
     let _ = tracefs.write(&format!("{dir}/events/enable"), "0");
-    tracefs.remove_dir(&dir)?;
+    let mut tries = 0;
+    while let Err(error) = tracefs.remove_dir(&dir) {
+        tries += 1;
+        // Another program may look at it, as `recover` and `probe` do.
+        if error.kind() != io::ErrorKind::ResourceBusy || tries >= REMOVAL_TRIES {
+            return Err(error);
+        }
+        thread::sleep(REMOVAL_PAUSE);
+    }
     state::remove(name);
     Ok(())
+}
+
+/// Says that an instance is left.
+fn tell_left(tracefs: &KernelFs, name: &str, error: &io::Error) {
+    let path = tracefs.path(&format!("instances/{name}"));
+    messages::say(format!("kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover", path.display()));
 }
 
 impl Instance {
@@ -140,7 +159,9 @@ impl Instance {
             Ok((fs, free_buffer, lock)) => Ok(Instance::hold(fs, tracefs, name, free_buffer, lock)),
             Err(error) => {
                 // The directory that was just made must not outlive the error, which says why.
-                let _ = remove(&tracefs, name);
+                if let Err(left) = remove(&tracefs, name) {
+                    tell_left(&tracefs, name, &left);
+                }
                 Err(error)
             }
         }
