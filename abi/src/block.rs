@@ -223,9 +223,9 @@ fn read_grown<T: FromBytes + IntoBytes>(payload: &[u8], least: usize) -> Option<
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Interval {
-    /// Its begin; 0: the start of the trace.
+    /// The begin; 0: the start of the trace.
     pub from: U64,
-    /// Its end; 0: the interval is not known, all ones: the end of the trace.
+    /// The end; 0: the interval is not known, all ones: the end of the trace.
     pub to: U64,
 }
 
@@ -238,7 +238,8 @@ impl Interval {
         Interval { from: from.into(), to: to.into() }
     }
 
-    /// Its ends, as a gap has them: `None` for the start and the end of the trace. `None` where the interval is not known.
+    /// Both ends, as a gap has them: `None` for the start and the end of the trace. The whole is `None` where the interval is not
+    /// known.
     pub fn ends(&self) -> Option<(Option<u64>, Option<u64>)> {
         let (from, to) = (self.from.get(), self.to.get());
         (to != 0).then(|| (Some(from).filter(|&from| from != 0), Some(to).filter(|&to| to != Interval::TO_THE_END)))
@@ -394,9 +395,9 @@ pub const GAP_NOT_WRITTEN: u32 = 2;
 /// `GapRecord::reason`: a relay channel was full. It counts what it drops on all CPUs together, so this stands in the lowest
 /// CPU's file, where the number was seen to have grown.
 pub const GAP_FULL: u32 = 3;
-/// `GapRecord::reason`: somebody else changed what is recorded (tracing switched off, an event disabled, a filter set, ...); the text
-/// says what. It is written once when that is seen, to the end of the trace, and again with its end once the state is right
-/// again: of records with the same begin the last one holds.
+/// `GapRecord::reason`: another program changed what is recorded (tracing switched off, an event disabled, a filter set, ...); the
+/// text names the file. The recorder writes the record when it sees the change, to the end of the trace, and again with its end
+/// once the state is right again: of records with the same begin the last one holds.
 pub const GAP_FOREIGN: u32 = 4;
 /// `GapRecord::reason`: the kernel's counters could not be read at the end, so loss since the last time is not known.
 pub const GAP_UNCOUNTED: u32 = 5;

@@ -15,7 +15,7 @@ pub struct Stats {
     pub dropped: u64,
     /// Handed out; 0 where the source does not count that.
     pub read: u64,
-    /// Whether the source counts what it hands out.
+    /// True if the source counts what it hands out.
     pub counts_reads: bool,
 }
 
@@ -37,9 +37,9 @@ impl Stats {
         stats
     }
 
-    /// Whether a counter went back: the buffer was reset in between.
+    /// True if a counter went back: the buffer was reset in between.
     pub fn is_before(&self, earlier: &Stats) -> bool {
-        // Of a buffer that was reset before its first read and its first overrun, only the entries tell.
+        // Only the entries tell of a reset before the first read and the first overrun.
         let is_untouched = (self.overrun, self.read) == (earlier.overrun, earlier.read);
         (self.counts_reads && is_untouched && self.entries < earlier.entries)
             || self.overrun < earlier.overrun

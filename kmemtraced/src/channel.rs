@@ -1,6 +1,7 @@
 //! The relay channel of the 2008 kmemtrace as a source: `cpuN`, `total_overruns`, `abi_version` and `enabled` in a directory of
 //! debugfs.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -22,6 +23,8 @@ const ABI_VERSION: &str = "1";
 
 /// A channel, locked while we live. Dropping it sets `enabled` to what it was.
 pub(crate) struct Channel {
+    /// Until the recording takes it.
+    control: RefCell<Option<Control>>,
     fs: KernelFs,
     facts: Arc<SourceFacts>,
     /// `enabled` as it was found; the first revisions have no such file.
@@ -74,7 +77,8 @@ impl Channel {
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,
         };
-        Ok(Channel { fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
+        let control = RefCell::new(Some(Control::of_channel(fs.again()?)?));
+        Ok(Channel { control, fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
     }
 }
 
@@ -102,8 +106,8 @@ impl TraceSource for Channel {
         Ok(())
     }
 
-    fn control(&self) -> anyhow::Result<Control> {
-        Control::of_channel(self.fs.again()?)
+    fn control(&self) -> Option<Control> {
+        self.control.take()
     }
 
     fn stop(&self) {
@@ -163,6 +167,10 @@ impl CpuSource for RelayBuffer {
 
     fn sample(&self) -> io::Result<Sample> {
         let overrun = self.overruns.as_ref().map_or(Ok(0), total_overruns)?;
-        Ok(Sample { stats: Stats { overrun, ..Stats::default() }, read: None })
+        Ok(Sample { stats: Stats { overrun, ..Stats::default() }, ..Sample::default() })
+    }
+
+    fn now(&self) -> Option<u64> {
+        None
     }
 }

@@ -12,8 +12,10 @@ use crate::source::Sample;
 /// Nanoseconds by which the kernel's clocks of events may differ from those of programs (`ktime_get_mono_fast_ns` while the
 /// kernel adjusts its time), rounded up by far.
 const SLACK: u64 = 1_000;
+/// Nanoseconds that a reading of `stats` cannot take, and that no namespace is worth setting up for.
+const FAR: u64 = 1_000_000_000;
 
-/// How the time of a trace clock is had.
+/// A way to read the time of a trace clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceClock {
     /// The clock is one of the system's, in nanoseconds.
@@ -33,7 +35,13 @@ impl TraceClock {
         }
     }
 
-    /// Whether a look at it costs no system call, and leaves no event in the trace.
+    /// The same clock, read from `stats` where this process has another time: in a time namespace of its own.
+    pub(crate) fn checked(self, stats: &File) -> io::Result<TraceClock> {
+        let (Some((own, _)), Some((kernel, _))) = (self.system_now(), now_ts(&text(stats)?)) else { return Ok(self) };
+        Ok(if own.abs_diff(kernel) < FAR { self } else { TraceClock::Stats })
+    }
+
+    /// True if reading it takes no system call and leaves no event in the trace.
     pub(crate) fn is_cheap(self) -> bool {
         self != TraceClock::Stats
     }
@@ -60,7 +68,8 @@ impl TraceClock {
         let counters = Stats::parse(&text(stats)?);
         // The file has its time in the middle, and counters behind it.
         let after = self.now(stats)?;
-        Ok(Sample { stats: counters, read: before.zip(after).map(|((from, _), (_, to))| (from, to)) })
+        let read = before.zip(after).map(|((from, _), (_, to))| (from, to));
+        Ok(Sample { stats: counters, read, drained: None })
     }
 }
 
@@ -106,5 +115,14 @@ mod tests {
         let ticks = TraceClock::named("x86-tsc").now(&stats("now ts: 12345\n")).unwrap();
         assert_eq!(ticks, Some((12345, 12345)));
         assert_eq!(clock.now(&stats("entries: 0\n")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_clock_that_this_process_has_otherwise_is_read_from_stats() {
+        let clock = TraceClock::named("mono");
+        let (now, _) = clock.system_now().unwrap();
+        let at = |ns: u64| stats(&format!("now ts: {}.{:06}\n", ns / 1_000_000_000, ns / 1_000 % 1_000_000));
+        assert_eq!(clock.checked(&at(now)).unwrap(), clock);
+        assert_eq!(clock.checked(&at(now + 5_000_000_000)).unwrap(), TraceClock::Stats);
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::args::Args;
+use crate::control;
 use crate::instance;
 use crate::messages::{self, say};
 use crate::output::Output;
@@ -28,14 +29,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Looks at a COMMAND that was asked to end.
 const LOOKS: u32 = 100;
 
-/// How a recording ended.
+/// The end of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
     /// The reason, for people.
     pub(crate) why: &'a str,
     /// Something went wrong.
     pub(crate) early: bool,
-    /// Somebody else changed what was recorded.
+    /// Another program changed what was recorded.
     pub(crate) foreign: bool,
 }
 
@@ -67,8 +68,7 @@ pub(crate) fn close(
     for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
         say(format!("CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost));
     }
-    if args.verbose && matches!(*facts.framing, Framing::SubBuffers(_)) {
-        let own = sum(|o| o.own);
+    if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {
         let share = own as f64 * 100.0 / events.max(1) as f64;
         say(format!("{own} of the events ({share:.2}%) are of the recorder's own threads"));
     }
@@ -91,7 +91,14 @@ pub(crate) fn close(
     if cleared {
         say("somebody cleared the buffer while recording: an unknown number of events is missing");
     }
-    if lost > 0 && failed.is_none() {
+    let by_others = sum(|o| o.read_by_others);
+    if by_others > 0 && failed.is_none() {
+        say(format!(
+            "{by_others} of the lost events were read by another program: record in an instance that nobody else reads (-B NAME)"
+        ));
+    }
+    if lost > by_others && failed.is_none() {
+        let lost = lost - by_others;
         let remedy = match *facts.framing {
             Framing::SubBuffers(_) if facts.since_boot => {
                 "boot with a larger trace_buf_size, or give a larger --buffer-size"
@@ -147,17 +154,19 @@ pub(crate) fn end_now() {
     say(
         "kmemtraced: ended at once by a second signal: what is in the files is valid, and cut short where they have no end",
     );
+    control::let_go();
     instance::remove_held();
     messages::finish(LAST_WORDS / 2);
     std::process::exit(ENDED_EARLY.into());
 }
 
-/// Lets go of the command: what has not ended by now is asked to, and a signal ends the wait. Its status, 128 + n for a signal.
-pub(crate) fn leave(mut child: Child, signals: &Signals) -> u8 {
+/// Lets go of the command: what has not ended by now is asked to, and a signal ends the wait. Its status, 128 + n for a
+/// signal; `None` where it goes on.
+pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
     for tries in 0..LOOKS {
         if let Ok(Some(status)) = child.try_wait() {
             let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
-            return u8::try_from(code).unwrap_or(u8::MAX);
+            return Some(u8::try_from(code).unwrap_or(u8::MAX));
         }
         if tries == 0 {
             let pid = rustix::process::Pid::from_child(&child);
@@ -169,7 +178,7 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> u8 {
         thread::sleep(LOOK);
     }
     say("kmemtraced: the command goes on");
-    0
+    None
 }
 
 /// Prints these views of the trace: by `kmemtrace-report` beside this program, or wherever it is found. False where a signal

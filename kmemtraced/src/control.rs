@@ -1,4 +1,4 @@
-//! The control files of a recording, held open: a look at them tells what somebody else has changed since they were set.
+//! The control files of a recording, held open: a look at them tells what another program has changed since they were set.
 //!
 //! The kernel tells by inotify of each write to them as it comes, where /proc is mounted; without that, what is changed and changed
 //! back between two looks is not seen.
@@ -9,18 +9,19 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
 
 use crate::clock::TraceClock;
 use crate::kernelfs::KernelFs;
 
 /// Files of a trace instance that say what is recorded.
-const FILES: [&str; 10] = [
+const FILES: [&str; 9] = [
     "tracing_on",
-    "set_event",
     "set_event_pid",
     "set_event_notrace_pid",
     "tracing_cpumask",
@@ -30,19 +31,24 @@ const FILES: [&str; 10] = [
     "trace_options",
     "current_tracer",
 ];
-/// Files of an instance and of a CPU to which a write is a command: it empties, swaps or shrinks the buffer.
-const COMMANDS: [&str; 3] = ["trace", "snapshot", "free_buffer"];
+/// Files of an instance and of a CPU to which a write is a command: it changes events, or empties, swaps or shrinks the buffer.
+const COMMANDS: [&str; 4] = ["set_event", "trace", "snapshot", "free_buffer"];
 /// Files of an event, of a system of events and of all of them.
 const EVENT_FILES: [&str; 3] = ["enable", "filter", "trigger"];
+/// Files whose change may empty the buffer: events that nobody has read are gone.
+const CLEARING: [&str; 6] =
+    ["trace", "snapshot", "free_buffer", "trace_clock", "buffer_size_kb", "buffer_subbuf_size_kb"];
 /// Options that change which records there are; the others are about text.
 const RECORD_OPTIONS: [&str; 7] =
     ["overwrite", "stacktrace", "userstacktrace", "irq-info", "event-fork", "function-fork", "pause-on-trace"];
+/// Files that leave out events of some threads or CPUs, and what they say while they leave out none.
+const SELECTIONS: [(&str, &str); 3] = [("set_event_pid", ""), ("set_event_notrace_pid", ""), ("filter", "none")];
 /// No control file is longer, but lists of threads; their beginning is enough.
 const LONGEST: usize = 64 << 10;
 /// Characters of a control file that a message shows.
 const SHOWN: usize = 60;
 
-/// A file that is held open, and what it said when all was right.
+/// A file that is held open, and its text while all is right.
 struct Held {
     name: String,
     file: File,
@@ -56,18 +62,47 @@ struct Watches {
     dirs: HashMap<i32, String>,
 }
 
-/// The control files of a recording.
-pub(crate) struct Control {
+/// Descriptors in the directory of the control files: it cannot be removed while one is open.
+struct Open {
     fs: KernelFs,
     held: Vec<Held>,
     watches: Option<Watches>,
-    clock: Option<TraceClock>,
     /// `stats` of each CPU, where the clock is read from these.
     stats: Vec<File>,
 }
 
+/// The descriptors of this process's recording, for [`let_go`].
+static OPEN: Mutex<Option<Arc<Mutex<Option<Open>>>>> = Mutex::new(None);
+
+/// Closes the descriptors of this process's recording, where the thread that uses them hangs elsewhere.
+pub(crate) fn let_go() {
+    let open = OPEN.try_lock().ok().and_then(|mut slot| slot.take());
+    if let Some(Ok(mut open)) = open.as_ref().map(|open| open.try_lock()) {
+        *open = None;
+    }
+}
+
+/// A difference from the state that was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// The control file, relative to the instance.
+    pub(crate) file: String,
+    /// `is X instead of Y`.
+    pub(crate) how: String,
+}
+
+/// The control files of a recording.
+pub(crate) struct Control {
+    open: Arc<Mutex<Option<Open>>>,
+    clock: Option<TraceClock>,
+    is_watched: bool,
+    /// Files that the recorder itself writes to while they are watched.
+    own: Vec<String>,
+}
+
 impl Control {
-    /// Those of a trace directory in which these events were enabled for these CPUs. An error names the file.
+    /// Holds the control files of a trace directory in which these events are to be recorded on these CPUs, before they are
+    /// enabled. An error names the file.
     pub(crate) fn of_tracefs(
         fs: KernelFs,
         events: &[String],
@@ -86,12 +121,14 @@ impl Control {
         for cpu in cpus.iter().filter(|_| !clock.is_cheap()) {
             stats.extend(fs.open_if_there(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY)?);
         }
-        Control::hold(fs, &names, dirs, Some(clock), stats)
+        let switches = events.iter().map(|event| format!("events/{event}/enable")).chain(["tracing_on".to_owned()]);
+        Control::hold(fs, &names, dirs, Some(clock), stats, switches.collect())
     }
 
-    /// The switch of a relay channel.
+    /// Holds the switch of a relay channel.
     pub(crate) fn of_channel(fs: KernelFs) -> anyhow::Result<Control> {
-        Control::hold(fs, &["enabled".to_owned()], Vec::new(), None, Vec::new())
+        let switch = ["enabled".to_owned()];
+        Control::hold(fs, &switch, Vec::new(), None, Vec::new(), switch.to_vec())
     }
 
     fn hold(
@@ -100,26 +137,56 @@ impl Control {
         mut dirs: Vec<String>,
         clock: Option<TraceClock>,
         stats: Vec<File>,
+        switches: Vec<String>,
     ) -> anyhow::Result<Control> {
         dirs.push(String::new());
         // A write is told of from here on, so what is read below is right or told of.
         let watches = Watches::set(&fs, dirs).ok();
+        let is_watched = watches.is_some();
         let mut held = Vec::new();
         for name in names {
             // Older kernels do not have all of them.
             let Some(file) = fs.open_if_there(name, OFlags::RDONLY)? else { continue };
-            let right = state(name, &file).with_context(|| format!("{}: cannot be read", fs.path(name).display()))?;
+            let right = state(&fs, name, &file);
+            let right = right.with_context(|| format!("{}: cannot be read", fs.path(name).display()))?;
             held.push(Held { name: name.clone(), file, right });
         }
-        Ok(Control { fs, held, watches, clock, stats })
+        let open = Arc::new(Mutex::new(Some(Open { fs, held, watches, stats })));
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
+        Ok(Control { open, clock, is_watched, own: switches })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The recorder is about to switch the recording to `on`: that is right from now on.
+    pub(crate) fn switch(&self, on: bool) {
+        let right = if on { "1" } else { "0" };
+        // Disabling is left to the end of the instance.
+        let is_switched = |name: &str| self.own.iter().any(|own| own == name) && (on || !name.ends_with("/enable"));
+        if let Some(open) = &mut *self.open() {
+            open.held.iter_mut().filter(|held| is_switched(&held.name)).for_each(|held| held.right = right.to_owned());
+        }
+    }
+
+    /// What leaves out events although the recorder did not set it: in an instance that it has not made.
+    pub(crate) fn selections(&self) -> Vec<String> {
+        let open = self.open();
+        let held = open.iter().flat_map(|open| &open.held);
+        let selects = |held: &&Held| {
+            let file = held.name.rsplit('/').next().unwrap_or_default();
+            SELECTIONS.iter().any(|(name, nothing)| file == *name && held.right != *nothing && held.right != "no pid")
+        };
+        held.filter(selects).map(|held| format!("{} is {}", held.name, shown(&held.right))).collect()
     }
 
     /// Whether the kernel tells of each write.
     pub(crate) fn is_watched(&self) -> bool {
-        self.watches.is_some()
+        self.is_watched
     }
 
-    /// Whether [`Control::now`] costs nothing worth mentioning.
+    /// True if [`Control::now`] takes no system call.
     pub(crate) fn has_cheap_clock(&self) -> bool {
         self.clock.is_none_or(TraceClock::is_cheap)
     }
@@ -130,29 +197,52 @@ impl Control {
         if let Some(now) = clock.system_now() {
             return Some(now);
         }
-        let times = self.stats.iter().filter_map(|stats| clock.now(stats).ok().flatten());
-        times.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)))
+        let open = self.open();
+        let stats = open.iter().flat_map(|open| &open.stats);
+        stats.filter_map(|stats| clock.now(stats).ok().flatten()).reduce(|(a, b), (c, d)| (a.min(c), b.max(d)))
     }
 
-    /// Files that were written to since this was last asked.
-    pub(crate) fn written(&mut self) -> Vec<String> {
-        self.watches.as_mut().map_or_else(Vec::new, Watches::take)
-    }
-
-    /// What is not as it was set, each as `FILE is X instead of Y`.
-    pub(crate) fn differences(&self) -> Vec<String> {
-        let differs = |held: &Held| match state(&held.name, &held.file) {
-            Ok(now) if now == held.right => None,
-            Ok(now) => Some(format!("{} is {} instead of {}", held.name, shown(&now), shown(&held.right))),
-            Err(error) => Some(format!("{} cannot be read: {error}", held.name)),
+    /// Files that another program has written to since this was last asked; with `own`, the recorder has switched the recording
+    /// meanwhile.
+    pub(crate) fn written(&mut self, own: bool) -> Vec<String> {
+        let mut files = match &mut *self.open() {
+            Some(Open { watches: Some(watches), .. }) => watches.take(),
+            _ => Vec::new(),
         };
-        self.held.iter().filter_map(differs).collect()
+        files.retain(|file| !own || !self.own.contains(file));
+        files
     }
 
-    /// Whether the directory of the control files was removed.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.fs.is_gone()
+    /// Differences from the state that was set.
+    pub(crate) fn differences(&self) -> Vec<Difference> {
+        let open = self.open();
+        let Some(open) = &*open else { return Vec::new() };
+        let differs = |held: &Held| {
+            let how = match state(&open.fs, &held.name, &held.file) {
+                Ok(now) if now == held.right => return None,
+                Ok(now) => format!("is {} instead of {}", shown(&now), shown(&held.right)),
+                Err(error) => format!("cannot be read: {error}"),
+            };
+            Some(Difference { file: held.name.clone(), how })
+        };
+        open.held.iter().filter_map(differs).collect()
     }
+
+    /// True if the directory of the control files was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.open().as_ref().is_some_and(|open| open.fs.is_gone())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        *self.open() = None;
+    }
+}
+
+/// True if a change of this file may have emptied the buffer.
+pub(crate) fn may_clear(file: &str) -> bool {
+    CLEARING.contains(&file.rsplit('/').next().unwrap_or_default())
 }
 
 impl Watches {
@@ -167,7 +257,7 @@ impl Watches {
                     by_watch.insert(watch, dir);
                 }
                 // Without /proc the path of every directory is missing.
-                Err(rustix::io::Errno::NOENT) if fs.descriptor_path().exists() => {}
+                Err(Errno::NOENT) if fs.descriptor_path().exists() => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -196,7 +286,7 @@ impl Watches {
     }
 }
 
-/// Whether a write to a file in this directory can change what is recorded.
+/// True if a write to a file in this directory can change what is recorded.
 fn is_control(dir: &str, name: &str) -> bool {
     match dir.split('/').next() {
         Some("events") => EVENT_FILES.contains(&name),
@@ -206,8 +296,23 @@ fn is_control(dir: &str, name: &str) -> bool {
     }
 }
 
-/// What a control file says of what is recorded.
-fn state(name: &str, file: &File) -> io::Result<String> {
+/// The part of a control file's text that is about what is recorded.
+fn state(fs: &KernelFs, name: &str, file: &File) -> io::Result<String> {
+    let text = match text_of(file) {
+        // A switch of debugfs is read from its beginning only, so it is opened anew.
+        Err(error) if error.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {
+            String::from_utf8_lossy(&fs.read(name)?).into_owned()
+        }
+        text => text?,
+    };
+    if name != "trace_options" {
+        return Ok(text.trim_end().to_owned());
+    }
+    let is_record = |option: &&str| RECORD_OPTIONS.contains(&option.strip_prefix("no").unwrap_or(option));
+    Ok(text.lines().filter(is_record).collect::<Vec<_>>().join(" "))
+}
+
+fn text_of(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 4096];
     let mut len = 0;
     while len < LONGEST {
@@ -221,12 +326,7 @@ fn state(name: &str, file: &File) -> io::Result<String> {
             bytes.resize((len * 2).min(LONGEST), 0);
         }
     }
-    let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
-    if name != "trace_options" {
-        return Ok(text.trim_end().to_owned());
-    }
-    let is_record = |option: &&str| RECORD_OPTIONS.contains(&option.strip_prefix("no").unwrap_or(option));
-    Ok(text.lines().filter(is_record).collect::<Vec<_>>().join(" "))
+    Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
 /// The beginning of a control file's text, on one line.
@@ -262,32 +362,66 @@ mod tests {
         (dir, control)
     }
 
+    fn differences(control: &Control) -> Vec<String> {
+        control.differences().into_iter().map(|found| format!("{} {}", found.file, found.how)).collect()
+    }
+
+    #[test]
+    fn the_recorders_own_switching_is_no_change_by_others() {
+        let (dir, mut control) = fake();
+        control.switch(false);
+        std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
+        assert!(control.differences().is_empty() && control.written(true).is_empty());
+        std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
+        assert_eq!(differences(&control), ["tracing_on is 1 instead of 0"]);
+        assert!(control.selections().is_empty());
+    }
+
+    #[test]
+    fn a_filter_that_was_there_before_is_told() {
+        let (dir, control) = fake();
+        std::fs::write(dir.path().join("events/kmem/kfree/filter"), "common_pid != 1\n").unwrap();
+        std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
+        assert!(control.selections().is_empty(), "they were right when they were looked at");
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let control = Control::of_tracefs(fs, &["kmem/kfree".to_owned()], &[0], TraceClock::named("mono")).unwrap();
+        assert_eq!(control.selections(), ["set_event_pid is 12", "events/kmem/kfree/filter is common_pid != 1"]);
+    }
+
+    #[test]
+    fn descriptors_are_closed_when_they_must() {
+        let (_dir, mut control) = fake();
+        *OPEN.lock().unwrap() = Some(Arc::clone(&control.open));
+        let_go();
+        assert!(control.differences().is_empty() && control.written(false).is_empty() && !control.is_gone());
+    }
+
     #[test]
     fn a_change_is_seen_as_it_is_and_as_it_happens() {
         let (dir, mut control) = fake();
         assert!(control.is_watched());
-        assert!(control.differences().is_empty() && control.written().is_empty());
+        assert!(control.differences().is_empty() && control.written(false).is_empty());
         std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
-        assert_eq!(control.differences(), ["tracing_on is 0 instead of 1"]);
+        assert_eq!(differences(&control), ["tracing_on is 0 instead of 1"]);
         std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
         assert!(control.differences().is_empty());
-        assert_eq!(control.written(), ["tracing_on"], "it was changed and changed back");
-        assert!(control.written().is_empty());
+        assert_eq!(control.written(false), ["tracing_on"], "it was changed and changed back");
+        assert!(control.written(false).is_empty());
         std::fs::write(dir.path().join("events/kmem/kfree/filter"), "common_pid != 1\n").unwrap();
-        assert_eq!(control.differences(), ["events/kmem/kfree/filter is common_pid != 1 instead of none"]);
-        assert_eq!(control.written(), ["events/kmem/kfree/filter"]);
+        assert_eq!(differences(&control), ["events/kmem/kfree/filter is common_pid != 1 instead of none"]);
+        assert_eq!(control.written(false), ["events/kmem/kfree/filter"]);
     }
 
     #[test]
     fn a_change_of_text_or_a_marker_is_left_alone() {
         let (dir, mut control) = fake();
         std::fs::write(dir.path().join("trace_marker"), "hello").unwrap();
-        assert!(control.differences().is_empty() && control.written().is_empty());
+        assert!(control.differences().is_empty() && control.written(false).is_empty());
         std::fs::write(dir.path().join("trace_options"), "noprint-parent\nnostacktrace\noverwrite\n").unwrap();
         assert!(control.differences().is_empty(), "how text looks is not recorded");
         std::fs::write(dir.path().join("trace_options"), "noprint-parent\nnostacktrace\nnooverwrite\n").unwrap();
         assert_eq!(
-            control.differences(),
+            differences(&control),
             ["trace_options is nostacktrace nooverwrite instead of nostacktrace overwrite"]
         );
     }

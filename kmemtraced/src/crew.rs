@@ -63,7 +63,7 @@ pub(crate) struct Wishes {
     pub(crate) sync: Option<Duration>,
     pub(crate) compress: Compress,
     pub(crate) hands: Hands,
-    /// Whether events of the recorder's own threads are to be counted.
+    /// Counts events of the recorder's own threads, where that is asked for.
     pub(crate) own: Option<OwnThreads>,
 }
 
@@ -189,9 +189,9 @@ impl Beginning<'_> {
         if let Some(per_cpu) = source.cpu(cpu)? {
             let framing = Arc::clone(&source.facts().framing);
             let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
-            let (told_error, abandon) = (false, Arc::clone(&crew.abandon));
-            let reader =
-                Reader { source: per_cpu, framing, flush, full: full_in, free, empty, stop, told_error, abandon };
+            let (told_error, drained, abandon) = (false, None, Arc::clone(&crew.abandon));
+            let (source, full) = (per_cpu, full_in);
+            let reader = Reader { source, framing, flush, full, free, empty, stop, told_error, drained, abandon };
             let go = self.go.clone();
             let run = move || {
                 if reader.may_begin(&go) {
@@ -244,6 +244,7 @@ impl Crew {
         crew.tids.extend(tids_out.iter());
         if let Err(error) = begun {
             drop(go_in);
+            wishes.hands.close();
             // What went wrong is known.
             let _ = crew.stop(END_ERROR, |_| {});
             return Err(error);
@@ -255,6 +256,11 @@ impl Crew {
             let _ = go_in.send(());
         }
         Ok(crew)
+    }
+
+    /// True once all readers have taken what there was.
+    pub(crate) fn are_drained(&self) -> bool {
+        self.threads.iter().all(|threads| threads.reader.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
     /// What they have done so far, by CPU.

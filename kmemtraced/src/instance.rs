@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -50,14 +51,27 @@ struct Held {
 /// This process's instance. A thread can remove it while the one that made it hangs in a system call.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
 
-/// Removes this process's instance, where there is one; waits for another thread that is about it.
+/// A thread is removing it.
+static IS_BEING_REMOVED: AtomicBool = AtomicBool::new(false);
+
+/// Removes this process's instance, where there is one. Where another thread is about it, this one waits a little.
 pub(crate) fn remove_held() {
-    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(Held { tracefs, name, free_buffer }) = slot.take() else { return };
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Held { tracefs, name, free_buffer }) = held else {
+        let mut tries = 0;
+        while IS_BEING_REMOVED.load(Ordering::Acquire) && tries < REMOVAL_TRIES {
+            tries += 1;
+            thread::sleep(REMOVAL_PAUSE);
+        }
+        return;
+    };
+    IS_BEING_REMOVED.store(true, Ordering::Release);
+    // The kernel may take its time for both.
     drop(free_buffer);
     if let Err(error) = remove(&tracefs, &name) {
         tell_left(&tracefs, &name, &error);
     }
+    IS_BEING_REMOVED.store(false, Ordering::Release);
 }
 
 /// True if a recorder has made the unlocked instance `name`: its state file says so, with the instance's inode number. Where no

@@ -139,7 +139,15 @@ impl KernelFs {
         rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
     }
 
-    /// Whether there is a file of this name. An error names it.
+    /// The inode number of a file, a link followed; `None` where it is not there. An error names it.
+    pub(crate) fn inode_of(&self, file: &str) -> anyhow::Result<Option<u64>> {
+        match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
+            Err(error) if is_absent(&error) => Ok(None),
+            found => found.map(|stat| Some(stat.st_ino)).map_err(|error| self.failed(file, "looked at", error)),
+        }
+    }
+
+    /// True if there is a file of this name. An error names the file.
     pub(crate) fn has(&self, file: &str) -> anyhow::Result<bool> {
         match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
             Err(error) if is_absent(&error) => Ok(false),
@@ -175,7 +183,7 @@ impl KernelFs {
         PathBuf::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()))
     }
 
-    /// Whether the directory was removed.
+    /// True if the directory was removed.
     pub(crate) fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -266,7 +274,7 @@ impl KernelFs {
     }
 }
 
-/// Whether an error says that there is nothing of this name, or no such device: a CPU that was never online, an older kernel.
+/// True if an error says that there is nothing of this name, or no such device: a CPU that was never online, an older kernel.
 fn is_absent(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::NXIO))
 }

@@ -6,6 +6,18 @@ use kmemtrace_abi::format::{EventFormat, PageShape};
 use kmemtrace_abi::subbuffer::SubBuffer;
 use kmemtrace_abi::target::{Big, Endian, Little, Order};
 
+use crate::kernelfs::{KernelFs, PROC};
+
+/// The inode of the first pid namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// True if this process has the thread ids that events have: those of the first pid namespace. Without proc that is taken for
+/// granted, as in an initramfs.
+pub(crate) fn has_ids_of_events() -> bool {
+    let inode = KernelFs::find(&PROC).and_then(|proc| proc.inode_of("self/ns/pid"));
+    inode.map_or(true, |inode| inode.is_none_or(|inode| inode == FIRST_PID_NAMESPACE))
+}
+
 /// Thread ids of the recorder, once all its threads have begun, and where an event has its thread.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnThreads {

@@ -53,8 +53,10 @@ pub(crate) struct Reader {
     /// Those of `free` that were taken and not used yet: none at first.
     pub(crate) empty: Vec<Vec<u8>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Whether the writer knows that reading fails.
+    /// True once the writer was told that reading fails.
     pub(crate) told_error: bool,
+    /// All events up to this time on the trace's clock were taken.
+    pub(crate) drained: Option<u64>,
     /// Ends it at once, with what was not taken left in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
 }
@@ -77,7 +79,7 @@ impl Reader {
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
         // Events that were lost before the recording are no loss of it.
-        self.send(Message::Counters(self.source.sample()))?;
+        self.send(Message::Counters(self.sample()))?;
         loop {
             if self.abandon.load(Ordering::Acquire) {
                 return Err(Gone);
@@ -87,14 +89,18 @@ impl Reader {
             let mut rests = false;
             // Below its wake-up mark the kernel tells of nothing, so the timer takes what is there.
             if stopping || left.is_zero() || self.source.wait(NOTICE.min(left)) {
+                let begun = self.source.now();
                 let more = match &*Arc::clone(&self.framing) {
                     Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer, &mut used)?,
                     Framing::Relay(_) => self.records(&mut buffer, &mut used)?,
                 };
                 rests = !more;
+                if !self.told_error {
+                    self.drained = begun;
+                }
             }
             let is_due = left.is_zero() || stopping;
-            let sample = (counted.elapsed() >= COUNT || stopping).then(|| self.source.sample());
+            let sample = (counted.elapsed() >= COUNT || stopping).then(|| self.sample());
             tries += u32::from(stopping);
             let is_empty = sample.as_ref().is_some_and(|s| s.as_ref().is_ok_and(|s| s.stats.entries == 0));
             let last = stopping && tries >= LAST_TRIES.start && (is_empty || tries >= LAST_TRIES.end);
@@ -117,6 +123,10 @@ impl Reader {
                 std::thread::sleep(PAUSE);
             }
         }
+    }
+
+    fn sample(&self) -> io::Result<Sample> {
+        Ok(Sample { drained: self.drained, ..self.source.sample()? })
     }
 
     /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one after another ends the round.
@@ -288,7 +298,11 @@ mod tests {
         }
 
         fn sample(&self) -> io::Result<Sample> {
-            Ok(Sample { stats: Stats { entries: self.0.len() as u64, ..Stats::default() }, read: None })
+            Ok(Sample { stats: Stats { entries: self.0.len() as u64, ..Stats::default() }, ..Sample::default() })
+        }
+
+        fn now(&self) -> Option<u64> {
+            None
         }
     }
 
@@ -309,8 +323,8 @@ mod tests {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
         }
         // A flush that is never due: the script says when there is more.
-        let (flush, told_error, abandon) = (Duration::from_secs(10), false, Arc::default());
-        Reader { source, framing, flush, full, free, empty: Vec::new(), stop, told_error, abandon }.run();
+        let (flush, told_error, drained, abandon) = (Duration::from_secs(10), false, None, Arc::default());
+        Reader { source, framing, flush, full, free, empty: Vec::new(), stop, told_error, drained, abandon }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
             Message::Counters(_) | Message::Unreadable(_) => None,
@@ -444,8 +458,18 @@ mod tests {
             let framing = Arc::new(Framing::Relay(RelayFraming::default()));
             let (source, flush, empty) = (Box::new(source), Duration::from_millis(1), Vec::new());
             let abandoned = Arc::clone(&abandon);
-            let reader =
-                Reader { source, framing, flush, full, free, empty, stop, told_error: false, abandon: abandoned };
+            let reader = Reader {
+                source,
+                framing,
+                flush,
+                full,
+                free,
+                empty,
+                stop,
+                told_error: false,
+                drained: None,
+                abandon: abandoned,
+            };
             let reader = std::thread::spawn(move || reader.run());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!reader.is_finished());

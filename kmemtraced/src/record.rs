@@ -23,7 +23,7 @@ use crate::memory;
 use crate::messages;
 use crate::meta::Meta;
 use crate::output::{self, Description, Output};
-use crate::own::OwnThreads;
+use crate::own::{self, OwnThreads};
 use crate::signals::Signals;
 use crate::source::{Framing, SourceFacts, TraceSource};
 use crate::tracefs::{RingBuffers, Wishes};
@@ -143,32 +143,48 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let facts = Arc::clone(source.facts());
     let recording = output::new_recording()?;
     let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
+    let hands = Hands::default();
+    let mut watcher = source.control().map(|control| Watcher::new(control, hands.clone()));
     let sync = args.sync.resolve(args.flush);
     let mut meta = Meta::begin(output, &description, args.compress, sync)?;
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
-    let hands = Hands::default();
-    let own = facts.formats.first().filter(|_| args.verbose).and_then(|(_, format)| OwnThreads::new(format));
+    let knows_own = own::has_ids_of_events();
+    let own =
+        facts.formats.first().filter(|_| args.verbose && knows_own).and_then(|(_, format)| OwnThreads::new(format));
     let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
     let crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
-    let started = meta.put_threads(&crew.tids).with_context(|| output.unwritable("meta.out"));
-    let started = started.and_then(|()| start(args, &*source, output, signals, hands));
+    let threads = if knows_own { meta.put_threads(&crew.tids) } else { Ok(()) };
+    if args.verbose && !knows_own {
+        messages::say("the recorder's own threads are not known in a pid namespace: the report cannot leave them out");
+    }
+    let started = threads.with_context(|| output.unwritable("meta.out"));
+    let started = started.and_then(|()| start(args, &*source, output, signals, watcher.as_mut()));
     let score = memory::Score::lower();
     if let (true, Err(line)) = (args.verbose, &score) {
         messages::say(line);
     }
     let waited = started.map(|mut started| {
-        let stop = wait(args, &crew, output, signals, &mut started);
-        // The last look comes before the recorder itself switches tracing off.
-        tell(args, started.watcher.look(true));
-        // What it holds open must be let go of before the source is.
-        let happened = started.watcher.happened();
-        (stop, started.child, happened, started.first)
+        let stop = wait(args, &crew, output, signals, watcher.as_mut(), &mut started.child);
+        tell(args, watcher.as_mut().and_then(|watcher| watcher.look(true)));
+        (stop, started)
     });
+    if let Some(watcher) = &mut watcher {
+        watcher.switch(false);
+    }
     source.stop();
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
-    let outcomes = crew.stop(reason, |crew| tell_counters(crew, signals));
+    let outcomes = crew.stop(reason, |crew| {
+        tell_counters(crew, signals);
+        if crew.are_drained() && !hands.is_closed() {
+            tell(args, watcher.as_mut().and_then(Watcher::last_look));
+            hands.close();
+        }
+    });
+    let foreign = watcher.as_ref().is_some_and(Watcher::happened);
+    // The instance cannot be removed while its control files are open.
+    drop(watcher);
     // Before the source is undone, which may take the rest of a second.
     let cut = match (&waited, &outcomes) {
         (Ok((ended, ..)), Ok(all)) if all.iter().any(|(_, o)| o.unfinished) => {
@@ -179,7 +195,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let comms = source.comms();
     drop(source);
     drop(score);
-    let ((ended, child, foreign, first), outcomes) = (waited?, outcomes?);
+    let ((ended, Started { child, first }), outcomes) = (waited?, outcomes?);
     drop(first);
     if let Some(status) = cut {
         child.map(|child| closing::leave(child, signals));
@@ -189,15 +205,14 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let ended = closing::Ended { why: &ended.why, early: ended.reason == END_ERROR, foreign };
     let status = closing::close(args, output, &facts, &ended, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
-    Ok(match child.map(|child| closing::leave(child, signals)) {
+    Ok(match child.and_then(|child| closing::leave(child, signals)) {
         Some(commands) if status <= 1 => commands,
         _ => status,
     })
 }
 
-/// What runs once events come.
+/// The parts of a recording that exist once events come.
 struct Started {
-    watcher: Watcher,
     child: Option<Child>,
     first: First,
 }
@@ -208,7 +223,7 @@ fn start(
     source: &dyn TraceSource,
     output: &mut Output,
     signals: &Signals,
-    hands: Hands,
+    watcher: Option<&mut Watcher>,
 ) -> anyhow::Result<Started> {
     let facts = source.facts();
     if signals.stops() > 0 && output.replaces() {
@@ -222,11 +237,14 @@ fn start(
         messages::say(line);
     }
     let mut first = First::take();
-    source.start()?;
-    let watcher = Watcher::new(source.control()?, hands);
-    if args.verbose && !watcher.is_watched() {
-        say(args, "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)");
+    if let Some(watcher) = watcher {
+        if args.verbose && !watcher.is_watched() {
+            say(args, "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)");
+        }
+        tell(args, watcher.selections());
+        watcher.switch(true);
     }
+    source.start()?;
     say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
     let child = match args.command.split_first() {
         Some((program, rest)) => {
@@ -243,15 +261,15 @@ fn start(
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
-    Ok(Started { watcher, child, first })
+    Ok(Started { child, first })
 }
 
-/// Whether a status line is shown.
+/// True if a status line is shown.
 fn has_status_line(args: &Args) -> bool {
     !args.quiet && io::stderr().is_terminal()
 }
 
-/// Says what was seen of foreign hands, at once, and with --quiet too.
+/// Says that another program changed the recording, at once, and with --quiet too.
 fn tell(args: &Args, seen: Option<String>) {
     if let Some(seen) = seen {
         let below_status = if has_status_line(args) { "\n" } else { "" };
@@ -281,7 +299,14 @@ fn tell_counters(crew: &Crew, signals: &Signals) {
 }
 
 /// Waits for the first reason to stop, and looks for foreign hands meanwhile.
-fn wait(args: &Args, crew: &Crew, output: &Output, signals: &Signals, started: &mut Started) -> Stop {
+fn wait(
+    args: &Args,
+    crew: &Crew,
+    output: &Output,
+    signals: &Signals,
+    mut watcher: Option<&mut Watcher>,
+    child: &mut Option<Child>,
+) -> Stop {
     let start = Instant::now();
     let show = has_status_line(args);
     let mut shown = (Instant::now(), 0);
@@ -295,7 +320,7 @@ fn wait(args: &Args, crew: &Crew, output: &Output, signals: &Signals, started: &
         if let Some(why) = signals.limit() {
             break Stop { why: why.into(), reason: END_LIMIT };
         }
-        if let Some(Ok(Some(status))) = started.child.as_mut().map(Child::try_wait) {
+        if let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) {
             let program = args.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
             let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
             break Stop { why: format!("{program} {how}"), reason: END_ASKED };
@@ -309,8 +334,8 @@ fn wait(args: &Args, crew: &Crew, output: &Output, signals: &Signals, started: &
         if crew.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             break Stop { why: "cannot write".into(), reason: END_ERROR };
         }
-        tell(args, started.watcher.look(false));
-        if started.watcher.is_gone() {
+        tell(args, watcher.as_mut().and_then(|watcher| watcher.look(false)));
+        if watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
             break Stop { why: "what was recorded from was removed".into(), reason: END_ERROR };
         }
         if output.is_gone() {

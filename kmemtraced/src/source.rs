@@ -18,6 +18,8 @@ pub(crate) trait CpuSource: Send {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
     /// The kernel's counters now.
     fn sample(&self) -> io::Result<Sample>;
+    /// A time on the trace's clock that is not later than now; `None` where that takes a system call, or there is no clock.
+    fn now(&self) -> Option<u64>;
 }
 
 /// A CPU's counters.
@@ -26,6 +28,8 @@ pub(crate) struct Sample {
     pub(crate) stats: Stats,
     /// From when to when they were read, on the trace's clock; `None` where the source has no clock.
     pub(crate) read: Option<(u64, u64)>,
+    /// All events up to this time had been taken out of the buffer; `None`: not known.
+    pub(crate) drained: Option<u64>,
 }
 
 /// What is recorded from. Dropping it ends that, and undoes all that was changed.
@@ -35,9 +39,8 @@ pub(crate) trait TraceSource {
     /// A CPU's buffer; `None` for one that was never online. An error names the file and the reason.
     fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>>;
     fn start(&self) -> anyhow::Result<()>;
-    /// The control files as they are set now, once it has started: what a change of them tells. They must be let go of before the
-    /// source is.
-    fn control(&self) -> anyhow::Result<Control>;
+    /// The control files as set-up has left them, once. They must be let go of before the source is.
+    fn control(&self) -> Option<Control>;
     /// No event comes after this one; what the buffers hold stays there to be taken.
     fn stop(&self);
     /// `PID COMM` lines that the kernel has kept.

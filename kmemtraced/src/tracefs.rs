@@ -1,6 +1,7 @@
 //! The ring buffers of tracefs as a source: events chosen and enabled in an instance of our own, or a buffer that the kernel has
 //! filled since boot.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -64,12 +65,25 @@ impl Owner {
 /// The buffers of a trace directory, set up and not yet started.
 pub(crate) struct RingBuffers {
     facts: Arc<SourceFacts>,
+    clock: TraceClock,
+    /// Until the recording takes it: before `owner`, which cannot remove what is held open.
+    control: RefCell<Option<Control>>,
     owner: Owner,
 }
 
 impl RingBuffers {
-    fn clock(&self) -> TraceClock {
-        TraceClock::named(self.facts.clock.as_deref().unwrap_or_default())
+    fn new(owner: Owner, facts: SourceFacts) -> anyhow::Result<RingBuffers> {
+        let fs = owner.fs();
+        let mut clock = TraceClock::named(facts.clock.as_deref().unwrap_or_default());
+        for cpu in facts.cpus.iter().take(1) {
+            let file = format!("per_cpu/cpu{cpu}/stats");
+            if let Some(stats) = fs.open_if_there(&file, OFlags::RDONLY)? {
+                clock =
+                    clock.checked(&stats).with_context(|| format!("{}: cannot be read", fs.path(&file).display()))?;
+            }
+        }
+        let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock)?;
+        Ok(RingBuffers { facts: Arc::new(facts), clock, control: RefCell::new(Some(control)), owner })
     }
 
     pub(crate) fn set_up(tracefs: KernelFs, wishes: &Wishes<'_>) -> anyhow::Result<RingBuffers> {
@@ -98,7 +112,21 @@ impl RingBuffers {
             .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
         let clock = wishes.clock.to_owned();
-        Ok(RingBuffers { facts: Arc::new(facts(fs, events, clock, buffer_bytes, false)?), owner: Owner::Us(instance) })
+        let facts = facts(fs, events, clock, buffer_bytes, false)?;
+        let buffers = RingBuffers::new(Owner::Us(instance), facts)?;
+        buffers.must_be_as_set(wishes.clock)?;
+        Ok(buffers)
+    }
+
+    /// From here on the control files are watched: what was set before must have stayed.
+    fn must_be_as_set(&self, clock: &str) -> anyhow::Result<()> {
+        let fs = self.owner.fs();
+        let is_set =
+            fs.get("trace_clock")?.contains(&format!("[{clock}]")) && fs.get("options/overwrite")?.trim() == "1";
+        if !is_set {
+            bail!("{}: another program changed it while it was set up: use another name (-B)", fs.path("").display());
+        }
+        Ok(())
     }
 
     /// Takes over what the kernel has filled since boot. More events may be enabled in it, and its buffers may grow.
@@ -125,7 +153,8 @@ impl RingBuffers {
             bytes = wanted;
         }
         let clock = clock.unwrap_or("local").to_owned();
-        Ok(RingBuffers { facts: Arc::new(facts(fs, events, clock, bytes, true)?), owner })
+        let facts = facts(fs, events, clock, bytes, true)?;
+        RingBuffers::new(owner, facts)
     }
 }
 
@@ -232,7 +261,7 @@ impl TraceSource for RingBuffers {
         let Some(stats) = fs.open_if_there(&file("stats"), OFlags::RDONLY)? else {
             bail!("{}: is not there, so losses of CPU {cpu} could not be told", fs.path(&file("stats")).display());
         };
-        Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock() })))
+        Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock })))
     }
 
     fn start(&self) -> anyhow::Result<()> {
@@ -241,9 +270,8 @@ impl TraceSource for RingBuffers {
         fs.set("tracing_on", "1")
     }
 
-    fn control(&self) -> anyhow::Result<Control> {
-        let fs = self.owner.fs();
-        Control::of_tracefs(fs.again()?, &self.facts.events, &self.facts.cpus, self.clock())
+    fn control(&self) -> Option<Control> {
+        self.control.take()
     }
 
     fn stop(&self) {
@@ -273,6 +301,10 @@ impl CpuSource for RingBuffer {
 
     fn sample(&self) -> io::Result<Sample> {
         self.clock.sample(&self.stats)
+    }
+
+    fn now(&self) -> Option<u64> {
+        self.clock.system_now().map(|(not_later, _)| not_later)
     }
 }
 

@@ -1,9 +1,11 @@
 //! One thread per CPU that counts what its reader brings, and puts it into the CPU's file.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -67,10 +69,10 @@ pub(crate) struct Outcome {
     pub(crate) read_by_others: u64,
     pub(crate) cleared: bool,
     /// Events that the recorder's own threads caused, where that was counted.
-    pub(crate) own: u64,
+    pub(crate) own: Option<u64>,
     /// Why events were left in the kernel's buffer, or the counters could not be read: loss is then counted, or not known.
     pub(crate) unreadable: Option<io::Error>,
-    /// Whether the number of lost events is known.
+    /// True if the number of lost events is known.
     pub(crate) counted: bool,
     /// The file has no end block, because a second signal came first.
     pub(crate) unfinished: bool,
@@ -89,7 +91,7 @@ impl Outcome {
             read: 0,
             read_by_others: 0,
             cleared: false,
-            own: 0,
+            own: None,
             unreadable: None,
             counted: true,
             unfinished: true,
@@ -97,6 +99,11 @@ impl Outcome {
         }
     }
 }
+
+/// Times of [`Account::drained`] that are kept: a foreign hand is told of within a second.
+const DRAINED: usize = 8;
+/// Interval between two looks for the last foreign hands.
+const LAST_HANDS: Duration = Duration::from_millis(2);
 
 /// What a writer has seen and written so far.
 #[derive(Debug, Default)]
@@ -111,6 +118,8 @@ struct Account {
     seen: Option<Stats>,
     /// When they were read.
     sampled: Option<(u64, u64)>,
+    /// Times up to which all events had been taken, by the last samples: ascending, without repetitions.
+    drained: VecDeque<u64>,
     /// The kernel counts the events that it hands out.
     counts_reads: bool,
     /// What the counters had come to when the buffer was last reset.
@@ -121,6 +130,8 @@ struct Account {
     timed: u32,
     /// Foreign hands that are in the file.
     hands: usize,
+    /// Begins of those that may have emptied the buffer.
+    emptied: BTreeSet<u64>,
     cleared: bool,
     /// Events of the recorder's own threads.
     own: u64,
@@ -137,10 +148,25 @@ impl Account {
         self.content.events + self.unwritten
     }
 
-    /// From the sample before to this one.
-    fn since_last(&self, read: Option<(u64, u64)>) -> Interval {
+    /// From the sample before to this one; where unread events are gone, from the time up to which they had been taken by then.
+    fn since_last(&self, read: Option<(u64, u64)>, unread_are_gone: bool) -> Interval {
         let from = self.sampled.map_or(0, |(from, _)| from);
+        let from = if unread_are_gone { from.min(self.drained.back().copied().unwrap_or(0)) } else { from };
         read.map_or_else(Interval::default, |(_, to)| Interval::new(from, to))
+    }
+
+    fn remember_drained(&mut self, drained: Option<u64>) {
+        if let Some(time) = drained.filter(|time| self.drained.back() != Some(time)) {
+            self.drained.push_back(time);
+            if self.drained.len() > DRAINED {
+                self.drained.pop_front();
+            }
+        }
+    }
+
+    /// The last time before `time` up to which all events had been taken; the start of the trace where that is not known.
+    fn drained_before(&self, time: u64) -> u64 {
+        self.drained.iter().rev().copied().find(|&drained| drained <= time).unwrap_or(0)
     }
 }
 
@@ -187,6 +213,10 @@ impl Writer {
                 }
             }
         }
+        // Foreign hands are looked for until all buffers are drained.
+        while !self.hands.is_closed() && !self.abandon.load(Ordering::Acquire) {
+            thread::sleep(LAST_HANDS);
+        }
         // The reader may have gone before its end, too.
         if self.abandon.load(Ordering::Acquire) {
             return Outcome::unfinished(&self.progress);
@@ -220,7 +250,6 @@ impl Writer {
         let stats = sample.stats;
         let seen = account.seen.unwrap_or_default();
         let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
-        let grew = account.since_last(sample.read);
         // Old kernels do not count what they hand out.
         account.counts_reads |= stats.counts_reads;
         // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even if it
@@ -233,7 +262,7 @@ impl Writer {
                 account.base.read = account.base.read.get().max(handed_out.saturating_sub(stats.read)).into();
             }
             account.cleared = true;
-            self.gap(GAP_CLEARED, LOST_UNKNOWN, grew, "", account);
+            self.gap(GAP_CLEARED, LOST_UNKNOWN, account.since_last(sample.read, true), "", account);
         } else if relay && account.seen.is_some() && stats.overrun > seen.overrun {
             self.gap(GAP_FULL, stats.overrun - seen.overrun, Interval::default(), "", account);
         }
@@ -244,17 +273,24 @@ impl Writer {
         // A relay channel has counted since it was made.
         let is_ours = account.seen.is_some() || !relay;
         let is_news = is_ours && (now.kernel_lost(), others) != (account.told.0.kernel_lost(), account.told.1);
+        let grew = account.since_last(sample.read, others > account.told.1);
         (account.seen, account.sampled, account.uncounted) = (Some(stats), sample.read, None);
+        account.remember_drained(sample.drained);
         if is_news {
             account.told = (now, others);
             self.put_timed(kind::COUNTERS, CounterSample { counters: now, grew }.as_bytes(), grew, account);
         }
     }
 
-    /// Puts what was seen of foreign hands since the last time.
+    /// Puts the foreign hands that were seen since the last time.
     fn tell_hands(&mut self, account: &mut Account) {
         for hand in self.hands.since(account.hands) {
             account.hands += 1;
+            let (from, is_known) = (hand.interval.from.get(), hand.interval.ends().is_some());
+            if hand.clears && is_known && account.emptied.insert(from) {
+                let unread = Interval::new(account.drained_before(from), from.max(1));
+                self.gap(GAP_CLEARED, LOST_UNKNOWN, unread, "", account);
+            }
             self.gap(GAP_FOREIGN, LOST_UNKNOWN, hand.interval, &hand.text, account);
         }
     }
@@ -301,7 +337,7 @@ impl Writer {
             read,
             read_by_others,
             cleared: account.cleared,
-            own: account.own,
+            own: self.own.as_ref().map(|_| account.own),
             counted: uncounted.is_none(),
             unreadable: uncounted.or(account.unreadable.filter(|_| counters.unread.get() > 0)),
             unfinished: false,
@@ -468,7 +504,13 @@ mod tests {
     fn counted(stats: Stats) -> Message {
         let second = 1_000_000_000;
         let read = Some((stats.read * second, stats.read * second + second));
-        Message::Counters(Ok(Sample { stats: Stats { counts_reads: true, ..stats }, read }))
+        Message::Counters(Ok(Sample { stats: Stats { counts_reads: true, ..stats }, read, ..Sample::default() }))
+    }
+
+    /// Hands of which there are no more.
+    fn closed(hands: Hands) -> Hands {
+        hands.close();
+        hands
     }
 
     fn one_cpu() -> Workload {
@@ -508,7 +550,7 @@ mod tests {
             free,
             progress: Arc::default(),
             reason: Arc::new(u64::from(reason).into()),
-            hands: Hands::default(),
+            hands: closed(Hands::default()),
             own: None,
             abandon: Arc::default(),
         };
@@ -586,7 +628,19 @@ mod tests {
         let file = BlockFile::new(disk, 0, [7; 16]);
         let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
         let (compress, sync, progress, abandon, own) = (None, None, Arc::default(), Arc::default(), None);
-        let writer = Writer { file, description, compress, sync, full, free, progress, reason, hands, own, abandon };
+        let writer = Writer {
+            file,
+            description,
+            compress,
+            sync,
+            full,
+            free,
+            progress,
+            reason,
+            hands: closed(hands),
+            own,
+            abandon,
+        };
         let outcome = writer.run();
         let bytes = bytes.lock().unwrap().clone();
         (bytes, outcome)
@@ -604,7 +658,7 @@ mod tests {
         let (compress, sync, progress, reason) = (None, None, Arc::default(), Arc::default());
         let abandon = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandon);
-        let (hands, own) = (Hands::default(), None);
+        let (hands, own) = (closed(Hands::default()), None);
         let writer =
             Writer { file, description, compress, sync, full, free, progress, reason, hands, own, abandon: given_up };
         let writer = std::thread::spawn(move || writer.run());
@@ -678,7 +732,9 @@ mod tests {
         facts.framing = Arc::new(Framing::Relay(framing));
         let half = relay::tally(relay::Layout::R4, Endian::NATIVE, &records[..records.len() / 2]).consumed;
         let data = |bytes: &[u8]| Message::Data([&[0; HEADER_BYTES], bytes].concat(), bytes.len());
-        let full = |overrun| Message::Counters(Ok(Sample { stats: Stats { overrun, ..Stats::default() }, read: None }));
+        let full = |overrun| {
+            Message::Counters(Ok(Sample { stats: Stats { overrun, ..Stats::default() }, ..Sample::default() }))
+        };
         let messages = vec![full(5), data(&records[..half]), full(5), full(12), data(&records[half..]), full(12)];
         let (bytes, _) = written_of(description, messages);
         let (_, items) = items_of(&bytes);
@@ -709,7 +765,8 @@ mod tests {
         let second = 1_000_000_000;
         let at = |n: u64, stats: Stats| {
             let read = Some((n * second, n * second + 7));
-            Message::Counters(Ok(Sample { stats: Stats { counts_reads: true, ..stats }, read }))
+            let stats = Stats { counts_reads: true, ..stats };
+            Message::Counters(Ok(Sample { stats, read, drained: Some(n * second) }))
         };
         let quiet = Stats::default();
         let refused = Stats { commit_overrun: 3, dropped: 2, ..quiet };
@@ -754,13 +811,41 @@ mod tests {
     #[test]
     fn a_foreign_hand_is_in_the_file_and_its_end_too() {
         let hands = Hands::default();
-        hands.push(Hand { interval: Interval::new(5, Interval::TO_THE_END), text: "tracing_on is 0".to_owned() });
-        hands.push(Hand { interval: Interval::new(5, 9), text: "tracing_on is 0".to_owned() });
+        let hand = |from, to, clears| {
+            let (interval, text) = (Interval::new(from, to), "tracing_on is 0".to_owned());
+            hands.push(Hand { interval, clears, text });
+        };
+        hand(5, Interval::TO_THE_END, false);
+        hand(5, 9, false);
         let (bytes, _) = written_with(description(&one_cpu()), vec![counted(Stats::default())], hands);
         let gaps: Vec<_> = payloads(&bytes, kind::GAP).into_iter().filter_map(GapRecord::parse).collect();
         let ends: Vec<_> = gaps.iter().map(|(gap, text)| (gap.reason.get(), gap.interval.ends(), *text)).collect();
         let text = &b"tracing_on is 0"[..];
         assert_eq!(ends, [(GAP_FOREIGN, Some((Some(5), None)), text), (GAP_FOREIGN, Some((Some(5), Some(9))), text)]);
         assert_eq!(read_back(&bytes).1, None);
+    }
+
+    #[test]
+    fn a_buffer_that_was_emptied_has_lost_what_was_not_read() {
+        let second = 1_000_000_000;
+        let at = |n: u64, drained: u64, read: u64| {
+            let stats = Stats { counts_reads: true, read, ..Stats::default() };
+            let times = (Some((n * second, n * second + 7)), Some(drained * second));
+            Message::Counters(Ok(Sample { stats, read: times.0, drained: times.1 }))
+        };
+        // Drained at second 1, cleared between samples 3 and 4, and read by others between 5 and 6.
+        let messages = vec![at(1, 1, 9), at(2, 1, 9), at(3, 1, 9), at(4, 4, 0), at(5, 4, 0), at(6, 6, 5)];
+        let hands = Hands::default();
+        let interval = Interval::new(3 * second + 5, 3 * second + 9);
+        hands.push(Hand { interval, clears: true, text: "trace written to".to_owned() });
+        let (bytes, _) = written_with(description(&one_cpu()), messages, hands);
+        let gaps: Vec<_> = payloads(&bytes, kind::GAP).into_iter().filter_map(GapRecord::parse).collect();
+        let gaps: Vec<_> = gaps.iter().map(|(gap, _)| (gap.reason.get(), gap.interval)).collect();
+        assert!(gaps.contains(&(GAP_CLEARED, Interval::new(second, 3 * second + 5))), "{gaps:?}");
+        assert!(gaps.contains(&(GAP_FOREIGN, interval)), "{gaps:?}");
+        assert!(gaps.contains(&(GAP_CLEARED, Interval::new(second, 4 * second + 7))), "{gaps:?}");
+        let samples = payloads(&bytes, kind::COUNTERS).into_iter().filter_map(CounterSample::parse);
+        let grew: Vec<_> = samples.map(|sample| sample.grew).collect();
+        assert_eq!(grew.last(), Some(&Interval::new(4 * second, 6 * second + 7)), "{grew:?}");
     }
 }

@@ -90,7 +90,10 @@ fn each_failed_call_is_told_or_harmless() -> Result<(), Skip> {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match fail(&tracefs, *case) {
                         Ok(end) => *told.lock().expect("a count").entry(end).or_insert(0) += 1,
-                        Err(fault) => faults.lock().expect("a list").push(format!("{case:?}: {fault}")),
+                        Err(fault) => {
+                            eprintln!("{case:?}: {fault}");
+                            faults.lock().expect("a list").push(format!("{case:?}: {fault}"));
+                        }
                     }
                 }
             });
@@ -125,7 +128,7 @@ fn cases() -> Vec<Case> {
     first.into_iter().chain(later.into_iter().step_by(step)).collect()
 }
 
-/// How often a thread of a recording makes each call, at most.
+/// The greatest number of times that a thread of a recording makes each call.
 fn count_calls() -> BTreeMap<String, u32> {
     let (directory, name) = (Directory::new(&[]), instance_name());
     let log = directory.file("log");
