@@ -377,6 +377,7 @@ fn print(args: &Args, view: View, input: &Path, document: &Document<'_>) -> anyh
                 bytes: args.bytes,
                 show_addresses: args.show_addresses,
                 shows_own: args.own,
+                is_filtered: !args.select.is_all(),
                 title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
             };
             render::table::table(view.name(), document, &options, &mut out)

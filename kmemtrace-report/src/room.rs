@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Limits from this on are none: v1 says so by the greatest number of whole pages.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Bytes that the process may still take: the least of the machine's `MemAvailable` and the room of each of its control groups.
+/// Bytes that the process may still take: the least of the machine's `MemAvailable` and the room of each of its control groups,
+/// their page cache counted as room.
 /// `None` where neither is known. `proc` is `/proc`.
 pub(crate) fn left(proc: &Path) -> Option<u64> {
     available(proc).into_iter().chain(groups_left(proc)).min()
@@ -56,15 +57,26 @@ fn mount_of(line: &str, is_v2: bool) -> Option<(PathBuf, PathBuf)> {
 }
 
 fn left_v2(group: &Path) -> Option<u64> {
-    let current = number(&group.join("memory.current"))?;
+    let used = used(group, "memory.current", ["inactive_file ", "active_file "])?;
     // Above `memory.high` the kernel slows the process down; `max` is no number.
     let limits = ["memory.max", "memory.high"].into_iter().filter_map(|name| number(&group.join(name)));
-    Some(limits.min()?.saturating_sub(current))
+    Some(limits.min()?.saturating_sub(used))
 }
 
 fn left_v1(group: &Path) -> Option<u64> {
     let limit = number(&group.join("memory.limit_in_bytes")).filter(|&limit| limit < NO_LIMIT)?;
-    Some(limit.saturating_sub(number(&group.join("memory.usage_in_bytes"))?))
+    let used = used(group, "memory.usage_in_bytes", ["total_inactive_file ", "total_active_file "])?;
+    Some(limit.saturating_sub(used))
+}
+
+/// Bytes that a group holds, less its page cache: the kernel takes that back before it refuses memory. `usage` is the file of
+/// the whole, `cached` begin the lines on the page cache in `memory.stat`; a line that is not there counts as 0.
+fn used(group: &Path, usage: &str, cached: [&str; 2]) -> Option<u64> {
+    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let bytes = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    // The two files are read one after the other: the cache may seem larger than the whole.
+    let cache = cached.into_iter().filter_map(bytes).fold(0, u64::saturating_add);
+    Some(number(&group.join(usage))?.saturating_sub(cache))
 }
 
 fn number(path: &Path) -> Option<u64> {
@@ -133,6 +145,49 @@ mod tests {
         assert_eq!(left_of(&[&files[..3], &[full]].concat(), &v1), Some(0));
         let garbage = [("meminfo", "MemAvailable: x kB\n"), ("self/cgroup", "\n:\n0\n::::\n0::../..\n")];
         assert_eq!(left_of(&garbage, &[("/", "cg", "cgroup2"), ("", "", "")]), None);
+    }
+
+    #[test]
+    fn page_cache_is_left() {
+        let v2 = [("/", "cg", "cgroup2 cgroup2 rw")];
+        let stat = "anon 100000000\nfile 860000000\nshmem 50000000\ninactive_anon 9\nactive_anon 9\ninactive_file 500000000\n\
+                    active_file 300000000\nworkingset_activate_file 7\n";
+        let files = [
+            MEMINFO,
+            ("self/cgroup", "0::/a\n"),
+            ("cg/a/memory.max", "1000000000\n"),
+            ("cg/a/memory.current", "990000000\n"),
+            ("cg/a/memory.stat", stat),
+        ];
+        assert_eq!(left_of(&files[..4], &v2), Some(10_000_000), "nothing is known of the cache");
+        assert_eq!(left_of(&files, &v2), Some(810_000_000));
+        for (stat, left) in [
+            ("inactive_file 990000001\nactive_file 18446744073709551615\n", 1_000_000_000),
+            ("inactive_file x\nactive_file 1000\n", 10_001_000),
+            ("inactive_file\nactive_file -1\nactive_file_x 9\n\u{fffd}", 10_000_000),
+        ] {
+            let files = [&files[..4], &[("cg/a/memory.stat", stat)]].concat();
+            assert_eq!(left_of(&files, &v2), Some(left), "{stat}");
+        }
+    }
+
+    #[test]
+    fn page_cache_of_groups_below_is_left_in_version_1() {
+        let v1 = [("/", "mem", "cgroup cgroup rw,memory")];
+        let files = [
+            MEMINFO,
+            ("self/cgroup", "4:memory:/\n"),
+            ("mem/memory.limit_in_bytes", "900000000\n"),
+            ("mem/memory.usage_in_bytes", "800000000\n"),
+            // Version 1 has the group alone first, then it with those below.
+            (
+                "mem/memory.stat",
+                "cache 5\ninactive_file 1\nactive_file 2\nhierarchical_memory_limit 900000000\ntotal_cache 700000000\n\
+                 total_inactive_file 400000000\ntotal_active_file 200000000\n",
+            ),
+        ];
+        assert_eq!(left_of(&files, &v1), Some(700_000_000));
+        assert_eq!(left_of(&files[..4], &v1), Some(100_000_000));
     }
 
     #[test]

@@ -373,6 +373,14 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
     assert!(table(&["summary"]).contains(line), "{}", table(&["summary"]));
     let line = "  counted above        5 allocations (7.07 KiB) of the recorder itself\n";
     assert!(table(&["summary", "--own"]).contains(line), "{}", table(&["summary", "--own"]));
+    // Filters may take them out of the figures above.
+    let line = "  not left out         5 allocations (7.07 KiB) of the recorder itself, before filters\n";
+    let filtered = table(&["summary", "--own", "--kind", "pages"]);
+    assert!(filtered.contains(line), "{filtered}");
+    let line =
+        "  left out             5 allocations (7.07 KiB) of the recorder itself, before filters (--own shows them)\n";
+    let filtered = table(&["summary", "--kind", "pages"]);
+    assert!(filtered.contains(line), "{filtered}");
 }
 
 #[test]

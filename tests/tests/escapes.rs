@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::event::{Action, Event, Item, Kind};
 use kmemtrace_abi::generate::{Options, Shape, Workload, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{json, json_lines, run};
@@ -219,4 +220,52 @@ fn names_of_files_are_escaped_in_results_and_complaints() {
         let text = assert_harmless(program, &output);
         assert!(text.contains(r"a\x1b]52;c;cm0gLXJm\x07") && text.lines().count() == 1, "{text}");
     }
+}
+
+#[test]
+fn names_longer_than_a_table_can_be_wide_print() {
+    let many = 100_000;
+    let long = ["a".repeat(many), "日".repeat(many), "\x1b".repeat(many)];
+    for name in &long {
+        let dir = Directory::new(&[]);
+        for (file, bytes) in tree(&machine(), 1) {
+            dir.write(&file, &bytes);
+        }
+        dir.write("kallsyms", format!("{:x} t {name}\t[{name}]\n", SITE - 1).as_bytes());
+        dir.write("modules", b"");
+        dir.write("saved_cmdlines", format!("100 {name}\n").as_bytes());
+        for view in VIEWS {
+            let what = format!("{view} {:?}", name.chars().next());
+            let output = run("kmemtrace-report", &[view, "--format", "table"], &[dir.path()]);
+            assert_eq!(output.status.code(), Some(0), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+            let text = assert_harmless(&what, &output);
+            let has_symbols = !["caches", "events"].contains(&view);
+            assert_eq!(text.contains('…'), has_symbols, "{what}");
+            let end = escape(&name.as_bytes()[name.floor_char_boundary(name.len() - 1)..]).into_owned();
+            let mut before_marks = text.split_inclusive('…').filter_map(|part| part.strip_suffix('…'));
+            assert!(before_marks.all(|part| part.ends_with(&end)), "{what}: cut in {end}");
+        }
+        let symbols = json(&run("kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]).stdout);
+        assert!(strings(&symbols["rows"], "symbol").contains(&format!("{name}+0x1")), "JSON has it whole");
+    }
+}
+
+#[test]
+fn caches_with_names_longer_than_a_table_can_be_wide_print() {
+    let name = "\x1b".repeat(17_000);
+    let shape = Shape { page_bytes: 65536, sub_buffer_bytes: 65536, ..Shape::plain() };
+    let address = 0xffff_8880_0000_1000;
+    let machine = Scenario::new(shape, 1)
+        .cache_alloc(10, 0, SITE, address, (64, 64), &name)
+        .cache_alloc(20, 0, SITE, address + 64, (64, 64), &name)
+        .cache_free(30, 0, SITE, address, "plain");
+    let dir = Directory::new(&trace_dir(&machine.finish(), 1));
+    for view in VIEWS {
+        let output = run("kmemtrace-report", &[view, "--format", "table"], &[dir.path()]);
+        assert_eq!(output.status.code(), Some(0), "{view}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = assert_harmless(view, &output);
+        assert_eq!(text.contains(r"\x1b…"), ["caches", "live"].contains(&view), "{view}");
+    }
+    let caches = json(&run("kmemtrace-report", &["caches", "--format", "json"], &[dir.path()]).stdout);
+    assert_eq!(caches["rows"][0]["cache"], name, "JSON has it whole");
 }

@@ -8,6 +8,11 @@ use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 const AT_ONCE: usize = 512;
 /// Blanks on both sides of a cell.
 const PADDING: u16 = 2;
+/// Characters of a cell that are printed; comfy-table counts columns in 16 bits, and a character takes up to three of them.
+/// Every name that a kernel has fits: a symbol of 512 bytes, each written as `\xNN`, takes 2,048.
+const MAX_CHARACTERS: usize = 4096;
+/// Stands at the end of a cell that was cut.
+const CUT: char = '…';
 
 /// A table's headings.
 pub(super) struct Grid<'a> {
@@ -18,7 +23,7 @@ pub(super) struct Grid<'a> {
 
 impl Grid<'_> {
     /// Writes the rows. Columns are as wide as their widest cell: `rows` is asked for them twice, first for their widths,
-    /// so that any number of rows takes no memory.
+    /// so that any number of rows takes no memory. Cells are escaped text; longer ones than [`MAX_CHARACTERS`] are cut.
     pub(super) fn write<I: Iterator<Item = Vec<String>>>(
         &self,
         rows: impl Fn() -> I,
@@ -72,7 +77,8 @@ fn each_piece(
     mut take: impl FnMut(Vec<Vec<String>>) -> io::Result<()>,
 ) -> io::Result<()> {
     loop {
-        let piece: Vec<Vec<String>> = rows.by_ref().take(AT_ONCE).collect();
+        let cut_cells = |cells: Vec<String>| cells.into_iter().map(cut).collect();
+        let piece: Vec<Vec<String>> = rows.by_ref().take(AT_ONCE).map(cut_cells).collect();
         if piece.is_empty() {
             return Ok(());
         }
@@ -80,9 +86,39 @@ fn each_piece(
     }
 }
 
+/// The cell, or as much of it as is printed.
+fn cut(mut cell: String) -> String {
+    if let Some((most, _)) = cell.char_indices().nth(MAX_CHARACTERS) {
+        cell.truncate(whole(&cell, most));
+        cell.push(CUT);
+    }
+    cell
+}
+
+/// Bytes of escaped text up to `most`, a boundary of a character, less the part of an escape sequence that would end there.
+fn whole(text: &str, most: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < most {
+        let rest = &bytes[at..];
+        let taken = match rest {
+            [b'\\', b'x', ..] => 4,
+            [b'\\', b'u', ..] => rest.iter().position(|&b| b == b'}').map_or(2, |last| last + 1),
+            [b'\\', ..] => 2,
+            _ => 1,
+        };
+        if at + taken > most {
+            return at;
+        }
+        at += taken;
+    }
+    most
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kmemtrace_abi::escape::escape;
 
     #[test]
     fn many_rows_have_columns_of_one_width() {
@@ -104,5 +140,30 @@ mod tests {
         grid.write(|| rows.into_iter().map(with_x), &mut out).unwrap();
         let want = "     N  NAME   X\n     1  a      x\n 1,000  日本   x\n    20  größe  x\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters_and_escape_sequences() {
+        let many = 100_000;
+        for (name, shown) in [
+            ("a".repeat(many), 4096),
+            ("日".repeat(many), 4096),
+            ("\x1b".repeat(many), 4096),
+            (format!("a{}", "\x1b".repeat(many)), 4093),
+            (format!("ab{}", "\\".repeat(many)), 4096),
+            (format!("a{}", "\\".repeat(many)), 4095),
+            ("\u{202e}".repeat(many), 4096),
+            (format!("a{}", "\u{202e}".repeat(many)), 4089),
+            (format!("{}\u{e0041}", "日".repeat(4090)), 4090),
+        ] {
+            let cell = escape(name.as_bytes());
+            let shown: String = cell.chars().take(shown).collect();
+            let grid = Grid { header: &["N", "NAME"], left: &[1] };
+            let mut out = Vec::new();
+            grid.write(|| [vec!["1".to_owned(), cell.clone().into_owned()]].into_iter(), &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), format!(" N  NAME\n 1  {shown}…\n"));
+        }
+        let longest = escape("\x1b".repeat(MAX_CHARACTERS / 4).as_bytes()).into_owned();
+        assert_eq!(cut(longest.clone()), longest);
     }
 }

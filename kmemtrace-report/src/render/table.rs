@@ -26,6 +26,8 @@ pub(crate) struct TableOptions {
     pub(crate) show_addresses: bool,
     /// The recorder's own objects are not left out.
     pub(crate) shows_own: bool,
+    /// Filters select objects: the recorder's own are counted before them.
+    pub(crate) is_filtered: bool,
     /// What was opened.
     pub(crate) title: String,
 }
@@ -269,8 +271,13 @@ fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String
     let own = &document["own"];
     let allocs = number(&own["allocs"]).filter(|&allocs| allocs > 0)?;
     let allocated = bytes(&own["allocated"], options);
-    let of = format!("{} allocations ({allocated}) of the recorder itself", units::grouped(allocs));
-    Some(if options.shows_own { ("counted above", of) } else { ("left out", of + " (--own shows them)") })
+    let before = if options.is_filtered { ", before filters" } else { "" };
+    let of = format!("{} allocations ({allocated}) of the recorder itself{before}", units::grouped(allocs));
+    Some(match (options.shows_own, options.is_filtered) {
+        (true, false) => ("counted above", of),
+        (true, true) => ("not left out", of),
+        (false, _) => ("left out", of + " (--own shows them)"),
+    })
 }
 
 /// Marks what may be too much: objects are freed on a path without events.
@@ -430,7 +437,13 @@ mod tests {
             row.extend([("live_allocated", Cell::Count(1024)), ("live_is_upper_bound", Cell::Bool(true))]);
             row
         });
-        let options = TableOptions { bytes: false, show_addresses: false, shows_own: false, title: String::new() };
+        let options = TableOptions {
+            bytes: false,
+            show_addresses: false,
+            shows_own: false,
+            is_filtered: false,
+            title: String::new(),
+        };
         let mut out = Vec::new();
         table("sites", &Document::new(members.as_object().unwrap().clone(), rows), &options, &mut out).unwrap();
         String::from_utf8(out).unwrap()
