@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
     CounterSample, Counters, End, GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord,
-    HEADER_BYTES, Interval, LOST_UNKNOWN, kind,
+    HEADER_BYTES, Interval, LOST_UNKNOWN, MARKS_COUNTED, MARKS_VAGUE, kind,
 };
 use kmemtrace_abi::relay;
 use kmemtrace_abi::stats::Stats;
@@ -107,6 +107,8 @@ struct Account {
     unwritten: u64,
     /// Lost events that marks in the data tell of.
     marked: u64,
+    /// A mark lacks its count.
+    is_vague: bool,
     /// The last counters; the first are those from before the recording.
     seen: Option<Stats>,
     /// When they were read.
@@ -195,7 +197,7 @@ impl Writer {
     }
 
     fn data(&mut self, block: &mut [u8], account: &mut Account) {
-        let (content, lost) = self.count(&block[HEADER_BYTES..]);
+        let (content, lost, is_vague) = self.count(&block[HEADER_BYTES..]);
         if let (Some(own), Framing::SubBuffers(shape)) = (&self.own, &*self.description.facts.framing) {
             account.own += own.count(shape, &block[HEADER_BYTES..]);
         }
@@ -207,6 +209,7 @@ impl Writer {
             }
         }
         account.marked = account.marked.saturating_add(lost);
+        account.is_vague |= is_vague;
         if written {
             account.content.append(content);
             self.progress.events.store(account.content.events, Ordering::Relaxed);
@@ -287,6 +290,8 @@ impl Writer {
             reason: (self.reason.load(Ordering::Acquire) as u32).into(),
             timed: account.timed.into(),
             grew: to_the_end,
+            marks: if account.is_vague { MARKS_VAGUE } else { MARKS_COUNTED }.into(),
+            ..End::default()
         };
         self.put(kind::END, end.as_bytes(), &mut account);
         if self.sync.is_some() && account.error.is_none() {
@@ -350,11 +355,11 @@ impl Writer {
         self.progress.failed.store(true, Ordering::Release);
     }
 
-    /// Events in a payload, and what its marks say of lost ones.
-    fn count(&self, mut payload: &[u8]) -> (Content, u64) {
+    /// Events in a payload, the sum of its marks, and whether one of these lacks its count.
+    fn count(&self, mut payload: &[u8]) -> (Content, u64, bool) {
         fetch(payload);
         let mut content = Content::default();
-        let mut lost = 0u64;
+        let (mut lost, mut is_vague) = (0u64, false);
         match &*self.description.facts.framing {
             Framing::Relay(framing) => {
                 if let Some(&layout) = framing.layout.get() {
@@ -366,14 +371,16 @@ impl Writer {
                 while !payload.is_empty() {
                     let Ok((tally, stored)) = subbuffer::tally(shape, payload) else { break };
                     content.append(Content { events: tally.events, first: tally.first, last: tally.last });
-                    if let Some(Missed::Counted(n)) = tally.missed {
-                        lost = lost.saturating_add(n);
+                    match tally.missed {
+                        Some(Missed::Counted(n)) => lost = lost.saturating_add(n),
+                        Some(Missed::Uncounted) => is_vague = true,
+                        None => {}
                     }
                     payload = &payload[stored..];
                 }
             }
         }
-        (content, lost)
+        (content, lost, is_vague)
     }
 }
 
