@@ -400,7 +400,7 @@ mod tests {
     use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::generate::{
-        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, workload,
+        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
     };
     use kmemtrace_abi::trace::{FileFacts, Trace};
     use zerocopy::FromBytes;
@@ -731,6 +731,23 @@ mod tests {
         assert_eq!((outcome.lost, outcome.read_by_others), (45, 40));
         let end = payloads(&bytes, kind::END).into_iter().find_map(End::parse).unwrap();
         assert_eq!((end.timed.get(), end.grew), (2, Interval::new(6 * second, Interval::TO_THE_END)));
+    }
+
+    #[test]
+    fn the_end_tells_whether_a_mark_lacks_its_count() {
+        let shape = Shape::plain();
+        let page = |missed: Option<Missed>| {
+            let (bytes, trimmed) = SubBufferWriter::new(&shape, 1000).finish(missed);
+            Message::Data([&[0; HEADER_BYTES], &bytes[..trimmed]].concat(), trimmed)
+        };
+        let counted = Some(Missed::Counted(3));
+        for (marks, wanted) in
+            [(vec![None, counted], MARKS_COUNTED), (vec![counted, Some(Missed::Uncounted), counted], MARKS_VAGUE)]
+        {
+            let (bytes, _) = written_of(description(&one_cpu()), marks.into_iter().map(page).collect());
+            let end = payloads(&bytes, kind::END).into_iter().find_map(End::parse).unwrap();
+            assert_eq!(end.marks.get(), wanted);
+        }
     }
 
     #[test]

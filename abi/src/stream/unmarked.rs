@@ -25,7 +25,7 @@ const ROUNDING: u64 = 1000;
 /// Bytes of a block's text that a message repeats.
 const MOST_TEXT: usize = 500;
 /// Bytes of a captured tree's file to look at together, at least.
-const AT_ONCE: usize = 1 << 20;
+const AT_ONCE: usize = 128 << 10;
 
 /// A stream's loss as it is known before its first event.
 #[derive(Debug, Default)]
@@ -427,6 +427,32 @@ mod tests {
             said.len() == 2 && said[1].starts_with("block 3 ") && said[1].ends_with(": filter, no more"),
             "{said:?}"
         );
+    }
+
+    #[test]
+    fn growth_behind_a_hole_begins_at_the_last_readable_sample() {
+        let of = |damaged: &[usize], missing: Option<usize>| {
+            let samples = [(2, 60_000, 70_000), (4, 71_000, 80_000), (9, 81_000, 90_000), (10, 91_000, 99_000)];
+            let sealed = samples.iter().enumerate().map(|(number, &(dropped, from, to))| {
+                let (kind, payload) = sample(dropped, 100, Interval::new(from, to));
+                let info =
+                    BlockInfo { kind, cpu: 1, sequence: number as u64, events_before: 100, ..BlockInfo::default() };
+                let mut bytes = block(&info, &payload);
+                bytes[HEADER_BYTES] ^= u8::from(damaged.contains(&number));
+                if missing == Some(number) { Vec::new() } else { bytes }
+            });
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&sealed.collect::<Vec<_>>().concat()).unwrap();
+            ends(&of_blocks(&file, KNOWN, None).unwrap())
+        };
+        let gap = |from, to, lost| (from, Some(to), Some(lost));
+        let (first, last) = (gap(Some(60_000), 70_000, 2), gap(Some(91_000), 99_000, 1));
+        // A sample was taken up to a microsecond before the end of its interval.
+        let wide = vec![first, gap(Some(69_000), 90_000, 7), last];
+        assert_eq!(of(&[1], None), wide);
+        assert_eq!(of(&[], Some(1)), wide);
+        assert_eq!(of(&[0, 1], None), [gap(None, 90_000, 9), last]);
+        assert_eq!(of(&[3], None)[2], gap(Some(81_000), 90_000, 5));
     }
 
     #[test]
