@@ -2,6 +2,8 @@
 //!
 //! All numbers of the frame are little endian, whatever machine was traced. Byte by byte: `FORMAT.md`.
 
+use std::mem::offset_of;
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -320,11 +322,17 @@ pub struct End {
     pub timed: U32,
     /// From the sample before the final counters to these.
     pub grew: Interval,
+    /// See `MARKS_*`. The first recorders of minor version 1 did not write it.
+    pub marks: U32,
+    /// 0.
+    pub reserved: U32,
 }
 
 impl End {
     /// Bytes of the payload in minor version 0.
-    const BYTES_IN_0: usize = size_of::<End>() - size_of::<Interval>();
+    const BYTES_IN_0: usize = offset_of!(End, grew);
+    /// Bytes of the payload of the first recorders of minor version 1.
+    const BYTES_WITHOUT_MARKS: usize = offset_of!(End, marks);
 
     /// The totals in a payload of any minor version; `None` where it is cut short.
     pub fn parse(payload: &[u8]) -> Option<End> {
@@ -338,7 +346,7 @@ impl End {
 
     /// The same with the header of the block.
     pub(crate) fn with_header(tail: &[u8]) -> Option<(Header, End)> {
-        [size_of::<End>(), End::BYTES_IN_0].into_iter().find_map(|len| {
+        [size_of::<End>(), End::BYTES_WITHOUT_MARKS, End::BYTES_IN_0].into_iter().find_map(|len| {
             let from = tail.len().checked_sub(HEADER_BYTES + len)?;
             let Parsed::Header(header, HEADER_BYTES) = parse(&tail[from..], Some(HEADER_BYTES)) else { return None };
             let payload = &tail[from + HEADER_BYTES..];
@@ -359,6 +367,13 @@ pub const END_ASKED: u32 = 0;
 pub const END_LIMIT: u32 = 1;
 /// `End::reason`: an error (disk full, instance gone).
 pub const END_ERROR: u32 = 2;
+
+/// `End::marks`: the recorder does not tell whether every mark of the sub-buffers has a count.
+pub const MARKS_UNKNOWN: u32 = 0;
+/// `End::marks`: every mark has a count, or there is none. Overrun beyond `Header::lost_before` was lost at no known time.
+pub const MARKS_COUNTED: u32 = 1;
+/// `End::marks`: a mark lacks its count, so overrun beyond the counted marks may have been lost there.
+pub const MARKS_VAGUE: u32 = 2;
 
 /// Payload of [`kind::GAP`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -542,8 +557,10 @@ mod tests {
     fn payloads_of_minor_version_0_have_no_times() {
         let counters = Counters { dropped: 7.into(), ..Counters::default() };
         let end = End { counters, timed: 3.into(), grew: Interval::new(5, 9), ..End::default() };
-        assert_eq!(End::parse(end.as_bytes()), Some(end));
-        assert_eq!(End::parse(&end.as_bytes()[..88]), Some(End { grew: Interval::default(), ..end }));
+        let with_marks = End { marks: MARKS_VAGUE.into(), ..end };
+        assert_eq!(End::parse(with_marks.as_bytes()), Some(with_marks));
+        assert_eq!(End::parse(&with_marks.as_bytes()[..104]), Some(end));
+        assert_eq!(End::parse(&with_marks.as_bytes()[..88]), Some(End { grew: Interval::default(), ..end }));
         assert_eq!(End::parse(&end.as_bytes()[..87]), None);
         assert_eq!(CounterSample::parse(counters.as_bytes()).map(|sample| sample.grew.ends()), Some(None));
         let gap = GapRecord { lost: 4.into(), interval: Interval::new(0, u64::MAX), ..GapRecord::default() };
@@ -559,7 +576,7 @@ mod tests {
     fn the_end_of_a_file_of_either_minor_version_is_found() {
         let end = End { events: 12.into(), ..End::default() };
         let info = BlockInfo { kind: kind::END, ..BlockInfo::default() };
-        for payload in [end.as_bytes(), &end.as_bytes()[..88]] {
+        for payload in [end.as_bytes(), &end.as_bytes()[..104], &end.as_bytes()[..88]] {
             let file = [&b"bytes before"[..], &block(&info, payload)].concat();
             assert_eq!(End::at_end_of(&file).map(|end| end.events.get()), Some(12));
             assert_eq!(End::at_end_of(&file[..file.len() - 1]), None);

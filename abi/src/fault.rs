@@ -97,6 +97,13 @@ codes! {
         "While the recorder ran, another program switched tracing off, disabled an event, set a filter, cleared the buffer or changed \
          something else of the instance. The message says what it was. How many events that cost is not known; findings that touch \
          the time from when the state was last seen right to when it was seen right again are suspect.";
+    Uncounted = 108, Warning, Lossy, "the kernel's counters could not be read at the end",
+        "When the recording ended, the recorder could not read the counters of this CPU's buffer: the instance was removed, or the kernel \
+         refused. The message has the system's reason. Events lost since the counters were last read are not counted; findings from then \
+         on are suspect. Record again in an instance that no other program removes (-B).";
+    UnknownLoss = 109, Warning, Lossy, "events lost for a reason that is not known here",
+        "A newer version of the recorder tells of lost events and gives a reason that this program does not know. Time and number are \
+         right, and findings of that time are suspect. Use a newer kmemtrace to learn the reason.";
     CutInBlock = 201, Error, Truncated, "ends inside a block",
         "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
          Every earlier block is whole and is reported.";
@@ -133,8 +140,8 @@ codes! {
     BadRecord = 306, Error, Corrupt, "record is shorter than its event format",
         "A record of a traced event ends before the last field that its format describes. It is counted, not used.";
     WrongTotals = 307, Error, Corrupt, "totals differ from what is in the file",
-        "A block header or the end block says how many events the file has, when the first and the last of them were or how many \
-         were lost before, and what is there differs.";
+        "A block header or the end block says how many events the file has, when the first and the last of them were, how many \
+         were lost before or whether each mark has a number, and what is there differs.";
     BadFileHeader = 308, Error, Corrupt, "file header is damaged",
         "The first block tells how to decode the file, and it is damaged. If another file of the same recording is there, \
          its header is used; otherwise nothing of this file can be decoded.";

@@ -21,6 +21,8 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         Code::Cleared | Code::OtherReader | Code::ForeignHand => {
             "record again in an instance that nobody else touches (-B NAME)"
         }
+        Code::Uncounted => "record again in an instance that no other program removes (-B NAME)",
+        Code::UnknownLoss => "use a newer kmemtrace, which knows the reason",
         Code::RecorderLoss => "the disk was full or failed: free some space, or put the trace elsewhere (-o)",
         Code::SequenceHole => "records were dropped, or a CPU's file is missing or cut: copy the whole directory",
         Code::CutInBlock | Code::NoEnd | Code::ZeroTail | Code::Empty | Code::RelayCut | Code::SubBufferCut => {

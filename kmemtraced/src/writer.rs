@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{
     CounterSample, Counters, End, GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord,
-    HEADER_BYTES, Interval, LOST_UNKNOWN, kind,
+    HEADER_BYTES, Interval, LOST_UNKNOWN, MARKS_COUNTED, MARKS_VAGUE, kind,
 };
 use kmemtrace_abi::relay;
 use kmemtrace_abi::stats::Stats;
@@ -114,6 +114,8 @@ struct Account {
     unwritten: u64,
     /// Lost events that marks in the data tell of.
     marked: u64,
+    /// A mark lacks its count.
+    is_vague: bool,
     /// The last counters; the first are those from before the recording.
     seen: Option<Stats>,
     /// When they were read.
@@ -225,7 +227,7 @@ impl Writer {
     }
 
     fn data(&mut self, block: &mut [u8], account: &mut Account) {
-        let (content, lost) = self.count(&block[HEADER_BYTES..]);
+        let (content, lost, is_vague) = self.count(&block[HEADER_BYTES..]);
         if let (Some(own), Framing::SubBuffers(shape)) = (&self.own, &*self.description.facts.framing) {
             account.own += own.count(shape, &block[HEADER_BYTES..]);
         }
@@ -237,6 +239,7 @@ impl Writer {
             }
         }
         account.marked = account.marked.saturating_add(lost);
+        account.is_vague |= is_vague;
         if written {
             account.content.append(content);
             self.progress.events.store(account.content.events, Ordering::Relaxed);
@@ -323,6 +326,8 @@ impl Writer {
             reason: (self.reason.load(Ordering::Acquire) as u32).into(),
             timed: account.timed.into(),
             grew: to_the_end,
+            marks: if account.is_vague { MARKS_VAGUE } else { MARKS_COUNTED }.into(),
+            ..End::default()
         };
         self.put(kind::END, end.as_bytes(), &mut account);
         if self.sync.is_some() && account.error.is_none() {
@@ -386,11 +391,11 @@ impl Writer {
         self.progress.failed.store(true, Ordering::Release);
     }
 
-    /// Events in a payload, and what its marks say of lost ones.
-    fn count(&self, mut payload: &[u8]) -> (Content, u64) {
+    /// Events in a payload, the sum of its marks, and whether one of these lacks its count.
+    fn count(&self, mut payload: &[u8]) -> (Content, u64, bool) {
         fetch(payload);
         let mut content = Content::default();
-        let mut lost = 0u64;
+        let (mut lost, mut is_vague) = (0u64, false);
         match &*self.description.facts.framing {
             Framing::Relay(framing) => {
                 if let Some(&layout) = framing.layout.get() {
@@ -402,14 +407,16 @@ impl Writer {
                 while !payload.is_empty() {
                     let Ok((tally, stored)) = subbuffer::tally(shape, payload) else { break };
                     content.append(Content { events: tally.events, first: tally.first, last: tally.last });
-                    if let Some(Missed::Counted(n)) = tally.missed {
-                        lost = lost.saturating_add(n);
+                    match tally.missed {
+                        Some(Missed::Counted(n)) => lost = lost.saturating_add(n),
+                        Some(Missed::Uncounted) => is_vague = true,
+                        None => {}
                     }
                     payload = &payload[stored..];
                 }
             }
         }
-        (content, lost)
+        (content, lost, is_vague)
     }
 }
 
@@ -429,7 +436,7 @@ mod tests {
     use kmemtrace_abi::event::{Gap, GapCause, Item};
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::generate::{
-        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, workload,
+        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
     };
     use kmemtrace_abi::trace::{FileFacts, Trace};
     use zerocopy::FromBytes;
@@ -781,6 +788,23 @@ mod tests {
         assert_eq!((outcome.lost, outcome.read_by_others), (45, 40));
         let end = payloads(&bytes, kind::END).into_iter().find_map(End::parse).unwrap();
         assert_eq!((end.timed.get(), end.grew), (2, Interval::new(6 * second, Interval::TO_THE_END)));
+    }
+
+    #[test]
+    fn the_end_tells_whether_a_mark_lacks_its_count() {
+        let shape = Shape::plain();
+        let page = |missed: Option<Missed>| {
+            let (bytes, trimmed) = SubBufferWriter::new(&shape, 1000).finish(missed);
+            Message::Data([&[0; HEADER_BYTES], &bytes[..trimmed]].concat(), trimmed)
+        };
+        let counted = Some(Missed::Counted(3));
+        for (marks, wanted) in
+            [(vec![None, counted], MARKS_COUNTED), (vec![counted, Some(Missed::Uncounted), counted], MARKS_VAGUE)]
+        {
+            let (bytes, _) = written_of(description(&one_cpu()), marks.into_iter().map(page).collect());
+            let end = payloads(&bytes, kind::END).into_iter().find_map(End::parse).unwrap();
+            assert_eq!(end.marks.get(), wanted);
+        }
     }
 
     #[test]

@@ -5,8 +5,11 @@
 use std::fs;
 use std::path::Path;
 
-use kmemtrace_abi::block::{End, HEADER_BYTES, Interval};
+use kmemtrace_abi::block::{
+    BlockInfo, CounterSample, Counters, End, GAP_FOREIGN, GAP_UNCOUNTED, GapRecord, HEADER_BYTES, Interval, block, kind,
+};
 use kmemtrace_abi::event::Item;
+use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::generate::{
     Hand, Load, LoadOptions, Options, Sample, Shape, Workload, relay, trace_dir, tree, workload,
 };
@@ -14,12 +17,14 @@ use kmemtrace_abi::generate::{Random, RelayOptions};
 use kmemtrace_abi::pieces::{Piece, pieces};
 use kmemtrace_abi::relay::Layout;
 use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::trace::{FileFacts, Trace};
 use kmemtrace_tests::programs::{json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
 use kmemtrace_tests::views::{assert_views, printed};
 use serde_json::Value;
+use zerocopy::IntoBytes;
 
 const SITE: u64 = 0xffff_ffff_8100_0010;
 
@@ -262,6 +267,151 @@ fn an_end_that_hides_blocks_with_times_is_found() {
     dir.write("cpu1.out", &sealed);
     let found = found(&check(dir.path()), 1);
     assert!(found.iter().any(|(code, said)| code == "K307" && said.contains("0 blocks of the file tell")), "{found:?}");
+}
+
+/// A block of counters that have come to `dropped`.
+fn sample(dropped: u64, grew: Interval) -> (u8, Vec<u8>) {
+    let counters = Counters { dropped: dropped.into(), ..Counters::default() };
+    (kind::COUNTERS, CounterSample { counters, grew }.as_bytes().to_vec())
+}
+
+/// The record of another program's change.
+fn hand(from: u64, to: u64) -> (u8, Vec<u8>) {
+    let interval = Interval::new(from, to);
+    let record = GapRecord { reason: GAP_FOREIGN.into(), interval, ..GapRecord::default() };
+    (kind::GAP, [record.as_bytes(), b"tracing_on is 0"].concat())
+}
+
+/// What is found in a file that has `before` when reading it begins, and then grows by `after`; neither has an end.
+fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileFacts {
+    let (mut work, load) = Load::new(5, LoadOptions { cpus: 1, events: 30_000, live: 2000, reuses: true });
+    work.cpus[0].items.extend(load.map(Item::Event));
+    let dir = Directory::new(&trace_dir(&work, 5));
+    let whole = fs::read(dir.file("cpu0.out")).unwrap();
+    let infos =
+        pieces(&whole).filter_map(|piece| if let Piece::Block { info, .. } = piece { Some(info) } else { None });
+    let end = infos.last().unwrap();
+    let mut sequence = end.sequence;
+    let mut sealed = |blocks: &[(u8, Vec<u8>)]| {
+        let each = blocks.iter().map(|(kind, payload)| {
+            let info = BlockInfo { kind: *kind, sequence, ..end };
+            sequence += 1;
+            block(&info, payload)
+        });
+        each.collect::<Vec<_>>().concat()
+    };
+    let mut bytes = whole[..whole.len() - End::TAIL_BYTES].to_vec();
+    bytes.extend(sealed(before));
+    dir.write("cpu0.out", &bytes);
+    let mut trace = Trace::open(&[dir.file("cpu0.out")]).unwrap();
+    let mut items = Vec::new();
+    assert!(trace.streams[0].fill(&mut trace.names, &mut items));
+    bytes.extend(sealed(after));
+    dir.write("cpu0.out", &bytes);
+    while trace.streams[0].fill(&mut trace.names, &mut items) {}
+    let facts = trace.streams[0].facts();
+    assert_eq!(facts.bytes, bytes.len() as u64, "the reader met the file's end before it grew");
+    facts.clone()
+}
+
+#[test]
+fn loss_that_is_written_while_the_file_is_read_is_told() {
+    let hands = |facts: &FileFacts| facts.faults.iter().filter(|fault| fault.code == Code::ForeignHand).count();
+    let to_the_end = Interval::TO_THE_END;
+    let facts = growing(&[], &[hand(9, to_the_end), hand(9, 40), hand(50, to_the_end)]);
+    assert_eq!((hands(&facts), facts.lost, facts.late_loss), (2, None, true));
+    // The end of a change that was told to the end of the trace is nothing new.
+    let facts = growing(&[hand(9, to_the_end)], &[hand(9, 40)]);
+    assert_eq!((hands(&facts), facts.lost, facts.late_loss), (1, None, false));
+    let facts = growing(&[sample(2, Interval::new(5, 9))], &[sample(7, Interval::new(9, 20))]);
+    assert_eq!((hands(&facts), facts.lost, facts.late_loss), (0, Some(7), true));
+    let facts = growing(&[sample(2, Interval::new(5, 9))], &[sample(2, Interval::new(9, 20))]);
+    assert_eq!((hands(&facts), facts.lost, facts.late_loss), (0, Some(2), false));
+}
+
+/// A file with the payloads of its blocks changed, and the checksums of these made right.
+fn resealed(bytes: &[u8], mut change: impl FnMut(&BlockInfo, &mut Vec<u8>)) -> Vec<u8> {
+    let sealed = pieces(bytes).map(|piece| match piece {
+        Piece::Block { info, payload, .. } => {
+            let mut payload = payload.to_vec();
+            change(&info, &mut payload);
+            block(&info, &payload)
+        }
+        Piece::Other(whole) => whole.to_vec(),
+    });
+    sealed.collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn a_damaged_sample_moves_no_loss_into_a_later_interval() {
+    let work = reissued().with(|work| {
+        let grown = [(26, 44, 3), (66, 68, 1)];
+        work.cpus[1].samples =
+            grown.map(|(from, to, refused)| Sample { refused, taken: 0, grew: Interval::new(from, to) }).to_vec();
+        work.cpus[1].dropped = 4;
+        work.cpus[1].foretell();
+    });
+    let dir = Directory::new(&trace_dir(&work.finish(), 1));
+    let mut bytes = fs::read(dir.file("cpu1.out")).unwrap();
+    let mut at = 0;
+    for piece in pieces(&bytes.clone()) {
+        // The first sample: 3 events were dropped until then.
+        if matches!(piece, Piece::Block { info, payload, .. } if info.kind == kind::COUNTERS && payload[16] == 3) {
+            bytes[at + HEADER_BYTES] ^= 1;
+        }
+        at += piece.bytes().len();
+    }
+    dir.write("cpu1.out", &bytes);
+    let found = found(&check(dir.path()), 1);
+    assert!(found.iter().any(|(code, _)| code == "K301"), "{found:?}");
+    // The loss between 26 and 44 explains what happened at 30.
+    let (count, unexplained) = findings(&summary(dir.path()), "inferred_free");
+    assert_eq!((count, unexplained), (5, 0));
+}
+
+#[test]
+fn each_reason_of_a_gap_has_a_finding_of_its_own() {
+    let work = reissued().with(|work| work.cpus[1].hands = vec![Hand { from: 26, to: None }]);
+    let dir = Directory::new(&trace_dir(&work.finish(), 1));
+    let bytes = fs::read(dir.file("cpu1.out")).unwrap();
+    for (reason, wanted, said) in [
+        (GAP_UNCOUNTED, "K108", "could not be read at the end: tracing_on is 0; events lost since"),
+        (77, "K109", "for reason 77, which is not known here: tracing_on is 0"),
+    ] {
+        let changed = resealed(&bytes, |info, payload| {
+            if info.kind == kind::GAP {
+                payload[8..12].copy_from_slice(&reason.to_le_bytes());
+            }
+        });
+        dir.write("cpu1.out", &changed);
+        let checked = check(dir.path());
+        let found = found(&checked, 1);
+        assert!(found.iter().any(|(code, message)| code == wanted && message.contains(said)), "{found:?}");
+        assert!(found.iter().all(|(code, _)| code != "K104"), "{found:?}");
+        assert_eq!((&checked["files"][1]["lost_events"], &checked["files"][1]["gaps"]), (&Value::Null, &1.into()));
+        assert_eq!(findings(&summary(dir.path()), "inferred_free"), (5, 1));
+        let explained = String::from_utf8(run_to(0, "kmemtrace-check", &["--explain", wanted], &[])).unwrap();
+        assert!(explained.contains("What to do:") && !explained.contains("disk"), "{explained}");
+    }
+}
+
+#[test]
+fn an_end_that_is_wrong_about_marks_without_a_count_is_found() {
+    let marked = |is_vague: bool| {
+        let options = Options { loss: true, uncounted: is_vague, ..Options::plain(Shape::plain(), 1, 3000) };
+        trace_dir(&workload(8, &options), 8).swap_remove(0).1
+    };
+    for (is_vague, marks) in [(false, 2), (true, 1)] {
+        let dir = Directory::new(&[]);
+        let bytes = resealed(&marked(is_vague), |info, payload| {
+            if info.kind == kind::END {
+                payload[104] = marks;
+            }
+        });
+        dir.write("cpu0.out", &bytes);
+        let found = found(&check(dir.path()), 0);
+        assert!(found.iter().any(|(code, said)| code == "K307" && said.contains("it says that")), "{found:?}");
+    }
 }
 
 #[test]

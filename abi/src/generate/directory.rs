@@ -9,8 +9,8 @@ use super::relay::{RelayOptions, RelayStreams};
 use super::workload::{Hand, PerCpu, Sample, Workload};
 use super::{Random, Shape};
 use crate::block::{
-    self, BlockInfo, CounterSample, Counters, END_ASKED, End, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN, NO_CPU,
-    RecordingId, item, kind,
+    self, BlockInfo, CounterSample, Counters, END_ASKED, End, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN,
+    MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE, NO_CPU, RecordingId, item, kind,
 };
 use crate::event::Event;
 use crate::format::without_print_fmt;
@@ -48,7 +48,13 @@ pub fn trace_dir(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
             // The last counters know of all that was lost.
             true if !cpu.samples.is_empty() => file.counters(Interval::default()),
             true => {}
-            false => file.end(cpu),
+            false => {
+                // The first recorders of this version did not tell of marks. A copy of the generator: the rest stays as it is.
+                if random.clone().chance(40) {
+                    file.marks = MARKS_UNKNOWN;
+                }
+                file.end(cpu);
+            }
         }
         files.push((format!("cpu{}.out", cpu.cpu), file.bytes));
     }
@@ -235,13 +241,24 @@ struct File {
     taken: u64,
     /// Blocks with an interval.
     timed: u32,
+    /// The end block's word on marks without a count.
+    marks: u32,
 }
 
 impl File {
     fn new(recording: RecordingId, cpu: u32, header: &[u8]) -> File {
         let info = BlockInfo { recording, cpu, ..BlockInfo::default() };
-        let mut file =
-            File { bytes: Vec::new(), info, first: 0, last: 0, recorder_lost: 0, refused: 0, taken: 0, timed: 0 };
+        let mut file = File {
+            bytes: Vec::new(),
+            info,
+            first: 0,
+            last: 0,
+            recorder_lost: 0,
+            refused: 0,
+            taken: 0,
+            timed: 0,
+            marks: MARKS_COUNTED,
+        };
         file.block(kind::FILE_HEADER, header, Tally::default());
         file
     }
@@ -273,8 +290,10 @@ impl File {
         let last = pages.last().map_or(0, |p| p.last);
         self.block(kind::DATA, &stored.concat(), Tally { events, first, last });
         for page in pages {
-            if let Some(Missed::Counted(lost)) = page.missed {
-                self.info.lost_before += lost;
+            match page.missed {
+                Some(Missed::Counted(lost)) => self.info.lost_before += lost,
+                Some(Missed::Uncounted) => self.marks = MARKS_VAGUE,
+                None => {}
             }
         }
     }
@@ -329,6 +348,8 @@ impl File {
             reason: END_ASKED.into(),
             timed: self.timed.into(),
             grew: cpu.last_grew,
+            marks: self.marks.into(),
+            ..End::default()
         };
         self.block(kind::END, end.as_bytes(), Tally::default());
     }

@@ -1,11 +1,14 @@
 //! What is carried from record to record of a stream, whatever the records are.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::headers::HeaderChecks;
 use super::totals::Marks;
-use super::unmarked::{Unmarked, changed, is_timed};
-use crate::block::{GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GapRecord, Interval, LOST_UNKNOWN};
+use super::unmarked::{MOST_GAPS, Unmarked, changed, is_timed, shown};
+use crate::block::{
+    GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval, LOST_UNKNOWN,
+};
 use crate::blocks::Block;
 use crate::clock::Clock;
 use crate::event::{Event, Gap, GapCause, Items, Names};
@@ -38,10 +41,15 @@ pub(super) struct Cursor {
     pub(super) foretold: u64,
     /// The part of `foretold` in gaps with ends of their own, in events.
     pub(super) foretold_timed: u64,
+    /// The part of `foretold` that the kernel refused or other readers took, in events.
+    pub(super) foretold_growth: u64,
     /// Blocks that have an interval; `None` where reading did not begin with the first block.
     pub(super) timed: Option<u64>,
-    /// Blocks with an interval were looked for before the first event.
-    pub(super) is_walked: bool,
+    /// Offset of the last block, in bytes, whose interval was looked at before the first event; `None`: none was. A later one has
+    /// come since, because the file grows.
+    pub(super) walked_to: Option<u64>,
+    /// Changes by other programs that were told: begin and end of each, on the trace's clock.
+    hands: BTreeMap<u64, u64>,
     /// The stream's order keys.
     pub(super) keys: Clock,
     /// Keeps landmarks, where somebody wants them.
@@ -64,8 +72,10 @@ impl Cursor {
             whole: None,
             foretold: 0,
             foretold_timed: 0,
+            foretold_growth: 0,
             timed: Some(0),
-            is_walked: false,
+            walked_to: None,
+            hands: BTreeMap::new(),
             keys: Clock::default(),
             keeper: None,
         }
@@ -95,8 +105,11 @@ impl Cursor {
 
     /// Hands over the gaps that are known before the first event; `is_entered`: those were told, since reading began behind them.
     pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl Items) {
-        self.is_walked = unmarked.is_walked;
+        self.walked_to = unmarked.walked_to;
+        let hands = unmarked.gaps.iter().filter(|gap| gap.cause == GapCause::Foreign);
+        self.hands = hands.map(|gap| (gap.from.unwrap_or(0), gap.to.unwrap_or(Interval::TO_THE_END))).collect();
         self.foretold = unmarked.counted();
+        self.foretold_growth = unmarked.growth;
         self.foretold_timed = self.foretold.saturating_sub(unmarked.whole);
         if self.last.is_none() && unmarked.whole > 0 {
             self.whole = Some(unmarked.whole);
@@ -123,10 +136,22 @@ impl Cursor {
         }
     }
 
+    /// Remembers a change by another program; true where it was told over all of its interval.
+    fn is_told(&mut self, interval: Interval) -> bool {
+        let (from, to) = (interval.from.get(), interval.to.get());
+        let has_ends = interval.ends().is_some();
+        let is_told = has_ends && self.hands.get(&from).is_some_and(|&told| told >= to);
+        if has_ends && !is_told && self.hands.len() < MOST_GAPS {
+            self.hands.insert(from, to);
+        }
+        is_told
+    }
+
     pub(super) fn gap_record(&mut self, gap: &GapRecord, text: &[u8], block: &Block) {
         self.count_timed(gap.interval);
-        let (is_foretold, is_foreign) = (self.is_walked && is_timed(gap), gap.reason.get() == GAP_FOREIGN);
-        if is_foretold && is_foreign {
+        let is_foretold = is_timed(gap) && self.walked_to.is_some_and(|last| block.offset <= last);
+        let is_foreign = gap.reason.get() == GAP_FOREIGN;
+        if is_foreign && (is_foretold || self.is_told(gap.interval)) {
             return;
         }
         let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN && !is_foreign);
@@ -134,23 +159,7 @@ impl Cursor {
             Some(n) => self.marks.recorder = self.marks.recorder.saturating_add(n),
             None => self.marks.unknown += 1,
         }
-        let number = lost.map_or("some".into(), |n| n.to_string());
-        let (code, cause, message) = match gap.reason.get() {
-            GAP_CLEARED => {
-                (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned())
-            }
-            GAP_FOREIGN => (Code::ForeignHand, GapCause::Foreign, changed(text)),
-            GAP_FULL => (
-                Code::Overrun,
-                GapCause::Overrun,
-                format!("{number} events of all CPUs were dropped about here: the channel was full"),
-            ),
-            _ => (
-                Code::RecorderLoss,
-                GapCause::Recorder,
-                format!("{number} events were read here and could not be written"),
-            ),
-        };
+        let (code, cause, message) = cause_of(gap.reason.get(), lost, text);
         self.fault(code, block, message);
         // Too late for a gap that begins where it should.
         self.facts.late_loss |= is_timed(gap) && !is_foretold;
@@ -243,5 +252,34 @@ impl Cursor {
         self.last = Some(event.at);
         self.facts.events += 1;
         items.event(event, names);
+    }
+}
+
+/// Finding, cause and message of a gap block of `reason`; `text` is the recorder's.
+fn cause_of(reason: u32, lost: Option<u64>, text: &[u8]) -> (Code, GapCause, String) {
+    let number = lost.map_or("some".to_owned(), |n| n.to_string());
+    match reason {
+        GAP_CLEARED => (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned()),
+        GAP_FOREIGN => (Code::ForeignHand, GapCause::Foreign, changed(text)),
+        GAP_FULL => (
+            Code::Overrun,
+            GapCause::Overrun,
+            format!("{number} events of all CPUs were dropped about here: the channel was full"),
+        ),
+        GAP_NOT_WRITTEN => {
+            (Code::RecorderLoss, GapCause::Recorder, format!("{number} events were read here and could not be written"))
+        }
+        GAP_UNCOUNTED => {
+            let error = shown(text, "the recorder does not say why");
+            let message = format!(
+                "the kernel's counters could not be read at the end: {error}; events lost since they were last read are not counted"
+            );
+            (Code::Uncounted, GapCause::Recorder, message)
+        }
+        other => {
+            let said = shown(text, "the recorder says no more");
+            let message = format!("{number} events were lost for reason {other}, which is not known here: {said}");
+            (Code::UnknownLoss, GapCause::Recorder, message)
+        }
     }
 }

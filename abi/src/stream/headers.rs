@@ -2,7 +2,7 @@
 
 use super::Coding;
 use super::cursor::Cursor;
-use crate::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, kind};
+use crate::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
 use crate::blocks::Block;
 use crate::fault::Code;
 use crate::relay::{self, Layout};
@@ -78,6 +78,22 @@ impl Cursor {
         let says = (block.header.first.get(), block.header.last.get());
         if says != found {
             self.fault(Code::WrongTotals, block, wrong_times("its header says that its events", says, found));
+        }
+    }
+
+    /// Compares the end block with the marks of the file: a reader that trusts it does not look for a mark without a count.
+    pub(super) fn compare_marks(&mut self, end: &End, block: &Block) {
+        let (says, uncounted) = (end.marks.get(), self.marks.uncounted);
+        let is_wrong = match says {
+            MARKS_COUNTED => uncounted > 0,
+            // Such a mark may be in a block that could not be written.
+            MARKS_VAGUE => uncounted == 0 && !self.headers.is_unwritten,
+            _ => false,
+        };
+        if is_wrong && !self.damaged {
+            let said = if says == MARKS_VAGUE { "some mark has no number" } else { "every mark has its number" };
+            let message = format!("it says that {said}, and {uncounted} of {} have none", self.marks.count);
+            self.fault(Code::WrongTotals, block, message);
         }
     }
 

@@ -188,6 +188,14 @@ impl CpuStream {
             self.cursor.timed = None;
             (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
             (before, begins) = (point.gaps, point.offset);
+            // The landmarks have every gap. Only one from the first event to the end is told with that event, not before.
+            let behind =
+                usize::try_from(before).ok().and_then(|before| landmarks.gaps.get(before..)).unwrap_or_default();
+            let has_whole = behind.iter().any(|gap| gap.cause == GapCause::Counters && gap.to.is_none());
+            if point.last.is_some() || !has_whole {
+                self.is_prepared = true;
+                self.cursor.walked_to = Some(u64::MAX);
+            }
         }
         self.part_bytes = Some(landmarks.end(to).unwrap_or(whole).saturating_sub(begins));
         self.part = Some(Part::new(landmarks.gaps.clone(), before, to));
@@ -339,6 +347,7 @@ impl CpuStream {
                 Some(end) => {
                     cursor.end_block(&end, &block);
                     if self.part.is_none() {
+                        cursor.compare_marks(&end, &block);
                         cursor.compare_end_times(&end, &block, &self.coding);
                     }
                 }

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::unmarked::{not_there, read_by_others, refused};
-use crate::block::{CounterSample, Counters, End};
+use crate::block::{CounterSample, Counters, End, MARKS_VAGUE};
 use crate::blocks::{Block, Ending};
 use crate::event::{Gap, GapCause, Items};
 use crate::fault::{Code, Fault, Verdict};
@@ -25,6 +25,8 @@ pub(super) struct Marks {
     pub(super) unknown: u64,
     /// Counted events of all marks, by the headers: also of those that cannot be read.
     pub(super) by_headers: u64,
+    /// The end block says that a mark has no number: also of marks that cannot be read.
+    pub(super) is_vague: bool,
 }
 
 impl Marks {
@@ -50,6 +52,7 @@ impl Cursor {
     /// The file's last block: are its totals those of what was read?
     pub(super) fn end_block(&mut self, end: &End, block: &Block) {
         self.facts.counters = Some(end.counters);
+        self.marks.is_vague = end.marks.get() == MARKS_VAGUE;
         self.compare_timed(end, block);
         let others = read_by_others(&end.counters, end.events.get());
         self.read_by_others = self.read_by_others.max(others);
@@ -94,13 +97,17 @@ impl Cursor {
             // There was no room for the number, and the counters have it.
             self.facts.lost_before = self.facts.lost;
         }
-        let unplaced = self.unplaced(&counters, relay);
+        let (growth, beyond) = self.unplaced(&counters, relay);
+        let unplaced = growth.saturating_add(beyond);
         self.tell_of_marks(lost.saturating_sub(unplaced));
         if unplaced > 0 {
             self.tell_of_unplaced(unplaced);
         }
         self.tell_whole(None, items);
-        let rest = unplaced.saturating_sub(self.foretold);
+        // A file that grows may have counters that were not there when its gaps were looked for.
+        let foretold_beyond = self.foretold.saturating_sub(self.foretold_growth);
+        let late_growth = growth.saturating_sub(self.foretold_growth);
+        let rest = late_growth.saturating_add(beyond.saturating_sub(foretold_beyond));
         if rest > 0 || self.facts.late_loss {
             // The number of events that a change by another program cost is not known.
             let lost = Some(rest).filter(|_| !self.facts.late_loss);
@@ -121,15 +128,16 @@ impl Cursor {
         }
     }
 
-    /// Events lost that neither marks nor gap blocks tell of.
-    fn unplaced(&self, counters: &Counters, relay: bool) -> u64 {
+    /// Events lost that neither marks nor gap blocks tell of: those that the kernel refused or other readers took, and overrun and
+    /// unwritten events beyond marks and gap blocks.
+    fn unplaced(&self, counters: &Counters, relay: bool) -> (u64, u64) {
         let marked = self.marks.counted.max(self.marks.by_headers);
         // A mark without a count may stand for any number.
-        let is_vague = relay || self.marks.uncounted > 0;
+        let is_vague = relay || self.marks.uncounted > 0 || self.marks.is_vague;
         let beyond = if is_vague { 0 } else { counters.overrun.get().saturating_sub(marked) };
         let refused = if relay { 0 } else { refused(counters) };
         let unwritten = counters.recorder_lost.get().saturating_sub(self.marks.recorder);
-        [refused, self.read_by_others, unwritten].into_iter().fold(beyond, u64::saturating_add)
+        (refused.saturating_add(self.read_by_others), beyond.saturating_add(unwritten))
     }
 
     /// Says what the marks tell of, `lost` events.

@@ -9,7 +9,8 @@ use std::io;
 
 use super::sub_buffers::SubBufferCoding;
 use crate::block::{
-    CounterSample, Counters, End, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, LOST_UNKNOWN, kind,
+    CounterSample, Counters, End, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, LOST_UNKNOWN, MARKS_COUNTED,
+    MARKS_UNKNOWN, MARKS_VAGUE, kind,
 };
 use crate::event::{Gap, GapCause};
 use crate::fault::{Code, Fault};
@@ -18,11 +19,13 @@ use crate::target::{Big, Endian, Little, Order};
 use crate::walk::{Known, Met, Walk, read_at};
 
 /// Gaps of one file that are kept. What is beyond becomes one gap over everything.
-const MOST_GAPS: usize = 1 << 16;
+pub(super) const MOST_GAPS: usize = 1 << 16;
+/// Greatest distance from the time of a sample to the end of its interval, in ns: the kernel tells times in microseconds.
+const ROUNDING: u64 = 1000;
 /// Bytes of a block's text that a message repeats.
 const MOST_TEXT: usize = 500;
 /// Bytes of a captured tree's file to look at together, at least.
-const AT_ONCE: usize = 1 << 20;
+const AT_ONCE: usize = 128 << 10;
 
 /// A stream's loss as it is known before its first event.
 #[derive(Debug, Default)]
@@ -33,8 +36,12 @@ pub(super) struct Unmarked {
     pub(super) whole: u64,
     /// A finding for each change by another program.
     pub(super) hands: Vec<Fault>,
-    /// Blocks with an interval were looked for. The end block may say that there are none.
-    pub(super) is_walked: bool,
+    /// The part of `counted` that the kernel refused or other readers took, in events. The rest is overrun, and events that could
+    /// not be written.
+    pub(super) growth: u64,
+    /// Offset of the last block that was looked at for its interval, in bytes; the file may have grown since. `None`: the walk was
+    /// not needed, since the end block says that no block has an interval.
+    pub(super) walked_to: Option<u64>,
 }
 
 impl Unmarked {
@@ -62,35 +69,38 @@ pub(super) fn refused(counters: &Counters) -> u64 {
 
 /// The loss of a file of ours that no mark tells of.
 ///
-/// Most files say in their last block that there is none. Else all headers are walked over, and payloads of data are read
-/// only where overrun is beyond the marks that the headers have counted.
+/// Most files say in their last block that there is none. Else all headers are walked over. Payloads of data are read only where
+/// overrun is beyond the marks that the headers have counted, and no end block tells whether a mark lacks its count: up to the
+/// first such mark.
 pub(super) fn of_blocks(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::Result<Unmarked> {
-    if let Some(whole) = by_the_end(file, known)? {
-        return Ok(Unmarked { whole, ..Unmarked::default() });
+    if let Some(unmarked) = by_the_end(file, known)? {
+        return Ok(unmarked);
     }
     let mut found = Found::new(known.2);
     let mut walk = Walk::new(file, known)?;
     while let Some(met) = walk.next()? {
         found.meet(&met);
-        if matches!(met.header.kind, kind::COUNTERS | kind::GAP | kind::END)
-            && let Some(payload) = walk.payload(&met)?
-        {
-            found.take(&met, payload);
+        if matches!(met.header.kind, kind::COUNTERS | kind::GAP | kind::END) {
+            found.has_hole |= !walk.payload(&met)?.is_some_and(|payload| found.take(&met, payload));
         }
     }
     let overrun = found.counters.overrun.get();
-    if overrun > found.marked
-        && let Some(marks) = marks_in(file, known, coding)?
-    {
-        found.at_no_time = found.at_no_time.saturating_add(overrun.saturating_sub(found.marked.max(marks)));
-    }
+    let marked = match found.marks {
+        _ if overrun <= found.marked => None,
+        MARKS_VAGUE => None,
+        // Headers count marks in blocks that could not be written, and may count gap blocks: their sum is vague then.
+        MARKS_COUNTED if found.unwritten == 0 => Some(found.marked),
+        _ => marks_in(file, known, coding)?.map(|marks| marks.max(found.marked)),
+    };
+    let beyond = marked.map_or(0, |marked| overrun.saturating_sub(marked));
+    found.at_no_time = found.at_no_time.saturating_add(beyond);
     let unwritten = found.counters.recorder_lost.get().saturating_sub(found.unwritten);
     found.at_no_time = found.at_no_time.saturating_add(unwritten);
     Ok(found.finish())
 }
 
-/// Events lost at no known time, by the end block alone; `None` where the blocks before it must be looked at.
-fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Option<u64>> {
+/// Loss at no known time, by the end block alone; `None` where the blocks before it must be looked at.
+fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Option<Unmarked>> {
     let len = file.metadata()?.len();
     let mut tail = [0; End::TAIL_BYTES];
     let start = len.saturating_sub(tail.len() as u64);
@@ -99,12 +109,17 @@ fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Op
     let is_own =
         (usize::from(header.header_len.get()), header.recording, header.cpu.get()) == (header_len, recording, cpu);
     let counters = &end.counters;
-    let is_marked = counters.overrun.get() <= header.lost_before.get() && counters.recorder_lost.get() == 0;
-    if !is_own || end.timed.get() != 0 || !is_marked {
+    let beyond = match end.marks.get() {
+        MARKS_VAGUE => Some(0),
+        MARKS_COUNTED => Some(counters.overrun.get().saturating_sub(header.lost_before.get())),
+        _ => Some(0).filter(|_| counters.overrun.get() <= header.lost_before.get()),
+    };
+    let Some(beyond) = beyond.filter(|_| is_own && end.timed.get() == 0 && counters.recorder_lost.get() == 0) else {
         return Ok(None);
-    }
-    let unmarked = refused(counters).saturating_add(read_by_others(counters, header.events_before.get()));
-    Ok((unmarked == 0 || end.grew.ends().is_none()).then_some(unmarked))
+    };
+    let growth = refused(counters).saturating_add(read_by_others(counters, header.events_before.get()));
+    let unmarked = Unmarked { whole: growth.saturating_add(beyond), growth, ..Unmarked::default() };
+    Ok((growth == 0 || end.grew.ends().is_none()).then_some(unmarked))
 }
 
 /// Counted events of all marks in a file's data; `None` where a mark has no count.
@@ -158,8 +173,18 @@ struct Found {
     cpu: u32,
     /// The last counters.
     counters: Counters,
+    /// The end block's `marks`.
+    marks: u32,
     /// Greatest numbers of events refused, and of those read by others, so far.
     grown: (u64, u64),
+    /// A time, on the trace's clock, before which the last readable sample with a time was not taken; `None`: there is none.
+    sampled: Option<u64>,
+    /// A block since the last readable sample is missing or damaged. It may have been a sample, so growth may be older than the
+    /// next sample says.
+    has_hole: bool,
+    next_sequence: u64,
+    /// Offset of the last block, in bytes.
+    walked_to: u64,
     /// Events lost in no known interval.
     at_no_time: u64,
     /// Counted events of marks, by the headers: these count gap blocks, too, or do not, so each header is asked that has none
@@ -179,7 +204,12 @@ impl Found {
         Found {
             cpu,
             counters: Counters::default(),
+            marks: MARKS_UNKNOWN,
             grown: (0, 0),
+            sampled: None,
+            has_hole: false,
+            next_sequence: 0,
+            walked_to: 0,
             at_no_time: 0,
             marked: 0,
             unwritten: 0,
@@ -192,26 +222,30 @@ impl Found {
     /// Takes on a header.
     fn meet(&mut self, met: &Met) {
         self.marked = self.marked.max(met.header.lost_before.get().saturating_sub(self.unwritten));
+        let sequence = met.header.sequence.get();
+        self.has_hole |= sequence != self.next_sequence;
+        self.next_sequence = sequence.saturating_add(1);
+        self.walked_to = met.offset;
     }
 
-    fn take(&mut self, met: &Met, payload: &[u8]) {
+    /// Takes on a payload; false where it is cut short.
+    fn take(&mut self, met: &Met, payload: &[u8]) -> bool {
         match met.header.kind {
             kind::COUNTERS => {
-                if let Some(sample) = CounterSample::parse(payload) {
-                    self.sample(met, &sample.counters, sample.grew, met.header.minor.get() > 0);
-                }
+                let Some(sample) = CounterSample::parse(payload) else { return false };
+                self.sample(met, &sample.counters, sample.grew, met.header.minor.get() > 0);
             }
             kind::END => {
-                if let Some(end) = End::parse(payload) {
-                    self.sample(met, &end.counters, end.grew, true);
-                }
+                let Some(end) = End::parse(payload) else { return false };
+                self.marks = end.marks.get();
+                self.sample(met, &end.counters, end.grew, true);
             }
             _ => {
-                if let Some((record, text)) = GapRecord::parse(payload) {
-                    self.record(met, &record, text);
-                }
+                let Some((record, text)) = GapRecord::parse(payload) else { return false };
+                self.record(met, &record, text);
             }
         }
+        true
     }
 
     /// Takes on counters; in minor version 0 only the last ones tell what others read.
@@ -221,12 +255,17 @@ impl Found {
         let now = (refused(counters), others);
         let lost = now.0.saturating_sub(self.grown.0).saturating_add(now.1.saturating_sub(self.grown.1));
         self.grown = (now.0.max(self.grown.0), now.1.max(self.grown.1));
+        let has_hole = std::mem::take(&mut self.has_hole);
         match grew.ends() {
             _ if lost == 0 => {}
             None => self.at_no_time = self.at_no_time.saturating_add(lost),
             Some((from, to)) => {
+                let from = if has_hole { from.min(self.sampled) } else { from };
                 self.push(Gap { from, to, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
             }
+        }
+        if let Some((_, Some(to))) = grew.ends() {
+            self.sampled = Some(to.saturating_sub(ROUNDING));
         }
     }
 
@@ -266,24 +305,38 @@ impl Found {
         let (gaps, hands): (Vec<_>, Vec<_>) = self.hands.into_values().map(|hand| (hand.gap, hand.fault)).unzip();
         self.gaps.extend(gaps);
         self.gaps.sort_by_key(|gap| (gap.from, gap.to.is_none(), gap.to));
-        Unmarked { gaps: self.gaps, whole: self.at_no_time, hands, is_walked: true }
+        let growth = self.grown.0.saturating_add(self.grown.1);
+        Unmarked { gaps: self.gaps, whole: self.at_no_time, hands, growth, walked_to: Some(self.walked_to) }
     }
+}
+
+/// The text of a gap block as a message has it, or `otherwise` where there is none.
+pub(super) fn shown(text: &[u8], otherwise: &str) -> String {
+    let shown = String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).trim().to_owned();
+    if shown.is_empty() { otherwise.to_owned() } else { shown }
 }
 
 /// The message of a change by another program; `text` is the recorder's.
 pub(super) fn changed(text: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned();
-    let shown = if shown.is_empty() { "the recorder does not say what" } else { shown.trim() };
-    format!("another program changed what is recorded: {shown}")
+    format!("another program changed what is recorded: {}", shown(text, "the recorder does not say what"))
 }
 
 /// The loss of a captured tree's file that no mark tells of, by the kernel's `counters`.
+///
+/// A file whose marks account for all overrun is not read ahead of its events, or not to its end: only the end of the stream
+/// tells then of events that were handed out and are not in the file (`late_loss`), which is rare, and a second look at every
+/// sub-buffer is not cheap.
 pub(super) fn of_sub_buffers(file: &File, coding: &SubBufferCoding, counters: &Counters) -> io::Result<Unmarked> {
     let size = coding.shape.size;
-    let mut chunk = vec![0; AT_ONCE.div_ceil(size.max(1)).saturating_mul(size)];
+    let (refused, overrun) = (refused(counters), counters.overrun.get());
+    let mut chunk = Vec::new();
     let (mut events, mut counted, mut is_counted, mut is_whole) = (0u64, 0u64, true, true);
     let mut offset = 0;
     loop {
+        if refused == 0 && (!is_counted || counted >= overrun) {
+            return Ok(Unmarked::default());
+        }
+        chunk.resize(AT_ONCE.div_ceil(size.max(1)).saturating_mul(size), 0);
         let len = read_at(file, &mut chunk, offset)?;
         is_whole &= len.is_multiple_of(size.max(1));
         for page in chunk[..len].chunks_exact(size.max(1)) {
@@ -305,10 +358,10 @@ pub(super) fn of_sub_buffers(file: &File, coding: &SubBufferCoding, counters: &C
             break;
         }
     }
-    let beyond = if is_counted { counters.overrun.get().saturating_sub(counted) } else { 0 };
+    let beyond = if is_counted { overrun.saturating_sub(counted) } else { 0 };
     let gone = if is_whole { not_there(counters, events) } else { 0 };
-    let whole = refused(counters).saturating_add(beyond).saturating_add(gone);
-    Ok(Unmarked { whole, ..Unmarked::default() })
+    let growth = refused.saturating_add(gone);
+    Ok(Unmarked { whole: growth.saturating_add(beyond), growth, ..Unmarked::default() })
 }
 
 /// Events that the stats of a captured tree count as handed out, and that are not among the `events` of its file.
@@ -377,6 +430,32 @@ mod tests {
     }
 
     #[test]
+    fn growth_behind_a_hole_begins_at_the_last_readable_sample() {
+        let of = |damaged: &[usize], missing: Option<usize>| {
+            let samples = [(2, 60_000, 70_000), (4, 71_000, 80_000), (9, 81_000, 90_000), (10, 91_000, 99_000)];
+            let sealed = samples.iter().enumerate().map(|(number, &(dropped, from, to))| {
+                let (kind, payload) = sample(dropped, 100, Interval::new(from, to));
+                let info =
+                    BlockInfo { kind, cpu: 1, sequence: number as u64, events_before: 100, ..BlockInfo::default() };
+                let mut bytes = block(&info, &payload);
+                bytes[HEADER_BYTES] ^= u8::from(damaged.contains(&number));
+                if missing == Some(number) { Vec::new() } else { bytes }
+            });
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&sealed.collect::<Vec<_>>().concat()).unwrap();
+            ends(&of_blocks(&file, KNOWN, None).unwrap())
+        };
+        let gap = |from, to, lost| (from, Some(to), Some(lost));
+        let (first, last) = (gap(Some(60_000), 70_000, 2), gap(Some(91_000), 99_000, 1));
+        // A sample was taken up to a microsecond before the end of its interval.
+        let wide = vec![first, gap(Some(69_000), 90_000, 7), last];
+        assert_eq!(of(&[1], None), wide);
+        assert_eq!(of(&[], Some(1)), wide);
+        assert_eq!(of(&[0, 1], None), [gap(None, 90_000, 9), last]);
+        assert_eq!(of(&[3], None)[2], gap(Some(81_000), 90_000, 5));
+    }
+
+    #[test]
     fn gaps_beyond_those_that_are_kept_become_one_over_everything() {
         let most = MOST_GAPS as u64;
         let many = (1..=most + 10).map(|n| sample(n, 100, Interval::new(n, n + 1)));
@@ -393,17 +472,23 @@ mod tests {
         let counters = Counters { read: 100.into(), ..Counters::default() };
         let good = End { counters, events: 100.into(), ..End::default() };
         let found = by_the_end(&file([damaged.clone(), end(good)].into_iter()), KNOWN).unwrap();
-        assert_eq!(found, Some(0));
+        assert_eq!(found.map(|found| found.whole), Some(0));
         let lossy = End { counters: Counters { dropped: 4.into(), read: 105.into(), ..counters }, ..good };
-        assert_eq!(by_the_end(&file([damaged.clone(), end(lossy)].into_iter()), KNOWN).unwrap(), Some(9));
+        let whole = |end_block| {
+            by_the_end(&file([damaged.clone(), end(end_block)].into_iter()), KNOWN).unwrap().map(|found| found.whole)
+        };
+        assert_eq!(whole(lossy), Some(9));
+        let overrun =
+            |marks: u32| End { counters: Counters { overrun: 7.into(), ..counters }, marks: marks.into(), ..good };
+        assert_eq!([MARKS_COUNTED, MARKS_VAGUE].map(overrun).map(whole), [Some(7), Some(0)]);
         for other in [
             End { timed: 1.into(), ..good },
             End { grew: Interval::new(1, 2), ..lossy },
             End { counters: Counters { overrun: 1.into(), ..counters }, ..good },
             End { counters: Counters { recorder_lost: 1.into(), ..counters }, ..good },
         ] {
-            assert_eq!(by_the_end(&file([damaged.clone(), end(other)].into_iter()), KNOWN).unwrap(), None, "{other:?}");
+            assert_eq!(whole(other), None, "{other:?}");
         }
-        assert_eq!(by_the_end(&file([end(good), damaged].into_iter()), KNOWN).unwrap(), None);
+        assert!(by_the_end(&file([end(good), damaged].into_iter()), KNOWN).unwrap().is_none());
     }
 }
