@@ -9,6 +9,7 @@
 //! being taken away.
 
 mod args;
+mod as_found;
 mod block_file;
 mod boot;
 mod buffer_limit;

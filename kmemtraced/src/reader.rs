@@ -76,8 +76,6 @@ impl Reader {
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
-        // Events that were lost before the recording are no loss of it.
-        self.send(Message::Counters(self.source.sample()))?;
         loop {
             if self.abandon.load(Ordering::Acquire) {
                 return Err(Gone);

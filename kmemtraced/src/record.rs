@@ -151,9 +151,14 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let hands = Hands::default();
     let own = facts.formats.first().filter(|_| args.verbose).and_then(|(_, format)| OwnThreads::new(format));
     let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
-    let crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
+    let mut crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
     let started = meta.put_threads(&crew.tids).with_context(|| output.unwritable("meta.out"));
     let started = started.and_then(|()| start(args, &*source, output, signals, hands));
+    if started.is_ok() {
+        source.begun();
+        crew.go();
+        take_name(args, output);
+    }
     let score = memory::Score::lower();
     if let (true, Err(line)) = (args.verbose, &score) {
         messages::say(line);
@@ -166,7 +171,10 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
         let happened = started.watcher.happened();
         (stop, started.child, happened, started.first)
     });
-    source.stop();
+    // A start that failed leaves a buffer that was taken over to record on.
+    if waited.is_ok() {
+        source.stop();
+    }
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
     let outcomes = crew.stop(reason, |crew| tell_counters(crew, signals));
     // Before the source is undone, which may take the rest of a second.
@@ -202,7 +210,7 @@ struct Started {
     first: First,
 }
 
-/// Enables the events and starts COMMAND; an earlier recording keeps its name until both have succeeded.
+/// Enables the events and starts COMMAND. Nothing is taken out of the buffers before both have succeeded.
 fn start(
     args: &Args,
     source: &dyn TraceSource,
@@ -239,11 +247,15 @@ fn start(
         }
         None => None,
     };
+    Ok(Started { watcher, child, first })
+}
+
+/// Takes the name of an earlier recording, which keeps it until this one has begun.
+fn take_name(args: &Args, output: &mut Output) {
     warn(output.begin());
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
-    Ok(Started { watcher, child, first })
 }
 
 /// Whether a status line is shown.
