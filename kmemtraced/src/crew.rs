@@ -18,7 +18,7 @@ use crate::memory;
 use crate::messages;
 use crate::output::{Description, Output};
 use crate::own::OwnThreads;
-use crate::reader::{BLOCK_BYTES, Reader};
+use crate::reader::{BLOCK_BYTES, Message, Reader};
 use crate::source::{Framing, TraceSource};
 use crate::writer::{Outcome, Progress, Writer};
 
@@ -52,6 +52,8 @@ pub(crate) struct Crew {
     /// Set by a second stop signal: nothing is waited for any more.
     abandon: Arc<AtomicBool>,
     reason: Arc<AtomicU64>,
+    /// The readers' word to begin; nothing once it was given.
+    go: Option<Sender<()>>,
     /// Their thread ids, and those of the threads that are there before them: the first, this one, and that of the messages.
     pub(crate) tids: Vec<i32>,
 }
@@ -187,6 +189,8 @@ impl Beginning<'_> {
         crew.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is whole and empty.
         if let Some(per_cpu) = source.cpu(cpu)? {
+            // Events that were lost before the recording are no loss of it: these counters come before events are enabled.
+            let _ = full_in.send(Message::Counters(per_cpu.sample()));
             let framing = Arc::clone(&source.facts().framing);
             let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
             let (told_error, drained, abandon) = (false, None, Arc::clone(&crew.abandon));
@@ -208,8 +212,8 @@ impl Beginning<'_> {
 }
 
 impl Crew {
-    /// Makes the files and starts the threads; nothing is enabled yet. Where that fails none of them is left, and nothing was
-    /// taken from the kernel. `abandon` ends all that waits, at any time.
+    /// Makes the files and starts the threads; nothing is enabled yet, and nothing is taken from the kernel before [`Crew::go`].
+    /// Where that fails none of them is left. `abandon` ends all that waits, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
         output: &Output,
@@ -223,6 +227,7 @@ impl Crew {
             stop: Arc::default(),
             abandon: Arc::clone(abandon),
             reason: Arc::new(u64::from(END_ASKED).into()),
+            go: None,
             tids: [rustix::process::getpid().as_raw_nonzero().get(), own_tid()]
                 .into_iter()
                 .chain(messages::thread_id())
@@ -252,9 +257,7 @@ impl Crew {
         if let Some(own) = &wishes.own {
             own.set(&crew.tids);
         }
-        for _ in &crew.threads {
-            let _ = go_in.send(());
-        }
+        crew.go = Some(go_in);
         Ok(crew)
     }
 
@@ -263,14 +266,26 @@ impl Crew {
         self.threads.iter().all(|threads| threads.reader.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
+    /// Lets the readers drain the buffers from here on.
+    pub(crate) fn go(&mut self) {
+        if let Some(go) = self.go.take() {
+            for _ in &self.threads {
+                let _ = go.send(());
+            }
+        }
+    }
+
     /// What they have done so far, by CPU.
     pub(crate) fn progress(&self) -> impl Iterator<Item = (u32, &Progress)> {
         self.threads.iter().map(|threads| (threads.cpu, &*threads.progress))
     }
 
     /// Lets them drain the buffers, which nothing is added to any more, and finish the files; calls `meanwhile` now and then. After a
-    /// second signal a thread that does not end is left behind, and its file is unfinished.
-    pub(crate) fn stop(self, reason: u32, mut meanwhile: impl FnMut(&Crew)) -> anyhow::Result<Vec<(u32, Outcome)>> {
+    /// second signal a thread that does not end is left behind, and its file is unfinished. Without [`Crew::go`] before, nothing is
+    /// taken from the buffers.
+    pub(crate) fn stop(mut self, reason: u32, mut meanwhile: impl FnMut(&Crew)) -> anyhow::Result<Vec<(u32, Outcome)>> {
+        // Readers that still wait for it end.
+        self.go = None;
         self.reason.store(reason.into(), Ordering::Release);
         self.stop.store(true, Ordering::Release);
         let mut abandoned = None;

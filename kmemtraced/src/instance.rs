@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 
+use crate::as_found::{self, AsFound};
 use crate::boot::made_at_boot;
 use crate::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
 use crate::messages;
@@ -40,38 +41,73 @@ pub(crate) struct Instance {
     _lock: OwnedFd,
 }
 
-/// An instance that is to be removed.
-struct Held {
-    tracefs: Arc<KernelFs>,
-    name: String,
-    /// Closing it stops tracing and gives the memory back, and the kernel closes it for a killed recorder, too.
-    free_buffer: Option<File>,
+/// The end of this process's trace directory.
+enum Held {
+    /// An instance is removed.
+    ToRemove {
+        tracefs: Arc<KernelFs>,
+        name: String,
+        /// Closing it stops tracing and gives the memory back, and the kernel closes it for a killed recorder, too.
+        free_buffer: Option<File>,
+    },
+    /// A directory that was taken over is set back.
+    ToRestore(AsFound),
 }
 
-/// This process's instance. A thread can remove it while the one that made it hangs in a system call.
+/// This process's trace directory. A thread can end it while the one that made it hangs in a system call.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
 
-/// A thread is removing it.
-static IS_BEING_REMOVED: AtomicBool = AtomicBool::new(false);
+/// A thread is ending it.
+static IS_BEING_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Removes this process's instance, where there is one. Where another thread is about it, this one waits a little.
+/// Removes this process's instance, or sets back what it has taken over. Where another thread is about it, this one waits a
+/// little.
 pub(crate) fn remove_held() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(Held { tracefs, name, free_buffer }) = held else {
+    let Some(held) = held else {
         let mut tries = 0;
-        while IS_BEING_REMOVED.load(Ordering::Acquire) && tries < REMOVAL_TRIES {
+        while IS_BEING_ENDED.load(Ordering::Acquire) && tries < REMOVAL_TRIES {
             tries += 1;
             thread::sleep(REMOVAL_PAUSE);
         }
         return;
     };
-    IS_BEING_REMOVED.store(true, Ordering::Release);
-    // The kernel may take its time for both.
-    drop(free_buffer);
-    if let Err(error) = remove(&tracefs, &name) {
-        tell_left(&tracefs, &name, &error);
+    IS_BEING_ENDED.store(true, Ordering::Release);
+    match held {
+        Held::ToRemove { tracefs, name, free_buffer } => {
+            // The kernel may take its time for both.
+            drop(free_buffer);
+            if let Err(error) = remove(&tracefs, &name) {
+                tell_left(&tracefs, &name, &error);
+            }
+        }
+        Held::ToRestore(as_found) => as_found.restore(),
     }
-    IS_BEING_REMOVED.store(false, Ordering::Release);
+    IS_BEING_ENDED.store(false, Ordering::Release);
+}
+
+/// This process's trace directory is one that was taken over, to be set back to this.
+pub(crate) fn hold_as_found(as_found: AsFound) {
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held::ToRestore(as_found));
+}
+
+/// Changes what the directory that was taken over is set back to, unless another thread has done so.
+pub(crate) fn change_as_found(change: impl FnOnce(&mut AsFound)) {
+    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Held::ToRestore(as_found)) = slot.as_mut() {
+        change(as_found);
+    }
+}
+
+/// The instance `fs` that was taken over is to be removed, unless another thread has set it back.
+pub(crate) fn hold_to_remove(tracefs: &Arc<KernelFs>, name: &str, fs: &KernelFs) {
+    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Held::ToRestore(as_found)) = slot.take() {
+        leave_word(name, Some(fs));
+        as_found.forget();
+        // Opening free_buffer would empty it in the end.
+        *slot = Some(Held::ToRemove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer: None });
+    }
 }
 
 /// True if a recorder has made the unlocked instance `name`: its state file says so, with the instance's inode number. Where no
@@ -113,10 +149,27 @@ fn lock(instance: &KernelFs, name: &str) -> anyhow::Result<OwnedFd> {
         if error.kind() != io::ErrorKind::WouldBlock {
             return anyhow::Error::new(error).context(format!("{}: cannot be locked", instance.path("").display()));
         }
-        let word = state::read(name).unwrap_or_default();
-        let pid = word.lines().next().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let maker = || state::read(name)?.lines().next().map(str::to_owned);
+        let pid = as_found::holder(instance).or_else(maker).map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         anyhow!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)")
     })
+}
+
+/// An instance that is there, locked.
+pub(crate) struct Claim {
+    pub(crate) fs: KernelFs,
+    pub(crate) lock: OwnedFd,
+    /// A recorder has made it.
+    pub(crate) is_recorders: bool,
+}
+
+/// Opens and locks the instance `name`, and changes nothing in it.
+pub(crate) fn claim(tracefs: &KernelFs, name: &str) -> anyhow::Result<Claim> {
+    check_name(name)?;
+    let fs = tracefs.open_dir(&format!("instances/{name}"))?;
+    let lock = lock(&fs, name)?;
+    let is_recorders = is_ours(name, &fs, name);
+    Ok(Claim { fs, lock, is_recorders })
 }
 
 fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
@@ -198,20 +251,9 @@ impl Instance {
         Ok((fs, free_buffer, lock))
     }
 
-    /// Takes over one that the kernel has made, with what is in it. It is removed like one of our own.
-    pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
-        check_name(name)?;
-        let dir = format!("instances/{name}");
-        let fs = tracefs.sub(&dir).with_context(|| format!("{}: cannot be opened", tracefs.path(&dir).display()))?;
-        let lock = lock(&fs, name)?;
-        leave_word(name, Some(&fs));
-        // Opening free_buffer would empty it in the end.
-        Ok(Instance::hold(fs, tracefs, name, None, lock))
-    }
-
     fn hold(fs: KernelFs, tracefs: KernelFs, name: &str, free_buffer: Option<File>, lock: OwnedFd) -> Instance {
         let tracefs = Arc::new(tracefs);
-        let held = Held { tracefs: Arc::clone(&tracefs), name: name.to_owned(), free_buffer };
+        let held = Held::ToRemove { tracefs: Arc::clone(&tracefs), name: name.to_owned(), free_buffer };
         *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         Instance { fs, tracefs, _lock: lock }
     }

@@ -4,11 +4,12 @@
 //! `channel` of the 2008 kmemtrace, both reached through `kernelfs`. A `reader` thread per CPU moves them, a `writer`
 //! thread per CPU counts them and puts them (it may `compress` them) into a `block_file`; the `crew` is all of these. `control` holds
 //! the control files, `foreign` tells what others did to them, on the `clock` of the trace. `output` is the directory, a `held_dir`;
-//! `state` files tell of what a killed recorder leaves in the kernel. `record` is the whole from start to end, `closing` its
-//! last lines. `meta` is what names things in it. `messages` writes what there is to say, `signals` takes what others say, `memory` keeps the recorder's own from
-//! being taken away.
+//! `state` files tell of what a killed recorder leaves in the kernel, `as_found` of what a buffer was before it was taken over.
+//! `record` is the whole from start to end, `closing` its last lines. `meta` is what names things in it. `messages` writes what there
+//! is to say, `signals` takes what others say, `memory` keeps the recorder's own from being taken away.
 
 mod args;
+mod as_found;
 mod block_file;
 mod boot;
 mod buffer_limit;

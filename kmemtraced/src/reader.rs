@@ -78,8 +78,6 @@ impl Reader {
         let mut used = 0;
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
-        // Events that were lost before the recording are no loss of it.
-        self.send(Message::Counters(self.sample()))?;
         loop {
             if self.abandon.load(Ordering::Acquire) {
                 return Err(Gone);

@@ -154,13 +154,18 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let own =
         facts.formats.first().filter(|_| args.verbose && knows_own).and_then(|(_, format)| OwnThreads::new(format));
     let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
-    let crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
+    let mut crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
     let threads = if knows_own { meta.put_threads(&crew.tids) } else { Ok(()) };
     if args.verbose && !knows_own {
         messages::say("the recorder's own threads are not known in a pid namespace: the report cannot leave them out");
     }
     let started = threads.with_context(|| output.unwritable("meta.out"));
     let started = started.and_then(|()| start(args, &*source, output, signals, watcher.as_mut()));
+    if started.is_ok() {
+        source.begun();
+        crew.go();
+        take_name(args, output);
+    }
     let score = memory::Score::lower();
     if let (true, Err(line)) = (args.verbose, &score) {
         messages::say(line);
@@ -170,10 +175,13 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
         tell(args, watcher.as_mut().and_then(|watcher| watcher.look(true)));
         (stop, started)
     });
-    if let Some(watcher) = &mut watcher {
-        watcher.switch(false);
+    // A start that failed leaves a buffer that was taken over to record on.
+    if waited.is_ok() {
+        if let Some(watcher) = &mut watcher {
+            watcher.switch(false);
+        }
+        source.stop();
     }
-    source.stop();
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
     let outcomes = crew.stop(reason, |crew| {
         tell_counters(crew, signals);
@@ -217,7 +225,7 @@ struct Started {
     first: First,
 }
 
-/// Enables the events and starts COMMAND; an earlier recording keeps its name until both have succeeded.
+/// Enables the events and starts COMMAND. Nothing is taken out of the buffers before both have succeeded.
 fn start(
     args: &Args,
     source: &dyn TraceSource,
@@ -257,11 +265,15 @@ fn start(
         }
         None => None,
     };
+    Ok(Started { child, first })
+}
+
+/// Takes the name of an earlier recording, which keeps it until this one has begun.
+fn take_name(args: &Args, output: &mut Output) {
     warn(output.begin());
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
-    Ok(Started { child, first })
 }
 
 /// True if a status line is shown.

@@ -39,6 +39,9 @@ pub(crate) trait TraceSource {
     /// A CPU's buffer; `None` for one that was never online. An error names the file and the reason.
     fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>>;
     fn start(&self) -> anyhow::Result<()>;
+    /// The recording has begun: from here on the buffers are drained into its files. A source that is dropped before is left as it
+    /// was found, with all that is in it.
+    fn begun(&self) {}
     /// The control files as set-up has left them, once. They must be let go of before the source is.
     fn control(&self) -> Option<Control>;
     /// No event comes after this one; what the buffers hold stays there to be taken.

@@ -10,7 +10,7 @@ use crate::held_dir::HeldDir;
 const RUN: &str = "/run";
 const DIR: &str = "kmemtraced";
 /// Longest text that is read back, bytes.
-const MAX_BYTES: u64 = 64 << 10;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The directory of the state files; nothing where there is none, or where another user may write to it.
 fn find() -> Option<Dir> {

@@ -48,16 +48,16 @@ impl Owner {
     /// The trace directory of the buffers.
     fn fs(&self) -> &KernelFs {
         match self {
-            Owner::Us(instance) | Owner::Boot(Boot::Instance(instance)) => &instance.fs,
-            Owner::Boot(Boot::TopLevel(top)) => &top.fs,
+            Owner::Us(instance) => &instance.fs,
+            Owner::Boot(boot) => &boot.fs,
         }
     }
 
     /// The top-level trace directory.
     fn top(&self) -> &KernelFs {
         match self {
-            Owner::Us(instance) | Owner::Boot(Boot::Instance(instance)) => instance.top(),
-            Owner::Boot(Boot::TopLevel(top)) => &top.fs,
+            Owner::Us(instance) => instance.top(),
+            Owner::Boot(boot) => boot.top(),
         }
     }
 }
@@ -136,22 +136,14 @@ impl RingBuffers {
         more_events: &[String],
         buffer_bytes: Option<u64>,
     ) -> anyhow::Result<RingBuffers> {
-        let owner = Owner::Boot(boot::take_over(tracefs, instance)?);
+        let mut boot = boot::take_over(tracefs, instance)?;
+        let more = choose_events(&boot.fs, more_events)?;
+        boot.prepare(&more, buffer_bytes)?;
+        let (events, bytes) = (boot.events().to_vec(), boot.bytes()?);
+        let owner = Owner::Boot(boot);
         let fs = owner.fs();
-        let mut events = boot::enabled(fs)?;
-        events.extend(choose_events(fs, more_events)?);
-        events.sort();
-        events.dedup();
         let clocks = fs.get("trace_clock")?;
         let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
-        let text = fs.get("buffer_size_kb")?;
-        let digits = text.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-        let mut bytes = digits.parse::<u64>().unwrap_or(0).saturating_mul(1024);
-        // Growing keeps what is in them.
-        if let Some(wanted) = buffer_bytes.filter(|&wanted| wanted > bytes) {
-            fs.set("buffer_size_kb", &(wanted / 1024).to_string())?;
-            bytes = wanted;
-        }
         let clock = clock.unwrap_or("local").to_owned();
         let facts = facts(fs, events, clock, bytes, true)?;
         RingBuffers::new(owner, facts)
@@ -268,6 +260,12 @@ impl TraceSource for RingBuffers {
         let fs = self.owner.fs();
         self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
         fs.set("tracing_on", "1")
+    }
+
+    fn begun(&self) {
+        if let Owner::Boot(boot) = &self.owner {
+            boot.begun();
+        }
     }
 
     fn control(&self) -> Option<Control> {
