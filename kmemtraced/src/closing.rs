@@ -20,11 +20,11 @@ use crate::writer::Outcome;
 
 /// Events were lost.
 const LOST: u8 = 1;
-/// It ended early: disk full, I/O error, a second signal.
+/// Status of a recording that ended early: disk full, I/O error, a second signal.
 pub(crate) const ENDED_EARLY: u8 = 3;
-/// How long the end of the process waits for its messages to be written.
+/// Time that the end of the process waits for its messages to be written.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How often a child is looked at.
+/// Interval between two looks at a child.
 const LOOK: Duration = Duration::from_millis(20);
 /// Looks at a COMMAND that was asked to end.
 const LOOKS: u32 = 100;
@@ -127,7 +127,7 @@ pub(crate) fn close(
     }
 }
 
-/// What is left of a file that the disk did not take, and the remedy.
+/// The state of a file that the disk did not take, and the remedy.
 fn remedy(error: &io::Error, output: &Output) -> String {
     if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) {
         return "the limit of a file's size (ulimit -f): what is there is valid; raise the limit".to_owned();
@@ -189,7 +189,7 @@ pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
     let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
     if !views.is_empty() {
-        // What was said comes first where both go to one terminal.
+        // Earlier messages come first where both go to one terminal.
         messages::finish(LAST_WORDS);
     }
     for view in views {

@@ -35,7 +35,7 @@ const FILES: [&str; 9] = [
 const COMMANDS: [&str; 4] = ["set_event", "trace", "snapshot", "free_buffer"];
 /// Files of an event, of a system of events and of all of them.
 const EVENT_FILES: [&str; 3] = ["enable", "filter", "trigger"];
-/// Files whose change may empty the buffer: events that nobody has read are gone.
+/// Files whose change may empty the buffer: unread events are gone.
 const CLEARING: [&str; 6] =
     ["trace", "snapshot", "free_buffer", "trace_clock", "buffer_size_kb", "buffer_subbuf_size_kb"];
 /// Options that change which records there are; the others are about text.
@@ -170,7 +170,7 @@ impl Control {
         }
     }
 
-    /// What leaves out events although the recorder did not set it: in an instance that it has not made.
+    /// Files that leave out events although the recorder did not set them: in an instance that was taken over.
     pub(crate) fn selections(&self) -> Vec<String> {
         let open = self.open();
         let held = open.iter().flat_map(|open| &open.held);
@@ -181,7 +181,7 @@ impl Control {
         held.filter(selects).map(|held| format!("{} is {}", held.name, shown(&held.right))).collect()
     }
 
-    /// Whether the kernel tells of each write.
+    /// True if the kernel tells of each write.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }

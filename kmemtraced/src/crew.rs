@@ -27,7 +27,7 @@ const POOL_BYTES: u64 = 32 << 20;
 const POOL_SHARE: u64 = 10;
 /// Stack of a thread, bytes: it is locked in memory where the kernel cannot leave out what is not touched.
 const STACK: usize = 512 << 10;
-/// How often the end looks for threads that have ended, and how long it waits for them after a second signal.
+/// Interval between two looks for threads that have ended, and the time to wait for them after a second signal.
 const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -213,7 +213,7 @@ impl Beginning<'_> {
 
 impl Crew {
     /// Makes the files and starts the threads; nothing is enabled yet, and nothing is taken from the kernel before [`Crew::go`].
-    /// Where that fails none of them is left. `abandon` ends all that waits, at any time.
+    /// After an error no thread is left. `abandon` ends all that waits, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
         output: &Output,

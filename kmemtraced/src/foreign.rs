@@ -109,7 +109,7 @@ impl Watcher {
         self.control.switch(on);
     }
 
-    /// What is to be told of selections that others made before the recorder took the buffers over.
+    /// The message on selections that other programs made before the recorder took the buffers over.
     pub(crate) fn selections(&mut self) -> Option<String> {
         let text = self.control.selections().join("; ");
         if text.is_empty() {

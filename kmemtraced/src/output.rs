@@ -33,7 +33,7 @@ pub(crate) struct Output {
     pub(crate) dir: PathBuf,
     held: HeldDir,
     parent: Arc<HeldDir>,
-    /// Its name in `parent`.
+    /// The name in `parent`.
     name: OsString,
     /// The recording that has the asked name, until the new one has begun.
     earlier: Option<Earlier>,

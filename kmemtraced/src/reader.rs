@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_reader_whose_writer_hangs_ends_when_all_is_abandoned() {
         let blocks = |n| crossbeam_channel::bounded::<Vec<u8>>(n);
-        // It waits for room in the one channel, or for a block of the other.
+        // The reader waits for room in the one channel, or for a block of the other.
         for (given, room) in [(4, 1), (2, 9)] {
             let ((full, _taken), (free_in, free)) = (crossbeam_channel::bounded(room), blocks(9));
             (0..given).for_each(|_| free_in.send(vec![0; HEADER_BYTES + 64]).unwrap());

@@ -39,7 +39,7 @@ const STKFLT: Option<i32> =
 /// Real-time signals that are not the C library's own.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// How often the flags are looked at.
+/// Interval between two looks at the flags.
 const LOOK: Duration = Duration::from_millis(20);
 /// Signals this close are one: `timeout` sends its own twice, to the process and to its group, and so do shells that hang up.
 const SAME: Duration = Duration::from_millis(50);
@@ -53,7 +53,7 @@ pub(crate) struct Signals {
     asked: Arc<AtomicBool>,
     /// Stop signals, without repetitions.
     stops: AtomicU32,
-    /// Those of them that the recording's end has answered.
+    /// Stop signals that the recording's end has answered.
     answered: AtomicU32,
     /// A second stop signal: threads give up all that waits.
     pub(crate) abandon: Arc<AtomicBool>,
@@ -135,13 +135,13 @@ impl Signals {
         self.power.load(Ordering::Acquire).then_some("the power fails")
     }
 
-    /// Whether the counters were asked for since the last call.
+    /// True if the counters were asked for since the last call.
     pub(crate) fn wants_counters(&self) -> bool {
         self.counters.swap(false, Ordering::AcqRel)
     }
 }
 
-/// Whether this process was started with a signal ignored; not known without proc.
+/// True if this process was started with a signal ignored; not known without proc.
 fn is_ignored(signal: Signal) -> bool {
     let status = KernelFs::find(&PROC).and_then(|proc| proc.get("self/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());

@@ -129,7 +129,7 @@ impl<'a> Filled<'a> {
 
 impl Drop for Filled<'_> {
     fn drop(&mut self) {
-        // Where a test fails, its instance may be gone; the directory of the others must not complain.
+        // The instance of a failed test may be gone.
         let _ = self.instance.write("tracing_on", "0");
         let _ = self.instance.write("events/enable", "0");
     }
@@ -292,7 +292,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
     Ok(())
 }
 
-/// What comes between the enabling of events and the start of COMMAND is part of the recording.
+/// Events between their enabling and the start of COMMAND are part of the recording.
 fn losses_while_the_recording_begins_are_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let filled = Filled::new(&tracefs, As::Instance, "0")?;

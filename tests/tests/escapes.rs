@@ -197,7 +197,7 @@ fn names_of_files_are_escaped_in_results_and_complaints() {
         for input in [&cut, &path] {
             let mut output = run("kmemtrace-check", &["--format", format], &[input]);
             if format == "tsv" {
-                // Those between the cells.
+                // Line ends stand between the cells.
                 output.stdout.iter_mut().filter(|byte| **byte == b'\t').for_each(|byte| *byte = b' ');
             }
             let text = assert_harmless(&format!("check {format}"), &output);

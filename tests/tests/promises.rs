@@ -233,7 +233,7 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
         let gaps = gaps(&ended.trace().join("cpu0.out"));
         let reasons: Vec<u32> = gaps.iter().map(|(gap, _)| gap.reason.get()).collect();
         assert!(reasons.contains(&GAP_FOREIGN), "after {wait} ms: {gaps:?}");
-        // What the counters said before tells of it, too, where they were looked at.
+        // The counters tell of the clear, too, where they were looked at before.
         assert!(wait < 1000 || reasons.contains(&GAP_CLEARED), "after {wait} ms: {gaps:?}");
     }
     Ok(())
@@ -399,7 +399,7 @@ fn interrupts_on_the_recorders_threads_are_recorded() -> Result<(), Skip> {
 
 fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     kmemtrace_tests::live::root()?;
-    // The kernel lets nobody remove an instance that is held open, so plain files stand for a relay channel.
+    // The kernel removes no instance that is held open, so plain files stand for a relay channel.
     let directory = Directory::new(&[]);
     let channel = directory.file("channel");
     must("channel", fs::create_dir(&channel));

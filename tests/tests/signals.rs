@@ -61,7 +61,7 @@ struct Recorder<'a> {
     instance: Instance<'a>,
     name: String,
     directory: Directory,
-    /// Where its messages go, if not into the same directory.
+    /// The file for messages, if it is not in the same directory.
     messages: Option<Directory>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Recorder<'a> {
         must("kill", kill_process(Pid::from_child(&self.child), signal));
     }
 
-    /// Whether the process has come to its end, even if one of its threads hangs in the kernel.
+    /// True if the process has come to its end, even if one of its threads hangs in the kernel.
     fn is_dead(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
@@ -144,7 +144,7 @@ impl<'a> Recorder<'a> {
         must("kmemtraced", self.child.wait())
     }
 
-    /// What is known of one that does not end: its threads, and what it has said.
+    /// A description of a recorder that does not end: its threads, and its messages.
     fn state(&self) -> String {
         let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
         let threads = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
@@ -162,7 +162,7 @@ impl<'a> Recorder<'a> {
         json(&run("kmemtrace-check", &["--format", "json"], &[&self.directory.file("trace")]).stdout)
     }
 
-    /// It has ended as one that was asked to: once, with all files finished, and nothing left.
+    /// Asserts an orderly end: one, with all files finished, and nothing left.
     fn assert_clean_end(&mut self, what: &str) {
         let status = self.status();
         let stderr = self.stderr();
@@ -218,7 +218,7 @@ fn with_load<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Those that change nothing; the counters are said for one of them.
+/// Signals that change nothing; the counters are said for one of them.
 const HARMLESS: [Signal; 12] = [
     Signal::USR1,
     Signal::USR2,
@@ -425,7 +425,7 @@ fn a_full_pipe_of_messages_holds_up_nothing() -> Result<(), Skip> {
         assert!(!recorder.has_instance(), "{signals:?}");
         drop(reading);
     }
-    // Of a pipe that is read late, all comes out in its order.
+    // A pipe that is read late has all messages in their order.
     let (reading, writing) = full_pipe();
     let what = (&[][..], &["-v", "-d", "1s"][..], &[][..]);
     let mut recorder = Recorder::spawn_in(&tracefs, Directory::new(&[]), writing, Stdio::null(), what);

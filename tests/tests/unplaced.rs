@@ -282,7 +282,7 @@ fn hand(from: u64, to: u64) -> (u8, Vec<u8>) {
     (kind::GAP, [record.as_bytes(), b"tracing_on is 0"].concat())
 }
 
-/// What is found in a file that has `before` when reading it begins, and then grows by `after`; neither has an end.
+/// The findings in a file that has `before` when reading begins, and then grows by `after`; neither has an end.
 fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileFacts {
     let (mut work, load) = Load::new(5, LoadOptions { cpus: 1, events: 30_000, live: 2000, reuses: true });
     work.cpus[0].items.extend(load.map(Item::Event));

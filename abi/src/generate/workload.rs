@@ -579,7 +579,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// So many times from `from` to `to`, ascending.
+/// Random times from `from` to `to`, ascending.
 fn times_within(random: &mut Random, (from, to): (u64, u64), count: usize) -> Vec<u64> {
     let mut times: Vec<u64> = (0..count).map(|_| from + random.below(to - from + 1)).collect();
     times.sort_unstable();
@@ -587,7 +587,7 @@ fn times_within(random: &mut Random, (from, to): (u64, u64), count: usize) -> Ve
 }
 
 impl PerCpu {
-    /// So many events are lost at no known time: one gap, from the first event to the end.
+    /// Events lost at no known time: one gap, from the first event to the end.
     pub fn lose_unplaced(&mut self, lost: u64) {
         if lost == 0 {
             return;

@@ -67,7 +67,7 @@ impl Cursor {
         }
     }
 
-    /// How many blocks before the end have intervals: a reader that trusts the end may not look for them.
+    /// Compares the number of blocks with intervals: a reader that trusts the end block does not look for them.
     pub(super) fn compare_timed(&mut self, end: &End, block: &Block) {
         let says = u64::from(end.timed.get());
         if let Some(has) = self.timed.filter(|&has| !self.damaged && block.header.minor.get() > 0 && has != says) {

@@ -57,7 +57,7 @@ pub(super) fn is_timed(gap: &GapRecord) -> bool {
     gap.reason.get() != GAP_NOT_WRITTEN && gap.interval.ends().is_some()
 }
 
-/// How many events of `counters` other readers took, by a block before which the file has `events_before` events.
+/// Events of `counters` that other readers took, by a block before which the file has `events_before` events.
 pub(super) fn read_by_others(counters: &Counters, events_before: u64) -> u64 {
     counters.read.get().saturating_sub(events_before).saturating_sub(counters.recorder_lost.get())
 }

@@ -141,7 +141,7 @@ impl<'a> Rows<'a> {
         (0..self.len).map(|index| (self.make)(index))
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

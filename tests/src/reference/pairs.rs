@@ -133,7 +133,7 @@ pub struct Pairs {
 struct Last {
     /// Order key of that event.
     at: u64,
-    /// Its CPU.
+    /// The CPU of that event.
     cpu: u32,
     /// Index of the live object; `None`: it was freed.
     object: Option<usize>,
