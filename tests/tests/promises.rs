@@ -169,7 +169,7 @@ fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
         let is_there = gaps.iter().any(|(gap, _)| {
             let (from, to) = (gap.interval.from.get(), gap.interval.to.get());
             // The change came somewhere between the two times.
-            gap.reason == GAP_FOREIGN && from <= after && from + 1_000_000_000 > before && after <= to
+            gap.reason == GAP_FOREIGN && from <= after && from + 1_000_000_000 > before && before <= to
         });
         assert!(is_there, "{what}: no gap from {before} to {after}: {gaps:?}");
         let summary = json(&views::printed("summary", &ended.trace()));
@@ -197,11 +197,13 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     let recorder = Recorder::start(&[]);
     let hand = |what| lay_hand_on(&tracefs, recorder.instance_name(), what);
     sleep(Duration::from_millis(300));
-    hand("echo 0 >tracing_on");
     let off = now();
+    hand("echo 0 >tracing_on");
+    let is_off = now();
     sleep(Duration::from_millis(1500));
-    hand("echo 1 >tracing_on");
     let on = now();
+    hand("echo 1 >tracing_on");
+    let is_on = now();
     sleep(Duration::from_millis(300));
     let instance = recorder.instance(&tracefs).read("tracing_on");
     assert_eq!(must("tracing_on", instance).trim(), "1");
@@ -214,8 +216,8 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     assert_eq!(text, "tracing_on is 0 instead of 1");
     assert_eq!((begun.interval.from, begun.interval.to.get()), (over.interval.from, u64::MAX));
     let slack = 200_000_000;
-    assert!((off - slack..=off).contains(&over.interval.from.get()), "{over:?}, off by {off}");
-    assert!((on..=on + slack).contains(&over.interval.to.get()), "{over:?}, on again by {on}");
+    assert!((off - slack..=is_off).contains(&over.interval.from.get()), "{over:?}, off by {off}");
+    assert!((on..=is_on + slack).contains(&over.interval.to.get()), "{over:?}, on again by {on}");
     Ok(())
 }
 
