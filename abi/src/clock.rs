@@ -1,7 +1,14 @@
 //! Order keys: the kernel's clocks, their units, and how far their times agree between CPUs. The one place that
 //! writes such a key, or the span between two, for people.
 
-use crate::trace::OrderKey;
+/// What `Event::at` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKey {
+    /// A time stamp.
+    Time,
+    /// A relay sequence number: consecutive over all CPUs, so a missing one is a lost record.
+    Sequence,
+}
 
 /// The unit of an order key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -110,7 +110,7 @@ pub struct Event {
     pub cpu: u32,
     /// Thread id in the initial pid namespace; 0 is the idle task.
     pub pid: Option<i32>,
-    /// The kernel's `common_flags`, where the format has them and [`Items::FLAGS`] asks for them.
+    /// The kernel's `common_flags`, where the format has them and [`EventSink::FLAGS`] asks for them.
     pub flags: Option<u8>,
     /// NUMA node asked for, -1 for none.
     pub node: Option<i32>,
@@ -188,7 +188,7 @@ pub struct Gap {
 
 /// What a CPU's stream is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum StreamItem {
     /// An event.
     Event(Event),
     /// A gap; it stands before the first event after it.
@@ -196,7 +196,7 @@ pub enum Item {
 }
 
 /// Who takes a stream's items, in stream order: a gap stands before the first event after it.
-pub trait Items {
+pub trait EventSink {
     /// Whether anybody looks at `Event::cache`, which is not even interned otherwise.
     const NAMES: bool = true;
     /// The consumer looks at `Event::flags`; where false, they are not read.
@@ -207,14 +207,14 @@ pub trait Items {
     fn gap(&mut self, gap: Gap);
 }
 
-impl Items for Vec<Item> {
+impl EventSink for Vec<StreamItem> {
     #[inline]
     fn event(&mut self, event: Event, _: &Names) {
-        self.push(Item::Event(event));
+        self.push(StreamItem::Event(event));
     }
 
     fn gap(&mut self, gap: Gap) {
-        self.push(Item::Gap(gap));
+        self.push(StreamItem::Gap(gap));
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
+use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Names};
 use kmemtrace_abi::generate::Random;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::program;
@@ -17,7 +17,7 @@ use crate::{median, on_one_core};
 #[derive(Default)]
 struct Sum(u64);
 
-impl Items for Sum {
+impl EventSink for Sum {
     const FLAGS: bool = false;
 
     fn event(&mut self, event: Event, _: &Names) {
@@ -40,7 +40,7 @@ struct Update {
 #[derive(Default)]
 struct Updates(Vec<Update>);
 
-impl Items for Updates {
+impl EventSink for Updates {
     const FLAGS: bool = false;
 
     fn event(&mut self, event: Event, _: &Names) {

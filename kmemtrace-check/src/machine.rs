@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use kmemtrace_abi::escape::{escape, escape_csv, escape_json};
 use kmemtrace_abi::fault::{Fault, Verdict};
-use kmemtrace_abi::trace::{FileFacts, Source};
+use kmemtrace_abi::stream::report::{FileReport, Source};
+use kmemtrace_abi::text::escape::{escape, escape_csv, escape_json};
 use serde::Serialize;
 
 use crate::explain::verdict_name;
@@ -51,7 +51,7 @@ struct Finding<'a> {
     message: &'a str,
 }
 
-fn all_facts(traces: &[CheckedTrace]) -> impl Iterator<Item = &FileFacts> {
+fn all_facts(traces: &[CheckedTrace]) -> impl Iterator<Item = &FileReport> {
     traces.iter().flat_map(|t| &t.files).map(|f| &f.facts)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn count(traces: &[CheckedTrace], verdict: Verdict) -> usize {
 }
 
 impl<'a> File<'a> {
-    fn new(facts: &'a FileFacts) -> File<'a> {
+    fn new(facts: &'a FileReport) -> File<'a> {
         File {
             path: facts.path.to_string_lossy(),
             cpu: facts.cpu,
@@ -134,7 +134,7 @@ const COLUMNS: [&str; 13] = [
 ];
 
 /// The members of a file but for its findings, of which it has the codes; its path by `name`.
-fn cells(facts: &FileFacts, name: fn(&[u8]) -> Cow<'_, str>) -> [String; COLUMNS.len()] {
+fn cells(facts: &FileReport, name: fn(&[u8]) -> Cow<'_, str>) -> [String; COLUMNS.len()] {
     let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
     let file = File::new(facts);
     let mut codes: Vec<String> = file.findings.into_iter().map(|f| f.code).collect();

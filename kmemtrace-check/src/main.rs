@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use std::thread;
 
 use clap::{Parser, ValueEnum};
-use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::{Code, Verdict};
+use kmemtrace_abi::text::escape::escape;
 
 use reading::CheckedTrace;
 

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use kmemtrace_abi::event::{Event, Gap, GapCause, Item, Items, Names};
+use kmemtrace_abi::clock::OrderKey;
+use kmemtrace_abi::event::{Event, EventSink, Gap, GapCause, Names, StreamItem};
 use kmemtrace_abi::fault::Fault;
-use kmemtrace_abi::trace::{CpuStream, FileFacts, MAX_FAULTS, OpenError, OrderKey, Trace, TraceInfo};
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::stream::report::{FileReport, MAX_FAULTS};
+use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
 
 /// A trace that was read.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(crate) struct CheckedTrace {
 /// A file that was read, or one that should be there.
 #[derive(Debug)]
 pub(crate) struct CheckedFile {
-    pub(crate) facts: FileFacts,
+    pub(crate) facts: FileReport,
     pub(crate) is_there: bool,
     /// The gap that lost most events in the kernel's buffer.
     pub(crate) worst_gap: Option<Gap>,
@@ -60,7 +63,7 @@ impl Holes {
 }
 
 impl CheckedFile {
-    pub(crate) fn new(facts: FileFacts, is_there: bool) -> CheckedFile {
+    pub(crate) fn new(facts: FileReport, is_there: bool) -> CheckedFile {
         CheckedFile { facts, is_there, worst_gap: None, holes: Holes::default() }
     }
 
@@ -90,7 +93,7 @@ impl Noted {
     }
 }
 
-impl Items for Noted {
+impl EventSink for Noted {
     const NAMES: bool = false;
     const FLAGS: bool = false;
 
@@ -161,7 +164,7 @@ fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
 /// A stream and its next event.
 struct Head<'a> {
     stream: &'a mut CpuStream,
-    items: Vec<Item>,
+    items: Vec<StreamItem>,
     index: usize,
     /// Key of the next event; `None` at the end.
     next: Option<u64>,
@@ -175,7 +178,7 @@ impl Head<'_> {
         loop {
             while let Some(item) = self.items.get(self.index) {
                 self.index += 1;
-                if let Item::Event(event) = item {
+                if let StreamItem::Event(event) = item {
                     self.next = Some(event.at);
                     return;
                 }
@@ -186,7 +189,7 @@ impl Head<'_> {
                 return;
             }
             for item in &self.items {
-                if let Item::Gap(gap) = item {
+                if let StreamItem::Gap(gap) = item {
                     self.noted.note(gap);
                 }
             }

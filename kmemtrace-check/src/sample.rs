@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use kmemtrace_abi::generate::{
     Options, RelayOptions, RelayStreams, Shape, relay, relay_dir as relay_files, trace_dir, workload,
 };
-use kmemtrace_abi::relay::Layout;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::target::Endian;
 use tempfile::TempDir;
 
 /// A trace in a directory that goes away with this.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use kmemtrace_abi::clock::{Clock, Unit};
-use kmemtrace_abi::escape::escape;
 use kmemtrace_abi::fault::{Code, Fault, Verdict};
+use kmemtrace_abi::text::escape::escape;
 
 use crate::advice;
 use crate::explain::verdict_name;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::trace::CpuStream;
+use kmemtrace_abi::stream::CpuStream;
 
 use crate::decode::{Compact, Compactor, Filter};
 use crate::ledger::{Ledger, Log};

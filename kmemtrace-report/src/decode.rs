@@ -1,8 +1,8 @@
 //! One CPU's stream as chunks of compact events: only what the pairing looks at, 48 bytes each, with call-site, kind and
 //! cache as one number and the address's hash at hand. Gaps stand beside them.
 
-use kmemtrace_abi::event::{Action, Event, Gap, Items, Kind, NameId, Names};
-use kmemtrace_abi::trace::CpuStream;
+use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
+use kmemtrace_abi::stream::CpuStream;
 
 use crate::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
 use crate::hashing::{Seed, part};
@@ -180,7 +180,7 @@ struct Sink<'a, F> {
     chunk: Chunk<Compact>,
 }
 
-impl<F: Filter> Items for Sink<'_, F> {
+impl<F: Filter> EventSink for Sink<'_, F> {
     const FLAGS: bool = F::FLAGS;
 
     #[inline(always)]

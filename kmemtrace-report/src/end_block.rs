@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
-use kmemtrace_abi::block::End;
+use kmemtrace_abi::disk::block::End;
 
 /// The end block that the file ends with; `None` where it ends with something else.
 pub(crate) fn of(file: &File) -> io::Result<Option<End>> {

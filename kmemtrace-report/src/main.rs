@@ -50,12 +50,14 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
-use kmemtrace_abi::block::End;
+use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::clock::Unit;
-use kmemtrace_abi::escape::escape;
+use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::regular;
-use kmemtrace_abi::trace::{OpenError, OrderKey, Source, Trace};
+use kmemtrace_abi::open::regular;
+use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::{OpenError, Trace};
 use serde_json::Map;
 
 use args::{Args, Format, View};

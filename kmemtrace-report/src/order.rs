@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Gap, GapCause};
-use kmemtrace_abi::trace::OrderKey;
 
 use crate::merge::{Chunk, Keyed, Queue, Spare, merge};
 

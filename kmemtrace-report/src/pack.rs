@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
-use kmemtrace_abi::escape::escape;
-use kmemtrace_abi::pieces::{Piece, PieceReader};
+use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
+use kmemtrace_abi::disk::salvage::{Piece, PieceReader};
+use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::Trace;
 use zstd::bulk::{Compressor, Decompressor};
 

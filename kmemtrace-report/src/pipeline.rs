@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Event, Gap, Items, Kind, Names};
-use kmemtrace_abi::trace::{CpuStream, Trace};
+use kmemtrace_abi::event::{Event, EventSink, Gap, Kind, Names};
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::Trace;
 
 use crate::board::{Board, Done, MOST_ROUNDS, Partition};
 use crate::budget::Budget;
@@ -273,7 +274,7 @@ pub(crate) fn in_order(
 /// Key of the last event: a pass of its own.
 pub(crate) fn last_key(trace: &mut Trace, is_quiet: bool) -> u64 {
     struct Nothing;
-    impl Items for Nothing {
+    impl EventSink for Nothing {
         const NAMES: bool = false;
         const FLAGS: bool = false;
         fn event(&mut self, _: Event, _: &Names) {}

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use kmemtrace_abi::stats::{Stats, now_ts};
+use kmemtrace_abi::kernel::stats::{Stats, now_ts};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::source::Sample;

@@ -10,9 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow, bail};
-use kmemtrace_abi::block::{RecordingId, item};
-use kmemtrace_abi::format::without_print_fmt;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::disk::block::{RecordingId, item};
+use kmemtrace_abi::kernel::format::without_print_fmt;
+use kmemtrace_abi::kernel::target::Endian;
 use rustix::fs::FileType;
 use rustix::rand::GetRandomFlags;
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kmemtrace_abi::format::{EventFormat, PageShape};
-use kmemtrace_abi::subbuffer::SubBuffer;
-use kmemtrace_abi::target::{Big, Endian, Little, Order};
+use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
+use kmemtrace_abi::kernel::subbuffer::SubBuffer;
+use kmemtrace_abi::kernel::target::{Big, Endian, Little, TargetOrder};
 
 use crate::kernelfs::{KernelFs, PROC};
 
@@ -47,7 +47,7 @@ impl OwnThreads {
         }
     }
 
-    fn count_in<O: Order>(&self, shape: &PageShape, mut payload: &[u8]) -> u64 {
+    fn count_in<O: TargetOrder>(&self, shape: &PageShape, mut payload: &[u8]) -> u64 {
         let Some(threads) = self.threads.get() else { return 0 };
         let mut count = 0;
         while let Ok(sub_buffer) = SubBuffer::parse::<O>(shape, payload) {

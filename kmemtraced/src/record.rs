@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 
 use crate::args::{Args, Sync};
 use crate::boot;

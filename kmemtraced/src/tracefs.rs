@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::target::Endian;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::block::{
+use kmemtrace_abi::disk::block::{
     CounterSample, Counters, End, GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord,
     HEADER_BYTES, Interval, LOST_UNKNOWN, MARKS_COUNTED, MARKS_VAGUE, kind,
 };
-use kmemtrace_abi::relay;
-use kmemtrace_abi::stats::Stats;
-use kmemtrace_abi::subbuffer::{self, Missed};
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::kernel::relay;
+use kmemtrace_abi::kernel::stats::Stats;
+use kmemtrace_abi::kernel::subbuffer::{self, Missed};
+use kmemtrace_abi::kernel::target::Endian;
 use zerocopy::IntoBytes;
 
 use crate::block_file::{BlockFile, Content, with_room};
@@ -432,13 +432,14 @@ mod tests {
     use std::io::Write;
     use std::sync::Mutex;
 
-    use kmemtrace_abi::block::{END_ASKED, END_ERROR, Header};
-    use kmemtrace_abi::event::{Gap, GapCause, Item};
+    use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Header};
+    use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::generate::{
         Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
     };
-    use kmemtrace_abi::trace::{FileFacts, Trace};
+    use kmemtrace_abi::stream::report::FileReport;
+    use kmemtrace_abi::trace::Trace;
     use zerocopy::FromBytes;
 
     use super::*;
@@ -572,7 +573,7 @@ mod tests {
         (facts.events, facts.lost, facts.verdict)
     }
 
-    fn items_of(bytes: &[u8]) -> (FileFacts, Vec<Item>) {
+    fn items_of(bytes: &[u8]) -> (FileReport, Vec<StreamItem>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cpu0.out");
         std::fs::write(&path, bytes).unwrap();
@@ -746,9 +747,9 @@ mod tests {
         let (bytes, _) = written_of(description, messages);
         let (_, items) = items_of(&bytes);
         let gaps: Vec<&Gap> =
-            items.iter().filter_map(|i| if let Item::Gap(gap) = i { Some(gap) } else { None }).collect();
+            items.iter().filter_map(|i| if let StreamItem::Gap(gap) = i { Some(gap) } else { None }).collect();
         let [gap] = gaps[..] else { panic!("{gaps:?}") };
-        let before = items.iter().take_while(|item| matches!(item, Item::Event(_))).count() as u64;
+        let before = items.iter().take_while(|item| matches!(item, StreamItem::Event(_))).count() as u64;
         assert_eq!(
             (gap.lost, gap.cause, gap.from, gap.to),
             (Some(7), GapCause::Overrun, Some(before), Some(before + 1))

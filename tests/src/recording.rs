@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
-use kmemtrace_abi::relay::Layout;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::target::Endian;
 use tempfile::TempDir;
 
 /// Files in a directory that goes away with this.

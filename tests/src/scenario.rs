@@ -1,6 +1,6 @@
 //! Workloads written down by hand, one event a line.
 
-use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Item, Kind, Names};
+use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, Names, StreamItem};
 use kmemtrace_abi::generate::{PerCpu, Shape, Workload};
 
 /// A workload in the making, on a current little-endian 64-bit kernel (or another [`Shape`]).
@@ -50,7 +50,7 @@ impl Scenario {
     fn push(mut self, cpu: u32, name: &str, cache: Option<&str>, event: Event) -> Scenario {
         let name = self.workload.names.intern(name.as_bytes());
         let cache = cache.map(|cache| self.workload.names.intern(cache.as_bytes()));
-        self.workload.cpus[cpu as usize].items.push(Item::Event(Event { cpu, name, cache, ..event }));
+        self.workload.cpus[cpu as usize].items.push(StreamItem::Event(Event { cpu, name, cache, ..event }));
         self
     }
 
@@ -129,10 +129,10 @@ impl Scenario {
     pub fn lost(mut self, cpu: u32, to: u64, lost: u64) -> Scenario {
         let stream = &mut self.workload.cpus[cpu as usize];
         let from = stream.items.iter().rev().find_map(|item| match item {
-            Item::Event(event) => Some(event.at),
-            Item::Gap(_) => None,
+            StreamItem::Event(event) => Some(event.at),
+            StreamItem::Gap(_) => None,
         });
-        stream.items.push(Item::Gap(Gap { from, to: Some(to), cpu, lost: Some(lost), cause: GapCause::Overrun }));
+        stream.items.push(StreamItem::Gap(Gap { from, to: Some(to), cpu, lost: Some(lost), cause: GapCause::Overrun }));
         stream.overrun += lost;
         self
     }

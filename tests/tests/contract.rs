@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use kmemtrace_abi::event::{Gap, GapCause, Item};
+use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_abi::generate::relay::RelayStream;
 use kmemtrace_abi::generate::{Era, Options, Shape, Workload, relay_dir, trace_dir, workload};
 use kmemtrace_tests::programs::{differences, json, program, run, run_to};
@@ -255,7 +255,7 @@ fn a_missing_or_unfinished_file_is_a_gap() {
     };
     let mut cut = scenario().finish();
     cut.cpus[1].cut = true;
-    let gap = |from| Item::Gap(Gap { from, to: None, cpu: 1, lost: None, cause: GapCause::Cut });
+    let gap = |from| StreamItem::Gap(Gap { from, to: None, cpu: 1, lost: None, cause: GapCause::Cut });
     cut.cpus[1].items.push(gap(Some(5)));
     let completeness =
         json!({ "verdict": "truncated", "gaps": 1, "truncated_files": ["cpu1.out"], "missing_cpus": [] });

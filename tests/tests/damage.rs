@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
-use kmemtrace_abi::block::{HEADER_BYTES, crc32c};
-use kmemtrace_abi::event::Item;
+use kmemtrace_abi::disk::block::{HEADER_BYTES, crc32c};
+use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
-use kmemtrace_abi::target::{Endian, Target};
+use kmemtrace_abi::kernel::target::{Endian, Target};
 use kmemtrace_abi::trace::{OpenError, Trace};
 use kmemtrace_tests::recording::{Directory, random_relay};
 
@@ -92,7 +92,7 @@ impl Read {
         while stream.fill(&mut trace.names, &mut items) {
             all.append(&mut items);
         }
-        let events = all.iter().filter(|i| matches!(i, Item::Event(_))).count();
+        let events = all.iter().filter(|i| matches!(i, StreamItem::Event(_))).count();
         assert_eq!(stream.facts().events, events as u64);
         Read { verdict: stream.facts().verdict, events: events as u64, gaps: all.len() - events }
     }

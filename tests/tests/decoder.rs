@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use kmemtrace_abi::event::{Action, Event, Gap, Item, Names};
+use kmemtrace_abi::event::{Action, Event, Gap, Names, StreamItem};
 use kmemtrace_abi::generate::{relay_dir, trace_dir};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
@@ -15,13 +15,13 @@ enum Plain {
     Gap(Gap),
 }
 
-fn plain(items: &[Item], names: &Names) -> Vec<Plain> {
+fn plain(items: &[StreamItem], names: &Names) -> Vec<Plain> {
     let text = |id| String::from_utf8_lossy(names.get(id)).into_owned();
     let mut nothing = Names::new();
     let same = nothing.intern(b"");
-    let plain = |item: &Item| match *item {
-        Item::Gap(gap) => Plain::Gap(gap),
-        Item::Event(event) => {
+    let plain = |item: &StreamItem| match *item {
+        StreamItem::Gap(gap) => Plain::Gap(gap),
+        StreamItem::Event(event) => {
             let (name, cache) = (text(event.name), event.cache.map(text));
             let mut event = Event { name: same, cache: None, ..event };
             // Of other events only time, thread and name are promised.

@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use kmemtrace_abi::escape::escape;
-use kmemtrace_abi::event::{Action, Event, Item, Kind};
+use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use kmemtrace_abi::generate::{Options, Shape, Workload, trace_dir, tree, workload};
+use kmemtrace_abi::text::escape::escape;
 use kmemtrace_tests::programs::{json, json_lines, run};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::scenario::Scenario;
@@ -66,7 +66,7 @@ fn machine() -> Workload {
                 action,
                 failed: false,
             };
-            workload.cpus[cpu as usize].items.push(Item::Event(event));
+            workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };
         for (number, name) in NAMES.iter().enumerate() {
             let at = 1000 + number as u64 * 10;

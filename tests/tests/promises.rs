@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, HEADER_BYTES, Header, MAGIC, kind};
+use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, HEADER_BYTES, Header, MAGIC, kind};
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kmemtrace_abi::block::{End, MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE};
-use kmemtrace_abi::event::{Gap, GapCause, Item};
+use kmemtrace_abi::disk::block::{End, MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE};
+use kmemtrace_abi::disk::seek_index::SeekIndex;
+use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_abi::generate::{Load, LoadOptions, Workload, trace_dir, tree};
-use kmemtrace_abi::landmarks::Landmarks;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -34,12 +34,13 @@ fn bytes_read() -> Result<u64, Skip> {
 fn lossy(is_vague: bool) -> Workload {
     let (mut work, load) = Load::new(3, LoadOptions { cpus: 1, events: 40_000, live: 1000, reuses: true });
     let cpu = &mut work.cpus[0];
-    cpu.items.extend(load.map(Item::Event));
+    cpu.items.extend(load.map(StreamItem::Event));
     cpu.overrun = 50;
     let place = cpu.items.len() - 20;
-    if let (true, Item::Event(last), Item::Event(next)) = (is_vague, cpu.items[place - 1], cpu.items[place]) {
+    if let (true, StreamItem::Event(last), StreamItem::Event(next)) = (is_vague, cpu.items[place - 1], cpu.items[place])
+    {
         let gap = Gap { from: Some(last.at), to: Some(next.at), cpu: 0, lost: None, cause: GapCause::Overrun };
-        cpu.items.insert(place, Item::Gap(gap));
+        cpu.items.insert(place, StreamItem::Gap(gap));
     }
     work
 }
@@ -51,7 +52,7 @@ fn recording(work: &Workload, marks: u32) -> Directory {
 }
 
 /// Events and bytes read of the first CPU's stream, and its landmarks; of a part where `part` tells which.
-fn read(path: &Path, part: Option<(&Landmarks, (u64, u64))>) -> Result<(u64, u64, Landmarks), Skip> {
+fn read(path: &Path, part: Option<(&SeekIndex, (u64, u64))>) -> Result<(u64, u64, SeekIndex), Skip> {
     let mut trace = Trace::open(&[path.to_owned()]).unwrap();
     let stream = &mut trace.streams[0];
     stream.keep_landmarks();
@@ -61,7 +62,7 @@ fn read(path: &Path, part: Option<(&Landmarks, (u64, u64))>) -> Result<(u64, u64
     let (mut events, mut items) = (0, Vec::new());
     let before = bytes_read()?;
     while stream.fill(&mut trace.names, &mut items) {
-        events += items.iter().filter(|item| matches!(item, Item::Event(_))).count() as u64;
+        events += items.iter().filter(|item| matches!(item, StreamItem::Event(_))).count() as u64;
     }
     Ok((events, bytes_read()? - before, stream.landmarks().unwrap().clone()))
 }

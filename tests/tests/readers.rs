@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::mem::offset_of;
 
-use kmemtrace_abi::block::{End, block, kind};
-use kmemtrace_abi::event::Item;
+use kmemtrace_abi::disk::block::{End, block, kind};
+use kmemtrace_abi::disk::salvage::{Piece, pieces};
+use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
-use kmemtrace_abi::pieces::{Piece, pieces};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::{json, run};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
@@ -139,7 +139,7 @@ fn check_tells_each_file_s_verdict_and_counts() {
                 .find(|(number, ..)| *number == Some(u64::from(cpu.cpu)))
                 .unwrap_or_else(|| panic!("seed {seed}: no CPU {}", cpu.cpu));
             assert_eq!(verdict, verdict_of(cpu), "seed {seed}: {file}");
-            let events = cpu.items.iter().filter(|i| matches!(i, Item::Event(_))).count();
+            let events = cpu.items.iter().filter(|i| matches!(i, StreamItem::Event(_))).count();
             let gaps = cpu.items.len() - events;
             if !cpu.missing {
                 let found = ["events", "gaps", "lost_events"].map(|member| file[member].as_u64());

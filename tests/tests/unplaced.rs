@@ -5,19 +5,20 @@
 use std::fs;
 use std::path::Path;
 
-use kmemtrace_abi::block::{
+use kmemtrace_abi::disk::block::{
     BlockInfo, CounterSample, Counters, End, GAP_FOREIGN, GAP_UNCOUNTED, GapRecord, HEADER_BYTES, Interval, block, kind,
 };
-use kmemtrace_abi::event::Item;
+use kmemtrace_abi::disk::salvage::{Piece, pieces};
+use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::generate::{
     Hand, Load, LoadOptions, Options, Sample, Shape, Workload, relay, trace_dir, tree, workload,
 };
 use kmemtrace_abi::generate::{Random, RelayOptions};
-use kmemtrace_abi::pieces::{Piece, pieces};
-use kmemtrace_abi::relay::Layout;
-use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{FileFacts, Trace};
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::stream::report::FileReport;
+use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::programs::{json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::Known;
@@ -57,8 +58,8 @@ fn a_cpu_whose_clock_is_behind_makes_no_finding_that_nothing_explains() {
         let mut work = workload(3, &Options { clock, ..Options::plain(Shape::plain(), 4, 8000) });
         let late = work.cpus[1].items.iter_mut();
         late.for_each(|item| match item {
-            Item::Event(event) => event.at -= 100_000,
-            Item::Gap(_) => {}
+            StreamItem::Event(event) => event.at -= 100_000,
+            StreamItem::Gap(_) => {}
         });
         let dir = Directory::new(&trace_dir(&work, 3));
         let summary = summary(dir.path());
@@ -75,7 +76,7 @@ fn a_cpu_whose_clock_is_behind_makes_no_finding_that_nothing_explains() {
 #[test]
 fn a_tree_without_some_of_its_sub_buffers_has_a_gap() {
     let (mut work, load) = Load::new(5, LoadOptions { cpus: 2, events: 30_000, live: 2000, reuses: true });
-    load.for_each(|event| work.cpus[event.cpu as usize].items.push(Item::Event(event)));
+    load.for_each(|event| work.cpus[event.cpu as usize].items.push(StreamItem::Event(event)));
     let dir = Directory::new(&tree(&work, 5));
     let whole = summary(dir.path());
     let raw = dir.file("per_cpu/cpu1/trace_pipe_raw");
@@ -258,7 +259,7 @@ fn an_end_that_hides_blocks_with_times_is_found() {
         Piece::Block { info, payload, .. } if payload.len() == End::TAIL_BYTES - HEADER_BYTES => {
             let mut payload = payload.to_vec();
             payload[84..88].fill(0);
-            kmemtrace_abi::block::block(&info, &payload)
+            kmemtrace_abi::disk::block::block(&info, &payload)
         }
         Piece::Block { whole, .. } | Piece::Other(whole) => whole.to_vec(),
     });
@@ -283,9 +284,9 @@ fn hand(from: u64, to: u64) -> (u8, Vec<u8>) {
 }
 
 /// The findings in a file that has `before` when reading begins, and then grows by `after`; neither has an end.
-fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileFacts {
+fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileReport {
     let (mut work, load) = Load::new(5, LoadOptions { cpus: 1, events: 30_000, live: 2000, reuses: true });
-    work.cpus[0].items.extend(load.map(Item::Event));
+    work.cpus[0].items.extend(load.map(StreamItem::Event));
     let dir = Directory::new(&trace_dir(&work, 5));
     let whole = fs::read(dir.file("cpu0.out")).unwrap();
     let infos =
@@ -316,7 +317,7 @@ fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileFacts {
 
 #[test]
 fn loss_that_is_written_while_the_file_is_read_is_told() {
-    let hands = |facts: &FileFacts| facts.faults.iter().filter(|fault| fault.code == Code::ForeignHand).count();
+    let hands = |facts: &FileReport| facts.faults.iter().filter(|fault| fault.code == Code::ForeignHand).count();
     let to_the_end = Interval::TO_THE_END;
     let facts = growing(&[], &[hand(9, to_the_end), hand(9, 40), hand(50, to_the_end)]);
     assert_eq!((hands(&facts), facts.lost, facts.late_loss), (2, None, true));

@@ -8,15 +8,15 @@ use super::pages::{Encoder, Open, Page, Stamp};
 use super::relay::{RelayOptions, RelayStreams};
 use super::workload::{Hand, PerCpu, Sample, Workload};
 use super::{Random, Shape};
-use crate::block::{
+use crate::disk::block::{
     self, BlockInfo, CounterSample, Counters, END_ASKED, End, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN,
     MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE, NO_CPU, RecordingId, item, kind,
 };
 use crate::event::Event;
-use crate::format::without_print_fmt;
-use crate::relay::Layout;
-use crate::subbuffer::Missed;
-use crate::target::Endian;
+use crate::kernel::format::without_print_fmt;
+use crate::kernel::relay::Layout;
+use crate::kernel::subbuffer::Missed;
+use crate::kernel::target::Endian;
 use zerocopy::IntoBytes;
 
 /// The files of the recording of `workload`, by name: `cpuN.out` and `meta.out`.

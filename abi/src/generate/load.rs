@@ -224,7 +224,7 @@ fn call_site(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Item;
+    use crate::event::StreamItem;
     use crate::generate::write_trace;
     use crate::trace::Trace;
     use std::collections::{HashMap, HashSet};
@@ -281,7 +281,7 @@ mod tests {
             let mut left = expected.iter();
             while stream.fill(&mut trace.names, &mut items) {
                 for item in &items {
-                    let (Item::Event(found), Some(event)) = (item, left.next()) else { panic!("{item:?}") };
+                    let (StreamItem::Event(found), Some(event)) = (item, left.next()) else { panic!("{item:?}") };
                     let name = |names: &Names, id: Option<NameId>| id.map(|id| names.get(id).to_vec());
                     assert_eq!(name(&trace.names, Some(found.name)), name(&machine.names, Some(event.name)));
                     assert_eq!(name(&trace.names, found.cache), name(&machine.names, event.cache));

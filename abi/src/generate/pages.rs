@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use super::layout::{Layout, foreign_record, layouts};
 use super::workload::PerCpu;
 use super::{Random, Shape, put, set};
-use crate::block::{GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, LOST_UNKNOWN};
-use crate::event::{Event, GapCause, Item, Names};
-use crate::format::PageShape;
-use crate::subbuffer::Missed;
-use crate::target::Endian;
+use crate::disk::block::{GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, LOST_UNKNOWN};
+use crate::event::{Event, GapCause, Names, StreamItem};
+use crate::kernel::format::PageShape;
+use crate::kernel::subbuffer::Missed;
+use crate::kernel::target::Endian;
 
 const MAX_SHORT: usize = 112;
 const DELTA_BITS: u32 = 27;
@@ -211,7 +211,7 @@ impl<'a> Encoder<'a> {
         let mut mark: Option<(u64, Missed)> = None;
         for item in &cpu.items {
             let event = match item {
-                Item::Gap(lost) => {
+                StreamItem::Gap(lost) => {
                     pages.extend(open.take().map(|o| o.finish_any_way(random)));
                     let count = lost.lost.unwrap_or(LOST_UNKNOWN);
                     match lost.cause {
@@ -228,7 +228,7 @@ impl<'a> Encoder<'a> {
                     }
                     continue;
                 }
-                Item::Event(event) => event,
+                StreamItem::Event(event) => event,
             };
             let record = self.record(event, random);
             // Now and then a sub-buffer is taken before it is full.
@@ -325,13 +325,13 @@ impl Open {
 mod tests {
     use super::*;
     use crate::event::Action;
-    use crate::format::EventFormat;
     use crate::generate::{Options, layout, workload};
-    use crate::subbuffer::SubBuffer;
-    use crate::target::{Big, Little, Order, uint_at};
+    use crate::kernel::format::EventFormat;
+    use crate::kernel::subbuffer::SubBuffer;
+    use crate::kernel::target::{Big, Little, TargetOrder, uint_at};
 
     /// Reads the bytes with the texts alone and holds every event, time and mark against the truth.
-    fn read_back<O: Order>(options: &Options, seed: u64) -> usize {
+    fn read_back<O: TargetOrder>(options: &Options, seed: u64) -> usize {
         let work = workload(seed, options);
         let shape = PageShape::parse(&layout::header_page(&options.shape), O::ENDIAN).unwrap();
         assert_eq!(shape, options.shape.page());
@@ -349,7 +349,7 @@ mod tests {
                 assert_eq!(page.bytes.len(), shape.size);
                 let sub_buffer = SubBuffer::parse::<O>(&shape, &page.bytes).unwrap();
                 assert_eq!((sub_buffer.missed, sub_buffer.stored), (page.missed, page.trimmed));
-                while let Some(Item::Gap(gap)) = items.peek() {
+                while let Some(StreamItem::Gap(gap)) = items.peek() {
                     if gap.cause == GapCause::Overrun {
                         assert_eq!(gap.to, Some(sub_buffer.timestamp));
                         assert_eq!(page.missed, Some(gap.lost.map_or(Missed::Uncounted, Missed::Counted)));
@@ -359,7 +359,7 @@ mod tests {
                 let mut tally = (0, 0, 0);
                 for record in sub_buffer.records::<O>() {
                     let record = record.unwrap();
-                    let Some(Item::Event(event)) = items.next() else { panic!("no such event") };
+                    let Some(StreamItem::Event(event)) = items.next() else { panic!("no such event") };
                     assert_eq!(record.time, event.at);
                     tally = (tally.0 + 1, if tally.0 == 0 { record.time } else { tally.1 }, record.time);
                     let id = uint_at::<O>(record.payload, 0, 2).unwrap();
@@ -391,7 +391,7 @@ mod tests {
                 }
                 assert_eq!(tally, (page.events, page.first, page.last));
             }
-            assert!(items.all(|item| matches!(item, Item::Gap(_))));
+            assert!(items.all(|item| matches!(item, StreamItem::Gap(_))));
         }
         seen
     }

@@ -1,10 +1,10 @@
 //! A workload as the bytes of a relay kmemtrace channel, as `cat cpuN` leaves them.
 
 use super::{Random, put};
-use crate::event::{Action, Event, Item, Kind};
+use crate::event::{Action, Event, Kind, StreamItem};
 use crate::generate::Workload;
-use crate::relay::Layout;
-use crate::target::Endian;
+use crate::kernel::relay::Layout;
+use crate::kernel::target::Endian;
 
 /// What a relay channel is like.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
     let mut events: Vec<(usize, Event)> = Vec::new();
     for (index, cpu) in workload.cpus.iter().enumerate() {
         events.extend(cpu.items.iter().filter_map(|item| match item {
-            Item::Event(event) if event.action != Action::Other => Some((index, *event)),
+            StreamItem::Event(event) if event.action != Action::Other => Some((index, *event)),
             _ => None,
         }));
     }

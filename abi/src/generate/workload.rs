@@ -2,8 +2,8 @@
 
 use super::layout::{Layout, batched_name, layouts};
 use super::{Era, Random, Shape};
-use crate::block::Interval;
-use crate::event::{Action, Event, Gap, GapCause, Item, Kind, NameId, Names};
+use crate::disk::block::Interval;
+use crate::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
 
 /// What a workload is like.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ pub struct PerCpu {
     /// Its number.
     pub cpu: u32,
     /// What a reader must find in its file.
-    pub items: Vec<Item>,
+    pub items: Vec<StreamItem>,
     /// Events that the kernel overwrote.
     pub overrun: u64,
     /// Events that the kernel dropped, which no mark tells of.
@@ -235,8 +235,8 @@ impl PerCpu {
     /// How many events its file says are lost; `None` where it cannot say.
     pub fn lost(&self) -> Option<u64> {
         let gaps = self.items.iter().filter_map(|item| match item {
-            Item::Gap(gap) => Some(gap),
-            Item::Event(_) => None,
+            StreamItem::Gap(gap) => Some(gap),
+            StreamItem::Event(_) => None,
         });
         if self.missing
             || gaps.clone().any(|g| g.lost.is_none() && matches!(g.cause, GapCause::Recorder | GapCause::Foreign))
@@ -504,23 +504,23 @@ impl<'a> Machine<'a> {
                 (false, _) => cpu.overrun += lost,
             }
             let lost = counted.then_some(lost);
-            cpu.items.push(Item::Gap(Gap { from, to: Some(to), cpu: cpu.cpu, lost, cause }));
+            cpu.items.push(StreamItem::Gap(Gap { from, to: Some(to), cpu: cpu.cpu, lost, cause }));
         } else if options.loss && self.random.chance(2) {
             let by_recorder = options.recorder_loss && self.random.chance(40);
             self.losing[index] = (self.random.below(30), 1, by_recorder);
             return;
         }
-        self.cpus[index].items.push(Item::Event(event));
+        self.cpus[index].items.push(StreamItem::Event(event));
     }
 
     fn finish(mut self) -> Workload {
         for (cpu, &(_, lost, by_recorder)) in self.cpus.iter_mut().zip(&self.losing) {
             let from = last_time(cpu);
-            let gap = |lost, cause| Item::Gap(Gap { from, to: None, cpu: cpu.cpu, lost, cause });
+            let gap = |lost, cause| StreamItem::Gap(Gap { from, to: None, cpu: cpu.cpu, lost, cause });
             if cpu.missing {
                 let gap = gap(None, GapCause::Cut);
                 *cpu = PerCpu { cpu: cpu.cpu, missing: true, items: vec![gap], ..PerCpu::default() };
-                if let Item::Gap(gap) = &mut cpu.items[0] {
+                if let StreamItem::Gap(gap) = &mut cpu.items[0] {
                     gap.from = None;
                 }
                 continue;
@@ -530,8 +530,7 @@ impl<'a> Machine<'a> {
                 cpu.items.push(gap);
             } else {
                 // Events lost at the very end have no mark. A mark without a count may stand for them.
-                let is_vague =
-                    |item: &Item| matches!(item, Item::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none());
+                let is_vague = |item: &StreamItem| matches!(item, StreamItem::Gap(g) if g.cause == GapCause::Overrun && g.lost.is_none());
                 let overrun = if by_recorder { 0 } else { lost };
                 cpu.overrun += overrun;
                 let beyond = if cpu.items.iter().any(is_vague) { 0 } else { overrun };
@@ -592,13 +591,13 @@ impl PerCpu {
         if lost == 0 {
             return;
         }
-        let first = self.items.iter().position(|item| matches!(item, Item::Event(_)));
+        let first = self.items.iter().position(|item| matches!(item, StreamItem::Event(_)));
         let from = first.and_then(|first| match self.items[first] {
-            Item::Event(event) => Some(event.at),
-            Item::Gap(_) => None,
+            StreamItem::Event(event) => Some(event.at),
+            StreamItem::Gap(_) => None,
         });
         let gap = Gap { from, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters };
-        self.items.insert(first.unwrap_or(self.items.len()), Item::Gap(gap));
+        self.items.insert(first.unwrap_or(self.items.len()), StreamItem::Gap(gap));
     }
 
     /// The counters grow, between looks at them from `from` to `to`.
@@ -643,13 +642,13 @@ impl PerCpu {
             gaps.push(Gap { from, to: hand.to, cpu: self.cpu, lost: None, cause: GapCause::Foreign });
         }
         gaps.sort_by_key(|gap| (gap.from, gap.to.is_none(), gap.to));
-        self.items.splice(0..0, gaps.into_iter().map(Item::Gap));
+        self.items.splice(0..0, gaps.into_iter().map(StreamItem::Gap));
     }
 }
 
 fn last_time(cpu: &PerCpu) -> Option<u64> {
     cpu.items.iter().rev().find_map(|item| match item {
-        Item::Event(event) => Some(event.at),
-        Item::Gap(_) => None,
+        StreamItem::Event(event) => Some(event.at),
+        StreamItem::Gap(_) => None,
     })
 }

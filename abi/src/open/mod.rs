@@ -1,6 +1,8 @@
-//! Finding out what a path holds, and opening it: `ours`, raw `relay` bytes, or a captured `tree`.
+//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, or a captured `tree`.
 
-mod ours;
+pub(crate) mod header;
+mod recording;
+pub mod regular;
 mod relay_files;
 mod tree;
 
@@ -8,10 +10,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use crate::block::MAGIC;
-use crate::blocks::BlockReader;
-use crate::regular;
-use crate::relay;
+use crate::disk::block::MAGIC;
+use crate::disk::blocks::BlockReader;
+use crate::kernel::relay;
 use crate::stream::CpuStream;
 use crate::trace::{OpenError, Trace};
 
@@ -36,13 +37,20 @@ struct Found {
     sample: Vec<u8>,
 }
 
-pub(crate) fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
+impl Trace {
+    /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.
+    pub fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
+        open(paths)
+    }
+}
+
+fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
     let listing = match paths {
         [path] if tree::is_tree(path) => return tree::open(path),
         [dir] if is_dir(dir)? => Listing::of_dir(dir)?,
         files => Listing::of_files(files)?,
     };
-    let mut trace = if listing.is_ours() { ours::open(listing) } else { relay_files::open(listing) }?;
+    let mut trace = if listing.is_ours() { recording::open(listing) } else { relay_files::open(listing) }?;
     let keys = trace.info.keys();
     trace.streams.iter_mut().for_each(|stream| stream.set_keys(keys));
     if trace.streams.len() > MAX_STREAMS {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
+use crate::clock::OrderKey;
 use crate::event::Names;
-use crate::relay::{self, Layout};
+use crate::kernel::relay::{self, Layout};
+use crate::kernel::target::Endian;
 use crate::stream::relay_records::{RelayCoding, RelayNames};
-use crate::stream::{Coding, CpuStream};
-use crate::target::Endian;
-use crate::trace::{InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
+use crate::stream::report::Source;
+use crate::stream::{CpuStream, PayloadFormat};
+use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -28,7 +30,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         _ => None,
     };
     let origin = origin(files.iter().filter_map(first));
-    let coding = Arc::new(Coding::Relay(RelayCoding { layout, endian, origin, names: RelayNames::new(&mut names) }));
+    let coding =
+        Arc::new(PayloadFormat::Relay(RelayCoding { layout, endian, origin, names: RelayNames::new(&mut names) }));
     let suffix = if files.iter().any(|f| f.out) { ".out" } else { "" };
     let mut streams = Vec::new();
     for (index, found) in files.into_iter().enumerate() {
@@ -68,5 +71,5 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
     };
-    Ok(Trace { info, streams, names, side: Side::default(), total_overruns })
+    Ok(Trace { info, streams, names, side: Metadata::default(), total_overruns })
 }

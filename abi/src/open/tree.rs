@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{MAX_CPUS, add_missing, no_trace, open_regular};
-use crate::block::Counters;
+use crate::clock::OrderKey;
+use crate::disk::block::Counters;
 use crate::event::Names;
 use crate::fault::{Code, Fault};
-use crate::format::{EventFormat, PageShape};
-use crate::header;
-use crate::kmem::Decoder;
-use crate::stats::Stats;
+use crate::kernel::decoder::Decoder;
+use crate::kernel::format::{EventFormat, PageShape};
+use crate::kernel::stats::Stats;
+use crate::kernel::subbuffer;
+use crate::kernel::target::{Endian, Target};
+use crate::open::header;
+use crate::stream::report::{FileReport, Source};
 use crate::stream::sub_buffers::SubBufferCoding;
-use crate::stream::{Coding, CpuStream};
-use crate::subbuffer;
-use crate::target::{Endian, Target};
-use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
+use crate::stream::{CpuStream, PayloadFormat};
+use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// No text of a kernel is longer, and a directory may hold any file by its name.
@@ -206,7 +208,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let shape = shape(header_page.as_deref(), arch.as_deref(), page_bytes, &sample)
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
-    let mut side = FileFacts::new(root.clone(), None);
+    let mut side = FileReport::new(root.clone(), None);
     let mut formats = Vec::new();
     for (system, text) in texts.formats() {
         match EventFormat::parse(&text) {
@@ -223,7 +225,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         side.add(fault(Code::TreeIncomplete, message));
     }
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
-    let coding = Arc::new(Coding::SubBuffers(SubBufferCoding { shape, decoder }));
+    let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
     let mut streams = Vec::new();
     for (cpu, file) in raw {
         let opened = open_regular(&file)?;
@@ -251,12 +253,12 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
-    let named = Side {
+    let named = Metadata {
         kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),
         modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
         comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
         uname: uname.into_bytes(),
-        ..Side::default()
+        ..Metadata::default()
     };
     for (name, cost) in texts.missing {
         side.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
@@ -276,7 +278,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         order: OrderKey::Time,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    let side = Side { facts: (!alone).then_some(side), ..named };
+    let side = Metadata { facts: (!alone).then_some(side), ..named };
     Ok(Trace { info, streams, names, side, total_overruns: None })
 }
 

@@ -6,21 +6,21 @@ use std::path::PathBuf;
 use super::headers::HeaderChecks;
 use super::totals::Marks;
 use super::unmarked::{MOST_GAPS, Unmarked, changed, is_timed, shown};
-use crate::block::{
+use crate::clock::Clock;
+use crate::disk::block::{
     GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval, LOST_UNKNOWN,
 };
-use crate::blocks::Block;
-use crate::clock::Clock;
-use crate::event::{Event, Gap, GapCause, Items, Names};
+use crate::disk::blocks::Block;
+use crate::disk::seek_index::{SeekIndexBuilder, SeekPoint};
+use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
-use crate::landmarks::{Keeper, Point};
-use crate::trace::FileFacts;
+use crate::stream::report::FileReport;
 
 /// What is carried from record to record.
 #[derive(Debug)]
-pub(super) struct Cursor {
+pub(super) struct StreamState {
     pub(super) cpu: u32,
-    pub(super) facts: FileFacts,
+    pub(super) facts: FileReport,
     /// The batch is full at this many items.
     pub(super) until: u64,
     /// Key of the last event.
@@ -53,14 +53,14 @@ pub(super) struct Cursor {
     /// The stream's order keys.
     pub(super) keys: Clock,
     /// Keeps landmarks, where somebody wants them.
-    pub(super) keeper: Option<Box<Keeper>>,
+    pub(super) keeper: Option<Box<SeekIndexBuilder>>,
 }
 
-impl Cursor {
-    pub(super) fn new(path: PathBuf, cpu: u32) -> Cursor {
-        Cursor {
+impl StreamState {
+    pub(super) fn new(path: PathBuf, cpu: u32) -> StreamState {
+        StreamState {
             cpu,
-            facts: FileFacts::new(path, Some(cpu)),
+            facts: FileReport::new(path, Some(cpu)),
             until: 0,
             last: None,
             pending: None,
@@ -104,7 +104,7 @@ impl Cursor {
     }
 
     /// Hands over the gaps that are known before the first event; `is_entered`: those were told, since reading began behind them.
-    pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl Items) {
+    pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl EventSink) {
         self.walked_to = unmarked.walked_to;
         let hands = unmarked.gaps.iter().filter(|gap| gap.cause == GapCause::Foreign);
         self.hands = hands.map(|gap| (gap.from.unwrap_or(0), gap.to.unwrap_or(Interval::TO_THE_END))).collect();
@@ -130,7 +130,7 @@ impl Cursor {
     }
 
     /// Tells of a gap from the first event, at `from`, to the end.
-    pub(super) fn tell_whole(&mut self, from: Option<u64>, items: &mut impl Items) {
+    pub(super) fn tell_whole(&mut self, from: Option<u64>, items: &mut impl EventSink) {
         if let Some(lost) = self.whole.take() {
             self.push_gap(items, Gap { from, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
         }
@@ -170,7 +170,7 @@ impl Cursor {
 
     /// A gap from the last event to the next one, whose key is `to` (`None`: the end of the trace).
     #[cold]
-    pub(super) fn gap(&mut self, items: &mut impl Items, cause: Option<GapCause>, to: Option<u64>) {
+    pub(super) fn gap(&mut self, items: &mut impl EventSink, cause: Option<GapCause>, to: Option<u64>) {
         let (cause, lost) = self.pending.take().or(cause.map(|c| (c, None))).unwrap_or((GapCause::Damage, None));
         self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
     }
@@ -181,13 +181,14 @@ impl Cursor {
             return;
         }
         let (sequence, facts) = (block.header.sequence.get(), &self.facts);
-        let point = Point { offset: block.offset, sequence, events: facts.events, gaps: facts.gaps, last: self.last };
+        let point =
+            SeekPoint { offset: block.offset, sequence, events: facts.events, gaps: facts.gaps, last: self.last };
         if let Some(keeper) = &mut self.keeper {
             keeper.point(point);
         }
     }
 
-    pub(super) fn push_gap(&mut self, items: &mut impl Items, gap: Gap) {
+    pub(super) fn push_gap(&mut self, items: &mut impl EventSink, gap: Gap) {
         if let Some(keeper) = &mut self.keeper {
             keeper.gap(gap);
         }
@@ -232,7 +233,7 @@ impl Cursor {
 
     /// What is to be told before the event at `at`; whether that is a gap.
     #[cold]
-    pub(super) fn announce(&mut self, at: u64, items: &mut impl Items) -> bool {
+    pub(super) fn announce(&mut self, at: u64, items: &mut impl EventSink) -> bool {
         let is_gap = self.pending.is_some();
         if is_gap {
             self.gap(items, None, Some(at));
@@ -245,7 +246,7 @@ impl Cursor {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, items: &mut impl Items, event: Event, names: &Names) {
+    pub(super) fn push(&mut self, items: &mut impl EventSink, event: Event, names: &Names) {
         if !self.is_plain() {
             self.announce(event.at, items);
         }

@@ -1,12 +1,12 @@
 //! Headers and the end block of a file, held against what its payloads decode to. Only an undamaged file can be compared.
 
-use super::Coding;
-use super::cursor::Cursor;
-use crate::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
-use crate::blocks::Block;
+use super::PayloadFormat;
+use super::cursor::StreamState;
+use crate::disk::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
+use crate::disk::blocks::Block;
 use crate::fault::Code;
-use crate::relay::{self, Layout};
-use crate::subbuffer;
+use crate::kernel::relay::{self, Layout};
+use crate::kernel::subbuffer;
 
 /// State carried from block to block.
 #[derive(Debug, Default)]
@@ -17,26 +17,26 @@ pub(super) struct HeaderChecks {
     is_unwritten: bool,
 }
 
-impl Coding {
+impl PayloadFormat {
     /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
     fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
         match self {
-            Coding::SubBuffers(coding) => subbuffer::first_time(&coding.shape, payload),
-            Coding::Relay(coding) => relay::first_stamp(coding.layout, coding.endian, payload),
-            Coding::Unknown => None,
+            PayloadFormat::SubBuffers(coding) => subbuffer::first_time(&coding.shape, payload),
+            PayloadFormat::Relay(coding) => relay::first_stamp(coding.layout, coding.endian, payload),
+            PayloadFormat::Unknown => None,
         }
     }
 
     /// An order key as the record has it: a relay channel's sequence number has 32 bits.
     fn stamp_of(&self, key: u64) -> u64 {
         match self {
-            Coding::Relay(coding) if coding.layout == Layout::R4 => key & u64::from(u32::MAX),
+            PayloadFormat::Relay(coding) if coding.layout == Layout::R4 => key & u64::from(u32::MAX),
             _ => key,
         }
     }
 }
 
-impl Cursor {
+impl StreamState {
     fn findings(&self) -> u64 {
         self.facts.faults.len() as u64 + self.facts.faults_left_out
     }
@@ -63,7 +63,7 @@ impl Cursor {
     }
 
     /// Compares the header of a data block with its events, all of which were decoded.
-    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], coding: &Coding) {
+    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], coding: &PayloadFormat) {
         // A key is the record's own stamp unless time went back, which is a finding.
         if self.damaged || self.findings() != self.headers.findings_before {
             return;
@@ -98,7 +98,7 @@ impl Cursor {
     }
 
     /// Compares the end block with the first and last event of the file.
-    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, coding: &Coding) {
+    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, coding: &PayloadFormat) {
         let went_back = self.facts.faults_left_out > 0 || self.facts.faults.iter().any(|f| f.code == Code::BackInTime);
         if self.damaged || went_back {
             return;

@@ -4,6 +4,7 @@ mod cursor;
 mod headers;
 mod part;
 pub(crate) mod relay_records;
+pub mod report;
 pub(crate) mod sub_buffers;
 mod totals;
 mod unmarked;
@@ -13,24 +14,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::cursor::Cursor;
-use self::part::Part;
+use self::cursor::StreamState;
+use self::part::RestrictedRange;
 use self::relay_records::RelayCoding;
 use self::sub_buffers::{Place, SubBufferCoding};
-use crate::block::{CounterSample, End, GapRecord, RecordingId, kind};
-use crate::blocks::{Block, BlockReader, Ending, Window};
 use crate::clock::Clock;
-use crate::event::{GapCause, Item, Items, Names};
+use crate::disk::block::{CounterSample, End, GapRecord, RecordingId, kind};
+use crate::disk::blocks::{Block, BlockReader, Ending, Window};
+use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
+use crate::event::{EventSink, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault};
-use crate::landmarks::{Keeper, Landmarks};
-use crate::trace::{FileFacts, Source};
+use crate::stream::report::{FileReport, Source};
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
 const BATCH: usize = 512;
 
 /// How the payloads of a recording are decoded; one for all of its files.
 #[derive(Debug)]
-pub(crate) enum Coding {
+pub(crate) enum PayloadFormat {
     /// Sub-buffers of tracefs.
     SubBuffers(SubBufferCoding),
     /// Records of a relay channel.
@@ -41,7 +42,7 @@ pub(crate) enum Coding {
 
 /// Where a stream's bytes are.
 #[derive(Debug)]
-enum Body {
+enum Backing {
     /// A file of ours.
     Blocks(Box<BlockReader>),
     /// What the kernel handed out, without blocks around it.
@@ -55,13 +56,13 @@ enum Body {
 /// One CPU's events and gaps.
 #[derive(Debug)]
 pub struct CpuStream {
-    body: Body,
-    coding: Arc<Coding>,
+    body: Backing,
+    coding: Arc<PayloadFormat>,
     /// The block being decoded, and how far.
     block: Option<(Block, usize)>,
-    cursor: Cursor,
+    cursor: StreamState,
     /// Where only a part is read.
-    part: Option<Part>,
+    part: Option<RestrictedRange>,
     /// Bytes of that part, about.
     part_bytes: Option<u64>,
     /// Loss without marks has been looked for.
@@ -69,34 +70,34 @@ pub struct CpuStream {
 }
 
 impl CpuStream {
-    pub(crate) fn blocks(path: PathBuf, cpu: u32, reader: BlockReader, coding: Arc<Coding>) -> CpuStream {
-        CpuStream::new(path, cpu, Body::Blocks(Box::new(reader)), coding)
+    pub(crate) fn blocks(path: PathBuf, cpu: u32, reader: BlockReader, coding: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Blocks(Box::new(reader)), coding)
     }
 
-    pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, coding: Arc<Coding>) -> CpuStream {
-        CpuStream::new(path, cpu, Body::Raw(Window::new(file)), coding)
+    pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, coding: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Raw(Window::new(file)), coding)
     }
 
     pub(crate) fn missing(path: PathBuf, cpu: u32) -> CpuStream {
-        let mut stream = CpuStream::new(path, cpu, Body::Missing, Arc::new(Coding::Unknown));
+        let mut stream = CpuStream::new(path, cpu, Backing::Missing, Arc::new(PayloadFormat::Unknown));
         let message = format!("the file of CPU {cpu} is not there");
         stream.cursor.facts.add(Fault { code: Code::Missing, offset: 0, block: None, message });
         stream
     }
 
-    fn new(path: PathBuf, cpu: u32, body: Body, coding: Arc<Coding>) -> CpuStream {
+    fn new(path: PathBuf, cpu: u32, body: Backing, coding: Arc<PayloadFormat>) -> CpuStream {
         CpuStream {
             body,
             coding,
             block: None,
-            cursor: Cursor::new(path, cpu),
+            cursor: StreamState::new(path, cpu),
             part: None,
             part_bytes: None,
             is_prepared: false,
         }
     }
 
-    pub(crate) fn facts_mut(&mut self) -> &mut FileFacts {
+    pub(crate) fn facts_mut(&mut self) -> &mut FileReport {
         &mut self.cursor.facts
     }
 
@@ -128,10 +129,10 @@ impl CpuStream {
     /// Bytes of the file read so far.
     pub fn bytes_read(&self) -> u64 {
         match &self.body {
-            Body::Blocks(reader) => reader.bytes_read(),
-            Body::Raw(window) => window.offset(),
-            Body::Missing => 0,
-            Body::Done => self.cursor.facts.bytes,
+            Backing::Blocks(reader) => reader.bytes_read(),
+            Backing::Raw(window) => window.offset(),
+            Backing::Missing => 0,
+            Backing::Done => self.cursor.facts.bytes,
         }
     }
 
@@ -144,7 +145,7 @@ impl CpuStream {
     /// The recording that the file belongs to, while it is read.
     pub fn recording(&self) -> Option<RecordingId> {
         match &self.body {
-            Body::Blocks(reader) => reader.recording(),
+            Backing::Blocks(reader) => reader.recording(),
             _ => None,
         }
     }
@@ -152,19 +153,19 @@ impl CpuStream {
     /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
     pub fn metadata(&self) -> Option<io::Result<Metadata>> {
         match &self.body {
-            Body::Blocks(reader) => Some(reader.file().metadata()),
-            Body::Raw(window) => Some(window.file().metadata()),
-            Body::Missing | Body::Done => None,
+            Backing::Blocks(reader) => Some(reader.file().metadata()),
+            Backing::Raw(window) => Some(window.file().metadata()),
+            Backing::Missing | Backing::Done => None,
         }
     }
 
     /// Keeps landmarks from now on; before the first item is taken.
     pub fn keep_landmarks(&mut self) {
-        self.cursor.keeper = Some(Box::new(Keeper::new()));
+        self.cursor.keeper = Some(Box::new(SeekIndexBuilder::new()));
     }
 
     /// The landmarks of a file that has been read to its end; `None` where they were not kept, or would be too many.
-    pub fn landmarks(&self) -> Option<&Landmarks> {
+    pub fn landmarks(&self) -> Option<&SeekIndex> {
         self.cursor.keeper.as_ref()?.landmarks()
     }
 
@@ -173,9 +174,9 @@ impl CpuStream {
     ///
     /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
     /// verdict than lossy in them where this part is not good any more.
-    pub fn narrow(&mut self, landmarks: &Landmarks, (from, to): (u64, u64)) {
+    pub fn narrow(&mut self, landmarks: &SeekIndex, (from, to): (u64, u64)) {
         let whole = self.bytes_to_read();
-        let Body::Blocks(reader) = &mut self.body else { return };
+        let Backing::Blocks(reader) = &mut self.body else { return };
         let (mut before, mut begins) = (0, 0);
         if let Some(point) = landmarks.before(from) {
             if let Err(error) = reader.enter(point.offset, point.sequence) {
@@ -198,11 +199,11 @@ impl CpuStream {
             }
         }
         self.part_bytes = Some(landmarks.end(to).unwrap_or(whole).saturating_sub(begins));
-        self.part = Some(Part::new(landmarks.gaps.clone(), before, to));
+        self.part = Some(RestrictedRange::new(landmarks.gaps.clone(), before, to));
     }
 
     /// What is known of the file so far; complete once `fill` returned false.
-    pub fn facts(&self) -> &FileFacts {
+    pub fn facts(&self) -> &FileReport {
         &self.cursor.facts
     }
 
@@ -210,7 +211,7 @@ impl CpuStream {
     ///
     /// Items are in stream order: a gap stands before the first event after it, and the last gap may be
     /// open-ended. An unreadable rest is a gap and a fault, not an error.
-    pub fn fill(&mut self, names: &mut Names, items: &mut Vec<Item>) -> bool {
+    pub fn fill(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> bool {
         items.clear();
         self.decode(names, items, BATCH)
     }
@@ -218,7 +219,7 @@ impl CpuStream {
     /// Hands the next `batch` items, or some more, to `items`; false at the end of the stream, where there are none.
     ///
     /// Generic, so that what `items` does not look at is not even read from the records.
-    pub fn decode(&mut self, names: &mut Names, items: &mut impl Items, batch: usize) -> bool {
+    pub fn decode(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
         let before = self.cursor.items();
         let has_gaps = self.part.as_mut().is_some_and(|part| part.begin(items));
         if !self.is_prepared {
@@ -230,25 +231,25 @@ impl CpuStream {
                 return self.leave_part(items) || self.cursor.items() > before || has_gaps;
             }
             match &mut self.body {
-                Body::Done => break,
-                Body::Missing => {
+                Backing::Done => break,
+                Backing::Missing => {
                     self.cursor.gap(items, Some(GapCause::Cut), None);
                     self.cursor.facts.lost = None;
-                    self.body = Body::Done;
+                    self.body = Backing::Done;
                 }
-                Body::Raw(window) => {
+                Backing::Raw(window) => {
                     let ending = match &*self.coding {
-                        Coding::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
-                        Coding::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
-                        Coding::Unknown => Some(Ending::Whole),
+                        PayloadFormat::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
+                        PayloadFormat::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
+                        PayloadFormat::Unknown => Some(Ending::Whole),
                     };
                     if let Some(ending) = ending {
                         self.cursor.facts.bytes = window.offset();
                         self.cursor.finish(ending, items);
-                        self.body = Body::Done;
+                        self.body = Backing::Done;
                     }
                 }
-                Body::Blocks(reader) => match self.block {
+                Backing::Blocks(reader) => match self.block {
                     Some((block, from)) => {
                         let next = self.cursor.payload(reader.payload(), from, &block, &self.coding, names, items);
                         self.block = next.map(|from| (block, from));
@@ -266,7 +267,7 @@ impl CpuStream {
                                 return self.leave_part(items) || self.cursor.items() > before || has_gaps;
                             }
                             self.cursor.finish(ending, items);
-                            self.body = Body::Done;
+                            self.body = Backing::Done;
                         }
                     },
                 },
@@ -277,38 +278,38 @@ impl CpuStream {
 
     /// Looks for loss without marks, and hands its gaps over.
     #[cold]
-    fn prepare(&mut self, items: &mut impl Items) {
+    fn prepare(&mut self, items: &mut impl EventSink) {
         self.is_prepared = true;
         let facts = &self.cursor.facts;
         let unmarked = match (&self.body, &*self.coding) {
-            (Body::Blocks(reader), coding) if facts.source != Some(Source::Relay) => {
-                let coding = if let Coding::SubBuffers(coding) = coding { Some(coding) } else { None };
+            (Backing::Blocks(reader), coding) if facts.source != Some(Source::Relay) => {
+                let coding = if let PayloadFormat::SubBuffers(coding) = coding { Some(coding) } else { None };
                 reader.known().map(|known| unmarked::of_blocks(reader.file(), known, coding))
             }
-            (Body::Raw(window), Coding::SubBuffers(coding)) => {
+            (Backing::Raw(window), PayloadFormat::SubBuffers(coding)) => {
                 facts.counters.map(|counters| unmarked::of_sub_buffers(window.file(), coding, &counters))
             }
             _ => None,
         };
         // A file that cannot be read at a place is one that cannot be read twice: the end tells of its loss.
         let Some(Ok(unmarked)) = unmarked else { return };
-        let is_entered = self.part.as_ref().is_some_and(Part::is_behind_gaps);
+        let is_entered = self.part.as_ref().is_some_and(RestrictedRange::is_behind_gaps);
         self.cursor.foretell(unmarked, is_entered, items);
     }
 
     /// Ends the part that was wanted, with the gaps behind it; whether there are any.
     #[cold]
-    fn leave_part(&mut self, items: &mut impl Items) -> bool {
-        if let Body::Blocks(reader) = &self.body {
+    fn leave_part(&mut self, items: &mut impl EventSink) -> bool {
+        if let Backing::Blocks(reader) = &self.body {
             self.cursor.facts.bytes = reader.bytes_met();
         }
-        self.body = Body::Done;
+        self.body = Backing::Done;
         self.part.take().is_some_and(|part| part.end(self.cursor.facts.gaps, items))
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
     fn begin(&mut self, block: Block) {
-        let Body::Blocks(reader) = &self.body else { return };
+        let Backing::Blocks(reader) = &self.body else { return };
         let cursor = &mut self.cursor;
         cursor.facts.version = Some(reader.version());
         if block.damage_before {
@@ -358,21 +359,23 @@ impl CpuStream {
     }
 }
 
-impl Cursor {
+impl StreamState {
     /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
     fn payload(
         &mut self,
         payload: &[u8],
         from: usize,
         block: &Block,
-        coding: &Coding,
+        coding: &PayloadFormat,
         names: &mut Names,
-        items: &mut impl Items,
+        items: &mut impl EventSink,
     ) -> Option<usize> {
         match coding {
-            Coding::SubBuffers(coding) => self.sub_buffers(payload, from, Place::of(block), coding, names, items),
-            Coding::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
-            Coding::Unknown => {
+            PayloadFormat::SubBuffers(coding) => {
+                self.sub_buffers(payload, from, Place::of(block), coding, names, items)
+            }
+            PayloadFormat::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
+            PayloadFormat::Unknown => {
                 self.damage();
                 None
             }
@@ -387,14 +390,14 @@ mod tests {
 
     use super::*;
     use crate::event::Event;
-    use crate::format::EventFormat;
     use crate::generate::layout::layouts;
     use crate::generate::{Options, Shape, tree, workload};
-    use crate::kmem::Decoder;
-    use crate::stats::Stats;
+    use crate::kernel::decoder::Decoder;
+    use crate::kernel::format::EventFormat;
+    use crate::kernel::stats::Stats;
 
     /// All of a stream of sub-buffers of which the kernel dropped 3 events without a mark.
-    fn read(file: File, bytes: usize) -> (Vec<Item>, FileFacts) {
+    fn read(file: File, bytes: usize) -> (Vec<StreamItem>, FileReport) {
         let shape = Shape::plain();
         let format = |layout: crate::generate::layout::Layout| {
             (layout.system.to_owned(), EventFormat::parse(&layout.text()).unwrap())
@@ -402,7 +405,7 @@ mod tests {
         let formats: Vec<_> = layouts(&shape).into_iter().map(format).collect();
         let mut names = Names::new();
         let decoder = Decoder::new(&formats, 4096, &mut names);
-        let coding = Arc::new(Coding::SubBuffers(SubBufferCoding { shape: shape.page(), decoder }));
+        let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape: shape.page(), decoder }));
         let mut stream = CpuStream::raw(PathBuf::new(), 0, file, coding);
         stream.facts_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));
         let (mut all, mut items) = (Vec::new(), Vec::new());
@@ -424,11 +427,14 @@ mod tests {
         let to_write = bytes.clone();
         let writing = std::thread::spawn(move || writer.write_all(&to_write));
         let once = File::from(std::os::fd::OwnedFd::from(reader));
-        let places = |(items, facts): (Vec<Item>, FileFacts)| {
-            let Some(Item::Event(Event { at, .. })) = items.iter().find(|item| matches!(item, Item::Event(_))) else {
+        let places = |(items, facts): (Vec<StreamItem>, FileReport)| {
+            let Some(StreamItem::Event(Event { at, .. })) =
+                items.iter().find(|item| matches!(item, StreamItem::Event(_)))
+            else {
                 panic!("no event");
             };
-            let gap = items.iter().position(|item| matches!(item, Item::Gap(gap) if gap.from == Some(*at))).unwrap();
+            let gap =
+                items.iter().position(|item| matches!(item, StreamItem::Gap(gap) if gap.from == Some(*at))).unwrap();
             assert_eq!((facts.gaps, facts.lost), (1, Some(3)));
             (gap == 0, gap == items.len() - 1, facts.late_loss)
         };

@@ -1,10 +1,10 @@
 //! A part of a file that is read, with the gaps of all of it.
 
-use crate::event::{Gap, Items};
+use crate::event::{EventSink, Gap};
 
 /// A part of a file that is read, with the gaps of all of it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct RestrictedRange {
     gaps: Vec<Gap>,
     /// How many of them are before it.
     before: usize,
@@ -14,14 +14,14 @@ pub(super) struct Part {
     to: u64,
 }
 
-impl Part {
-    pub(super) fn new(gaps: Vec<Gap>, before: u64, to: u64) -> Part {
+impl RestrictedRange {
+    pub(super) fn new(gaps: Vec<Gap>, before: u64, to: u64) -> RestrictedRange {
         let before = usize::try_from(before).unwrap_or(usize::MAX).min(gaps.len());
-        Part { gaps, before, begun: false, to }
+        RestrictedRange { gaps, before, begun: false, to }
     }
 
     /// Hands over the gaps before it, once; whether there are any.
-    pub(super) fn begin(&mut self, items: &mut impl Items) -> bool {
+    pub(super) fn begin(&mut self, items: &mut impl EventSink) -> bool {
         if std::mem::replace(&mut self.begun, true) {
             return false;
         }
@@ -39,12 +39,12 @@ impl Part {
     }
 
     /// Hands over the gaps behind the first `met`; whether there are any.
-    pub(super) fn end(self, met: u64, items: &mut impl Items) -> bool {
+    pub(super) fn end(self, met: u64, items: &mut impl EventSink) -> bool {
         hand_over(usize::try_from(met).ok().and_then(|met| self.gaps.get(met..)), items)
     }
 }
 
-fn hand_over(gaps: Option<&[Gap]>, items: &mut impl Items) -> bool {
+fn hand_over(gaps: Option<&[Gap]>, items: &mut impl EventSink) -> bool {
     let gaps = gaps.unwrap_or_default();
     gaps.iter().for_each(|gap| items.gap(*gap));
     !gaps.is_empty()

@@ -1,11 +1,11 @@
 //! Records of a relay channel, one after the other: in the blocks of a file of ours, or raw.
 
-use super::cursor::Cursor;
-use crate::blocks::{Block, Ending, Window};
-use crate::event::{Action, Event, Items, Kind, NameId, Names};
+use super::cursor::StreamState;
+use crate::disk::blocks::{Block, Ending, Window};
+use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
 use crate::fault::{Code, Fault};
-use crate::relay::{self, Layout, Parsed, RelayRecord};
-use crate::target::{Big, Endian, Little, Order};
+use crate::kernel::relay::{self, Layout, Parsed, RelayRecord};
+use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
 /// How relay records are decoded.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +31,14 @@ impl RelayNames {
     }
 }
 
-impl Cursor {
+impl StreamState {
     /// Decodes some of a raw relay file; says how it ended once it has.
     pub(super) fn raw_records(
         &mut self,
         window: &mut Window,
         coding: &RelayCoding,
         names: &Names,
-        items: &mut impl Items,
+        items: &mut impl EventSink,
     ) -> Option<Ending> {
         const AT_ONCE: usize = 128 << 10;
         let offset = window.offset();
@@ -81,7 +81,7 @@ impl Cursor {
         block: &Block,
         coding: &RelayCoding,
         names: &Names,
-        items: &mut impl Items,
+        items: &mut impl EventSink,
     ) -> Option<usize> {
         let at = block.offset.saturating_add(block.header.header_len.get().into());
         let bytes = &payload[from..];
@@ -109,7 +109,7 @@ impl Cursor {
         offset: u64,
         coding: &RelayCoding,
         names: &Names,
-        items: &mut impl Items,
+        items: &mut impl EventSink,
     ) -> (usize, Option<Parsed>) {
         match coding.endian {
             Endian::Little => self.relay_records_in::<Little>(bytes, offset, coding, names, items),
@@ -117,13 +117,13 @@ impl Cursor {
         }
     }
 
-    fn relay_records_in<O: Order>(
+    fn relay_records_in<O: TargetOrder>(
         &mut self,
         bytes: &[u8],
         offset: u64,
         coding: &RelayCoding,
         names: &Names,
-        items: &mut impl Items,
+        items: &mut impl EventSink,
     ) -> (usize, Option<Parsed>) {
         let mut taken = 0;
         while !self.is_full() {

@@ -1,13 +1,13 @@
 //! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
 
-use super::cursor::Cursor;
-use crate::blocks::{Block, Ending, Window};
-use crate::event::{Event, Gap, GapCause, Items, Names};
+use super::cursor::StreamState;
+use crate::disk::blocks::{Block, Ending, Window};
+use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
-use crate::format::PageShape;
-use crate::kmem::{Decoder, ShortRecord};
-use crate::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
-use crate::target::{Big, Endian, Little, Order};
+use crate::kernel::decoder::{Decoder, ShortRecord};
+use crate::kernel::format::PageShape;
+use crate::kernel::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
+use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
 /// How sub-buffers are decoded.
 #[derive(Debug)]
@@ -39,14 +39,14 @@ impl Place {
     }
 }
 
-impl Cursor {
+impl StreamState {
     /// Decodes some of a file of whole sub-buffers, as `cat` leaves them; says how it ended once it has.
     pub(super) fn raw_sub_buffers(
         &mut self,
         window: &mut Window,
         coding: &SubBufferCoding,
         names: &mut Names,
-        items: &mut impl Items,
+        items: &mut impl EventSink,
     ) -> Option<Ending> {
         while !self.is_full() {
             let place = Place { offset: window.offset(), block: None };
@@ -72,7 +72,7 @@ impl Cursor {
         None
     }
 
-    pub(super) fn sub_buffers<I: Items>(
+    pub(super) fn sub_buffers<I: EventSink>(
         &mut self,
         payload: &[u8],
         from: usize,
@@ -87,7 +87,7 @@ impl Cursor {
         }
     }
 
-    fn sub_buffers_in<O: Order, I: Items>(
+    fn sub_buffers_in<O: TargetOrder, I: EventSink>(
         &mut self,
         payload: &[u8],
         mut from: usize,
@@ -142,7 +142,7 @@ impl Cursor {
 
     /// Events were lost before a sub-buffer that starts at `timestamp`.
     #[cold]
-    fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl Items) {
+    fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl EventSink) {
         let to = self.last.map_or(timestamp, |last| last.max(timestamp));
         self.marks.count += 1;
         let lost = match missed {
@@ -171,7 +171,7 @@ impl Cursor {
     }
 
     #[cold]
-    fn push_unreadable(&mut self, at: u64, names: &mut Names, items: &mut impl Items) {
+    fn push_unreadable(&mut self, at: u64, names: &mut Names, items: &mut impl EventSink) {
         let event = Event::unreadable(at, self.cpu, names);
         self.push(items, event, names);
     }

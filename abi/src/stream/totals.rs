@@ -1,12 +1,12 @@
 //! Whether the totals in a file are those of its events, and what marks and counters together say of loss.
 
-use super::cursor::Cursor;
+use super::cursor::StreamState;
 use super::unmarked::{not_there, read_by_others, refused};
-use crate::block::{CounterSample, Counters, End, MARKS_VAGUE};
-use crate::blocks::{Block, Ending};
-use crate::event::{Gap, GapCause, Items};
+use crate::disk::block::{CounterSample, Counters, End, MARKS_VAGUE};
+use crate::disk::blocks::{Block, Ending};
+use crate::event::{EventSink, Gap, GapCause};
 use crate::fault::{Code, Fault, Verdict};
-use crate::trace::Source;
+use crate::stream::report::Source;
 
 /// What the marks in the stream say of lost events.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Marks {
     }
 }
 
-impl Cursor {
+impl StreamState {
     /// All of a data block was decoded: is it what its header says?
     pub(super) fn end_of_data(&mut self, block: &Block) {
         let (says, has) = (u64::from(block.header.events.get()), self.facts.events - self.before_block);
@@ -77,7 +77,7 @@ impl Cursor {
     }
 
     /// The file is read: what its counters and its ending say of loss.
-    pub(super) fn finish(&mut self, ending: Ending, items: &mut impl Items) {
+    pub(super) fn finish(&mut self, ending: Ending, items: &mut impl EventSink) {
         self.facts.last = self.last;
         let placed = self.marks.counted.saturating_add(self.marks.recorder);
         let counters = self.facts.counters.unwrap_or_default();

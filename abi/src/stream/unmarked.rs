@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io;
 
 use super::sub_buffers::SubBufferCoding;
-use crate::block::{
+use crate::disk::block::{
     CounterSample, Counters, End, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, LOST_UNKNOWN, MARKS_COUNTED,
     MARKS_UNKNOWN, MARKS_VAGUE, kind,
 };
+use crate::disk::walk::{Known, Met, Walk, read_at};
 use crate::event::{Gap, GapCause};
 use crate::fault::{Code, Fault};
-use crate::subbuffer::{self, Missed, SubBuffer, trimmed_len};
-use crate::target::{Big, Endian, Little, Order};
-use crate::walk::{Known, Met, Walk, read_at};
+use crate::kernel::subbuffer::{self, Missed, SubBuffer, trimmed_len};
+use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
 /// Gaps of one file that are kept. What is beyond becomes one gap over everything.
 pub(super) const MOST_GAPS: usize = 1 << 16;
@@ -145,7 +145,7 @@ fn marks_in(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::
 }
 
 /// The same of one block.
-fn marks_of<O: Order>(payload: &[u8], coding: &SubBufferCoding) -> Option<u64> {
+fn marks_of<O: TargetOrder>(payload: &[u8], coding: &SubBufferCoding) -> Option<u64> {
     let (mut rest, mut counted) = (payload, 0u64);
     while !rest.is_empty() {
         // The stream tells of a sub-buffer that makes no sense.
@@ -379,7 +379,7 @@ mod tests {
     use zerocopy::IntoBytes;
 
     use super::*;
-    use crate::block::{BlockInfo, HEADER_BYTES, block};
+    use crate::disk::block::{BlockInfo, HEADER_BYTES, block};
 
     const KNOWN: Known = (HEADER_BYTES, [0; 16], 1);
 

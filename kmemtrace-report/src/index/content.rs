@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use kmemtrace_abi::block::crc32c;
+use kmemtrace_abi::disk::block::crc32c;
+use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::landmarks::{Landmarks, Point};
 
 use super::answer::Question;
 use super::bytes::{Reader, Writer};
@@ -104,7 +104,7 @@ impl Content {
     }
 
     /// The landmarks of each file; `None` where they are not kept, or do not make sense.
-    pub(super) fn landmarks(&self) -> Option<Vec<Landmarks>> {
+    pub(super) fn landmarks(&self) -> Option<Vec<SeekIndex>> {
         let mut from = Reader(self.landmark_bytes());
         let mut index = 0;
         let files = from.list(|from| {
@@ -146,11 +146,11 @@ pub(super) fn write<'a>(
 }
 
 /// The bytes of the landmarks of each file; none where not all have them.
-pub(super) fn landmarks<'a>(files: impl Iterator<Item = Option<&'a Landmarks>>) -> Vec<u8> {
+pub(super) fn landmarks<'a>(files: impl Iterator<Item = Option<&'a SeekIndex>>) -> Vec<u8> {
     let Some(files) = files.collect::<Option<Vec<_>>>() else { return Vec::new() };
     let mut out = Writer::default();
     out.u64(files.len() as u64);
-    for Landmarks { points, gaps } in files {
+    for SeekIndex { points, gaps } in files {
         out.u64(points.len() as u64);
         for point in points {
             [point.offset, point.sequence, point.events, point.gaps].into_iter().for_each(|n| out.u64(n));
@@ -179,21 +179,21 @@ const CAUSES: [GapCause; 7] = [
 ];
 
 /// Those of one file of `size` bytes.
-fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<Landmarks> {
+fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
     let points = from.list(|from| {
         let (offset, sequence, events, gaps) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
-        Some(Point { offset, sequence, events, gaps, last: from.maybe()? })
+        Some(SeekPoint { offset, sequence, events, gaps, last: from.maybe()? })
     })?;
     let gaps = from.list(|from| {
         let (from_key, to, cpu, lost) = (from.maybe()?, from.maybe()?, from.u32()?, from.maybe()?);
         Some(Gap { from: from_key, to, cpu, lost, cause: *CAUSES.get(usize::from(from.u8()?))? })
     })?;
-    let is_there = |p: &Point| {
+    let is_there = |p: &SeekPoint| {
         p.offset < size && p.sequence < MOST_COUNTED && p.events < MOST_COUNTED && p.gaps <= gaps.len() as u64
     };
-    let follows = |(a, b): (&Point, &Point)| {
+    let follows = |(a, b): (&SeekPoint, &SeekPoint)| {
         a.offset < b.offset && a.sequence < b.sequence && a.events <= b.events && a.gaps <= b.gaps && a.last <= b.last
     };
     let fits = points.iter().all(is_there) && points.iter().zip(points.iter().skip(1)).all(follows);
-    fits.then_some(Landmarks { points, gaps })
+    fits.then_some(SeekIndex { points, gaps })
 }

@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kmemtrace_abi::block::RecordingId;
-use kmemtrace_abi::trace::{CpuStream, Trace};
+use kmemtrace_abi::disk::block::RecordingId;
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::Trace;
 
 use super::bytes::{Reader, Writer};
 

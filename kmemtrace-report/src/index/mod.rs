@@ -14,9 +14,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::Names;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{CpuStream, InputKind, OrderKey, Source, Trace};
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::trace::{InputKind, Trace};
 
 pub(crate) use answer::Question;
 use content::{Content, Whole};

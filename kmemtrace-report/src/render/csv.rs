@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use kmemtrace_abi::escape::escape_csv;
+use kmemtrace_abi::text::escape::escape_csv;
 
 use crate::reports::Document;
 use crate::reports::row::Cell;

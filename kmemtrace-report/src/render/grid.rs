@@ -118,7 +118,7 @@ fn whole(text: &str, most: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kmemtrace_abi::escape::escape;
+    use kmemtrace_abi::text::escape::escape;
 
     #[test]
     fn many_rows_have_columns_of_one_width() {

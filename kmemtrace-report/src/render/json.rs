@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kmemtrace_abi::escape::escape_json;
+use kmemtrace_abi::text::escape::escape_json;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Index;
 
+use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::clock::{Clock, Unit};
-use kmemtrace_abi::escape::escape;
-use kmemtrace_abi::trace::OrderKey;
+use kmemtrace_abi::text::escape::escape;
 use serde_json::{Value, json};
 
 use super::grid::Grid;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 
-use kmemtrace_abi::event::{Action, Event, Gap, Items, Names};
+use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Names};
 use serde::ser::{SerializeMap, Serializer as _};
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Compound};
@@ -48,7 +48,7 @@ impl Keyed for Event {
     }
 }
 
-impl Items for Chunk<Event> {
+impl EventSink for Chunk<Event> {
     fn event(&mut self, event: Event, _: &Names) {
         self.events.push(event);
     }

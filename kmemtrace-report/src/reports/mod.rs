@@ -11,10 +11,13 @@ pub(crate) mod summary;
 
 use std::collections::HashMap;
 
+use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Kind, Names};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{CpuStream, FileFacts, OrderKey, Source, Trace, TraceInfo};
+use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::stream::report::{FileReport, Source};
+use kmemtrace_abi::trace::{Trace, TraceInfo};
 use serde_json::{Map, Value, json};
 
 use crate::figures::{Figures, Narrow};
@@ -70,9 +73,9 @@ impl Completeness {
         if lost_events.is_some_and(|n| n > 0) {
             verdict = verdict.max(Verdict::Lossy);
         }
-        let cut = |f: &&FileFacts| f.faults.iter().any(|fault| fault.code.verdict() == Verdict::Truncated);
-        let name = |f: &FileFacts| f.name().to_string_lossy().into_owned();
-        let missing = |f: &&FileFacts| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
+        let cut = |f: &&FileReport| f.faults.iter().any(|fault| fault.code.verdict() == Verdict::Truncated);
+        let name = |f: &FileReport| f.name().to_string_lossy().into_owned();
+        let missing = |f: &&FileReport| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
         Completeness {
             verdict,
             lost_events,

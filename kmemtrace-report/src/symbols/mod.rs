@@ -206,7 +206,7 @@ fn parse_modules(text: &[u8]) -> Vec<Extent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kmemtrace_abi::escape::escape;
+    use kmemtrace_abi::text::escape::escape;
 
     const KALLSYMS: &[u8] = b"\
 0000000000000000 A fixed_percpu_data

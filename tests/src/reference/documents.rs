@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use kmemtrace_abi::event::{Action, Event, Gap, Item, Kind};
+use kmemtrace_abi::clock::OrderKey;
+use kmemtrace_abi::event::{Action, Event, Gap, Kind, StreamItem};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::trace::{OrderKey, Source};
+use kmemtrace_abi::stream::report::Source;
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -233,8 +234,8 @@ pub fn events(known: &Known, pairs: &Pairs) -> Vec<Value> {
     for (cpu, items) in &known.cpus {
         for (position, item) in items.iter().enumerate() {
             let (at, line) = match item {
-                Item::Event(event) => (event.at, event_line(known, event)),
-                Item::Gap(gap) => (gap.to.unwrap_or(last), gap_line(gap, first, last)),
+                StreamItem::Event(event) => (event.at, event_line(known, event)),
+                StreamItem::Gap(gap) => (gap.to.unwrap_or(last), gap_line(gap, first, last)),
             };
             lines.push(((at, *cpu, position), line));
         }

@@ -11,12 +11,15 @@ pub mod pairs;
 
 use std::collections::HashMap;
 
-use kmemtrace_abi::event::{Event, Gap, Item, Names};
+use kmemtrace_abi::clock::OrderKey;
+use kmemtrace_abi::event::{Event, Gap, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{RelayOptions, RelayStreams, Workload};
-use kmemtrace_abi::relay::Layout;
-use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{CpuStream, InputKind, OrderKey, Source, Trace};
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::trace::{InputKind, Trace};
 
 /// What is known of a trace, however it is known.
 #[derive(Debug)]
@@ -24,7 +27,7 @@ pub struct Known {
     /// Members of `trace`, without those that follow from the events.
     pub trace: TraceMembers,
     /// Each CPU's items, ascending by CPU.
-    pub cpus: Vec<(u32, Vec<Item>)>,
+    pub cpus: Vec<(u32, Vec<StreamItem>)>,
     /// Names of events and caches.
     pub names: Names,
     /// Command names by thread id.
@@ -78,7 +81,7 @@ impl Known {
         let mut truncated = Vec::new();
         for cpu in &workload.cpus {
             lost = lost.zip(cpu.lost()).map(|(a, b)| a + b);
-            if cpu.items.iter().any(|i| matches!(i, Item::Gap(_))) || cpu.lost() != Some(0) {
+            if cpu.items.iter().any(|i| matches!(i, StreamItem::Gap(_))) || cpu.lost() != Some(0) {
                 verdict = verdict.max(Verdict::Lossy);
             }
             if cpu.missing || cpu.cut {
@@ -147,7 +150,11 @@ impl Known {
                 clock: None,
                 order: if numbered { OrderKey::Sequence } else { OrderKey::Time },
             },
-            cpus: streams.cpus.iter().map(|s| (s.cpu, s.events.iter().map(|e| Item::Event(*e)).collect())).collect(),
+            cpus: streams
+                .cpus
+                .iter()
+                .map(|s| (s.cpu, s.events.iter().map(|e| StreamItem::Event(*e)).collect()))
+                .collect(),
             comms: if raw { HashMap::new() } else { known.comms },
             own_threads: None,
             shows_own: false,
@@ -216,8 +223,8 @@ impl Known {
     /// All gaps: those in the streams, the missing sequence numbers, and what a relay channel dropped beyond these.
     pub fn gaps(&self) -> Vec<Gap> {
         let of_items = self.cpus.iter().flat_map(|(_, items)| items).filter_map(|item| match item {
-            Item::Gap(gap) => Some(*gap),
-            Item::Event(_) => None,
+            StreamItem::Gap(gap) => Some(*gap),
+            StreamItem::Event(_) => None,
         });
         of_items.chain(order::sequence_gaps(self)).chain(order::dropped(self)).collect()
     }

@@ -1,7 +1,7 @@
 //! The total order of all CPUs' events.
 
-use kmemtrace_abi::event::{Event, Gap, GapCause, Item};
-use kmemtrace_abi::trace::OrderKey;
+use kmemtrace_abi::clock::OrderKey;
+use kmemtrace_abi::event::{Event, Gap, GapCause, StreamItem};
 
 use super::Known;
 
@@ -10,7 +10,7 @@ pub fn events(known: &Known) -> Vec<Event> {
     let mut all = Vec::new();
     for (cpu, items) in &known.cpus {
         for (position, item) in items.iter().enumerate() {
-            if let Item::Event(event) = item {
+            if let StreamItem::Event(event) = item {
                 all.push(((event.at, *cpu, position), *event));
             }
         }

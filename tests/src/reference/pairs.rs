@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Gap, Kind};
-use kmemtrace_abi::trace::OrderKey;
 
 use super::{Known, order};
 

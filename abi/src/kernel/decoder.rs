@@ -5,10 +5,10 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, Items, Kind, NameId, Names};
-use crate::format::{EventFormat, Field, Place};
-use crate::subbuffer::Record;
-use crate::target::{Endian, Order, u16_at, u32_at, uint_at};
+use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
+use crate::kernel::format::{EventFormat, Field, Place};
+use crate::kernel::subbuffer::Record;
+use crate::kernel::target::{Endian, TargetOrder, u16_at, u32_at, uint_at};
 
 /// Where a number is in a record.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +34,13 @@ impl Slot {
 
     /// The number, 0 where it is not there.
     #[inline]
-    fn read<O: Order>(self, record: &[u8]) -> u64 {
+    fn read<O: TargetOrder>(self, record: &[u8]) -> u64 {
         uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
     }
 
     /// The same for a number that begins in the first [`NEAR`] bytes: one load, whatever its size.
     #[inline(always)]
-    fn read_near<O: Order>(self, head: &Head) -> u64 {
+    fn read_near<O: TargetOrder>(self, head: &Head) -> u64 {
         let at = self.offset as usize % NEAR;
         let word = O::Stream::read_u64(&head[at..at + 8]);
         match O::ENDIAN {
@@ -147,7 +147,7 @@ impl Decoder {
     ///
     /// There is a branch for each action, so that whatever `items` does with the event is compiled for each of them.
     #[inline(always)]
-    pub(crate) fn decode<O: Order, I: Items>(
+    pub(crate) fn decode<O: TargetOrder, I: EventSink>(
         &self,
         at: u64,
         cpu: u32,
@@ -214,7 +214,7 @@ impl Decoder {
 impl NamePlace {
     /// The name with its NUL; `None` where it is outside of the record.
     #[inline(always)]
-    fn read<O: Order>(self, record: &[u8]) -> Option<&[u8]> {
+    fn read<O: TargetOrder>(self, record: &[u8]) -> Option<&[u8]> {
         let location = u32_at::<O>(record, self.location.offset as usize)?;
         let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
         record.get(self.base + offset..)?.get(..len)
@@ -277,7 +277,7 @@ impl Plan {
 
     /// The start of a record behind which too little stands to take it as a [`Head`], or its numbers, one after the other.
     #[inline(never)]
-    fn head<O: Order>(&self, record: &[u8]) -> Head {
+    fn head<O: TargetOrder>(&self, record: &[u8]) -> Head {
         let mut head = [0; NEAR + 8];
         if self.far.is_empty() {
             head.iter_mut().zip(record).for_each(|(to, from)| *to = *from);
@@ -290,7 +290,7 @@ impl Plan {
 
     /// The name of the cache, where somebody looks at it.
     #[inline(always)]
-    fn cache_name<O: Order, I: Items>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
+    fn cache_name<O: TargetOrder, I: EventSink>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
         let place = self.cache.filter(|_| I::NAMES)?;
         place.read::<O>(record).and_then(|field| names.intern_field(field))
     }
@@ -307,8 +307,8 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Item;
-    use crate::target::{Big, Little};
+    use crate::event::StreamItem;
+    use crate::kernel::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -334,7 +334,7 @@ mod tests {
         Decoder::new(&formats, 4096, names)
     }
 
-    fn decode<O: Order>(
+    fn decode<O: TargetOrder>(
         decoder: &Decoder,
         at: u64,
         cpu: u32,
@@ -343,7 +343,7 @@ mod tests {
     ) -> Result<Event, ShortRecord> {
         let mut items = Vec::new();
         decoder.decode::<O, _>(at, cpu, record, names, &mut items)?;
-        let [Item::Event(event)] = items[..] else { panic!("{items:?}") };
+        let [StreamItem::Event(event)] = items[..] else { panic!("{items:?}") };
         Ok(event)
     }
 

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
-use crate::blocks::expand;
+use crate::disk::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
+use crate::disk::expand::expand;
 
 /// Bytes looked through at once for the next header behind damage, at most.
 const CHUNK: usize = 64 << 10;
@@ -133,7 +133,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::block::{BlockInfo, HEADER_BYTES, block, kind};
+    use crate::disk::block::{BlockInfo, HEADER_BYTES, block, kind};
 
     fn file(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();

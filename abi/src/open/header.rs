@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::block::item;
-use crate::format::{EventFormat, FormatError, PageShape};
-use crate::relay::Layout;
-use crate::target::{Endian, Target};
-use crate::trace::{MAX_OWN_THREADS, Side, Source};
+use crate::disk::block::item;
+use crate::kernel::format::{EventFormat, FormatError, PageShape};
+use crate::kernel::relay::Layout;
+use crate::kernel::target::{Endian, Target};
+use crate::stream::report::Source;
+use crate::trace::{MAX_OWN_THREADS, Metadata};
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct FileHeader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeaderError {
     #[error("the file header's items do not fit in it")]
-    Items,
+    EventSink,
     #[error("the file header does not say what was traced ({0})")]
     Missing(&'static str),
     #[error("events/header_page: {0}")]
@@ -54,10 +55,10 @@ impl FileHeader {
     pub(crate) fn parse(payload: &[u8]) -> Result<FileHeader, HeaderError> {
         let mut header = FileHeader::default();
         for found in item::walk(payload) {
-            let (tag, _, bytes) = found.map_err(|()| HeaderError::Items)?;
+            let (tag, _, bytes) = found.map_err(|()| HeaderError::EventSink)?;
             match tag {
                 item::TARGET => {
-                    let target: &[u8; 8] = bytes.first_chunk().ok_or(HeaderError::Items)?;
+                    let target: &[u8; 8] = bytes.first_chunk().ok_or(HeaderError::EventSink)?;
                     let endian = match target[0] {
                         1 => Endian::Little,
                         2 => Endian::Big,
@@ -89,7 +90,7 @@ impl FileHeader {
                 item::HEADER_PAGE => header.header_page = text(bytes),
                 item::EVENT_FORMAT => {
                     let body = String::from_utf8_lossy(bytes);
-                    let (name, format) = body.split_once('\n').ok_or(HeaderError::Items)?;
+                    let (name, format) = body.split_once('\n').ok_or(HeaderError::EventSink)?;
                     let system = name.split('/').next().unwrap_or_default();
                     header.formats.push((system.to_owned(), format.to_owned()));
                 }
@@ -129,7 +130,7 @@ impl FileHeader {
 
 /// Gathers the items of `meta.out`, whose long texts come in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct SideItems {
+pub(crate) struct MetadataBuilder {
     kallsyms: Vec<u8>,
     kallsyms_later: Vec<u8>,
     modules: Vec<u8>,
@@ -137,10 +138,10 @@ pub(crate) struct SideItems {
     comms: Vec<u8>,
     nodes: Vec<u8>,
     own_threads: Option<Vec<u8>>,
-    side: Side,
+    side: Metadata,
 }
 
-impl SideItems {
+impl MetadataBuilder {
     /// Takes a META payload's items; false where they make no sense.
     pub(crate) fn take(&mut self, payload: &[u8]) -> bool {
         for found in item::walk(payload) {
@@ -164,7 +165,7 @@ impl SideItems {
     }
 
     /// The names, all pieces put together; false where the recorder's thread ids make no sense: they are `None` then.
-    pub(crate) fn finish(mut self) -> (Side, bool) {
+    pub(crate) fn finish(mut self) -> (Metadata, bool) {
         let join = |mut first: Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() && first.last().is_some_and(|&b| b != b'\n') {
                 first.push(b'\n');
@@ -235,7 +236,7 @@ mod tests {
         item::put(&mut second, item::KALLSYMS, 0, b"xt\n");
         item::put(&mut second, item::KALLSYMS_LATER, 0, b"ffffffffc0000000 t init\t[m]\n");
         item::put(&mut second, item::CPU_NODES, 0, b"0 0\n1 1\n");
-        let mut items = SideItems::default();
+        let mut items = MetadataBuilder::default();
         assert!(items.take(&first) && items.take(&second));
         let (side, is_good) = items.finish();
         assert!(is_good);
@@ -249,7 +250,7 @@ mod tests {
         let side = |text: &[u8]| {
             let mut payload = Vec::new();
             item::put(&mut payload, item::OWN_THREADS, 0, text);
-            let mut items = SideItems::default();
+            let mut items = MetadataBuilder::default();
             assert!(items.take(&payload));
             let (side, is_good) = items.finish();
             assert_eq!(side.own_threads.is_some(), is_good);

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 
-use crate::block::{BlockInfo, HEADER_BYTES, Header, MAGIC, Parsed, crc32c, parse};
-use crate::blocks::Window;
+use crate::disk::block::{BlockInfo, HEADER_BYTES, Header, MAGIC, Parsed, crc32c, parse};
+use crate::disk::blocks::Window;
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ mod tests {
     use std::io::{Seek, Write};
 
     use super::*;
-    use crate::block::{block, kind};
+    use crate::disk::block::{block, kind};
 
     #[test]
     fn all_bytes_come_back_and_whole_blocks_are_known() {

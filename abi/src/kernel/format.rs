@@ -3,12 +3,12 @@
 //! Layouts are taken from these texts by field name, never from structs of one kernel. The texts come from
 //! a trace file, so they are hostile: every number is bounded before use, and parsing is one pass.
 
-use crate::target::{Endian, Target};
+use crate::kernel::target::{Endian, Target};
 
 /// No event has more fields; one that claims to is refused.
 const MAX_FIELDS: usize = 1024;
 /// No field reaches further than the longest record, a sub-buffer.
-const MAX_EXTENT: usize = crate::block::MAX_PAYLOAD_BYTES;
+const MAX_EXTENT: usize = crate::disk::block::MAX_PAYLOAD_BYTES;
 
 /// Why a text is not a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

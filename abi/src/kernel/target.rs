@@ -1,6 +1,6 @@
 //! Byte order and word size of the traced machine.
 //!
-//! A file's [`Target`] is found once; decoders are generic over [`Order`] and monomorphised, so
+//! A file's [`Target`] is found once; decoders are generic over [`TargetOrder`] and monomorphised, so
 //! nothing is decided again for each record, and nothing depends on the machine that reads.
 
 use byteorder::ByteOrder as StreamOrder;
@@ -37,7 +37,7 @@ pub struct Target {
 }
 
 /// A byte order as a type: the one trait that names both crates' idea of it.
-pub trait Order: Copy + Send + Sync + 'static {
+pub trait TargetOrder: Copy + Send + Sync + 'static {
     /// For fields at computed offsets and for streams.
     type Stream: StreamOrder;
     /// For fixed layouts viewed in place.
@@ -46,20 +46,20 @@ pub trait Order: Copy + Send + Sync + 'static {
     const ENDIAN: Endian;
 }
 
-/// Little endian, see [`Order`].
+/// Little endian, see [`TargetOrder`].
 #[derive(Clone, Copy, Debug)]
 pub enum Little {}
-/// Big endian, see [`Order`].
+/// Big endian, see [`TargetOrder`].
 #[derive(Clone, Copy, Debug)]
 pub enum Big {}
 
-impl Order for Little {
+impl TargetOrder for Little {
     type Stream = byteorder::LittleEndian;
     type View = zerocopy::LittleEndian;
     const ENDIAN: Endian = Endian::Little;
 }
 
-impl Order for Big {
+impl TargetOrder for Big {
     type Stream = byteorder::BigEndian;
     type View = zerocopy::BigEndian;
     const ENDIAN: Endian = Endian::Big;
@@ -73,25 +73,25 @@ pub(crate) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<&[
 
 /// The u32 at `offset` in order `O`.
 #[inline]
-pub(crate) fn u32_at<O: Order>(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at<O: TargetOrder>(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes_at::<4>(bytes, offset).map(|b| O::Stream::read_u32(b))
 }
 
 /// The u64 at `offset` in order `O`.
 #[inline]
-pub(crate) fn u64_at<O: Order>(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn u64_at<O: TargetOrder>(bytes: &[u8], offset: usize) -> Option<u64> {
     bytes_at::<8>(bytes, offset).map(|b| O::Stream::read_u64(b))
 }
 
 /// The u16 at `offset` in order `O`.
 #[inline]
-pub(crate) fn u16_at<O: Order>(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(crate) fn u16_at<O: TargetOrder>(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes_at::<2>(bytes, offset).map(|b| O::Stream::read_u16(b))
 }
 
 /// The unsigned number of `size` bytes (1, 2, 4 or 8) at `offset` in order `O`.
 #[inline]
-pub(crate) fn uint_at<O: Order>(bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
+pub(crate) fn uint_at<O: TargetOrder>(bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
     match size {
         8 => u64_at::<O>(bytes, offset),
         4 => u32_at::<O>(bytes, offset).map(u64::from),

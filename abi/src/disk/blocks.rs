@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
+use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
+use crate::disk::expand::expand;
+use crate::disk::walk::Known;
 use crate::fault::{Code, Fault};
-use crate::walk::Known;
 
 /// Bytes asked of the system at once, at least and at most.
 const CHUNK: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
@@ -469,17 +470,4 @@ fn bytes_there(there: u64, of: Option<usize>) -> String {
 
 fn fault(code: Code, offset: u64, block: Option<u64>, message: String) -> Fault {
     Fault { code, offset, block, message }
-}
-
-/// Expands a zstd frame to exactly `raw_len` bytes; false if it is no such frame.
-#[cfg(feature = "zstd")]
-pub(crate) fn expand(stored: &[u8], raw_len: usize, out: &mut Vec<u8>) -> bool {
-    out.resize(raw_len, 0);
-    zstd::bulk::decompress_to_buffer(stored, out.as_mut_slice()).is_ok_and(|n| n == raw_len)
-}
-
-/// A build without zstd reads no compressed block.
-#[cfg(not(feature = "zstd"))]
-pub(crate) fn expand(_stored: &[u8], _raw_len: usize, _out: &mut Vec<u8>) -> bool {
-    false
 }

@@ -10,7 +10,7 @@ pub const MOST_GAPS: usize = 1 << 16;
 
 /// A block of data where reading may begin, and what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct SeekPoint {
     /// Of its header in the file.
     pub offset: u64,
     /// Its number in the file.
@@ -25,16 +25,16 @@ pub struct Point {
 
 /// What is kept of one CPU's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Landmarks {
+pub struct SeekIndex {
     /// In the order of the file.
-    pub points: Vec<Point>,
+    pub points: Vec<SeekPoint>,
     /// All gaps, in the order of the file.
     pub gaps: Vec<Gap>,
 }
 
-impl Landmarks {
+impl SeekIndex {
     /// The last point before which no event has a key of `from` or more.
-    pub(crate) fn before(&self, from: u64) -> Option<&Point> {
+    pub(crate) fn before(&self, from: u64) -> Option<&SeekPoint> {
         let count = self.points.partition_point(|point| point.last.is_none_or(|last| last < from));
         self.points.get(count.checked_sub(1)?)
     }
@@ -48,20 +48,20 @@ impl Landmarks {
 
 /// Keeps landmarks of a file that is being read.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    kept: Landmarks,
+pub(crate) struct SeekIndexBuilder {
+    kept: SeekIndex,
     /// One point for so many blocks.
     stride: u64,
     blocks: u64,
     too_many: bool,
 }
 
-impl Keeper {
-    pub(crate) fn new() -> Keeper {
-        Keeper { kept: Landmarks::default(), stride: 1, blocks: 0, too_many: false }
+impl SeekIndexBuilder {
+    pub(crate) fn new() -> SeekIndexBuilder {
+        SeekIndexBuilder { kept: SeekIndex::default(), stride: 1, blocks: 0, too_many: false }
     }
 
-    pub(crate) fn point(&mut self, point: Point) {
+    pub(crate) fn point(&mut self, point: SeekPoint) {
         if self.blocks.is_multiple_of(self.stride) {
             self.kept.points.push(point);
         }
@@ -83,7 +83,7 @@ impl Keeper {
         }
     }
 
-    pub(crate) fn landmarks(&self) -> Option<&Landmarks> {
+    pub(crate) fn landmarks(&self) -> Option<&SeekIndex> {
         (!self.too_many).then_some(&self.kept)
     }
 }
@@ -93,13 +93,13 @@ mod tests {
     use super::*;
     use crate::event::GapCause;
 
-    fn point(n: u64) -> Point {
-        Point { offset: 100 * n, sequence: n, events: 10 * n, gaps: 0, last: n.checked_sub(1).map(|n| 10 * n) }
+    fn point(n: u64) -> SeekPoint {
+        SeekPoint { offset: 100 * n, sequence: n, events: 10 * n, gaps: 0, last: n.checked_sub(1).map(|n| 10 * n) }
     }
 
     #[test]
     fn points_stay_few_and_evenly_spread() {
-        let mut keeper = Keeper::new();
+        let mut keeper = SeekIndexBuilder::new();
         (0..50_000).for_each(|n| keeper.point(point(n)));
         let points = &keeper.landmarks().unwrap().points;
         assert!((MOST_POINTS / 2..=MOST_POINTS).contains(&points.len()), "{}", points.len());
@@ -108,17 +108,17 @@ mod tests {
 
     #[test]
     fn a_part_is_entered_before_its_first_event() {
-        let landmarks = Landmarks { points: (0..5).map(point).collect(), gaps: Vec::new() };
+        let landmarks = SeekIndex { points: (0..5).map(point).collect(), gaps: Vec::new() };
         for (from, want) in [(0, 0), (1, 1), (10, 1), (11, 2), (30, 3), (31, 4), (u64::MAX, 4)] {
             assert_eq!(landmarks.before(from), Some(&point(want)), "{from}");
         }
-        assert_eq!(Landmarks::default().before(5), None);
+        assert_eq!(SeekIndex::default().before(5), None);
     }
 
     #[test]
     fn too_many_gaps_are_no_landmarks() {
         let gap = Gap { from: None, to: None, cpu: 0, lost: None, cause: GapCause::Overrun };
-        let mut keeper = Keeper::new();
+        let mut keeper = SeekIndexBuilder::new();
         (0..MOST_GAPS).for_each(|_| keeper.gap(gap));
         assert!(keeper.landmarks().is_some());
         keeper.gap(gap);

@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
-use crate::block::{MAGIC, NO_CPU, kind};
-use crate::blocks::{Block, BlockReader};
+use crate::clock::OrderKey;
+use crate::disk::block::{MAGIC, NO_CPU, kind};
+use crate::disk::blocks::{Block, BlockReader};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
-use crate::header::{FileHeader, SideItems};
-use crate::kmem::Decoder;
-use crate::relay::Layout;
+use crate::kernel::decoder::Decoder;
+use crate::kernel::relay::Layout;
+use crate::open::header::{FileHeader, MetadataBuilder};
 use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::report::{FileReport, Source};
 use crate::stream::sub_buffers::SubBufferCoding;
-use crate::stream::{Coding, CpuStream};
-use crate::trace::{FileFacts, InputKind, OpenError, OrderKey, Side, Source, Trace, TraceInfo};
+use crate::stream::{CpuStream, PayloadFormat};
+use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 struct Opened {
@@ -74,7 +76,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     }
     let (side, meta_header, meta_recording) = match &meta {
         Some(path) => read_meta(path)?,
-        None => (Side::default(), None, None),
+        None => (Metadata::default(), None, None),
     };
     refuse_mixed(&opened, meta.as_deref().zip(meta_recording))?;
     // One header speaks for the recording, so a damaged one costs no events.
@@ -83,11 +85,11 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let (coding, complaint) = coding_of(header.as_ref(), &opened, &mut names);
     let header = header.unwrap_or_default();
     let order = match &coding {
-        Coding::Relay(RelayCoding { layout: Layout::R4, .. }) => OrderKey::Sequence,
+        PayloadFormat::Relay(RelayCoding { layout: Layout::R4, .. }) => OrderKey::Sequence,
         _ => OrderKey::Time,
     };
     let word_bytes = match &coding {
-        Coding::SubBuffers(coding) => Some(coding.shape.target.word_bytes),
+        PayloadFormat::SubBuffers(coding) => Some(coding.shape.target.word_bytes),
         _ => header.target.map(|t| t.word_bytes),
     };
     let coding = Arc::new(coding);
@@ -132,7 +134,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order,
     };
-    let side = Side { started: header.started, ..side };
+    let side = Metadata { started: header.started, ..side };
     Ok(Trace { info, streams, names, side, total_overruns: None })
 }
 
@@ -147,16 +149,16 @@ fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<()
 }
 
 /// How to decode, and what is wrong with the description where something is.
-fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) -> (Coding, Option<String>) {
-    let Some(header) = header else { return (Coding::Unknown, None) };
-    let Some(target) = header.target else { return (Coding::Unknown, Some("no byte order".into())) };
+fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) -> (PayloadFormat, Option<String>) {
+    let Some(header) = header else { return (PayloadFormat::Unknown, None) };
+    let Some(target) = header.target else { return (PayloadFormat::Unknown, Some("no byte order".into())) };
     if header.source == Some(Source::Relay) {
         // Only what was written after the first record tells; without any record there is nothing to decode.
         let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
         let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
         let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.path)));
         return (
-            Coding::Relay(RelayCoding { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
+            PayloadFormat::Relay(RelayCoding { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
             None,
         );
     }
@@ -164,9 +166,9 @@ fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) 
     match header.page_shape() {
         Ok(shape) => {
             let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), names);
-            (Coding::SubBuffers(SubBufferCoding { shape, decoder }), errors.first().map(ToString::to_string))
+            (PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }), errors.first().map(ToString::to_string))
         }
-        Err(error) => (Coding::Unknown, Some(error.to_string())),
+        Err(error) => (PayloadFormat::Unknown, Some(error.to_string())),
     }
 }
 
@@ -181,13 +183,13 @@ fn first_sequence(path: &Path) -> Option<u32> {
     }
 }
 
-type Meta = (Side, Option<FileHeader>, Option<[u8; 16]>);
+type Meta = (Metadata, Option<FileHeader>, Option<[u8; 16]>);
 
 fn read_meta(path: &Path) -> Result<Meta, OpenError> {
     let mut reader = BlockReader::new(open_regular(path)?);
-    let mut facts = FileFacts::new(path.to_owned(), None);
+    let mut facts = FileReport::new(path.to_owned(), None);
     let mut header = None;
-    let mut items = SideItems::default();
+    let mut items = MetadataBuilder::default();
     while let Ok(block) = reader.next(&mut |fault| facts.add(fault)) {
         match block.header.kind {
             kind::FILE_HEADER => match FileHeader::parse(reader.payload()) {
@@ -213,7 +215,7 @@ fn read_meta(path: &Path) -> Result<Meta, OpenError> {
         let message = "OWN_THREADS is no list of thread ids: what the recorder itself allocates is not left out";
         facts.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
     }
-    Ok((Side { facts: Some(facts), ..side }, header, recording))
+    Ok((Metadata { facts: Some(facts), ..side }, header, recording))
 }
 
 fn meta_fault(code: Code, block: &Block, message: String) -> Fault {

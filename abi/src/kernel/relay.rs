@@ -7,7 +7,7 @@ use zerocopy::byteorder::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::event::Kind;
-use crate::target::{Big, Endian, Little, Order};
+use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
 /// Which posting of kmemtrace wrote the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,7 +117,7 @@ fn kind_of(type_id: u16) -> Option<Kind> {
 
 /// Parses the record at the start of `bytes`.
 #[inline]
-pub(crate) fn parse<O: Order>(layout: Layout, bytes: &[u8]) -> Parsed {
+pub(crate) fn parse<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> Parsed {
     match layout {
         Layout::R4 => parse_r4::<O>(bytes),
         Layout::R1 | Layout::R3 => parse_fixed::<O>(layout, bytes),
@@ -125,7 +125,7 @@ pub(crate) fn parse<O: Order>(layout: Layout, bytes: &[u8]) -> Parsed {
 }
 
 #[inline]
-fn parse_r4<O: Order>(bytes: &[u8]) -> Parsed {
+fn parse_r4<O: TargetOrder>(bytes: &[u8]) -> Parsed {
     let Some((&[event_id, type_id, ..], size)) =
         bytes.first_chunk::<4>().map(|head| (head, U16::<O::View>::from_bytes([head[2], head[3]]).get()))
     else {
@@ -161,7 +161,7 @@ fn parse_r4<O: Order>(bytes: &[u8]) -> Parsed {
 }
 
 /// Whether the bytes after the mandatory part are features that end where the record ends.
-fn features_fit<O: Order>(mut features: &[u8]) -> bool {
+fn features_fit<O: TargetOrder>(mut features: &[u8]) -> bool {
     while !features.is_empty() {
         let Some(head) = features.first_chunk::<FEATURE_HEAD>() else { return false };
         let size = usize::from(U16::<O::View>::from_bytes([head[0], head[1]]).get());
@@ -173,7 +173,7 @@ fn features_fit<O: Order>(mut features: &[u8]) -> bool {
     true
 }
 
-fn parse_fixed<O: Order>(layout: Layout, bytes: &[u8]) -> Parsed {
+fn parse_fixed<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> Parsed {
     let Some((&ids, rest)) = bytes.split_first_chunk::<4>() else { return Parsed::Short };
     let number = |low, high| U16::<O::View>::from_bytes([low, high]).get();
     let (event_id, type_id) = match layout {
@@ -206,7 +206,7 @@ fn follows(layout: Layout, stamp: u64, next: u64) -> bool {
 const CONVINCING: usize = 64;
 
 /// How many records in a row stand at the start of `bytes`, and whether the row ends for want of bytes.
-fn run_length<O: Order>(layout: Layout, bytes: &[u8]) -> (usize, bool) {
+fn run_length<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> (usize, bool) {
     let mut offset = 0;
     let mut last: Option<u64> = None;
     for count in 0..CONVINCING {
@@ -246,7 +246,7 @@ pub fn detect(bytes: &[u8]) -> Option<(Layout, Endian)> {
 /// Offset at which records stand again, searching `bytes` from its second byte; `None`: not in these bytes.
 ///
 /// Three records in a row convince, fewer where the bytes end with them.
-pub(crate) fn resume<O: Order>(layout: Layout, bytes: &[u8], at_end: bool) -> Option<usize> {
+pub(crate) fn resume<O: TargetOrder>(layout: Layout, bytes: &[u8], at_end: bool) -> Option<usize> {
     (1..bytes.len()).find(|&offset| {
         let (records, cut) = run_length::<O>(layout, &bytes[offset..]);
         records >= 3 || (records > 0 && cut && at_end)
@@ -285,7 +285,7 @@ pub fn tally(layout: Layout, endian: Endian, bytes: &[u8]) -> RelayTally {
     }
 }
 
-fn tally_in<O: Order>(layout: Layout, bytes: &[u8]) -> RelayTally {
+fn tally_in<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> RelayTally {
     let mut tally = RelayTally::default();
     while let Some(rest) = bytes.get(tally.consumed..).filter(|rest| !rest.is_empty()) {
         match parse::<O>(layout, rest) {

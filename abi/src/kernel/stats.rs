@@ -1,6 +1,6 @@
 //! What the kernel counts of a CPU's buffer: `per_cpu/cpuN/stats`.
 
-use crate::block::Counters;
+use crate::disk::block::Counters;
 
 /// A CPU's counters, in events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

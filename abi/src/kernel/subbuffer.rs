@@ -4,8 +4,8 @@
 //! A sub-buffer is a header (timestamp u64, commit word), then event entries. In a trace file it is stored
 //! trimmed: header, the bytes that the commit word counts, and the count of lost events where there is one.
 
-use crate::format::PageShape;
-use crate::target::{Big, Endian, Little, Order, u32_at, u64_at, uint_at};
+use crate::kernel::format::PageShape;
+use crate::kernel::target::{Big, Endian, Little, TargetOrder, u32_at, u64_at, uint_at};
 
 /// Commit word: events were lost before this sub-buffer.
 const MISSED_EVENTS: u32 = 1 << 31;
@@ -79,7 +79,7 @@ pub enum SubBufferError {
 impl<'a> SubBuffer<'a> {
     /// Takes the sub-buffer at the start of `bytes` apart.
     #[inline]
-    pub fn parse<O: Order>(shape: &PageShape, bytes: &'a [u8]) -> Result<SubBuffer<'a>, SubBufferError> {
+    pub fn parse<O: TargetOrder>(shape: &PageShape, bytes: &'a [u8]) -> Result<SubBuffer<'a>, SubBufferError> {
         let cut = |need| SubBufferError::Cut { have: bytes.len(), need };
         let header = shape.data_offset;
         // Only the low 32 bits count: the kernel sign-extends them into a 64-bit long.
@@ -117,7 +117,7 @@ impl<'a> SubBuffer<'a> {
 
     /// The event records in it, in order.
     #[inline]
-    pub fn records<O: Order>(&self) -> Records<'a, O> {
+    pub fn records<O: TargetOrder>(&self) -> Records<'a, O> {
         Records { data: self.data, offset: 0, time: self.timestamp, order: std::marker::PhantomData }
     }
 }
@@ -149,7 +149,7 @@ impl<O> Records<'_, O> {
     }
 }
 
-impl<'a, O: Order> Iterator for Records<'a, O> {
+impl<'a, O: TargetOrder> Iterator for Records<'a, O> {
     type Item = Result<Record<'a>, SubBufferError>;
 
     #[inline(always)]
@@ -258,7 +258,7 @@ pub fn tally(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, usize), SubBuffe
     }
 }
 
-fn tally_in<O: Order>(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, usize), SubBufferError> {
+fn tally_in<O: TargetOrder>(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, usize), SubBufferError> {
     let sub_buffer = SubBuffer::parse::<O>(shape, bytes)?;
     let mut tally = Tally { missed: sub_buffer.missed, commit: sub_buffer.data.len() as u64, ..Tally::default() };
     for record in sub_buffer.records::<O>() {
@@ -280,7 +280,7 @@ pub(crate) fn first_time(shape: &PageShape, sub_buffers: &[u8]) -> Option<u64> {
     }
 }
 
-fn first_time_in<O: Order>(shape: &PageShape, mut sub_buffers: &[u8]) -> Option<u64> {
+fn first_time_in<O: TargetOrder>(shape: &PageShape, mut sub_buffers: &[u8]) -> Option<u64> {
     while !sub_buffers.is_empty() {
         let sub_buffer = SubBuffer::parse::<O>(shape, sub_buffers).ok()?;
         if let Some(record) = sub_buffer.records::<O>().next() {
@@ -303,7 +303,7 @@ pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Target;
+    use crate::kernel::target::Target;
 
     fn shape(endian: Endian, word_bytes: u8) -> PageShape {
         let data_offset = 8 + usize::from(word_bytes);

@@ -1,0 +1,101 @@
+//! Findings and totals of one file, collected while its stream is read.
+
+use std::path::PathBuf;
+
+use crate::disk::block::Counters;
+use crate::fault::{Fault, Verdict};
+
+/// Where a recording took its events from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// tracefs ring buffers.
+    Tracefs,
+    /// A kmemtrace relay channel.
+    Relay,
+}
+
+/// What is known of one file once it has been read.
+#[derive(Clone, Debug)]
+pub struct FileReport {
+    /// The file.
+    pub path: PathBuf,
+    /// Its CPU; `None` for `meta.out`.
+    pub cpu: Option<u32>,
+    /// Format version (major, minor); `None` for raw bytes.
+    pub version: Option<(u16, u16)>,
+    /// Where it was recorded from.
+    pub source: Option<Source>,
+    /// Whole blocks.
+    pub blocks: u64,
+    /// Event records of any type.
+    pub events: u64,
+    /// Order key of the first event record.
+    pub first: Option<u64>,
+    /// Order key of the last event record.
+    pub last: Option<u64>,
+    /// Events lost (report-contract: `lost_events`); `None` where nobody knows the number.
+    pub lost: Option<u64>,
+    /// Gaps in this CPU's stream.
+    pub gaps: u64,
+    /// Of the events lost, those before the first one that is here; `None` where nobody knows the number.
+    pub lost_before: Option<u64>,
+    /// Loss at no known time came to light only at the end of the file, since it cannot be read twice: no gap was told in time for
+    /// what was found before.
+    pub late_loss: bool,
+    /// Events that the blocks after a damaged place count and that could not be read.
+    pub unread: u64,
+    /// The last counters in the file; only our own recordings have them.
+    pub counters: Option<Counters>,
+    /// Bytes read.
+    pub bytes: u64,
+    /// What was found, in the order of the file; at most [`MAX_FAULTS`].
+    pub faults: Vec<Fault>,
+    /// Findings beyond those.
+    pub faults_left_out: u64,
+    /// The worst of what was found.
+    pub verdict: Verdict,
+}
+
+/// Findings kept for one file.
+pub const MAX_FAULTS: usize = 1000;
+
+impl FileReport {
+    pub(crate) fn new(path: PathBuf, cpu: Option<u32>) -> FileReport {
+        FileReport {
+            path,
+            cpu,
+            version: None,
+            source: None,
+            blocks: 0,
+            events: 0,
+            first: None,
+            last: None,
+            lost: Some(0),
+            gaps: 0,
+            lost_before: Some(0),
+            late_loss: false,
+            unread: 0,
+            counters: None,
+            bytes: 0,
+            faults: Vec::new(),
+            faults_left_out: 0,
+            verdict: Verdict::Complete,
+        }
+    }
+
+    /// What people call it: its name in its directory, `cpu2.out` or `per_cpu/cpu2/trace_pipe_raw`.
+    pub fn name(&self) -> PathBuf {
+        let parts: Vec<_> = self.path.components().rev().collect();
+        let in_tree = parts.first().is_some_and(|name| name.as_os_str() == "trace_pipe_raw");
+        parts.iter().take(if in_tree { 3 } else { 1 }).rev().collect()
+    }
+
+    pub(crate) fn add(&mut self, fault: Fault) {
+        self.verdict = self.verdict.max(fault.code.verdict());
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        } else {
+            self.faults_left_out += 1;
+        }
+    }
+}

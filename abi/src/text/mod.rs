@@ -1,0 +1,3 @@
+//! Text that people read or type: escaping of names.
+
+pub mod escape;
