@@ -160,6 +160,8 @@ impl OpenError {
 /// An opened trace.
 #[derive(Debug)]
 pub struct Trace {
+    /// The paths that were opened, as the caller named them.
+    pub inputs: Vec<PathBuf>,
     /// What it is.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.

@@ -1,13 +1,13 @@
-//! The command line.
+//! The command line: options and the words before them.
 
 use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::reports::SortKey;
-use crate::select::time::TimeWindow;
-use crate::select::{Select, parse_size};
+use kmemtrace::{Glob, Kind, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size};
+
+use crate::views::{Command, VIEWS};
 
 /// Reports who allocates kernel memory, how much of it is wasted, what stays, and which frees do not match.
 #[derive(Debug, Parser)]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     pub(crate) force: bool,
     /// Sort rows by these, greatest first
     #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', default_value = "wasted")]
-    pub(crate) sort: Vec<SortKey>,
+    pub(crate) sort: Vec<SortBy>,
     /// Rows to show; the rest becomes one "others" row [default: 20 on a terminal, else all]
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
     pub(crate) time: Option<TimeWindow>,
     #[command(flatten)]
-    pub(crate) select: Select,
+    pub(crate) filters: Filters,
     /// Show what the recorder itself allocates, too
     #[arg(long, help_heading = "Filters")]
     pub(crate) own: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) no_index: bool,
     /// Bytes of a trace from which it has an index; tests make it small
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = crate::index::PAYS_FROM, hide = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::cache::PAYS_FROM, hide = true)]
     pub(crate) index_from: u64,
     /// Say on standard error what became of the index, and what took how long
     #[arg(short, long)]
@@ -84,6 +84,85 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with K, M or G: 512M".to_owned())
 }
 
+/// The options that select. They are ANDed, the values of one are ORed.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Filters {
+    /// Only allocations by these thread ids
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', help_heading = "Filters")]
+    pid: Vec<i32>,
+    /// Only allocations by these commands (* and ? allowed)
+    #[arg(long, value_name = "COMM,...", value_delimiter = ',', help_heading = "Filters")]
+    comm: Vec<Glob>,
+    /// Only call-sites in these modules (* and ? allowed)
+    #[arg(long, value_name = "MODULE,...", value_delimiter = ',', help_heading = "Filters")]
+    module: Vec<Glob>,
+    /// Only objects of these caches (* and ? allowed)
+    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', help_heading = "Filters")]
+    cache: Vec<Glob>,
+    /// Only these call-sites: foo_open, foo_*, foo_open+0x3c or 0xffffffff81000100
+    #[arg(long, value_name = "SITE,...", value_delimiter = ',', help_heading = "Filters")]
+    site: Vec<Site>,
+    /// Only these kinds: kmalloc, cache, pages
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = parse_kind, help_heading = "Filters")]
+    kind: Vec<Kind>,
+    /// Only objects of these requested sizes: 512, 1K..4K, 2M.., ..64
+    #[arg(long, value_name = "A..B,...", value_delimiter = ',', help_heading = "Filters")]
+    size: Vec<SizeRange>,
+}
+
+impl Filters {
+    /// As the library takes them.
+    pub(crate) fn select(&self) -> Select {
+        let Filters { pid, comm, module, cache, site, kind, size } = self.clone();
+        Select { pid, comm, module, cache, site, kind, size }
+    }
+}
+
+/// What rows are sorted by, greatest first (names: smallest first).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortBy {
+    /// Bytes lost to internal fragmentation.
+    #[value(alias = "waste")]
+    Wasted,
+    /// Bytes live at the end.
+    #[value(alias = "current_dynamic")]
+    Live,
+    /// Greatest number of live bytes.
+    Peak,
+    /// Bytes taken, over all allocations.
+    #[value(aliases = ["total", "total_dynamic"])]
+    Allocated,
+    /// Bytes asked for, over all allocations.
+    Requested,
+    /// Allocations.
+    #[value(alias = "alloc_count")]
+    Allocs,
+    /// Frees that were seen.
+    #[value(alias = "free_count")]
+    Frees,
+    /// Frees on another CPU.
+    Cross,
+    /// The call-site or cache itself.
+    #[value(alias = "cache")]
+    Site,
+}
+
+impl From<SortBy> for SortKey {
+    fn from(by: SortBy) -> SortKey {
+        match by {
+            SortBy::Wasted => SortKey::Wasted,
+            SortBy::Live => SortKey::Live,
+            SortBy::Peak => SortKey::Peak,
+            SortBy::Allocated => SortKey::Allocated,
+            SortBy::Requested => SortKey::Requested,
+            SortBy::Allocs => SortKey::Allocs,
+            SortBy::Frees => SortKey::Frees,
+            SortBy::Cross => SortKey::Cross,
+            SortBy::Site => SortKey::Site,
+        }
+    }
+}
+
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -97,48 +176,21 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// What can be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum View {
-    Summary,
-    #[value(alias = "callsites")]
-    Sites,
-    Caches,
-    Mismatch,
-    Live,
-    Cross,
-    Events,
-}
-
-impl View {
-    /// Its name, as in the document's `schema`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            View::Summary => "summary",
-            View::Sites => "sites",
-            View::Caches => "caches",
-            View::Mismatch => "mismatch",
-            View::Live => "live",
-            View::Cross => "cross",
-            View::Events => "events",
-        }
-    }
-}
-
 impl Args {
-    /// The view, if the first word is one, and the inputs.
-    pub(crate) fn view_and_inputs(&self) -> (View, Vec<PathBuf>) {
-        let named = self.words.first().and_then(|word| View::from_str(word.to_str()?, false).ok());
+    /// The command that the first word names, if it does, and the inputs.
+    pub(crate) fn command_and_inputs(&self) -> (Command, Vec<PathBuf>) {
+        let first = self.words.first().and_then(|word| word.to_str());
+        let named = first.and_then(Command::named);
         // A directory of that name is a directory: `./live` says so.
-        let is_pack = self.words.first().is_some_and(|word| word == "pack");
-        let inputs = &self.words[usize::from(named.is_some() || is_pack)..];
+        let inputs = &self.words[usize::from(named.is_some())..];
         let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
-        (named.unwrap_or(View::Summary), inputs)
+        (named.unwrap_or(Command::View(&VIEWS[0])), inputs)
     }
 
     /// What may be the matter where the trace cannot be opened, other than the trace.
     pub(crate) fn hint(&self) -> Option<String> {
-        let is_view = |word: &PathBuf| word.to_str().is_some_and(|word| View::from_str(word, false).is_ok());
+        let is_view =
+            |word: &PathBuf| matches!(word.to_str().and_then(Command::named), Some(Command::View(_) | Command::Events));
         let Some((first, rest)) = self.words.split_first() else {
             return Some("no trace is named, and kmemtraced has left none here".to_owned());
         };
@@ -146,7 +198,8 @@ impl Args {
             return Some(format!("{}: a view stands before its trace", view.display()));
         }
         let is_name = first.components().count() == 1 && !first.exists();
-        let views: Vec<&str> = View::value_variants().iter().map(|view| view.name()).collect();
-        (is_name && !is_view(first)).then(|| format!("{}: is no view ({}, pack)", first.display(), views.join(", ")))
+        let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+        let shown = || format!("{}: is no view ({}, events, pack)", first.display(), views.join(", "));
+        (is_name && !is_view(first)).then(shown)
     }
 }

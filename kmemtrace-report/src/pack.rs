@@ -10,16 +10,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, bail};
+use kmemtrace::Progress;
+use kmemtrace::whole_file::{Directory, FileState};
 use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
+use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::disk::salvage::{Piece, PieceReader};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units::grouped;
 use kmemtrace_abi::trace::Trace;
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::end_block;
-use crate::progress::Progress;
-use crate::render::units::grouped;
-use crate::whole_file::{Directory, FileState};
+use crate::terminal::progress::ProgressLine;
 
 /// The level where none is asked for: higher ones take many times as long for a few percent.
 pub(crate) const LEVEL: i32 = 9;
@@ -39,7 +40,8 @@ pub(crate) struct How {
 /// How far all threads are together.
 struct Meter {
     bytes: AtomicU64,
-    progress: Mutex<Progress>,
+    total: u64,
+    progress: Mutex<ProgressLine>,
 }
 
 impl Meter {
@@ -49,7 +51,7 @@ impl Meter {
         if let Ok(mut progress) = self.progress.try_lock()
             && progress.is_due()
         {
-            progress.show(bytes, None);
+            progress.show(bytes, self.total, None);
         }
     }
 
@@ -75,7 +77,7 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
         let packed = pack_files(&dir, &names, how);
         if packed.iter().any(Result::is_ok) {
             // It is of the files that were there before.
-            crate::index::remove(&dir);
+            kmemtrace::cache::remove(&dir);
         }
         packed.into_iter().collect::<anyhow::Result<()>>()?;
     }
@@ -85,7 +87,7 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
 /// Packs files of a directory: what became of each. After one that cannot be packed no other is begun.
 fn pack_files(dir: &Arc<Directory>, files: &[OsString], how: How) -> Vec<anyhow::Result<()>> {
     let total = files.iter().filter_map(|name| Some(dir.state(name).ok()?.size)).sum();
-    let meter = Meter { bytes: AtomicU64::new(0), progress: Mutex::new(Progress::new(total, how.is_quiet)) };
+    let meter = Meter { bytes: AtomicU64::new(0), total, progress: Mutex::new(ProgressLine::new(how.is_quiet)) };
     let mut packed: Vec<Option<_>> = files.iter().map(|_| None).collect();
     let next = Mutex::new(files.iter().zip(&mut packed));
     let failed = AtomicBool::new(false);

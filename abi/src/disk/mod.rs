@@ -5,6 +5,7 @@
 
 pub mod block;
 pub(crate) mod blocks;
+pub mod end_block;
 mod expand;
 pub mod salvage;
 pub mod seek_index;

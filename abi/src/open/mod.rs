@@ -40,7 +40,7 @@ struct Found {
 impl Trace {
     /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.
     pub fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
-        open(paths)
+        Ok(Trace { inputs: paths.to_vec(), ..open(paths)? })
     }
 }
 

@@ -135,7 +135,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         order,
     };
     let side = Metadata { started: header.started, ..side };
-    Ok(Trace { info, streams, names, side, total_overruns: None })
+    Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
 }
 
 fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<(), OpenError> {

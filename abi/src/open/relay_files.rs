@@ -71,5 +71,5 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
     };
-    Ok(Trace { info, streams, names, side: Metadata::default(), total_overruns })
+    Ok(Trace { inputs: Vec::new(), info, streams, names, side: Metadata::default(), total_overruns })
 }

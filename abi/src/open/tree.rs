@@ -279,7 +279,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let side = Metadata { facts: (!alone).then_some(side), ..named };
-    Ok(Trace { info, streams, names, side, total_overruns: None })
+    Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
 }
 
 fn fault(code: Code, message: String) -> Fault {

@@ -1,3 +1,4 @@
-//! Text that people read or type: escaping of names.
+//! Text that people read or type: escaping of names, sizes and shares in figures.
 
 pub mod escape;
+pub mod units;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use kmemtrace_abi::text::escape::escape_csv;
 
-use crate::reports::Document;
-use crate::reports::row::Cell;
+use kmemtrace::documents::Document;
+use kmemtrace::documents::row::Cell;
 
 /// Writes the rows of a view.
 pub(crate) fn csv(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -36,7 +36,7 @@ fn text<'c>(cell: &'c Cell<'_>) -> io::Result<Cow<'c, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reports::row::{Row, Rows};
+    use kmemtrace::documents::row::{Row, Rows};
     use serde_json::Map;
 
     #[test]

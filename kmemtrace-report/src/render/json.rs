@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use kmemtrace_abi::text::escape::escape_json;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-use crate::reports::Document;
+use kmemtrace::documents::Document;
 
 /// Writes a document; its rows and its matrix are made while they are written.
 pub(crate) fn json(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -19,20 +19,6 @@ pub(crate) fn json(document: &Document<'_>, out: &mut dyn Write) -> io::Result<(
 pub(crate) fn line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Harmless(CompactFormatter)))?;
     writeln!(out)
-}
-
-impl Serialize for Document<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in &self.members {
-            match name.as_str() {
-                "rows" => map.serialize_entry(name, &self.rows)?,
-                "matrix" => map.serialize_entry(name, &self.matrix)?,
-                _ => map.serialize_entry(name, value)?,
-            }
-        }
-        map.end()
-    }
 }
 
 /// A formatter that writes what a terminal would act on, or a reader would not see, as `\uXXXX`, and all else as `F` does.
@@ -71,7 +57,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::reports::row::{Cell, Row, Rows};
+    use kmemtrace::documents::row::{Cell, Row, Rows};
 
     #[test]
     fn streamed_rows_are_printed_as_all_others() {

@@ -1,11 +1,17 @@
-//! JSON Lines: what every document opens with, then a row a line.
+//! JSON Lines: the head of a document and then a row a line; or the events of a trace, one a line.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use serde_json::json;
 
-use super::json::line;
-use crate::reports::Document;
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::CompactFormatter;
+
+use super::json::{Harmless, line};
+use kmemtrace::documents::Document;
+use kmemtrace::{Observer, OrderedItem};
 
 /// Writes a view; `summary`, which has no rows in its document, is one line.
 pub(crate) fn jsonl(view: &str, document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -17,4 +23,35 @@ pub(crate) fn jsonl(view: &str, document: &Document<'_>, out: &mut dyn Write) ->
         json!({ "schema": members["schema"], "completeness": members["completeness"], "trace": members["trace"] });
     line(&head, out)?;
     document.rows.iter().try_for_each(|row| line(&row, out))
+}
+
+/// Writes each event and gap as it comes, so that no trace is too long.
+pub(crate) struct LineWriter<'a> {
+    out: &'a mut dyn Write,
+    /// The first error; nothing is written after it.
+    error: Option<io::Error>,
+    /// Memory of a line.
+    buffer: Vec<u8>,
+}
+
+impl<'a> LineWriter<'a> {
+    pub(crate) fn new(out: &'a mut dyn Write) -> LineWriter<'a> {
+        LineWriter { out, error: None, buffer: Vec::new() }
+    }
+
+    /// The first error of all.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.error.map_or(Ok(()), Err)
+    }
+}
+
+impl Observer for LineWriter<'_> {
+    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
+        self.buffer.clear();
+        let mut serializer = Serializer::with_formatter(&mut self.buffer, Harmless(CompactFormatter));
+        let written = item.serialize(&mut serializer).map_err(io::Error::from);
+        self.buffer.push(b'\n');
+        self.error = written.and_then(|()| self.out.write_all(&self.buffer)).err();
+        if self.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
 }

@@ -5,4 +5,3 @@ mod grid;
 pub(crate) mod json;
 pub(crate) mod jsonl;
 pub(crate) mod table;
-pub(crate) mod units;

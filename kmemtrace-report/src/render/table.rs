@@ -10,10 +10,9 @@ use kmemtrace_abi::text::escape::escape;
 use serde_json::{Value, json};
 
 use super::grid::Grid;
-use super::units;
-use crate::reports::Document;
-use crate::reports::cross::CpuMatrix;
-use crate::reports::row::{Cell, Row, Rows};
+use kmemtrace::documents::row::{Cell, Row, Rows};
+use kmemtrace::documents::{CpuMatrix, Document};
+use kmemtrace_abi::text::units;
 
 /// CPUs in the matrix of a table. Machines with more show those that have pairs.
 const MAX_MATRIX_CPUS: usize = 256;
@@ -32,22 +31,19 @@ pub(crate) struct TableOptions {
     pub(crate) title: String,
 }
 
-/// Writes a view.
+/// The table of one view: its document's members, harmless for a terminal, and the document.
+pub(crate) type Table = fn(&Value, &Document<'_>, &TableOptions, &mut dyn Write) -> io::Result<()>;
+
+/// Writes the verdict, then the view's table.
 pub(crate) fn table(
-    view: &str,
+    view: Table,
     document: &Document<'_>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let head = escaped(&Value::Object(document.members.clone()));
     out.write_all(verdict(&head).as_bytes())?;
-    match view {
-        "summary" => summary(&head, document, options, out),
-        "mismatch" => mismatch(&head, &document.rows, options, out),
-        "live" => live(&head, &document.rows, options, out),
-        "cross" => cross(&head, document, options, out),
-        _ => rows(&head, &document.rows, options, out),
-    }
+    view(&head, document, options, out)
 }
 
 /// A value with every string made harmless for a terminal.
@@ -180,13 +176,19 @@ fn heading(document: &Value, options: &TableOptions) -> String {
     if let Some(since_boot) = trace.get("since_boot") {
         let first = keys(document).moment(number(&trace["first"]).unwrap_or(0), 0, 6);
         let first = first.trim_start_matches('+');
-        let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), super::units::grouped);
+        let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), units::grouped);
         head.push(format!("since {first} after boot, {lost} lost before"));
     }
     head.join("   ")
 }
 
-fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// The table of `summary`.
+pub(crate) fn summary(
+    document: &Value,
+    view: &Document<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "{}\n", heading(document, options))?;
     let header = ["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""];
     let cells = |row: &Shown| {
@@ -207,7 +209,7 @@ fn summary(document: &Value, view: &Document<'_>, options: &TableOptions, out: &
     out.write_all(totals(document, options).as_bytes())?;
     if view.top_sites.len() > 0 {
         writeln!(out, "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)")?;
-        rows(document, &view.top_sites, options, out)?;
+        figure_rows(document, &view.top_sites, options, out)?;
     }
     Ok(())
 }
@@ -285,7 +287,17 @@ fn upper(row: &impl Members, figure: String) -> String {
     if row["live_is_upper_bound"] == true { format!("<={figure}") } else { figure }
 }
 
-fn rows(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// The table of views with a row per name and kind.
+pub(crate) fn rows(
+    document: &Value,
+    view: &Document<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    figure_rows(document, &view.rows, options, out)
+}
+
+fn figure_rows(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let caches = document["schema"] == "kmemtrace.caches/1";
     let what = if caches { "CACHE" } else { "CALL SITE" };
     let header = ["WASTED", "WASTE%", "LIVE", "PEAK", "TOTAL", "ALLOCS", "FREED", "XCPU", "KIND", what];
@@ -320,7 +332,14 @@ fn figures(row: &impl Members, name: String, options: &TableOptions) -> Vec<Stri
     ]
 }
 
-fn mismatch(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// The table of `mismatch`.
+pub(crate) fn mismatch(
+    document: &Value,
+    view: &Document<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let rows = &view.rows;
     let cells = |row: Row<'_>| {
         let row = shown(&row);
         let mut first = moment(document, &row["first"]["at"]);
@@ -355,7 +374,14 @@ fn others_line(document: &Value, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn live(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// The table of `live`.
+pub(crate) fn live(
+    document: &Value,
+    view: &Document<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let rows = &view.rows;
     let cells = |row: Row<'_>| {
         let row = shown(&row);
         vec![
@@ -377,7 +403,13 @@ fn live(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn
     writeln!(out, "\n<= marks call-sites whose objects are also freed on paths without events: they may be gone.")
 }
 
-fn cross(document: &Value, view: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// The table of `cross`.
+pub(crate) fn cross(
+    document: &Value,
+    view: &Document<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if let Some(pairs) = &view.matrix {
         matrix(pairs, out)?;
     }
@@ -430,7 +462,7 @@ mod tests {
             "trace": {"order": "time", "first": 0, "last": 9}, "rows": null,
             "others": {"kind": null, "wasted": 2048, "allocated": 4096, "live_allocated": 5, "peak_live_allocated": null,
                 "allocs": 2, "frees": 1, "cross_cpu": 1, "live_is_upper_bound": false}, "others_count": 407});
-        let rows = Rows::new(1, |_| {
+        let site = Rows::new(1, |_| {
             let mut row = Row::default();
             row.extend([("call_site", Cell::Address(0xc0de)), ("symbol", Cell::name(Some(&b"a\x1b\xff+0x1"[..])))]);
             row.extend([("wasted", Cell::Count(2048)), ("allocated", Cell::Count(4096))]);
@@ -445,7 +477,7 @@ mod tests {
             title: String::new(),
         };
         let mut out = Vec::new();
-        table("sites", &Document::new(members.as_object().unwrap().clone(), rows), &options, &mut out).unwrap();
+        table(super::rows, &Document::new(members.as_object().unwrap().clone(), site), &options, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -469,10 +501,8 @@ mod tests {
     fn a_machine_of_thousands_of_cpus_shows_those_that_have_pairs() {
         let all: Vec<u32> = (0..8192).collect();
         let printed = |cpus: &[u32], pairs: &[((u32, u32), u64)]| {
-            let mut paired = crate::pairs::Paired::default();
-            paired.counts.matrix.extend(pairs.iter().copied());
             let mut out = Vec::new();
-            matrix(&CpuMatrix::new(cpus, &paired), &mut out).unwrap();
+            matrix(&CpuMatrix::new(cpus, pairs.iter().copied()), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let few = printed(&all, &[((5, 8000), 1234), ((5, 5), 1)]);

@@ -1,0 +1,126 @@
+//! Figures as people read them. Integers all the way, rounded half up, the same in every locale.
+
+const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// Bytes in binary units with three significant digits: `0 B`, `1023 B`, `1.00 KiB`, `36.5 MiB`, `1023 KiB`.
+pub fn bytes(n: u64) -> String {
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut power = n.ilog2() / 10;
+    // Each width is rounded from `n` itself: rounding a rounded number again would be off at the borders.
+    let scaled = |factor: u128, power: u32| rounded(u128::from(n) * factor, 1 << (10 * power));
+    // 1023.5 KiB and more is 1.00 MiB. (EiB never gets there: u64 ends at 16 EiB.)
+    if scaled(1, power) == 1024 {
+        power += 1;
+    }
+    let unit = UNITS[power as usize - 1];
+    let (hundredths, tenths) = (scaled(100, power), scaled(10, power));
+    if hundredths < 1000 {
+        format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
+    } else if tenths < 1000 {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {unit}", scaled(1, power))
+    }
+}
+
+/// `1,204,118`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `part` of `whole` with one decimal: `8.3%`; `-` where there is no whole.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let tenths = rounded(u128::from(part) * 1000, u128::from(whole));
+    format!("{}.{}%", tenths / 10, tenths % 10)
+}
+
+/// `part / whole`, half up.
+fn rounded(part: u128, whole: u128) -> u128 {
+    (2 * part + whole) / (2 * whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_three_significant_digits() {
+        const K: u64 = 1024;
+        for (n, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (K, "1.00 KiB"),
+            (10 * K - 6, "9.99 KiB"),
+            (10 * K - 5, "10.0 KiB"), // 9.995
+            (100 * K - 52, "99.9 KiB"),
+            (100 * K - 51, "100 KiB"), // 99.95
+            (1023 * K, "1023 KiB"),
+            (K * K - 513, "1023 KiB"),
+            (K * K - 512, "1.00 MiB"), // 1023.5
+            (38_273_024, "36.5 MiB"),
+            (1648 * K * K, "1.61 GiB"),
+            (K.pow(6), "1.00 EiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(bytes(n), text, "{n}");
+        }
+    }
+
+    #[test]
+    fn no_boundary_is_rounded_twice() {
+        // 9.9949 KiB is 9.99, and 99.9499 is 99.9: neither goes by a rounded value in between.
+        assert_eq!(bytes(10_234), "9.99 KiB");
+        assert_eq!(bytes(102_348), "99.9 KiB");
+        let mut last = 0.0;
+        for n in (0..4_000_000u64).step_by(7) {
+            let text = bytes(n);
+            let (number, unit) = text.split_once(' ').unwrap();
+            let factor = match unit {
+                "B" => 1.0,
+                "KiB" => 1024.0,
+                _ => 1024.0 * 1024.0,
+            };
+            let value = number.parse::<f64>().unwrap() * factor;
+            assert!(value >= last && (value - n as f64).abs() <= n as f64 * 0.005 + 0.5, "{n}: {text}");
+            last = value;
+        }
+    }
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_204_118, "1,204,118")] {
+            assert_eq!(grouped(n), text);
+        }
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn percent_rounds_half_up_and_needs_a_whole() {
+        for (part, whole, text) in [
+            (0, 0, "-"),
+            (5, 0, "-"),
+            (0, 7, "0.0%"),
+            (1, 2000, "0.1%"), // 0.05
+            (1, 2001, "0.0%"),
+            (83, 1000, "8.3%"),
+            (1, 1, "100.0%"),
+            (3, 2, "150.0%"),
+            (u64::MAX, u64::MAX, "100.0%"),
+        ] {
+            assert_eq!(percent(part, whole), text, "{part}/{whole}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Verdict over all files of a trace: whether events are missing, how many and where.
+
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::stream::report::{FileReport, Source};
+use kmemtrace_abi::trace::Trace;
+
+use crate::order::merger::Order;
+
+/// What the files come to, over all of them and whatever the filters.
+#[derive(Clone, Debug)]
+pub struct Completeness {
+    /// The worst of all files.
+    pub verdict: Verdict,
+    /// Events lost; `None` where the number is not known.
+    pub lost_events: Option<u64>,
+    /// Gaps in all streams.
+    pub gaps: u64,
+    /// Events lost before the first one; `None` where the number is not known.
+    pub lost_before: Option<u64>,
+    /// Names of files that end early.
+    pub truncated_files: Vec<String>,
+    /// CPUs whose file is missing.
+    pub missing_cpus: Vec<u32>,
+    /// Inferred frees over the whole trace, whatever the filters.
+    pub inferred_frees: u64,
+    /// Frees without an allocation over the whole trace, whatever the filters.
+    pub frees_without_alloc: u64,
+}
+
+impl Completeness {
+    /// From a trace that has been read to its end.
+    pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
+        let facts = || trace.streams.iter().map(CpuStream::facts).chain(trace.side.facts.as_ref());
+        let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
+        let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
+        let on_every_cpu = if trace.dropped_beyond(order.missing) > 0 { trace.info.cpus.len() as u64 } else { 0 };
+        let gaps = gaps.saturating_add(on_every_cpu);
+        let files = facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost?)));
+        // A relay channel counts its overruns over all CPUs and does not number what it drops: they have no place.
+        let lost_events = match trace.info.source {
+            Some(Source::Relay) => Some(order.missing.max(trace.total_overruns().unwrap_or(0)).max(files.unwrap_or(0))),
+            _ => files,
+        };
+        if lost_events.is_some_and(|n| n > 0) {
+            verdict = verdict.max(Verdict::Lossy);
+        }
+        let cut = |f: &&FileReport| f.faults.iter().any(|fault| fault.code.verdict() == Verdict::Truncated);
+        let name = |f: &FileReport| f.name().to_string_lossy().into_owned();
+        let missing = |f: &&FileReport| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
+        Completeness {
+            verdict,
+            lost_events,
+            gaps,
+            lost_before: facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost_before?))),
+            truncated_files: facts().filter(|f| !missing(f)).filter(cut).map(name).collect(),
+            missing_cpus: trace.info.missing.clone(),
+            inferred_frees: 0,
+            frees_without_alloc: 0,
+        }
+    }
+
+    /// One line for a terminal or standard error.
+    pub fn verdict_name(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Complete => "complete",
+            Verdict::Lossy => "lossy",
+            Verdict::Truncated => "truncated",
+            Verdict::Corrupt => "corrupt",
+        }
+    }
+}

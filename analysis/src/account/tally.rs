@@ -1,0 +1,193 @@
+//! What only adds up, counted per class of object: the order of events does not matter to it, so each partition has its own
+//! counts, and the rows of figures are their sums.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::account::classes::{Class, Classes};
+use crate::account::stats::Stats;
+use crate::pairing::table::Sizes;
+
+/// How an object was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// By a free event on the CPU of its allocation.
+    Freed,
+    /// By a free event on another CPU.
+    FreedElsewhere,
+    /// Its address was handed out again.
+    Inferred,
+}
+
+/// A class and its counts: one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Tally {
+    class: Class,
+    opened: u64,
+    freed: u64,
+    crossed: u64,
+    inferred: u64,
+}
+
+/// Sums over the objects of a class that have their own sizes each.
+#[derive(Clone, Copy, Debug, Default)]
+struct OwnSums {
+    requested: u128,
+    allocated: u128,
+    wasted: u128,
+    closed_requested: u128,
+    closed_allocated: u128,
+    closed_wasted: u128,
+    crossed: u128,
+}
+
+/// The counts of one partition.
+pub(crate) struct Tallies<'a> {
+    registry: &'a Classes,
+    /// By class, as far as they were needed.
+    tallies: Vec<Tally>,
+    own_sums: HashMap<u32, OwnSums, RandomState>,
+    /// By row.
+    failed: HashMap<u32, u64, RandomState>,
+}
+
+impl<'a> Tallies<'a> {
+    pub(crate) fn new(registry: &'a Classes) -> Tallies<'a> {
+        Tallies { registry, tallies: Vec::new(), own_sums: HashMap::default(), failed: HashMap::default() }
+    }
+
+    #[inline(always)]
+    fn tally(&mut self, class: u32) -> &mut Tally {
+        let index = class as usize;
+        if index < self.tallies.len() { &mut self.tallies[index] } else { self.new_tally(index) }
+    }
+
+    #[cold]
+    fn new_tally(&mut self, index: usize) -> &mut Tally {
+        self.learn();
+        &mut self.tallies[index]
+    }
+
+    /// Takes on the classes that there are by now.
+    pub(crate) fn learn(&mut self) {
+        let tallies = &mut self.tallies;
+        self.registry.from(tallies.len(), |class| {
+            tallies.push(Tally { class: *class, opened: 0, freed: 0, crossed: 0, inferred: 0 });
+        });
+    }
+
+    /// Bytes of memory, but for failed allocations.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.tallies.capacity() * size_of::<Tally>() + self.own_sums.capacity() * size_of::<(u32, OwnSums)>()
+    }
+
+    /// A class that some event was given.
+    #[inline]
+    pub(crate) fn class(&mut self, class: u32) -> Class {
+        self.tally(class).class
+    }
+
+    /// An object of these sizes becomes live; its class.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, class: u32, sizes: Sizes) -> Class {
+        let tally = self.tally(class);
+        tally.opened += 1;
+        let of = tally.class;
+        if !of.is_sized {
+            self.open_own(class, sizes);
+        }
+        of
+    }
+
+    #[cold]
+    fn open_own(&mut self, class: u32, (requested, allocated): Sizes) {
+        let sums = self.own_sums.entry(class).or_default();
+        sums.requested += u128::from(requested);
+        sums.allocated += u128::from(allocated);
+        sums.wasted += u128::from(allocated.saturating_sub(requested));
+    }
+
+    /// An object is gone; its class, and the bytes that were allocated for it.
+    #[inline(always)]
+    pub(crate) fn close(&mut self, class: u32, own_sizes: Option<Sizes>, how: Closed) -> (Class, u64) {
+        let tally = self.tally(class);
+        match how {
+            Closed::Freed => tally.freed += 1,
+            Closed::FreedElsewhere => {
+                tally.freed += 1;
+                tally.crossed += 1;
+            }
+            Closed::Inferred => tally.inferred += 1,
+        }
+        let of = tally.class;
+        match own_sizes {
+            None => (of, of.allocated),
+            Some(sizes) => {
+                self.close_own(class, sizes, how);
+                (of, sizes.1)
+            }
+        }
+    }
+
+    #[cold]
+    fn close_own(&mut self, class: u32, (requested, allocated): Sizes, how: Closed) {
+        let sums = self.own_sums.entry(class).or_default();
+        sums.closed_requested += u128::from(requested);
+        sums.closed_allocated += u128::from(allocated);
+        sums.closed_wasted += u128::from(allocated.saturating_sub(requested));
+        sums.crossed += u128::from(if how == Closed::FreedElsewhere { allocated } else { 0 });
+    }
+
+    /// An allocation returned null.
+    pub(crate) fn fail(&mut self, class: u32) {
+        let row = self.class(class).row;
+        *self.failed.entry(row).or_default() += 1;
+    }
+
+    /// Adds all counts to the figures of their rows.
+    pub(crate) fn add_to(&self, rows: &mut [Stats]) {
+        for (number, tally) in self.tallies.iter().enumerate() {
+            let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
+            let Class { is_sized, requested, allocated, .. } = tally.class;
+            let closed = tally.freed + tally.inferred;
+            let sums = if is_sized {
+                let wasted = allocated.saturating_sub(requested);
+                let times = |n: u64, size: u64| u128::from(n) * u128::from(size);
+                OwnSums {
+                    requested: times(tally.opened, requested),
+                    allocated: times(tally.opened, allocated),
+                    wasted: times(tally.opened, wasted),
+                    closed_requested: times(closed, requested),
+                    closed_allocated: times(closed, allocated),
+                    closed_wasted: times(closed, wasted),
+                    crossed: times(tally.crossed, allocated),
+                }
+            } else {
+                self.own_sums.get(&(number as u32)).copied().unwrap_or_default()
+            };
+            row.add(&Stats {
+                allocs: tally.opened,
+                requested: sums.requested,
+                allocated: sums.allocated,
+                wasted: sums.wasted,
+                frees: tally.freed,
+                inferred_frees: tally.inferred,
+                cross_cpu: tally.crossed,
+                cross_cpu_bytes: sums.crossed,
+                live_objects: tally.opened - closed,
+                live_requested: sums.requested - sums.closed_requested,
+                live_allocated: sums.allocated - sums.closed_allocated,
+                live_wasted: sums.wasted - sums.closed_wasted,
+                ..Stats::default()
+            });
+        }
+        for (&row, n) in &self.failed {
+            if let Some(row) = rows.get_mut(row as usize) {
+                row.failed_allocs += n;
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The answer to a query: typed rows, findings, live objects, totals, and how complete the trace is.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock};
+
+use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::trace::TraceInfo;
+
+use crate::account::classes::{Class, Grouping, RowKey, cache_of};
+use crate::account::completeness::Completeness;
+use crate::account::stats::Stats;
+use crate::names::kallsyms::Symbolizer;
+use crate::order::merger::Order;
+use crate::order::pair_event::NO_PID;
+use crate::pairing::findings::Finding;
+use crate::pairing::pairs::{Live, Paired, kind_index};
+
+/// Names of symbols, caches and commands, kept from the trace.
+#[derive(Debug)]
+pub struct Names {
+    /// Text of `/proc/kallsyms`; empty once it is indexed.
+    pub(crate) kallsyms: Mutex<Vec<u8>>,
+    pub(crate) modules: Vec<u8>,
+    /// Command names by thread id.
+    pub(crate) comms: HashMap<i32, Box<[u8]>>,
+    /// Names of caches and events.
+    pub(crate) trace_names: kmemtrace_abi::event::Names,
+    pub(crate) symbolizer: OnceLock<Symbolizer>,
+}
+
+/// The answer to a [`crate::Query`].
+#[derive(Debug)]
+pub struct Analysis {
+    pub(crate) info: TraceInfo,
+    pub(crate) completeness: Completeness,
+    pub(crate) order: Order,
+    pub(crate) paired: Paired,
+    pub(crate) names: Names,
+    pub(crate) own_threads: Option<Vec<i32>>,
+    pub(crate) first_key: u64,
+    pub(crate) grouping: Grouping,
+}
+
+/// A row: what one call-site or one cache has allocated of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Return address of the allocating call; `None` in rows of caches and kinds.
+    pub call_site: Option<u64>,
+    /// Name of the cache in the allocation events; `None` in other rows, and where events name none.
+    pub cache: Option<&'a [u8]>,
+    /// Kind of the objects.
+    pub kind: Kind,
+    /// The sums.
+    pub stats: &'a Stats,
+}
+
+/// A row of findings: one class between the same two call-sites.
+#[derive(Clone, Copy, Debug)]
+pub struct FindingEntry {
+    /// What does not match.
+    pub class: Finding,
+    /// Call-site of the allocation, where rows are call-sites.
+    pub alloc_site: Option<u64>,
+    /// Call-site of the free.
+    pub free_site: Option<u64>,
+    /// Kind of the object.
+    pub kind: Kind,
+    /// How often it was found.
+    pub count: u64,
+    /// How many of those a gap may explain.
+    pub suspect: u64,
+}
+
+/// An object that is live at the end of the trace.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveObject {
+    /// Address; a frame number for pages.
+    pub address: u64,
+    /// Call-site of its allocation, where rows are call-sites.
+    pub call_site: Option<u64>,
+    /// Kind.
+    pub kind: Kind,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes taken.
+    pub allocated: u64,
+    /// CPU of the allocation.
+    pub cpu: u32,
+    /// Thread of the allocation, where the trace tells it.
+    pub pid: Option<i32>,
+    /// Order key of the allocation.
+    pub at: u64,
+}
+
+impl Analysis {
+    #[expect(clippy::too_many_arguments, reason = "one caller hands over what it has found")]
+    pub(crate) fn new(
+        info: TraceInfo,
+        completeness: Completeness,
+        order: Order,
+        paired: Paired,
+        names: Names,
+        own_threads: Option<Vec<i32>>,
+        first_key: u64,
+        grouping: Grouping,
+    ) -> Analysis {
+        Analysis { info, completeness, order, paired, names, own_threads, first_key, grouping }
+    }
+
+    /// What the files say of loss and damage.
+    pub fn completeness(&self) -> &Completeness {
+        &self.completeness
+    }
+
+    /// What is known of the trace.
+    pub fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    /// Names for call-sites.
+    pub fn symbolizer(&self) -> &Symbolizer {
+        self.names.symbolizer()
+    }
+
+    /// Events that were taken.
+    pub fn events(&self) -> u64 {
+        self.order.events
+    }
+
+    /// First order key of the trace, where the query had a window.
+    pub fn first_key(&self) -> u64 {
+        self.first_key
+    }
+
+    /// The rows in which an event was counted, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        let by_kind = self.grouping == Grouping::Kind;
+        let kinds = Kind::ALL.into_iter().zip(&self.paired.kinds).filter(move |_| by_kind);
+        let kinds = kinds.map(|(kind, stats)| Row { call_site: None, cache: None, kind, stats });
+        // An index may have answered with call-sites where only kinds were asked for.
+        let rows = self.paired.rows.iter().filter(move |_| !by_kind).map(|(key, stats)| self.row(*key, stats));
+        kinds.chain(rows).filter(|row| !row.stats.is_empty())
+    }
+
+    fn row<'a>(&'a self, key: RowKey, stats: &'a Stats) -> Row<'a> {
+        let cache = || cache_of(key).and_then(|index| self.names.trace_names.at(index));
+        Row {
+            call_site: (self.grouping == Grouping::Site).then_some(key.0),
+            cache: if self.grouping == Grouping::Cache { cache() } else { None },
+            kind: key.1,
+            stats,
+        }
+    }
+
+    /// Sums of one kind.
+    pub fn kind(&self, kind: Kind) -> &Stats {
+        &self.paired.kinds[kind_index(kind)]
+    }
+
+    /// Sums of `kmalloc` and `cache` together.
+    pub fn total(&self) -> &Stats {
+        &self.paired.total
+    }
+
+    /// Findings, in no order.
+    pub fn findings(&self) -> impl Iterator<Item = FindingEntry> {
+        self.paired.findings.iter().map(|(key, row)| FindingEntry {
+            class: key.class,
+            alloc_site: key.alloc_site,
+            free_site: key.free_site,
+            kind: key.kind,
+            count: row.count,
+            suspect: row.suspect,
+        })
+    }
+
+    /// Objects that are live at the end, oldest first; none unless the query asked for them.
+    pub fn live_objects(&self) -> impl Iterator<Item = LiveObject> {
+        self.paired.live.iter().map(|object| self.live_object(object))
+    }
+
+    fn live_object(&self, object: &Live) -> LiveObject {
+        let class: &Class = self.paired.class(object);
+        let call_site = self.paired.rows.get(class.row as usize).map(|((site, _), _)| *site);
+        LiveObject {
+            address: object.address,
+            call_site: call_site.filter(|_| self.grouping == Grouping::Site),
+            kind: class.kind,
+            requested: class.requested,
+            allocated: class.allocated,
+            cpu: object.cpu,
+            pid: Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed),
+            at: object.birth.at,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What stands in an index: byte by byte in `abi/FORMAT.md`.
+
+use std::ops::Range;
+
+use kmemtrace_abi::disk::block::crc32c;
+use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
+use kmemtrace_abi::event::{Gap, GapCause};
+use kmemtrace_abi::fault::Verdict;
+
+use super::answer::Question;
+use super::bytes::{Reader, Writer};
+use super::identity::Identity;
+use crate::account::completeness::Completeness;
+
+const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
+/// Raised whenever the bytes change, or what a pass comes to.
+const VERSION: u32 = 3;
+/// Bytes before those that the checksum is of.
+const UNCHECKED: usize = 12;
+/// Counts of a file beyond this are not believed.
+const MOST_COUNTED: u64 = 1 << 56;
+
+/// What a pass over the whole trace found, whatever was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// Complete or lossy: others have no index.
+    pub(super) is_lossy: bool,
+    pub(super) lost_events: Option<u64>,
+    pub(super) gaps: u64,
+    pub(super) lost_before: Option<u64>,
+    /// Order key of the first event of all; 0 where there is none.
+    pub(super) first: u64,
+    /// And of the last.
+    pub(super) last: u64,
+}
+
+impl Whole {
+    pub(super) fn completeness(&self) -> Completeness {
+        Completeness {
+            verdict: if self.is_lossy { Verdict::Lossy } else { Verdict::Complete },
+            lost_events: self.lost_events,
+            gaps: self.gaps,
+            lost_before: self.lost_before,
+            truncated_files: Vec::new(),
+            missing_cpus: Vec::new(),
+            inferred_frees: 0,
+            frees_without_alloc: 0,
+        }
+    }
+}
+
+/// An index that was read. Its larger parts stay bytes until somebody needs them.
+#[derive(Debug)]
+pub(super) struct Content {
+    bytes: Vec<u8>,
+    pub(super) identity: Identity,
+    pub(super) whole: Whole,
+    landmarks: Range<usize>,
+    answers: Vec<(Question, Range<usize>)>,
+}
+
+impl Content {
+    /// The index in `bytes`; `None` where that is none, a damaged one, or one of another version.
+    pub(super) fn read(bytes: Vec<u8>) -> Option<Content> {
+        let mut from = Reader(&bytes);
+        let (magic, checksum) = (from.bytes()?, from.u32()?);
+        if magic != MAGIC || crc32c(from.0) != checksum {
+            return None;
+        }
+        if from.u32()? != VERSION || from.text()? != env!("CARGO_PKG_VERSION").as_bytes() {
+            return None;
+        }
+        let identity = Identity::read(&mut from)?;
+        let whole = Whole {
+            is_lossy: from.bool()?,
+            lost_events: from.maybe()?,
+            gaps: from.u64()?,
+            lost_before: from.maybe()?,
+            first: from.u64()?,
+            last: from.u64()?,
+        };
+        let part = |from: &mut Reader<'_>| {
+            let text = from.text()?;
+            let end = bytes.len() - from.0.len();
+            Some(end - text.len()..end)
+        };
+        let landmarks = part(&mut from)?;
+        let answers = from.list(|from| Some((Question::read(from)?, part(from)?)))?;
+        from.end(())?;
+        Some(Content { identity, whole, landmarks, answers, bytes })
+    }
+
+    /// The bytes of an answer that has what is asked.
+    pub(super) fn answer(&self, asked: Question) -> Option<(Question, &[u8])> {
+        self.answers().find(|(question, _)| question.covers(asked))
+    }
+
+    pub(super) fn answers(&self) -> impl Iterator<Item = (Question, &[u8])> {
+        self.answers.iter().filter_map(|(question, range)| Some((*question, self.bytes.get(range.clone())?)))
+    }
+
+    pub(super) fn landmark_bytes(&self) -> &[u8] {
+        self.bytes.get(self.landmarks.clone()).unwrap_or_default()
+    }
+
+    /// The landmarks of each file; `None` where they are not kept, or do not make sense.
+    pub(super) fn landmarks(&self) -> Option<Vec<SeekIndex>> {
+        let mut from = Reader(self.landmark_bytes());
+        let mut index = 0;
+        let files = from.list(|from| {
+            index += 1;
+            read_landmarks(from, self.identity.size(index - 1))
+        })?;
+        from.end(files)
+    }
+}
+
+/// The bytes of an index.
+pub(super) fn write<'a>(
+    identity: &Identity,
+    whole: &Whole,
+    landmarks: &[u8],
+    answers: impl Iterator<Item = (Question, &'a [u8])>,
+) -> Vec<u8> {
+    let mut out = Writer(MAGIC.to_vec());
+    out.u32(0);
+    out.u32(VERSION);
+    out.text(env!("CARGO_PKG_VERSION").as_bytes());
+    identity.write(&mut out);
+    out.bool(whole.is_lossy);
+    out.maybe(whole.lost_events);
+    out.u64(whole.gaps);
+    out.maybe(whole.lost_before);
+    out.u64(whole.first);
+    out.u64(whole.last);
+    out.text(landmarks);
+    let answers: Vec<_> = answers.collect();
+    out.u64(answers.len() as u64);
+    for (question, answer) in answers {
+        question.write(&mut out);
+        out.text(answer);
+    }
+    let checksum = crc32c(&out.0[UNCHECKED..]);
+    out.0[MAGIC.len()..UNCHECKED].copy_from_slice(&checksum.to_le_bytes());
+    out.0
+}
+
+/// The bytes of the landmarks of each file; none where not all have them.
+pub(super) fn landmarks<'a>(files: impl Iterator<Item = Option<&'a SeekIndex>>) -> Vec<u8> {
+    let Some(files) = files.collect::<Option<Vec<_>>>() else { return Vec::new() };
+    let mut out = Writer::default();
+    out.u64(files.len() as u64);
+    for SeekIndex { points, gaps } in files {
+        out.u64(points.len() as u64);
+        for point in points {
+            [point.offset, point.sequence, point.events, point.gaps].into_iter().for_each(|n| out.u64(n));
+            out.maybe(point.last);
+        }
+        out.u64(gaps.len() as u64);
+        for gap in gaps {
+            out.maybe(gap.from);
+            out.maybe(gap.to);
+            out.u32(gap.cpu);
+            out.maybe(gap.lost);
+            out.u8(CAUSES.iter().position(|&cause| cause == gap.cause).unwrap_or(0) as u8);
+        }
+    }
+    out.0
+}
+
+const CAUSES: [GapCause; 7] = [
+    GapCause::Overrun,
+    GapCause::Counters,
+    GapCause::Recorder,
+    GapCause::Damage,
+    GapCause::Cut,
+    GapCause::Sequence,
+    GapCause::Foreign,
+];
+
+/// Those of one file of `size` bytes.
+fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
+    let points = from.list(|from| {
+        let (offset, sequence, events, gaps) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
+        Some(SeekPoint { offset, sequence, events, gaps, last: from.maybe()? })
+    })?;
+    let gaps = from.list(|from| {
+        let (from_key, to, cpu, lost) = (from.maybe()?, from.maybe()?, from.u32()?, from.maybe()?);
+        Some(Gap { from: from_key, to, cpu, lost, cause: *CAUSES.get(usize::from(from.u8()?))? })
+    })?;
+    let is_there = |p: &SeekPoint| {
+        p.offset < size && p.sequence < MOST_COUNTED && p.events < MOST_COUNTED && p.gaps <= gaps.len() as u64
+    };
+    let follows = |(a, b): (&SeekPoint, &SeekPoint)| {
+        a.offset < b.offset && a.sequence < b.sequence && a.events <= b.events && a.gaps <= b.gaps && a.last <= b.last
+    };
+    let fits = points.iter().all(is_there) && points.iter().zip(points.iter().skip(1)).all(follows);
+    fits.then_some(SeekIndex { points, gaps })
+}

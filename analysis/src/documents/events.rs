@@ -1,0 +1,92 @@
+//! `events`: the decoded events in the total order, with the gaps where they end.
+
+use kmemtrace_abi::event::{Action, Event, Names};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::row::{Address, text_of};
+
+/// An event or a gap, in the total order over all CPUs. A gap stands where it ends, before the first event with that key.
+#[derive(Clone, Copy, Debug)]
+pub enum OrderedItem<'a> {
+    /// An event.
+    Event {
+        /// The event.
+        event: &'a Event,
+        /// Names of caches and events.
+        names: &'a Names,
+        /// Command name of its thread, where the trace tells it.
+        comm: Option<&'a [u8]>,
+    },
+    /// An interval in which events of one CPU may be missing.
+    Gap {
+        /// Order key of its begin.
+        from: u64,
+        /// Order key of its end.
+        at: u64,
+        /// The CPU.
+        cpu: u32,
+        /// Events lost; `None` where the number is not known.
+        lost: Option<u64>,
+    },
+}
+
+impl Serialize for OrderedItem<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        match *self {
+            OrderedItem::Gap { from, at, cpu, lost } => {
+                members.serialize_entry("at", &at)?;
+                members.serialize_entry("from", &from)?;
+                members.serialize_entry("cpu", &cpu)?;
+                members.serialize_entry("event", "gap")?;
+                members.serialize_entry("lost", &lost)?;
+            }
+            OrderedItem::Event { event, names, comm } => put_event(&mut members, event, names, comm)?,
+        }
+        members.end()
+    }
+}
+
+fn put_event<M: SerializeMap>(
+    members: &mut M,
+    event: &Event,
+    names: &Names,
+    comm: Option<&[u8]>,
+) -> Result<(), M::Error> {
+    members.serialize_entry("at", &event.at)?;
+    members.serialize_entry("cpu", &event.cpu)?;
+    members.serialize_entry("pid", &event.pid)?;
+    put_name(members, "comm", comm)?;
+    if let Some(context) = event.context() {
+        members.serialize_entry("context", context.name())?;
+    }
+    put_name(members, "event", Some(names.get(event.name)))?;
+    if event.action != Action::Other {
+        members.serialize_entry("call_site", &Address(event.call_site))?;
+        members.serialize_entry("address", &Address(event.address))?;
+    }
+    if matches!(event.action, Action::Alloc(_)) {
+        members.serialize_entry("requested", &event.requested)?;
+        members.serialize_entry("allocated", &event.allocated)?;
+        if let Some(gfp) = event.gfp {
+            members.serialize_entry("gfp", &gfp)?;
+        }
+        if let Some(node) = event.node {
+            members.serialize_entry("node", &node)?;
+        }
+    }
+    match event.cache {
+        Some(cache) => put_name(members, "cache", Some(names.get(cache))),
+        None => Ok(()),
+    }
+}
+
+/// Writes a name as rows have it, with its bytes as digits where they are no UTF-8.
+fn put_name<M: SerializeMap>(members: &mut M, member: &str, name: Option<&[u8]>) -> Result<(), M::Error> {
+    let (text, hex) = name.map(text_of).unzip();
+    members.serialize_entry(member, &text)?;
+    match hex.flatten() {
+        Some(hex) => members.serialize_entry(&format!("{member}_hex"), &hex),
+        None => Ok(()),
+    }
+}

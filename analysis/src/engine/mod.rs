@@ -1,0 +1,7 @@
+//! The engine: runs order, pairing and accounting over a trace, on one thread or several.
+
+pub(crate) mod pass;
+pub(crate) mod peaks;
+pub(crate) mod pipeline;
+pub(crate) mod run;
+pub(crate) mod scheduler;

@@ -1,0 +1,191 @@
+//! The live bytes of every row, kept in the total order of the events, because peaks depend on it.
+//!
+//! With one partition the pairing writes into the [`Ledger`] at once. With several, each keeps a [`Log`] of what it would
+//! have written, and [`Ledger::replay`] takes the entries of all logs in the order of the window: peaks over rows, kinds
+//! and everything are exactly those of one partition, because they are found by the same steps.
+
+use kmemtrace_abi::event::Kind;
+
+use crate::account::classes::Class;
+use crate::order::merge::Keyed;
+use crate::order::merger::Window;
+use crate::order::pair_event::Compact;
+use crate::pairing::pairs::{Changes, Number, kind_index};
+
+/// The most bytes that were ever live, and how far below that they are now: mostly one number changes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    /// Bytes that may become live before there are more than ever: so many, and those of `spill`.
+    room: u64,
+    spill: u128,
+    greatest: u128,
+}
+
+impl Peak {
+    /// Bytes become live; true where there were never as many.
+    #[inline(always)]
+    fn opened(&mut self, allocated: u64) -> bool {
+        match self.room.checked_sub(allocated) {
+            Some(room) => {
+                self.room = room;
+                false
+            }
+            None if self.spill == 0 => {
+                self.greatest += u128::from(allocated - self.room);
+                self.room = 0;
+                true
+            }
+            None => self.opened_more(allocated.into()),
+        }
+    }
+
+    #[cold]
+    fn opened_more(&mut self, allocated: u128) -> bool {
+        let room = self.spill + u128::from(self.room);
+        self.set_room(room.saturating_sub(allocated));
+        self.greatest += allocated.saturating_sub(room);
+        allocated > room
+    }
+
+    #[inline(always)]
+    fn closed(&mut self, allocated: u64) {
+        match self.room.checked_add(allocated) {
+            Some(room) => self.room = room,
+            None => self.set_room(self.spill + u128::from(self.room) + u128::from(allocated)),
+        }
+    }
+
+    #[cold]
+    fn set_room(&mut self, room: u128) {
+        self.room = u64::try_from(room).unwrap_or(u64::MAX);
+        self.spill = room - u128::from(self.room);
+    }
+}
+
+/// All live bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    rows: Vec<Peak>,
+    kinds: [Peak; 3],
+    /// `kmalloc` and `cache` together.
+    total: Peak,
+    pub(crate) peak_at: Option<u64>,
+}
+
+impl Ledger {
+    #[inline(always)]
+    fn row(&mut self, row: u32) -> &mut Peak {
+        let index = row as usize;
+        if index < self.rows.len() { &mut self.rows[index] } else { self.grow(index) }
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) -> &mut Peak {
+        self.rows.resize(index + 1, Peak::default());
+        &mut self.rows[index]
+    }
+
+    /// Bytes become live; whether there were never as many in all.
+    #[inline(always)]
+    fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
+        self.row(row).opened(allocated);
+        self.kinds[kind_index(kind)].opened(allocated);
+        kind != Kind::Pages && self.total.opened(allocated)
+    }
+
+    #[inline(always)]
+    fn close(&mut self, row: u32, kind: Kind, allocated: u64) {
+        self.row(row).closed(allocated);
+        self.kinds[kind_index(kind)].closed(allocated);
+        if kind != Kind::Pages {
+            self.total.closed(allocated);
+        }
+    }
+
+    /// Takes the changes that a window's partitions have logged, in the window's order.
+    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[Log]) {
+        let mut rest: Vec<&[Entry]> = logs.iter().map(|log| log.entries.as_slice()).collect();
+        let mut peak = None;
+        for (&owner, serial) in window.owners.iter().zip(0u32..) {
+            let Some(entries) = rest.get_mut(usize::from(owner)) else { continue };
+            while let Some((entry, later)) = entries.split_first()
+                && entry.serial == serial
+            {
+                *entries = later;
+                if !entry.opens {
+                    self.close(entry.row, entry.kind, entry.allocated);
+                } else if self.open(entry.row, entry.kind, entry.allocated) {
+                    peak = Some(serial);
+                }
+            }
+        }
+        if let Some(serial) = peak {
+            self.peak_at = window.events.get(serial as usize).map(Keyed::key);
+        }
+    }
+
+    /// Greatest number of live bytes of a row.
+    pub(crate) fn peak(&self, row: usize) -> u128 {
+        self.rows.get(row).map_or(0, |peak| peak.greatest)
+    }
+
+    /// Greatest number of live bytes of each kind, and of `kmalloc` and `cache` together.
+    pub(crate) fn peaks(&self) -> ([u128; 3], u128) {
+        (self.kinds.map(|peak| peak.greatest), self.total.greatest)
+    }
+}
+
+impl Changes for Ledger {
+    #[inline(always)]
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+        if self.open(class.row, class.kind, allocated) {
+            self.peak_at = Some(event.at);
+        }
+    }
+
+    #[inline(always)]
+    fn closed(&mut self, _: Number, class: &Class, allocated: u64) {
+        self.close(class.row, class.kind, allocated);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    allocated: u64,
+    serial: u32,
+    row: u32,
+    kind: Kind,
+    /// Or closes.
+    opens: bool,
+}
+
+/// What one partition changes in a window.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    entries: Vec<Entry>,
+}
+
+impl Log {
+    /// Empty, in the same memory.
+    pub(crate) fn cleared(mut self) -> Log {
+        self.entries.clear();
+        self
+    }
+
+    #[inline]
+    fn push(&mut self, event: Number, class: &Class, allocated: u64, opens: bool) {
+        self.entries.push(Entry { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
+    }
+}
+
+impl Changes for Log {
+    #[inline(always)]
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+        self.push(event, class, allocated, true);
+    }
+
+    #[inline(always)]
+    fn closed(&mut self, event: Number, class: &Class, allocated: u64) {
+        self.push(event, class, allocated, false);
+    }
+}

@@ -1,0 +1,280 @@
+//! Runs a query: finds what it needs of the trace, has a pass made, and keeps what it came to as an [`Analysis`].
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::OnceLock;
+
+use kmemtrace_abi::clock::{OrderKey, Unit};
+use kmemtrace_abi::disk::block::End;
+use kmemtrace_abi::disk::end_block;
+use kmemtrace_abi::open::regular;
+use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::trace::Trace;
+
+use crate::account::classes::Grouping;
+use crate::account::completeness::Completeness;
+use crate::analysis::{Analysis, Names};
+use crate::cache::{Index, Narrowed, Question, Settings};
+use crate::engine::pass::Pass;
+use crate::engine::pipeline::{self, CrewSize, Job};
+use crate::error::AnalysisError;
+use crate::memory::budget::Budget;
+use crate::names::kallsyms::Symbolizer;
+use crate::order::merger::Order;
+use crate::order::ordered::{Observer, Ordered};
+use crate::order::pair_event::All;
+use crate::pairing::pairs::{Paired, Rules};
+use crate::progress::{Progress, Silent};
+use crate::query::Query;
+use crate::query::filter::Selected;
+use crate::query::own::{ButOwn, OwnThreads};
+use crate::query::window::AskedWindow;
+
+impl Query {
+    /// Reads the trace and answers. The streams of `trace` are at their ends afterwards, and its names belong to the analysis.
+    ///
+    /// # Errors
+    /// [`AnalysisError`]. Damage and loss are no errors: they are in [`Analysis::completeness`].
+    pub fn run(&self, trace: &mut Trace) -> Result<Analysis, AnalysisError> {
+        self.run_with(trace, &mut Silent)
+    }
+
+    /// The same, with progress.
+    ///
+    /// # Errors
+    /// As for [`Query::run`].
+    pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
+        let budget = Budget::new(self.max_memory);
+        let index = self.find_index(trace, budget);
+        let (names, own_threads) = Names::take(trace);
+        let first_key = Cell::new(0);
+        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
+        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
+        let is_whole = filter.is_none() && window.is_none();
+        let asked = self.question(index.as_ref().filter(|_| is_whole), own_threads.is_some());
+        let keys = trace.info.keys();
+        let rules = Rules {
+            kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
+            cpus: Vec::new(),
+            nodes: every_node(trace),
+            agreement: keys.agreement,
+            by_site: asked.grouping == Grouping::Site,
+            matrix: asked.matrix,
+            lists_live: asked.lists_live,
+        };
+        let job = Job { rules, grouping: asked.grouping, crew: self.crew_size(), budget, notes: self.notes.clone() };
+        let pass = Pass { trace, index, job, asked, progress };
+        let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
+        let (order, paired, mut completeness) = analyse(pass, filter, own, self.shows_own, window)?;
+        completeness.inferred_frees = paired.counts.all_inferred;
+        completeness.frees_without_alloc = paired.counts.all_without_alloc;
+        budget.check_sorted(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
+        let trace_names = std::mem::take(&mut trace.names);
+        let names = Names { trace_names, ..names };
+        Ok(Analysis::new(
+            trace.info.clone(),
+            completeness,
+            order,
+            paired,
+            names,
+            own_threads,
+            first_key.get(),
+            asked.grouping,
+        ))
+    }
+
+    /// Hands all events of the query, and all gaps, to `observer`, in the total order. Grouping, threads and live objects do not
+    /// matter here.
+    ///
+    /// # Errors
+    /// [`AnalysisError`].
+    pub fn observe(&self, trace: &mut Trace, observer: &mut dyn Observer) -> Result<Observed, AnalysisError> {
+        self.observe_with(trace, observer, &mut Silent)
+    }
+
+    /// The same, with progress.
+    ///
+    /// # Errors
+    /// As for [`Query::observe`].
+    pub fn observe_with(
+        &self,
+        trace: &mut Trace,
+        observer: &mut dyn Observer,
+        progress: &mut dyn Progress,
+    ) -> Result<Observed, AnalysisError> {
+        let mut index = self.find_index(trace, Budget::new(self.max_memory));
+        let (names, _) = Names::take(trace);
+        let first_key = Cell::new(0);
+        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
+        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
+        let mut narrowed = restricted(index.as_mut(), trace, window);
+        if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {
+            // No line can be taken back, so all is read once before the first of them.
+            pipeline::last_key(trace, progress);
+            let is_good = index.was_good(trace);
+            *trace = Trace::open(&trace.inputs)?;
+            narrowed = if is_good { restricted(Some(index), trace, window) } else { None };
+        }
+        if let Some(index) = index.as_ref().filter(|_| narrowed.is_none()) {
+            index.prepare(trace);
+        }
+        let first = narrowed.as_ref().map(|narrowed| narrowed.first);
+        let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
+        let bounds = |first| narrowed.as_ref().map_or_else(|| resolve(first), |narrowed| narrowed.bounds);
+        let mut ordered = Ordered::new(observer, &names.comms, filter);
+        let order = pipeline::in_order(trace, first, bounds, progress, |window, first, names| {
+            ordered.window(window, first, names);
+            !ordered.has_ended
+        });
+        if trace.dropped_beyond(order.missing) > 0 {
+            ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
+        }
+        ordered.finish(order.last.unwrap_or(0));
+        let completeness = match narrowed {
+            Some(narrowed) => narrowed.completeness,
+            None => Completeness::of(trace, &order),
+        };
+        if let Some(index) = index.filter(|_| first.is_none() && !ordered.has_ended) {
+            index.keep(trace, &completeness, None);
+        }
+        Ok(Observed { completeness, events: order.events, first_key: first_key.get() })
+    }
+
+    pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {
+        let settings = Settings { from: self.index_from, is_wanted: self.uses_index, notes: self.notes.clone() };
+        Index::of(trace, settings, budget)
+    }
+
+    /// Refuses a window with units of time for a trace whose keys are no times.
+    ///
+    /// # Errors
+    /// [`AnalysisError::NoSeconds`].
+    pub fn check_window(&self, trace: &Trace) -> Result<(), AnalysisError> {
+        let has_units = self.window.is_some_and(|window| window.has_units);
+        if !has_units || trace.info.keys().unit == Unit::Nanoseconds {
+            return Ok(());
+        }
+        Err(AnalysisError::NoSeconds { clock: trace.info.clock.as_deref().unwrap_or("none").to_owned() })
+    }
+
+    /// The window, with what resolves it on this trace.
+    pub(super) fn window_on<'a>(
+        &self,
+        trace: &Trace,
+        index: Option<&Index>,
+        first: &'a Cell<u64>,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<AskedWindow<'a>>, AnalysisError> {
+        self.check_window(trace)?;
+        let Some(window) = self.window else { return Ok(None) };
+        let keys = trace.info.keys();
+        let last = if window.needs_last() { last_key(trace, index, progress)? } else { u64::MAX };
+        Ok(Some(AskedWindow { window, units: keys.per_second(), last, first }))
+    }
+
+    /// What the pass shall find out; `index`: that of a whole trace, whose later readers gain by a little more.
+    fn question(&self, index: Option<&Index>, knows_own: bool) -> Question {
+        let asked = Question {
+            grouping: self.grouping,
+            matrix: self.matrix,
+            lists_live: self.lists_live,
+            shows_own: self.shows_own && knows_own,
+        };
+        if index.is_some_and(|index| index.lacks(asked)) { asked.with_more() } else { asked }
+    }
+
+    fn crew_size(&self) -> CrewSize {
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
+        let mut size = CrewSize::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
+        size.window = self.window_events.unwrap_or(size.window);
+        size.sized_classes = self.sized_classes;
+        size
+    }
+}
+
+/// What a pass for an observer has come to.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What the files say of loss and damage.
+    pub completeness: Completeness,
+    /// Events in the window, whatever the filters.
+    pub events: u64,
+    /// First order key of the trace, where the query had a window.
+    pub first_key: u64,
+}
+
+/// Has the streams read only what the window needs, where the index tells what that is.
+fn restricted(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Narrowed> {
+    let (index, window) = (index?, window?);
+    index.narrow(trace, |first| window.resolve(first))
+}
+
+/// Runs the pass with the filters that are asked for, and no others: each is compiled on its own.
+fn analyse(
+    pass: Pass<'_>,
+    filter: Option<Selected<'_>>,
+    own: Option<OwnThreads<'_>>,
+    shows_own: bool,
+    window: Option<AskedWindow<'_>>,
+) -> Result<(Order, Paired, Completeness), AnalysisError> {
+    match (filter, own) {
+        (None, None) => pass.run(&All, false, window),
+        (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
+        (Some(filter), None) => pass.run(&filter, true, window),
+        (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),
+    }
+}
+
+/// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
+fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -> Result<u64, AnalysisError> {
+    // A clock that may go back has its last time not always at the end.
+    if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
+        let ends = trace.streams.iter().map(|stream| end_block::of(&regular::open(stream.path()).ok()?).ok()?);
+        if let Some(ends) = ends.collect::<Option<Vec<End>>>() {
+            return Ok(ends.iter().filter(|end| end.events.get() > 0).map(|end| end.last.get()).max().unwrap_or(0));
+        }
+    }
+    if let Some(last) = index.and_then(Index::last_key) {
+        return Ok(last);
+    }
+    Ok(pipeline::last_key(&mut Trace::open(&trace.inputs)?, progress))
+}
+
+/// True where `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).
+fn kfree_takes_all(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) >= (6, 4),
+        _ => true,
+    }
+}
+
+/// The node of each CPU, if the trace has that of all.
+fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
+    let nodes = &trace.side.nodes;
+    (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
+}
+
+impl Names {
+    /// Moves out of the trace what names things; with it the recorder's threads, where events tell theirs.
+    pub(super) fn take(trace: &mut Trace) -> (Names, Option<Vec<i32>>) {
+        let names = Names {
+            kallsyms: std::mem::take(&mut trace.side.kallsyms).into(),
+            modules: std::mem::take(&mut trace.side.modules),
+            comms: std::mem::take(&mut trace.side.comms),
+            trace_names: kmemtrace_abi::event::Names::default(),
+            symbolizer: OnceLock::new(),
+        };
+        // A relay channel's events do not tell their threads.
+        (names, trace.side.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay)))
+    }
+
+    /// The symbols of the trace, indexed when they are first asked for.
+    pub fn symbolizer(&self) -> &Symbolizer {
+        self.symbolizer.get_or_init(|| {
+            let kallsyms = self.kallsyms.lock().map(|mut text| std::mem::take(&mut *text)).unwrap_or_default();
+            Symbolizer::new(kallsyms, &self.modules)
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! Reasons for which an analysis ends without figures.
+
+use kmemtrace_abi::text::units;
+use kmemtrace_abi::trace::OpenError;
+
+/// Why an analysis has no figures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnalysisError {
+    /// The trace could not be opened again, after it had changed while it was read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The limit on memory would be exceeded.
+    #[error("{}", memory_message(.what, *.limit, *.is_default, *.events, .less))]
+    Memory {
+        /// What needs more memory.
+        what: &'static str,
+        /// The limit, in bytes.
+        limit: u64,
+        /// The limit is the system's default, and no caller asked for it.
+        is_default: bool,
+        /// Events taken so far.
+        events: u64,
+        /// What would need less memory.
+        less: &'static str,
+    },
+    /// A time of the window has a unit, and the trace's clock counts no seconds.
+    #[error(
+        "--time: this trace's clock ({clock}) counts no seconds: give ticks or numbers, as +601, or percent, without a unit"
+    )]
+    NoSeconds {
+        /// The clock's name, or `none`.
+        clock: String,
+    },
+    /// A thread ended early.
+    #[error("a thread has failed")]
+    Thread,
+    /// More different allocations than there are numbers for them.
+    #[error("the trace has more than {limit} different allocations: take less of it with --time")]
+    TooMany {
+        /// Greatest number of them.
+        limit: u32,
+    },
+}
+
+/// The sentence of [`AnalysisError::Memory`], with the option that allows more.
+fn memory_message(what: &str, limit: u64, is_default: bool, events: u64, less: &str) -> String {
+    let (shown, more) = (units::bytes(limit), more_than(limit));
+    let whose = if is_default { " (its default here)" } else { "" };
+    let events = units::grouped(events);
+    format!(
+        "{what} need more than the {shown} of --max-memory{whose} after {events} events: allow more with --max-memory {more}, or {less}"
+    )
+}
+
+/// At least twice a limit, as the option takes it.
+fn more_than(limit: u64) -> String {
+    let more = limit.max(1 << 20).saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63);
+    if more < 1 << 30 { format!("{}M", more >> 20) } else { format!("{}G", more >> 30) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_tells_how_to_allow_more_memory() {
+        let words = |limit, is_default| {
+            let (what, events, less) = ("live objects", 1_234_567, "take less");
+            AnalysisError::Memory { what, limit, is_default, events, less }.to_string()
+        };
+        assert_eq!(
+            words(64 << 20, false),
+            "live objects need more than the 64.0 MiB of --max-memory after 1,234,567 events: allow more with --max-memory 128M, or take less"
+        );
+        let default = words(3 << 29, true);
+        assert!(default.contains("1.50 GiB of --max-memory (its default here) after"), "{default}");
+        assert!(default.contains("allow more with --max-memory 4G, or"), "{default}");
+        for (limit, more) in [(1, "2M"), (100 << 20, "256M"), (1 << 30, "2G"), (u64::MAX, "8589934592G")] {
+            assert_eq!(more_than(limit), more);
+        }
+    }
+}

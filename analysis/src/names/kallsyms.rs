@@ -1,0 +1,333 @@
+//! Names for call-sites, from the texts of `/proc/kallsyms` and `/proc/modules` that a trace keeps.
+//!
+//! The texts are hostile: any order, equal addresses, names of any length, lines that are none. A symbol is
+//! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
+
+use memchr::memchr;
+
+/// Text of symbols and modules, indexed by address.
+#[derive(Debug, Default)]
+pub struct Symbolizer {
+    kallsyms: Vec<u8>,
+    /// Ascending; those of one address in the order of the file.
+    entries: Vec<Entry>,
+    /// Ascending by start.
+    modules: Vec<Extent>,
+}
+
+/// What a call-site is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// The function's name.
+    pub name: &'a [u8],
+    /// Bytes from its start to the call-site.
+    pub offset: u64,
+    /// Its module; `None` for the kernel itself.
+    pub module: Option<&'a [u8]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: u64,
+    /// Where its line starts.
+    line: u32,
+    /// Code may be credited to it; anything else only ends the symbol before it.
+    is_code: bool,
+}
+
+/// Where a module lies.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    start: u64,
+    end: u64,
+}
+
+/// Room that is credited to the last symbol of a stretch whose end nothing tells: modules, the kernel and
+/// programs made at run time lie on pages of their own.
+const PAGE_BYTES: u64 = 4096;
+
+impl Symbolizer {
+    /// Indexes the texts of `/proc/kallsyms` and `/proc/modules`; lines that cannot be read are skipped.
+    ///
+    /// Later copies of the same texts (modules loaded while recording) may be appended to the first.
+    pub fn new(mut kallsyms: Vec<u8>, modules: &[u8]) -> Symbolizer {
+        // Offsets of lines are kept in 32 bits: no kernel has 4 GiB of symbols.
+        kallsyms.truncate(u32::MAX as usize);
+        // A line has about 44 bytes; what a hostile text has more of costs a few reallocations.
+        let mut entries = Vec::with_capacity(kallsyms.len() / 40);
+        let mut at = 0;
+        while at < kallsyms.len() {
+            let (line, len) = first_line(&kallsyms[at..]);
+            if let Some((address, kind, name)) = parts(line) {
+                // Zero is what an unprivileged reader sees in place of every address.
+                if address != 0 && !is_mapping(name) {
+                    entries.push(Entry { address, line: at as u32, is_code: is_code(kind, name) });
+                }
+            }
+            at += len;
+        }
+        // Stable, so that of several names the first in the file comes first; in one pass where they are in order.
+        entries.sort_by_key(|e| e.address);
+        Symbolizer { kallsyms, entries, modules: parse_modules(modules) }
+    }
+
+    /// How many symbols there are; 0 also where the kernel did not show their addresses.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What the call instruction that returns to `call_site` is in.
+    ///
+    /// A call-site is a return address: after a call that never returns it is already the next function's.
+    pub fn lookup(&self, call_site: u64) -> Option<Symbol<'_>> {
+        let target = call_site.checked_sub(1)?;
+        let after = self.entries.partition_point(|e| e.address <= target);
+        let address = self.entries[..after].last()?.address;
+        let first = self.entries[..after].partition_point(|e| e.address < address);
+        let entry = self.entries[first..after].iter().find(|e| e.is_code)?;
+        let line = self.line(entry)?;
+        let ends_with_next =
+            self.entries.get(after).and_then(|e| self.line(e)).is_some_and(|next| next.module == line.module);
+        if target >= self.end_of_stretch(&line, ends_with_next) {
+            return None;
+        }
+        Some(Symbol { name: line.name, offset: call_site - address, module: line.module })
+    }
+
+    /// The first address that cannot be the symbol's, whatever the next symbol is.
+    fn end_of_stretch(&self, line: &Line<'_>, ends_with_next: bool) -> u64 {
+        if line.module.is_some() {
+            let after = self.modules.partition_point(|m| m.start <= line.address);
+            if let Some(extent) = self.modules[..after].last().filter(|m| line.address < m.end) {
+                return extent.end;
+            }
+        }
+        if ends_with_next { u64::MAX } else { (line.address | (PAGE_BYTES - 1)).saturating_add(1) }
+    }
+
+    fn line(&self, entry: &Entry) -> Option<Line<'_>> {
+        Line::parse(first_line(self.kallsyms.get(entry.line as usize..)?).0)
+    }
+}
+
+impl Symbol<'_> {
+    /// `name+0x1f`: any bytes, which an output escapes.
+    pub fn text(&self) -> Vec<u8> {
+        [self.name, format!("+{:#x}", self.offset).as_bytes()].concat()
+    }
+}
+
+/// `HEX TYPE NAME[\t[MODULE]]`
+struct Line<'a> {
+    address: u64,
+    name: &'a [u8],
+    module: Option<&'a [u8]>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a [u8]) -> Option<Line<'a>> {
+        let (address, _, rest) = parts(line)?;
+        let (name, module) = match memchr(b'\t', rest) {
+            Some(tab) => (&rest[..tab], rest[tab + 1..].strip_prefix(b"[").and_then(|m| m.strip_suffix(b"]"))),
+            None => (rest, None),
+        };
+        Some(Line { address, name, module })
+    }
+}
+
+/// Address and type of a line, and its name, with the module that it may be in.
+fn parts(line: &[u8]) -> Option<(u64, u8, &[u8])> {
+    let (address, rest) = hex(line)?;
+    let [b' ', kind, b' ', name @ ..] = rest else { return None };
+    (!matches!(name, [] | [b'\t', ..])).then_some((address, *kind, name))
+}
+
+/// A function. The marks of the end of the kernel's code look like one and are none.
+fn is_code(kind: u8, name: &[u8]) -> bool {
+    matches!(kind, b't' | b'T' | b'w' | b'W') && !matches!(name, b"_etext" | b"_einittext")
+}
+
+/// ARM's and RISC-V's marks of code and data within a function (`$x`, `$d.1`), which end nothing.
+fn is_mapping(name: &[u8]) -> bool {
+    matches!(name, [b'$', b'a' | b'd' | b't' | b'x', ..])
+}
+
+/// The value of each byte as a hex digit; 16 where it is none. A trace has hundreds of thousands of addresses as text.
+const DIGITS: [u8; 256] = {
+    let mut values = [16; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+
+/// The hex number at the start, 1 to 16 digits, and what follows it.
+fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0u64;
+    let mut digits = 0;
+    for &byte in text.iter().take(17) {
+        let digit = DIGITS[usize::from(byte)];
+        if digit == 16 {
+            break;
+        }
+        value = value << 4 | u64::from(digit);
+        digits += 1;
+    }
+    (1..=16).contains(&digits).then(|| (value, &text[digits..]))
+}
+
+/// The first line of a text that is not empty, without its newline, and its length with it.
+fn first_line(text: &[u8]) -> (&[u8], usize) {
+    match memchr(b'\n', text) {
+        Some(end) => (&text[..end], end + 1),
+        None => (text, text.len()),
+    }
+}
+
+/// `NAME SIZE REFERENCES DEPENDENTS STATE 0xADDRESS` a line.
+fn parse_modules(text: &[u8]) -> Vec<Extent> {
+    let mut extents: Vec<Extent> = text
+        .split(|&b| b == b'\n')
+        .filter_map(|line| {
+            let mut words = line.split(|&b| b == b' ');
+            let size: u64 = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
+            let (start, _) = words.find_map(|w| w.strip_prefix(b"0x")).and_then(hex)?;
+            (start != 0 && size != 0).then(|| Extent { start, end: start.saturating_add(size) })
+        })
+        .collect();
+    extents.sort_by_key(|m| m.start);
+    extents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kmemtrace_abi::text::escape::escape;
+
+    const KALLSYMS: &[u8] = b"\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _text
+ffffffff81000000 T _stext
+ffffffff81000100 T kmalloc_user
+ffffffff81000200 d a_table
+ffffffff81000300 t later
+ffffffff81000400 T _etext
+ffffffff81800000 T _sinittext
+ffffffff81800000 t early
+ffffffff81800080 T _einittext
+ffffffffc0100000 t foo_open\t[foo]
+ffffffffc0100040 t foo_close\t[foo]
+ffffffffc0100800 d foo_data\t[foo]
+ffffffffc0000000 t bar_probe\t[bar]
+ffffffffc0000010 t bar_last\t[bar]
+";
+    const MODULES: &[u8] = b"foo 8192 1 - Live 0xffffffffc0100000 (O)\nbar 4096 0 - Live 0xffffffffc0000000\n";
+
+    fn text(symbols: &Symbolizer, call_site: u64) -> Option<String> {
+        symbols.lookup(call_site).map(|s| match s.module {
+            Some(module) => format!("{} [{}]", escape(&s.text()), escape(module)),
+            None => escape(&s.text()).into_owned(),
+        })
+    }
+
+    #[test]
+    fn a_call_site_belongs_to_the_call_before_it() {
+        let symbols = Symbolizer::new(KALLSYMS.to_vec(), MODULES);
+        for (call_site, want) in [
+            (0xffff_ffff_8100_0101, Some("kmalloc_user+0x1")),
+            (0xffff_ffff_8100_01ff, Some("kmalloc_user+0xff")),
+            // Its last instruction is a call that does not return.
+            (0xffff_ffff_8100_0200, Some("kmalloc_user+0x100")),
+            (0xffff_ffff_8100_0100, Some("_text+0x100")), // the first of two names
+            (0xffff_ffff_8100_0000, None),
+            (0xffff_ffff_8100_0201, None), // data
+            (0xffff_ffff_8100_0400, Some("later+0x100")),
+            (0xffff_ffff_8100_0401, None), // after _etext
+            (0xffff_ffff_8180_0001, Some("_sinittext+0x1")),
+            (0xffff_ffff_8180_0081, None), // after _einittext
+            (0xffff_ffff_c000_0010, Some("bar_probe+0x10 [bar]")),
+            (0xffff_ffff_c000_1000, Some("bar_last+0xff0 [bar]")),
+            (0xffff_ffff_c000_1001, None), // after the module
+            (0xffff_ffff_c010_0123, Some("foo_close+0xe3 [foo]")),
+            (0xffff_ffff_c010_0900, None), // a module's data
+            (0, None),
+            (1, None),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(text(&symbols, call_site).as_deref(), want, "{call_site:#x}");
+        }
+    }
+
+    #[test]
+    fn the_last_symbol_of_an_unknown_stretch_ends_with_its_page() {
+        let symbols =
+            Symbolizer::new(b"c0001080 T only\nc0200ff0 t prog\t[bpf]\nd0000000 t other\t[bar]\n".to_vec(), b"");
+        assert_eq!(text(&symbols, 0xc000_2000).as_deref(), Some("only+0xf80"));
+        assert_eq!(text(&symbols, 0xc000_2001), None);
+        assert_eq!(text(&symbols, 0xc020_1000).as_deref(), Some("prog+0x10 [bpf]"));
+        assert_eq!(text(&symbols, 0xc020_1001), None);
+    }
+
+    #[test]
+    fn without_addresses_there_are_no_symbols() {
+        let symbols = Symbolizer::new(
+            b"0000000000000000 T _text\n0000000000000000 t foo\t[foo]\n".to_vec(),
+            b"foo 4096 0 - Live 0x0\n",
+        );
+        assert_eq!((symbols.len(), symbols.lookup(0x1000)), (0, None));
+        assert_eq!(Symbolizer::new(Vec::new(), b"").lookup(1), None);
+    }
+
+    #[test]
+    fn garbage_is_skipped_and_order_does_not_matter() {
+        let mut shuffled: Vec<&[u8]> = KALLSYMS.split_inclusive(|&b| b == b'\n').collect();
+        shuffled.reverse();
+        // Of equal addresses the first in the file wins, and that changed.
+        let expect_text = "_stext+0x100";
+        let garbage = [
+            &b"\n\xff\xfe\n T x\nzz T y\n12345678901234567 T long\nffffffff81000150\nffffffff81000150 T\n"[..],
+            b"ffffffff81000150 T \nffffffff81000150 $x T z\n\t[m]\nffffffff81000150 t $x.7\n",
+        ]
+        .concat();
+        let all = [&garbage[..], &shuffled.concat(), b"ffffffff81000150 "].concat();
+        let symbols =
+            Symbolizer::new(all.to_vec(), b"\nfoo\nfoo x 0xff\nfoo 99999999999999999999 - 0xff\n\xff \xff \xff");
+        assert_eq!(text(&symbols, 0xffff_ffff_8100_01ff).as_deref(), Some("kmalloc_user+0xff"));
+        assert_eq!(text(&symbols, 0xffff_ffff_8100_0100).as_deref(), Some(expect_text));
+    }
+
+    #[test]
+    fn names_may_be_any_bytes() {
+        let long = vec![b'n'; 65536];
+        let all = [b"1000 t \x1b[2Jx\\\xff\n2000 t ", &long[..], b"\n2100 t end\t[a[b]\n3000 t open\t[ab\n"].concat();
+        let symbols = Symbolizer::new(all.to_vec(), b"a[b 512 0 - Live 0x2100");
+        assert_eq!(text(&symbols, 0x1001).unwrap(), r"\x1b[2Jx\\\xff+0x1");
+        assert_eq!(symbols.lookup(0x2001).unwrap().name, long);
+        assert_eq!(symbols.lookup(0x2101).unwrap().module, Some(&b"a[b"[..]));
+        assert_eq!(symbols.lookup(0x3001).unwrap().module, None);
+    }
+
+    /// Held against the obvious way: walk all lines.
+    #[test]
+    fn every_address_has_the_nearest_symbol_before_it() {
+        let mut seed = 1u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 33
+        };
+        let list: Vec<(u64, char)> =
+            (0..300).map(|_| (0x1000 + random() % 2000, ['t', 'T', 'd', 'W', 'b'][random() as usize % 5])).collect();
+        let file: String = list.iter().enumerate().map(|(i, (a, t))| format!("{a:x} {t} s{i}\n")).collect();
+        let symbols = Symbolizer::new(file.as_bytes().to_vec(), b"");
+        for call_site in 0x0ff0..0x17d0 {
+            let nearest = list.iter().map(|s| s.0).filter(|&a| a < call_site).max();
+            let found = nearest.and_then(|a| list.iter().position(|&(b, t)| a == b && "tTW".contains(t)));
+            let want = found.zip(nearest).map(|(i, a)| format!("s{i}+{:#x}", call_site - a));
+            assert_eq!(text(&symbols, call_site), want, "{call_site:#x}");
+        }
+    }
+}

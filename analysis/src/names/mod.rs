@@ -1,0 +1,3 @@
+//! Names for call-sites. Other sources of names (debug information, source folders) belong here.
+
+pub(crate) mod kallsyms;

@@ -1,0 +1,115 @@
+//! Events and gaps of all CPUs, one by one in the total order, for observers.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::ControlFlow;
+
+use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Names};
+
+use crate::documents::events::OrderedItem;
+use crate::order::merge::{Chunk, Keyed};
+use crate::order::merger::Window;
+use crate::order::pair_event::Filter;
+
+/// Takes events and gaps in the total order.
+pub trait Observer {
+    /// Takes the next one; [`ControlFlow::Break`] ends the pass.
+    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(&OrderedItem<'_>) -> ControlFlow<()>> Observer for F {
+    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
+        self(item)
+    }
+}
+
+/// A gap that has not ended yet: its end, CPU and begin, and the number of events lost.
+type OpenGap = (u64, u32, u64, Option<u64>);
+
+/// Puts gaps between events, and hands both to an observer.
+pub(crate) struct Ordered<'a, F> {
+    observer: &'a mut dyn Observer,
+    comms: &'a HashMap<i32, Box<[u8]>>,
+    filter: Option<F>,
+    /// By their ends.
+    gaps: BinaryHeap<Reverse<OpenGap>>,
+    /// The observer wants no more.
+    pub(crate) has_ended: bool,
+}
+
+impl Keyed for Event {
+    fn key(&self) -> u64 {
+        self.at
+    }
+
+    fn part(&self, _: u32) -> u8 {
+        0
+    }
+
+    fn cpu(&self, _: &[u32]) -> u32 {
+        self.cpu
+    }
+}
+
+impl EventSink for Chunk<Event> {
+    fn event(&mut self, event: Event, _: &Names) {
+        self.events.push(event);
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.gaps.push(gap);
+    }
+}
+
+impl<'a, F: Filter> Ordered<'a, F> {
+    pub(crate) fn new(
+        observer: &'a mut dyn Observer,
+        comms: &'a HashMap<i32, Box<[u8]>>,
+        filter: Option<F>,
+    ) -> Ordered<'a, F> {
+        Ordered { observer, comms, filter, gaps: BinaryHeap::new(), has_ended: false }
+    }
+
+    /// Hands over the events of a window, and the gaps that end before them. `first` is the first key of the trace.
+    pub(crate) fn window(&mut self, window: &Window<Event>, first: u64, names: &Names) {
+        let open = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
+        self.gaps.extend(window.gaps.iter().map(open));
+        for event in &window.events {
+            while let Some(&Reverse((to, cpu, from, lost))) = self.gaps.peek()
+                && to <= event.at
+            {
+                self.gaps.pop();
+                self.hand_over(&OrderedItem::Gap { from, at: to, cpu, lost });
+            }
+            self.event(event, names);
+        }
+    }
+
+    /// Adds a gap of an unknown number of events on each of these CPUs, between two keys, which came to light at the end.
+    pub(crate) fn gap_on_every_cpu(&mut self, cpus: &[u32], (from, to): (u64, u64)) {
+        self.gaps.extend(cpus.iter().map(|&cpu| Reverse((to, cpu, from, None))));
+    }
+
+    /// Hands over the gaps that go to the end, whose key is `last`.
+    pub(crate) fn finish(&mut self, last: u64) {
+        while let Some(Reverse((to, cpu, from, lost))) = self.gaps.pop() {
+            let at = if to == u64::MAX { last.max(from) } else { to };
+            self.hand_over(&OrderedItem::Gap { from, at, cpu, lost });
+        }
+    }
+
+    fn event(&mut self, event: &Event, names: &Names) {
+        let is_object = event.action != Action::Other;
+        if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
+            return;
+        }
+        let comm = event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm);
+        self.hand_over(&OrderedItem::Event { event, names, comm });
+    }
+
+    fn hand_over(&mut self, item: &OrderedItem<'_>) {
+        if !self.has_ended {
+            self.has_ended = self.observer.observe(item).is_break();
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! One CPU's stream as chunks of compact events: only what the pairing looks at, 48 bytes each, with call-site, kind and
+//! cache as one number and the address's hash at hand. Gaps stand beside them.
+
+use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
+use kmemtrace_abi::stream::CpuStream;
+
+use crate::account::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
+use crate::memory::hashing::{Seed, part};
+use crate::order::merge::{Chunk, Keyed};
+
+/// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
+const ZERO_SIZE_PTR: u64 = 16;
+
+/// Which allocations the filters take, by their events.
+pub(crate) trait Filter {
+    /// The filter looks at `Event::flags`; where false, they are not read.
+    const FLAGS: bool = false;
+    fn takes(&mut self, event: &Event, names: &Names) -> bool;
+    /// True for an allocation that the recorder makes for itself.
+    #[inline(always)]
+    fn is_own(&self, _: &Event) -> bool {
+        false
+    }
+}
+
+/// Takes every event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct All;
+
+impl Filter for All {
+    #[inline(always)]
+    fn takes(&mut self, _: &Event, _: &Names) -> bool {
+        true
+    }
+}
+
+/// What an event means to the pairing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// An object becomes live.
+    Alloc,
+    /// An object of the recorder itself becomes live.
+    Own,
+    /// An allocation that returned null.
+    Failed,
+    /// A free with a real pointer.
+    Free,
+    /// A free of `NULL` or `ZERO_SIZE_PTR`.
+    NullFree,
+    /// Counted, not analysed.
+    Other,
+}
+
+/// An event, as short as the pairing needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compact {
+    /// Order key.
+    pub(crate) at: u64,
+    pub(crate) address: u64,
+    /// Allocations: bytes asked for. Frees: the call-site.
+    pub(crate) requested: u64,
+    pub(crate) allocated: u64,
+    /// Allocations: the class. [`UNSELECTED`] where the filters do not take the event.
+    pub(crate) class: u32,
+    /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`].
+    pub(crate) extra: u32,
+    /// Of the address.
+    pub(crate) hash: u32,
+    /// Number of the stream.
+    pub(crate) stream: u16,
+    pub(crate) what: What,
+    pub(crate) kind: Kind,
+}
+
+impl Default for Compact {
+    /// An event that changes nothing.
+    fn default() -> Compact {
+        Compact {
+            at: 0,
+            address: 0,
+            requested: 0,
+            allocated: 0,
+            class: 0,
+            extra: 0,
+            hash: 0,
+            stream: 0,
+            what: What::Other,
+            kind: Kind::Kmalloc,
+        }
+    }
+}
+
+/// `Compact::extra` of an allocation by nobody known.
+pub(crate) const NO_PID: u32 = 1 << 31;
+
+impl Keyed for Compact {
+    #[inline]
+    fn key(&self) -> u64 {
+        self.at
+    }
+
+    #[inline]
+    fn part(&self, parts: u32) -> u8 {
+        part(self.hash, parts)
+    }
+
+    fn cpu(&self, cpus: &[u32]) -> u32 {
+        cpus.get(usize::from(self.stream)).copied().unwrap_or(0)
+    }
+}
+
+/// Makes compact events of streams. Each thread has one for all streams that it reads: what it looks up for each event stays
+/// in its core's cache, however many streams there are.
+#[derive(Clone)]
+pub(crate) struct Compactor<'a, F> {
+    names: Names,
+    sink: Sink<'a, F>,
+}
+
+impl<'a, F: Filter> Compactor<'a, F> {
+    /// `names` are those that the trace had when it was opened.
+    pub(crate) fn new(names: &Names, classes: &'a Classes, grouping: Grouping, seed: Seed, filter: F) -> Self {
+        let sink = Sink {
+            classes,
+            grouping,
+            seed,
+            filter,
+            number: 0,
+            caches: Vec::new(),
+            recent: Box::new([Recent::default(); RECENT]),
+            chunk: Chunk::default(),
+        };
+        Compactor { names: names.clone(), sink }
+    }
+
+    /// The next chunk of the stream of this number, in the memory of a used one; whether it is the last.
+    pub(crate) fn read(
+        &mut self,
+        number: u16,
+        stream: &mut CpuStream,
+        mut used: Chunk<Compact>,
+        batch: usize,
+    ) -> (Chunk<Compact>, bool) {
+        used.clear();
+        (self.sink.number, self.sink.chunk) = (number, used);
+        let more = stream.decode(&mut self.names, &mut self.sink, batch);
+        (std::mem::take(&mut self.sink.chunk), !more)
+    }
+}
+
+/// A class that was asked for lately.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    group: u64,
+    sizes: (u64, u64),
+    cache: CacheNumber,
+    class: u32,
+    kind: Kind,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent { group: 0, sizes: (0, 0), cache: 0, class: UNSELECTED, kind: Kind::Pages }
+    }
+}
+
+const RECENT: usize = 2048;
+
+#[derive(Clone)]
+struct Sink<'a, F> {
+    classes: &'a Classes,
+    grouping: Grouping,
+    seed: Seed,
+    filter: F,
+    /// Of the stream that is read.
+    number: u16,
+    /// By index of the thread's own names; 0: not asked for yet.
+    caches: Vec<CacheNumber>,
+    recent: Box<[Recent; RECENT]>,
+    chunk: Chunk<Compact>,
+}
+
+impl<F: Filter> EventSink for Sink<'_, F> {
+    const FLAGS: bool = F::FLAGS;
+
+    #[inline(always)]
+    fn event(&mut self, event: Event, names: &Names) {
+        let takes = self.filter.takes(&event, names);
+        let cache = event.cache.map_or(0, |name| self.cache(name, names));
+        let (what, kind) = match event.action {
+            Action::Alloc(kind) if event.failed => (What::Failed, kind),
+            Action::Alloc(kind) if self.filter.is_own(&event) => (What::Own, kind),
+            Action::Alloc(kind) => (What::Alloc, kind),
+            Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
+                (What::NullFree, kind)
+            }
+            Action::Free(kind) => (What::Free, kind),
+            Action::Other => (What::Other, Kind::Kmalloc),
+        };
+        let allocates = matches!(what, What::Alloc | What::Own | What::Failed);
+        let class = if !takes {
+            UNSELECTED
+        } else if allocates {
+            self.class(
+                event.call_site,
+                kind,
+                cache,
+                if event.failed { (0, 0) } else { (event.requested, event.allocated) },
+            )
+        } else {
+            0
+        };
+        // What no address is looked up for goes to any partition.
+        let hashed = if matches!(what, What::Alloc | What::Own | What::Free) { event.address } else { event.at };
+        self.chunk.events.push(Compact {
+            at: event.at,
+            address: event.address,
+            requested: if allocates { event.requested } else { event.call_site },
+            allocated: event.allocated,
+            class,
+            extra: if allocates { event.pid.map_or(NO_PID, i32::cast_unsigned) } else { cache },
+            hash: self.seed.hash(hashed),
+            stream: self.number,
+            what,
+            kind,
+        });
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.chunk.gaps.push(gap);
+    }
+}
+
+impl<F> Sink<'_, F> {
+    #[inline]
+    fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
+        match self.caches.get(name.index()) {
+            Some(&number) if number != 0 => number,
+            _ => self.new_cache(name, names),
+        }
+    }
+
+    #[cold]
+    fn new_cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
+        let number = self.classes.cache(names.get(name));
+        if self.caches.len() <= name.index() {
+            self.caches.resize(name.index() + 1, 0);
+        }
+        self.caches[name.index()] = number;
+        number
+    }
+
+    #[inline]
+    fn class(&mut self, call_site: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
+        let group = match self.grouping {
+            Grouping::Kind => 0,
+            Grouping::Site => call_site,
+            Grouping::Cache => u64::from(cache),
+        };
+        let sum = group ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
+        let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
+        let recent = &self.recent[slot];
+        let same = recent.group == group && recent.sizes == sizes && recent.cache == cache && recent.kind == kind;
+        if same && recent.class != UNSELECTED {
+            return recent.class;
+        }
+        self.rare_class(slot, group, kind, cache, sizes)
+    }
+
+    #[cold]
+    fn rare_class(&mut self, slot: usize, group: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
+        let class = self.classes.class((group, kind), cache, sizes);
+        self.recent[slot] = Recent { group, sizes, cache, class, kind };
+        class
+    }
+}

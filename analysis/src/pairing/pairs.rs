@@ -1,0 +1,531 @@
+//! What each event does to the table of live objects: the contract's section "Pairing", in code.
+//!
+//! A [`Pairing`] goes through the events of one partition of the addresses, in order. What only adds up is summed here;
+//! what an event changes in the live bytes goes to a [`Changes`], because peaks depend on the order over all partitions.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::clock::Agreement;
+use kmemtrace_abi::event::Kind;
+
+use crate::account::classes::{Class, Classes, RowKey, UNSELECTED};
+use crate::account::stats::Stats;
+use crate::account::tally::{Closed, Tallies};
+use crate::memory::hashing::Seed;
+use crate::order::merger::{Part, Share, Window};
+use crate::order::pair_event::{Compact, What};
+use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
+use crate::pairing::table::{Birth, Epoch, FIXED_SLOTS, IN_GAP, Seen, Table};
+
+/// What the pairing must know of the trace, and of what is asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// `kfree` of a cache object is legal (Linux 6.4 on), or the kernel is not known.
+    pub(crate) kfree_takes_all: bool,
+    /// CPU of each stream.
+    pub(crate) cpus: Vec<u32>,
+    /// Node of each CPU, where the trace records all of them.
+    pub(crate) nodes: Option<HashMap<u32, u32>>,
+    /// Which events are in the order in which they happened.
+    pub(crate) agreement: Agreement,
+    /// Rows are call-sites, so findings tell theirs.
+    pub(crate) by_site: bool,
+    /// Whether to count pairs per (allocating CPU, freeing CPU).
+    pub(crate) matrix: bool,
+    /// Whether the live objects are listed at the end.
+    pub(crate) lists_live: bool,
+}
+
+/// Who takes what events change in the live bytes, in order.
+pub(crate) trait Changes {
+    /// An object becomes live.
+    fn opened(&mut self, event: Number, class: &Class, allocated: u64);
+    /// An object is gone.
+    fn closed(&mut self, event: Number, class: &Class, allocated: u64);
+}
+
+/// An event's number in its window, and its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number {
+    pub(crate) serial: u32,
+    pub(crate) at: u64,
+}
+
+/// Pairs per allocating and freeing CPU.
+pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
+
+/// What adds up over events and partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) used: u64,
+    pub(crate) free_events: [u64; 3],
+    pub(crate) paired: u64,
+    pub(crate) cross_node: u64,
+    pub(crate) null_free: u64,
+    pub(crate) free_without_alloc: u64,
+    /// Objects that the recorder itself allocated, and their bytes, whatever the filters.
+    pub(crate) own_allocs: u64,
+    pub(crate) own_allocated: u128,
+    pub(crate) matrix: Matrix,
+    /// Over the whole trace, whatever the filters.
+    pub(crate) all_inferred: u64,
+    pub(crate) all_without_alloc: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.used += other.used;
+        self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
+        self.paired += other.paired;
+        self.cross_node += other.cross_node;
+        self.null_free += other.null_free;
+        self.free_without_alloc += other.free_without_alloc;
+        self.own_allocs += other.own_allocs;
+        self.own_allocated += other.own_allocated;
+        self.all_inferred += other.all_inferred;
+        self.all_without_alloc += other.all_without_alloc;
+        for (cpus, n) in &other.matrix {
+            *self.matrix.entry(*cpus).or_default() += n;
+        }
+    }
+}
+
+/// An object that is live at the end: there may be millions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) address: u64,
+    pub(crate) birth: Birth,
+    /// Of [`Paired::classes`], all of which have their sizes.
+    pub(crate) class: u32,
+    pub(crate) cpu: u32,
+}
+
+/// All that comes out of the events.
+#[derive(Debug, Default)]
+pub(crate) struct Paired {
+    pub(crate) counts: Counts,
+    /// A row for each key that an event of an allocation has had.
+    pub(crate) rows: Vec<(RowKey, Stats)>,
+    /// Figures of each kind, in the order of [`Kind::ALL`].
+    pub(crate) kinds: [Stats; 3],
+    /// Figures of `kmalloc` and `cache` together.
+    pub(crate) total: Stats,
+    pub(crate) peak_at: Option<u64>,
+    pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
+    /// Oldest first; only where they are asked for.
+    pub(crate) live: Vec<Live>,
+    /// What they have in common.
+    pub(crate) classes: Vec<Class>,
+    /// Whether frees on another NUMA node can be told.
+    pub(crate) knows_nodes: bool,
+}
+
+impl Paired {
+    /// What is known of a live object beside itself.
+    pub(crate) fn class(&self, object: &Live) -> &Class {
+        &self.classes[object.class as usize]
+    }
+}
+
+/// Number of a kind in arrays.
+pub(crate) fn kind_index(kind: Kind) -> usize {
+    match kind {
+        Kind::Kmalloc => 0,
+        Kind::Cache => 1,
+        Kind::Pages => 2,
+    }
+}
+
+/// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
+const AHEAD: usize = 32;
+/// Slots are asked for by so many together: where tables are large, what takes longest is to find where in memory they are,
+/// and the processor finds several at once only if nothing stands between. What was asked for one group ago has mostly come.
+const GROUP: usize = 16;
+/// Events after which the memory of the tables is looked at.
+const WEIGHED: usize = 256;
+
+/// The pairing of one partition.
+pub(crate) struct Pairing<'a> {
+    rules: &'a Rules,
+    pub(crate) tallies: Tallies<'a>,
+    part: usize,
+    share: Share<Compact>,
+    /// Node of each stream, where it is known.
+    nodes: Vec<Option<u32>>,
+    objects: Table,
+    pages: Table,
+    epoch: Epoch,
+    /// What is kept of the time of an event: the epoch, or [`IN_GAP`].
+    now: Epoch,
+    counts: Counts,
+    /// Pairs of each stream that are of its CPU alone, where the rules want them.
+    own_pairs: Vec<u64>,
+    pub(crate) findings: Findings,
+    /// Number of the window's first event in the trace.
+    first_serial: u64,
+    /// [`Window::shared`]
+    shared: (u64, u64),
+    /// Frontier of the last window.
+    frontier: Option<u64>,
+    /// Bytes that its tables and tallies may take.
+    most_bytes: usize,
+    /// They took more, and it stopped.
+    pub(crate) is_over: bool,
+}
+
+impl<'a> Pairing<'a> {
+    /// The pairing of partition `part` of `parts`.
+    pub(crate) fn new(rules: &'a Rules, registry: &'a Classes, seed: Seed, part: usize, parts: u32) -> Pairing<'a> {
+        let table = || Table::new(seed, FIXED_SLOTS / parts as usize, rules.lists_live);
+        let node = |cpu| rules.nodes.as_ref()?.get(cpu).copied();
+        Pairing {
+            rules,
+            tallies: Tallies::new(registry),
+            part,
+            share: Share::default(),
+            nodes: rules.cpus.iter().map(node).collect(),
+            objects: table(),
+            pages: table(),
+            epoch: 1,
+            now: 1,
+            counts: Counts::default(),
+            own_pairs: vec![0; if rules.matrix { rules.cpus.len() } else { 0 }],
+            findings: Findings::default(),
+            first_serial: 0,
+            shared: (0, 0),
+            frontier: None,
+            most_bytes: usize::MAX,
+            is_over: false,
+        }
+    }
+
+    /// When its tables grow, a thread of its own moves half of each.
+    pub(crate) fn move_in_halves(&mut self) {
+        self.objects.move_in_halves();
+        self.pages.move_in_halves();
+    }
+
+    /// Stops where its tables and tallies take more than so many bytes.
+    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
+    }
+
+    /// Takes the partition's events of the next window.
+    pub(crate) fn take(&mut self, window: &Window<Compact>, changes: &mut impl Changes) {
+        if window.touches_before {
+            self.findings.suspect_open();
+        } else if window.frontier != self.frontier {
+            self.findings.settle_open();
+        }
+        self.frontier = window.frontier;
+        self.first_serial = window.first_serial;
+        self.shared = window.shared;
+        let mut share = std::mem::take(&mut self.share);
+        self.take_part(window.part(self.part, &mut share), window, changes);
+        self.share = share;
+    }
+
+    fn take_part(&mut self, part: Part<'_, Compact>, window: &Window<Compact>, changes: &mut impl Changes) {
+        part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
+        let mut from = 0;
+        for (index, stretch) in window.stretches.iter().enumerate() {
+            if stretch.fresh {
+                self.epoch = self.objects.begin_epoch();
+                self.pages.begin_epoch();
+            }
+            self.now = if stretch.in_gap { IN_GAP } else { self.epoch };
+            let until = window.stretches.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
+            while from < until {
+                let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
+                let needs_more = self.objects.is_over() || self.pages.is_over();
+                let most_bytes = self.most_bytes.saturating_sub(self.tallies.bytes());
+                self.is_over |= needs_more || objects + pages > most_bytes;
+                if self.is_over {
+                    return;
+                }
+                self.objects.set_most_bytes(most_bytes - pages);
+                self.pages.set_most_bytes(most_bytes - objects);
+                let next = until.min(from + WEIGHED);
+                self.counts.used += (next - from) as u64;
+                self.run(part, from..next, changes);
+                from = next;
+            }
+        }
+        self.is_over |= self.objects.is_over() || self.pages.is_over();
+    }
+
+    /// Takes events between which no gap begins or ends.
+    fn run(&mut self, part: Part<'_, Compact>, range: Range<usize>, changes: &mut impl Changes) {
+        let Some(events) = part.events.get(range.clone()) else { return };
+        for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
+            let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
+            ahead.iter().take(group.len()).for_each(|event| self.ask(event));
+            if self.objects.is_large() || self.pages.is_large() {
+                let near = part.events.get(from + GROUP..).unwrap_or_default();
+                near.iter().take(group.len()).for_each(|event| self.ask_again(event));
+            }
+            for (event, index) in group.iter().zip(from..) {
+                self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
+            }
+        }
+    }
+
+    /// Starts loading the slot of an event's address.
+    #[inline(always)]
+    fn ask(&self, event: &Compact) {
+        self.table(event.kind).prefetch(event.hash, event.what == What::Alloc);
+    }
+
+    /// Starts loading it where it cannot be in the line that was asked for.
+    #[inline(always)]
+    fn ask_again(&self, event: &Compact) {
+        let table = self.table(event.kind);
+        if table.is_large() {
+            table.prefetch_next(event.address, event.hash, event.what == What::Alloc);
+        }
+    }
+
+    #[inline(always)]
+    fn take_event(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+        match event.what {
+            What::Alloc => self.alloc(event, number, changes),
+            What::Free => self.free(event, number, changes),
+            What::Own => self.own(event, number, changes),
+            _ => self.other(event),
+        }
+    }
+
+    /// An allocation of the recorder itself.
+    #[cold]
+    fn own(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+        self.counts.own_allocs += 1;
+        self.counts.own_allocated += u128::from(event.allocated);
+        self.alloc(event, number, changes);
+    }
+
+    /// An event that changes nothing at its address.
+    #[cold]
+    fn other(&mut self, event: &Compact) {
+        match event.what {
+            What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
+            What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
+            What::Other => self.counts.used -= 1,
+            What::Alloc | What::Own | What::Free | What::Failed => {}
+        }
+    }
+
+    /// An event's number in the trace.
+    #[inline(always)]
+    fn serial(&self, number: Number) -> u64 {
+        self.first_serial + u64::from(number.serial)
+    }
+
+    #[inline(always)]
+    fn table(&self, kind: Kind) -> &Table {
+        if kind == Kind::Pages { &self.pages } else { &self.objects }
+    }
+
+    #[inline(always)]
+    fn table_mut(&mut self, kind: Kind) -> &mut Table {
+        if kind == Kind::Pages { &mut self.pages } else { &mut self.objects }
+    }
+
+    #[inline(always)]
+    fn alloc(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+        let sizes = (event.requested, event.allocated);
+        let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
+        let has_own_sizes = class.is_some_and(|class| !class.is_sized);
+        let seen = Seen::alloc(event.class, has_own_sizes, event.stream, self.now);
+        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
+        let before = table.see(event.address, event.hash, seen, || {
+            let shared_before = if event.at == self.shared.0 { self.first_serial - self.shared.1 } else { 0 };
+            let tie = u32::try_from(shared_before + u64::from(number.serial)).unwrap_or(u32::MAX);
+            Some(Birth { at: event.at, tie, pid: event.extra })
+        });
+        if before.is_live() {
+            self.infer_free(before, event, number, changes);
+        }
+        let Some(class) = class else { return };
+        if has_own_sizes {
+            self.table_mut(event.kind).keep_sizes(event.address, sizes);
+        }
+        changes.opened(number, &class, event.allocated);
+        if event.allocated < event.requested {
+            let key =
+                FindingKey { class: Finding::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
+            self.finding(key, event, number, None);
+        }
+    }
+
+    /// The object of an event's address is gone: its class.
+    #[inline(always)]
+    fn close(
+        &mut self,
+        object: Seen,
+        how: Closed,
+        event: &Compact,
+        number: Number,
+        changes: &mut impl Changes,
+    ) -> Class {
+        let own_sizes =
+            if object.has_own_sizes() { self.table_mut(event.kind).take_sizes(event.address) } else { None };
+        let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
+        changes.closed(number, &class, allocated);
+        class
+    }
+
+    /// The address of an object was handed out again by `event`.
+    #[inline(never)]
+    fn infer_free(&mut self, object: Seen, event: &Compact, number: Number, changes: &mut impl Changes) {
+        self.counts.all_inferred += 1;
+        if object.class() == UNSELECTED {
+            return;
+        }
+        let class = self.close(object, Closed::Inferred, event, number, changes);
+        let (suspect, open) = self.suspicion(Finding::InferredFree, event, object);
+        if open || !self.findings.infer_again(class.row, suspect) {
+            let key =
+                FindingKey { class: Finding::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
+            self.finding(key, event, number, Some(object));
+        }
+    }
+
+    #[inline(always)]
+    fn free(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+        let seen = Seen::free(self.now);
+        let object = self.table_mut(event.kind).see(event.address, event.hash, seen, || None);
+        if !object.is_live() {
+            return self.free_again(object, event, number);
+        }
+        if object.class() == UNSELECTED {
+            return;
+        }
+        self.counts.free_events[kind_index(event.kind)] += 1;
+        self.counts.paired += 1;
+        let crossed = object.stream() != event.stream;
+        let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
+        let class = self.close(object, how, event, number, changes);
+        if crossed {
+            self.count_cpus(object.stream(), event.stream);
+        } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
+            *pairs += 1;
+        }
+        if class.kind != event.kind {
+            let legal = event.kind == Kind::Kmalloc && self.rules.kfree_takes_all;
+            let of = if legal { Finding::KindMismatchLegal } else { Finding::KindMismatch };
+            self.mismatch(of, &class, object, event, number);
+        }
+        if class.cache != event.extra && class.cache != 0 && event.extra != 0 {
+            self.mismatch(Finding::CacheMismatch, &class, object, event, number);
+        }
+    }
+
+    /// A free of an address where nothing is live.
+    #[inline(never)]
+    fn free_again(&mut self, before: Seen, event: &Compact, number: Number) {
+        self.counts.all_without_alloc += u64::from(before.is_nothing());
+        if event.class == UNSELECTED {
+            return;
+        }
+        self.counts.free_events[kind_index(event.kind)] += 1;
+        if before.is_nothing() {
+            self.counts.free_without_alloc += 1;
+            return;
+        }
+        let free_site = Some(event.requested);
+        let key = FindingKey { class: Finding::FreeAfterFree, alloc: None, free_site, kind: event.kind };
+        self.finding(key, event, number, Some(before));
+    }
+
+    /// A pair of two CPUs, by their streams.
+    #[inline(never)]
+    fn count_cpus(&mut self, from: u16, to: u16) {
+        let node = |stream: u16| self.nodes.get(usize::from(stream));
+        self.counts.cross_node += u64::from(node(from) != node(to));
+        if self.rules.matrix {
+            let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
+            *self.counts.matrix.entry((cpu(from), cpu(to))).or_default() += 1;
+        }
+    }
+
+    #[cold]
+    fn mismatch(&mut self, of: Finding, class: &Class, object: Seen, event: &Compact, number: Number) {
+        let (alloc, free_site) = (Some(class.row), Some(event.requested));
+        let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
+        self.finding(key, event, number, Some(object));
+    }
+
+    /// Counts a finding; with `before`, the address's previous event, loss or a clock may be its cause.
+    #[inline(never)]
+    fn finding(&mut self, mut key: FindingKey, event: &Compact, number: Number, before: Option<Seen>) {
+        if !self.rules.by_site {
+            key.alloc = key.alloc.filter(|_| key.class == Finding::InferredFree);
+            key.free_site = None;
+        }
+        let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
+        let row =
+            FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
+        let (suspect, open) = before.map_or((false, false), |before| self.suspicion(key.class, event, before));
+        self.findings.count(key, row, suspect, open);
+    }
+
+    /// Suspicion of a finding at an address whose previous event was `before`: loss or a clock may be its cause now; a gap that has
+    /// not been read yet may still become one.
+    #[inline(always)]
+    fn suspicion(&self, class: Finding, event: &Compact, before: Seen) -> (bool, bool) {
+        // A gap touches the time from then to now.
+        let is_in_gap = self.now == IN_GAP || before.epoch() != self.epoch;
+        let suspect = is_in_gap || self.is_out_of_order(class, event, before);
+        // One may begin at this very key.
+        (suspect, !suspect && self.frontier == Some(event.at))
+    }
+
+    /// True where the two events may have happened in the other order: by the contract always, where both are frees.
+    fn is_out_of_order(&self, class: Finding, event: &Compact, before: Seen) -> bool {
+        match self.rules.agreement {
+            Agreement::AllCpus => false,
+            Agreement::OneCpu => class == Finding::FreeAfterFree || before.stream() != event.stream,
+            Agreement::Nothing => true,
+        }
+    }
+
+    /// What adds up.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        for (&cpu, &pairs) in self.rules.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
+            *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
+        }
+        counts
+    }
+
+    /// Bytes of its tables.
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.objects.bytes() + self.pages.bytes()
+    }
+
+    /// How many objects are live, whatever the filters.
+    pub(crate) fn live_objects(&self) -> usize {
+        self.objects.live_objects() + self.pages.live_objects()
+    }
+
+    /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the
+    /// trace; one is added for each object that has sizes of its own.
+    pub(crate) fn list_live(&mut self, list: &mut Vec<Live>, classes: &mut Vec<Class>) {
+        let cpus = &self.rules.cpus;
+        for table in [&mut self.objects, &mut self.pages] {
+            table.drain_live(|address, seen, own_sizes, birth| {
+                let mut class = seen.class();
+                let Some(&of) = classes.get(class as usize).filter(|_| class != UNSELECTED) else { return };
+                if let Some((requested, allocated)) = own_sizes {
+                    // 2^32 classes do not fit in memory, so this never saturates.
+                    class = u32::try_from(classes.len()).unwrap_or(u32::MAX);
+                    classes.push(Class { requested, allocated, ..of });
+                }
+                let cpu = cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
+                list.push(Live { address, birth, class, cpu });
+            });
+        }
+    }
+}

@@ -1,0 +1,739 @@
+//! What each address was last seen doing: which object is live there, or that it was freed, and whether a gap has begun
+//! since.
+//!
+//! An open-addressing table of 16-byte slots, four to a cache line, which is mostly all that an event touches: a freed
+//! address keeps its slot, where its next object mostly comes soon. Where that would cost more than 16 bytes a freed
+//! address, all freed ones move to a [`FreedSet`], so that memory stays within 48 bytes a live object, 16 a freed address
+//! and a fixed part. Addresses stand in the order of their hashes, more or less, however many slots there are: a table that
+//! grows moves from the end of one memory to that of another, and never needs both.
+
+use std::collections::HashMap;
+use std::panic::resume_unwind;
+use std::thread;
+
+use foldhash::fast::RandomState;
+use zerocopy::{FromZeros, Immutable};
+
+use crate::memory::hashing::{Seed, place};
+use crate::memory::prefetch::prefetch;
+use crate::memory::zeroed::{Memory, PIECE, Remains, Zeroed};
+use crate::pairing::freed::FreedSet;
+
+/// What only a list of live objects shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
+pub(crate) struct Birth {
+    /// Order key of the allocation.
+    pub(crate) at: u64,
+    /// What orders events of this key. From the 2^32th of them on they share one.
+    pub(crate) tie: u32,
+    /// [`crate::order::pair_event::NO_PID`]: not known.
+    pub(crate) pid: u32,
+}
+
+/// Bytes requested and allocated.
+pub(crate) type Sizes = (u64, u64);
+
+/// Between which gaps something happened: equal ones have none between them, [`IN_GAP`] is not even equal to itself.
+pub(crate) type Epoch = u16;
+/// Within a gap, or before the last one that is told apart.
+pub(crate) const IN_GAP: Epoch = 0;
+
+const FREED: u32 = 1 << 30;
+const LIVE: u32 = 2 << 30;
+const STATE: u32 = 3 << 30;
+/// The object has sizes of its own: they are in `Table::own_sizes`.
+const OWN: u32 = 1 << 29;
+
+/// What an address was last seen doing: nothing, or becoming an object of a class that was allocated in a stream, or being
+/// freed; and in which epoch. One word, which the processor writes and soon reads again as one: state, `OWN` and class in
+/// 32 bits, above them stream and epoch; 0 for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    /// An object becomes live, of a class below 2^29 and in the stream of this number.
+    #[inline(always)]
+    pub(crate) fn alloc(class: u32, has_own_sizes: bool, stream: u16, epoch: Epoch) -> Seen {
+        let own = if has_own_sizes { OWN } else { 0 };
+        Seen(u64::from(LIVE | own | class & (OWN - 1)) | u64::from(stream) << 32 | u64::from(epoch) << 48)
+    }
+
+    /// It is freed.
+    #[inline(always)]
+    pub(crate) fn free(epoch: Epoch) -> Seen {
+        Seen(u64::from(FREED) | u64::from(epoch) << 48)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_live(self) -> bool {
+        self.0 as u32 & STATE == LIVE
+    }
+
+    /// Of a live object.
+    #[inline(always)]
+    pub(crate) fn has_own_sizes(self) -> bool {
+        self.0 as u32 & OWN != 0
+    }
+
+    /// Of a live object.
+    #[inline(always)]
+    pub(crate) fn class(self) -> u32 {
+        self.0 as u32 & (OWN - 1)
+    }
+
+    /// Of a live object.
+    #[inline(always)]
+    pub(crate) fn stream(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    #[inline(always)]
+    pub(crate) fn epoch(self) -> Epoch {
+        (self.0 >> 48) as Epoch
+    }
+
+    fn forget_epoch(&mut self) {
+        self.0 &= u64::MAX >> 16;
+    }
+}
+
+/// An address; an empty slot has none.
+#[derive(Clone, Copy, Debug, FromZeros, Immutable)]
+struct Slot {
+    address: u64,
+    seen: Seen,
+}
+
+const SLOTS: usize = 4;
+
+/// A cache line of slots. Those that are empty come last.
+#[derive(Clone, Copy, Debug, FromZeros, Immutable)]
+#[repr(align(64))]
+struct Line([Slot; SLOTS]);
+
+impl Line {
+    /// The slot of the address, or the first that is empty; `None`: neither is here.
+    #[inline(always)]
+    fn find(&self, address: u64) -> Option<usize> {
+        // Without a branch for each slot: which one it is cannot be predicted.
+        let [a, b, c, d] = &self.0;
+        let is = |slot: &Slot, bit: u32| u32::from(slot.address == address) << bit;
+        let found = is(a, 0) | is(b, 1) | is(c, 2) | is(d, 3);
+        if found == 0 { self.first_empty() } else { Some(found.trailing_zeros() as usize) }
+    }
+
+    /// Whether neither the slot of the address is here nor one that is empty.
+    #[inline(always)]
+    fn is_full_of_others(&self, address: u64) -> bool {
+        let [a, b, c, d] = &self.0;
+        let is_here = (a.address == address) | (b.address == address) | (c.address == address) | (d.address == address);
+        !(is_here | d.seen.is_nothing())
+    }
+
+    /// The first slot that is empty.
+    #[inline(always)]
+    fn first_empty(&self) -> Option<usize> {
+        // How many are taken cannot be predicted, either.
+        let taken = self.0.iter().map(|slot| usize::from(!slot.seen.is_nothing())).sum::<usize>();
+        (taken < SLOTS).then_some(taken)
+    }
+}
+
+/// The fixed part of the memory: slots of all partitions that are there for the asking. Few in tests, so that short traces, too,
+/// make tables grow.
+pub(crate) const FIXED_SLOTS: usize = if cfg!(test) { 24 } else { 128 << 10 };
+/// Those of a table that is new: a page, if so many are there for the asking.
+const FIRST_SLOTS: usize = 256;
+const LINES_OF_PIECE: usize = PIECE / size_of::<Line>();
+/// 16 MiB. Of less than that, most of what is looked at is in some cache, and [`Table::prefetch_next`] takes longer than it saves.
+const CACHED_LINES: usize = if cfg!(test) { 2 } else { 256 << 10 };
+/// A table that grows asks for lines when it is so many away from them.
+const SOON: usize = 32;
+
+/// What may be spent on slots: a live object may cost 48 bytes and a freed address 16, all that is kept of it included.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    slot_bytes: usize,
+    /// A live object's share of the slots.
+    live_bytes: usize,
+    /// That of a freed address.
+    freed_bytes: usize,
+    /// Eighths of the slots that may be taken: the more, the longer it takes to find one.
+    most_taken: usize,
+}
+
+const COSTS: Costs = Costs { slot_bytes: size_of::<Slot>(), live_bytes: 40, freed_bytes: 14, most_taken: 6 };
+const COSTS_WITH_BIRTHS: Costs =
+    Costs { slot_bytes: size_of::<Slot>() + size_of::<Birth>(), live_bytes: 45, freed_bytes: 14, most_taken: 7 };
+
+/// The place of a slot: line and number in it.
+type Place = (usize, usize);
+
+/// The addresses of one space that belong to one partition.
+#[derive(Debug)]
+pub(crate) struct Table {
+    seed: Seed,
+    lines: Zeroed<Line>,
+    /// One a slot; what it says of those that are not live means nothing.
+    births: Option<Zeroed<[Birth; SLOTS]>>,
+    /// Slots that are not empty.
+    taken: usize,
+    /// Freed in the current epoch.
+    freed: FreedSet,
+    /// Freed before.
+    freed_before: FreedSet,
+    own_sizes: HashMap<u64, Sizes, RandomState>,
+    epoch: Epoch,
+    costs: Costs,
+    /// Slots that are there for the asking, once a sixteenth of them is taken.
+    fixed: usize,
+    /// Whether a thread of its own moves half of it when it grows.
+    moves_in_halves: bool,
+    /// Bytes of memory when something last grew.
+    bytes: usize,
+    /// That it may take.
+    most_bytes: usize,
+    is_over: bool,
+}
+
+impl Table {
+    /// With `fixed` slots that are there for the asking.
+    pub(crate) fn new(seed: Seed, fixed: usize, keeps_births: bool) -> Table {
+        let (lines, births) = new_slots(FIRST_SLOTS.min(fixed), keeps_births);
+        Table {
+            seed,
+            lines,
+            births,
+            taken: 0,
+            freed: FreedSet::default(),
+            freed_before: FreedSet::default(),
+            own_sizes: HashMap::default(),
+            epoch: 1,
+            costs: if keeps_births { COSTS_WITH_BIRTHS } else { COSTS },
+            fixed,
+            moves_in_halves: false,
+            bytes: 0,
+            most_bytes: usize::MAX,
+            is_over: false,
+        }
+    }
+
+    /// When it grows, a thread of its own moves half of it.
+    pub(crate) fn move_in_halves(&mut self) {
+        self.moves_in_halves = true;
+    }
+
+    /// Bytes of memory.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// It grows to no more than so many bytes, until [`Table::is_over`].
+    #[inline]
+    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
+    }
+
+    /// It needed more, and what it says from then on may be wrong. It may be used on, and grows when it must, but should not be
+    /// used for long.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Something has grown.
+    fn weigh(&mut self) {
+        let slots = self.lines.len() * SLOTS * self.costs.slot_bytes;
+        self.bytes = slots + self.freed.bytes() + self.freed_before.bytes() + self.own_sizes_bytes();
+    }
+
+    /// Starts loading what an event at an address of this hash will need; whether it is an allocation.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u32, allocates: bool) {
+        let lines = &*self.lines;
+        let line = place(hash, lines.len());
+        prefetch(lines, line);
+        if let Some(births) = &self.births {
+            // Without a branch: what an event is cannot be predicted. The first line is mostly there.
+            prefetch(births, line * usize::from(allocates));
+        }
+    }
+
+    /// Whether [`Table::prefetch_next`] is worth its time.
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.lines.len() > CACHED_LINES
+    }
+
+    /// Starts loading the next line where that of this hash, which has come by now, has neither the address nor room for it: for one
+    /// event in five while a table fills, one in fourteen afterwards.
+    #[inline(always)]
+    pub(crate) fn prefetch_next(&self, address: u64, hash: u32, allocates: bool) {
+        let lines = &*self.lines;
+        let line = place(hash, lines.len());
+        // Without a branch: which lines are full cannot be predicted. What follows the last line is not asked for.
+        let next = line + usize::from(lines[line].is_full_of_others(address));
+        prefetch(lines, next);
+        if let Some(births) = &self.births {
+            prefetch(births, next * usize::from(allocates));
+        }
+    }
+
+    /// What an address, whose hash is `hash`, is seen doing now, with the birth of what becomes live; returns what it was seen
+    /// doing before. Where that had sizes of its own, they are for the caller to take.
+    #[inline(always)]
+    pub(crate) fn see(&mut self, address: u64, hash: u32, now: Seen, birth: impl FnOnce() -> Option<Birth>) -> Seen {
+        let (line, index) = self.probe(hash, |line| line.find(address));
+        let slot = Slot { address, seen: now };
+        let before = std::mem::replace(&mut self.lines[line].0[index], slot).seen;
+        if let Some(births) = &mut self.births
+            && let Some(birth) = birth()
+        {
+            births[line][index] = birth;
+        }
+        if before.is_nothing() { self.see_first(address, hash) } else { before }
+    }
+
+    /// An address has been given an empty slot: it may have been freed long ago.
+    #[cold]
+    fn see_first(&mut self, address: u64, hash: u32) -> Seen {
+        let seed = self.seed;
+        let hash_of = |of| if of == address { hash } else { seed.hash(of) };
+        let before = if self.freed.remove(address, hash_of) {
+            Seen::free(self.epoch)
+        } else if self.freed_before.remove(address, hash_of) {
+            Seen::free(IN_GAP)
+        } else {
+            Seen::default()
+        };
+        self.taken += 1;
+        if self.taken * 8 > self.lines.len() * SLOTS * self.costs.most_taken {
+            self.make_room();
+        }
+        before
+    }
+
+    /// The object that is live at this address has sizes of its own.
+    #[cold]
+    pub(crate) fn keep_sizes(&mut self, address: u64, sizes: Sizes) {
+        let before = self.own_sizes.capacity();
+        if self.own_sizes.len() == before && self.bytes + 2 * self.own_sizes_bytes() > self.most_bytes {
+            self.is_over = true;
+            return;
+        }
+        self.own_sizes.insert(address, sizes);
+        if self.own_sizes.capacity() > before {
+            self.weigh();
+        }
+    }
+
+    /// The sizes of the object that was live at this address.
+    #[cold]
+    pub(crate) fn take_sizes(&mut self, address: u64) -> Option<Sizes> {
+        self.own_sizes.remove(&address)
+    }
+
+    /// A gap begins: what happened until now is told apart from what comes.
+    pub(crate) fn begin_epoch(&mut self) -> Epoch {
+        let seed = self.seed;
+        if self.freed_before.len() == 0 {
+            std::mem::swap(&mut self.freed, &mut self.freed_before);
+        } else if self.freed.len() > 0 {
+            let more = self.freed_before.bytes_with(self.freed.len()).saturating_sub(self.freed_before.bytes());
+            if self.bytes + more > self.most_bytes {
+                self.is_over = true;
+                return self.epoch;
+            }
+            let hash = |address| seed.hash(address);
+            let mut growing = std::mem::take(&mut self.freed_before).grow(self.freed.len());
+            self.freed.drain().for_each(|address| growing.insert(address, hash));
+            self.freed_before = growing.into_set(hash);
+        }
+        self.weigh();
+        if self.epoch == Epoch::MAX {
+            // Numbers begin again, so none may be left of before.
+            self.lines.iter_mut().flat_map(|line| &mut line.0).for_each(|slot| slot.seen.forget_epoch());
+            self.epoch = IN_GAP;
+        }
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// How many objects are live.
+    pub(crate) fn live_objects(&self) -> usize {
+        self.slots().filter(|slot| slot.seen.is_live()).count()
+    }
+
+    /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
+    /// not tell. What takes their place needs as much memory, so theirs is given back on the way.
+    pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
+        let empty = Table::new(self.seed, 0, self.births.is_some());
+        let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
+        Old::new(lines, births).each_taken(|slot, birth| {
+            if slot.seen.is_live() {
+                let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
+                take(slot.address, slot.seen, sizes, birth);
+            }
+        });
+    }
+
+    /// It is full: more slots, as many as its live objects and freed addresses may cost.
+    #[cold]
+    fn make_room(&mut self) {
+        let (taken, slots) = (self.taken, self.lines.len() * SLOTS);
+        // Soon somebody will see that it is over.
+        let can_wait = taken * 16 < slots * 15;
+        if self.is_over && can_wait {
+            return;
+        }
+        let freed_now = Seen::free(self.epoch);
+        let (mut live, mut now) = (0, 0);
+        for line in self.lines.iter() {
+            live += line.0.iter().map(|slot| usize::from(slot.seen.is_live())).sum::<usize>();
+            now += line.0.iter().map(|slot| usize::from(slot.seen == freed_now)).sum::<usize>();
+        }
+        let before = taken - live - now;
+        let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
+        let fixed = self.fixed;
+        // At first in large steps: a short trace touches little, a longer one soon has what is there for the asking.
+        let allowed = |freed| match slots * 2 < fixed {
+            true => fixed.min(taken * 16),
+            false => (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed,
+        };
+        // Not so that it is soon full again.
+        let is_roomy = |slots: usize, taken: usize| slots * most_taken >= taken * 9;
+        let sets = |now, before| self.freed.bytes_with(now) + self.freed_before.bytes_with(before);
+        let left = |sets: usize| self.most_bytes.saturating_sub(sets + self.own_sizes_bytes());
+        let most = |sets: usize| left(sets) / (slot_bytes * SLOTS) * SLOTS;
+        let with_freed = allowed(taken - live).min(most(sets(0, 0)));
+        let without = allowed(0).min(live * 2 + fixed);
+        let without_at_most = without.min(most(sets(now, before)));
+        if is_roomy(with_freed, taken) {
+            self.resize(with_freed, None);
+        } else if is_roomy(without_at_most, live) {
+            self.resize(without_at_most, Some((now, before)));
+        } else {
+            self.is_over = true;
+            if !can_wait {
+                self.resize(without, Some((now, before)));
+            }
+        }
+    }
+
+    /// Moves it into new memory; or, where it is told how many addresses were freed in this epoch and before, only its live objects.
+    fn resize(&mut self, slots_wanted: usize, freed: Option<(usize, usize)>) {
+        let seed = self.seed;
+        let hash = |address| seed.hash(address);
+        let (now, before) = freed.unwrap_or_default();
+        let mut freed_now = std::mem::take(&mut self.freed).grow(now);
+        let mut freed_before = std::mem::take(&mut self.freed_before).grow(before);
+        let (lines, births) = new_slots(slots_wanted, self.births.is_some());
+        let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
+        let is_shared = self.moves_in_halves && freed.is_none() && self.lines.len() > CACHED_LINES;
+        let middle = if is_shared { lines.len() / 2 } else { 0 };
+        // The least hash that belongs into the second half.
+        let least = ((middle as u64) << 32).div_ceil(lines.len() as u64) as u32;
+        let [old_lower, old_upper] = Old::new(lines, births).split(middle);
+        let (lines, memory) = self.lines.with_memory();
+        let of = lines.len();
+        let fresh = Fresh { lines, births: self.births.as_deref_mut(), first: 0, of, memory };
+        let [lower, upper] = fresh.split(place(least, of));
+        let strays = if is_shared {
+            fill_both((lower, old_lower), (upper, old_upper), seed)
+        } else {
+            upper.fill(old_upper, seed, |slot| {
+                let leaves = freed.is_some() && !slot.seen.is_live();
+                if leaves {
+                    self.taken -= 1;
+                    let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
+                    set.insert(slot.address, hash);
+                }
+                leaves
+            })
+        };
+        for (slot, birth) in strays {
+            let (line, index) = self.probe(hash(slot.address), Line::first_empty);
+            self.lines[line].0[index] = slot;
+            if let Some(births) = &mut self.births {
+                births[line][index] = birth;
+            }
+        }
+        (self.freed, self.freed_before) = (freed_now.into_set(hash), freed_before.into_set(hash));
+        self.weigh();
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.lines.iter().flat_map(|line| &line.0)
+    }
+
+    fn own_sizes_bytes(&self) -> usize {
+        // At most seven eighths of its places are taken, and each has a byte beside it.
+        self.own_sizes.capacity() * 8 / 7 * (size_of::<(u64, Sizes)>() + 1)
+    }
+
+    /// The first line from that of `hash` on where `find` finds a slot.
+    #[inline(always)]
+    fn probe(&self, hash: u32, find: impl Fn(&Line) -> Option<usize>) -> Place {
+        let lines = &*self.lines;
+        let mut line = place(hash, lines.len());
+        loop {
+            if let Some(index) = find(&lines[line]) {
+                return (line, index & (SLOTS - 1));
+            }
+            line = if line + 1 == lines.len() { 0 } else { line + 1 };
+        }
+    }
+}
+
+/// At least so many slots, which are empty, and what belongs to them.
+fn new_slots(slots: usize, with_births: bool) -> (Zeroed<Line>, Option<Zeroed<[Birth; SLOTS]>>) {
+    let len = slots.div_ceil(SLOTS).max(1);
+    (Zeroed::new(len), with_births.then(|| Zeroed::new(len)))
+}
+
+/// Lines that a table had, and their births.
+struct Old {
+    lines: Remains<Line>,
+    births: Option<Remains<[Birth; SLOTS]>>,
+}
+
+impl Old {
+    fn new(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>) -> Old {
+        Old { lines: lines.remains(), births: births.map(Zeroed::remains) }
+    }
+
+    /// Those before `middle`, and those from there on.
+    fn split(self, middle: usize) -> [Old; 2] {
+        let [lower, upper] = self.lines.split(middle);
+        let (lower_births, upper_births) = self.births.map(|births| births.split(middle).into()).unzip();
+        [Old { lines: lower, births: lower_births }, Old { lines: upper, births: upper_births }]
+    }
+
+    /// Hands each slot that is not empty to `take`, from the last line on; the memory of those lines is given back on the way.
+    #[inline(always)]
+    fn each_taken(mut self, mut take: impl FnMut(Slot, Birth)) {
+        while let Some(Line(slots)) = self.lines.take_last() {
+            let births = self.births.as_mut().and_then(Remains::take_last).unwrap_or_default();
+            for (slot, birth) in slots.into_iter().zip(births) {
+                if slot.seen.is_nothing() {
+                    break;
+                }
+                take(slot, birth);
+            }
+        }
+    }
+}
+
+/// Lines of a table that grows, and their births: all, or one half of them.
+struct Fresh<'a> {
+    lines: &'a mut [Line],
+    births: Option<&'a mut [[Birth; SLOTS]]>,
+    /// Number of the first.
+    first: usize,
+    /// Lines of the whole table.
+    of: usize,
+    memory: Memory<'a>,
+}
+
+impl<'a> Fresh<'a> {
+    /// Those before `middle`, and those from there on.
+    fn split(self, middle: usize) -> [Fresh<'a>; 2] {
+        let Fresh { lines, births, first, of, memory } = self;
+        let (lower, upper) = lines.split_at_mut(middle);
+        let (lower_births, upper_births) = births.map(|births| births.split_at_mut(middle)).unzip();
+        [
+            Fresh { lines: lower, births: lower_births, first, of, memory },
+            Fresh { lines: upper, births: upper_births, first: first + middle, of, memory },
+        ]
+    }
+
+    /// Takes what `old` has, but what `leaves`. Returns what has no place here: it belongs to the other half, or would stand behind
+    /// the last line.
+    #[inline(always)]
+    fn fill(self, old: Old, seed: Seed, mut leaves: impl FnMut(&Slot) -> bool) -> Vec<(Slot, Birth)> {
+        let Fresh { lines, mut births, first, of, memory } = self;
+        let mut strays = Vec::new();
+        let mut entered = usize::MAX;
+        old.each_taken(|slot, birth| {
+            if leaves(&slot) {
+                return;
+            }
+            let home = place(seed.hash(slot.address), of);
+            let Some(mut line) = home.checked_sub(first).filter(|&line| line < lines.len()) else {
+                return strays.push((slot, birth));
+            };
+            let piece = home / LINES_OF_PIECE;
+            if piece < entered {
+                memory.populate(piece);
+                entered = piece;
+            }
+            prefetch(lines, line.saturating_sub(SOON));
+            let index = loop {
+                let Some(at) = lines.get(line) else { return strays.push((slot, birth)) };
+                match at.first_empty() {
+                    Some(index) => break index & (SLOTS - 1),
+                    None => line += 1,
+                }
+            };
+            lines[line].0[index] = slot;
+            if let Some(births) = &mut births {
+                births[line][index] = birth;
+            }
+        });
+        strays
+    }
+}
+
+/// Fills the lower half on a thread of its own, if the system has one to give. Returns what has no place in its half.
+fn fill_both(lower: (Fresh<'_>, Old), upper: (Fresh<'_>, Old), seed: Seed) -> Vec<(Slot, Birth)> {
+    let mut lower = Some(lower);
+    let mut fill_lower = || lower.take().map_or_else(Vec::new, |(fresh, old)| fresh.fill(old, seed, |_| false));
+    let mut strays = thread::scope(|scope| {
+        let helper = thread::Builder::new().spawn_scoped(scope, &mut fill_lower);
+        let (fresh, old) = upper;
+        let mut strays = fresh.fill(old, seed, |_| false);
+        if let Ok(helper) = helper {
+            strays.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        strays
+    });
+    strays.extend(fill_lower());
+    strays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::hashing::part;
+
+    /// Of a program's tables.
+    const FIXED: usize = 128 << 10;
+
+    /// Against std's map, with so few fixed slots' worth of objects that freed addresses move out and back.
+    #[test]
+    fn it_knows_what_every_address_did_last() {
+        let seed = Seed::random();
+        for (parts, in_halves) in [(1, false), (1, true), (3, false)] {
+            let mut table = Table::new(seed, FIXED / parts as usize, true);
+            table.moves_in_halves = in_halves;
+            let mut known: HashMap<u64, (Seen, Option<Sizes>)> = HashMap::new();
+            let (mut epoch, mut random) = (1, 1u64);
+            for step in 0..160_000u64 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Few live ones among many freed ones, then the other way round.
+                let (address, allocates) = (random >> 47, (random >> 20) % 100 < if step < 100_000 { 30 } else { 80 });
+                let hash = seed.hash(address);
+                if part(hash, parts) != 0 {
+                    continue;
+                }
+                if step % 40_000 == 39_999 {
+                    epoch = table.begin_epoch();
+                }
+                let own_sizes = (allocates && (random >> 10).is_multiple_of(50)).then_some((step, u64::MAX - step));
+                let (class, stream) = ((random >> 8) as u32 & 0xffff, random as u16);
+                let now = match allocates {
+                    true => Seen::alloc(class, own_sizes.is_some(), stream, epoch),
+                    false => Seen::free(epoch),
+                };
+                let before = table.see(address, hash, now, || allocates.then_some(Birth { at: step, tie: 0, pid: 0 }));
+                let sizes_before = if before.has_own_sizes() { table.take_sizes(address) } else { None };
+                if let Some(sizes) = own_sizes {
+                    table.keep_sizes(address, sizes);
+                }
+                let (expected, sizes_expected) = known.insert(address, (now, own_sizes)).unwrap_or_default();
+                assert_eq!(sizes_before, sizes_expected);
+                if before == Seen::free(IN_GAP) {
+                    // Of long ago it is only known that there was a gap.
+                    assert!(!expected.is_live() && !expected.is_nothing() && expected.epoch() != epoch);
+                } else {
+                    assert_eq!(before, expected);
+                }
+            }
+            let live = known.values().filter(|(seen, _)| seen.is_live()).count();
+            let mut listed = 0;
+            table.drain_live(|address, seen, own_sizes, birth| {
+                assert_eq!(known.get(&address), Some(&(seen, own_sizes)));
+                assert!(own_sizes.is_none_or(|(step, _)| step == birth.at));
+                listed += 1;
+            });
+            assert_eq!((listed, table.live_objects()), (live, 0));
+        }
+    }
+
+    #[test]
+    fn however_many_partitions_there_are_it_grows() {
+        for (parts, keeps_births) in (1..=256).flat_map(|parts| [(parts, false), (parts, true)]) {
+            let seed = Seed::random();
+            let fixed = FIXED / parts;
+            let mut table = Table::new(seed, fixed, keeps_births);
+            let addresses = 3 * fixed;
+            for address in 1..=addresses as u64 {
+                table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), || Some(Birth::default()));
+                assert!(!table.is_over(), "{parts} partitions, at address {address}");
+            }
+            assert_eq!(table.live_objects(), addresses);
+        }
+    }
+
+    #[test]
+    fn it_grows_no_further_than_it_may_and_says_so() {
+        // Those that stay live, in percent: slots are what it needs more of, or the set of freed ones.
+        for percent in [100, 1] {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, FIXED, false);
+            let most = 20 << 20;
+            table.set_most_bytes(most);
+            let mut addresses = 0u64;
+            let see = |table: &mut Table, address: u64| {
+                table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), || Some(Birth::default()));
+                if address % 100 >= percent {
+                    table.see(address, seed.hash(address), Seen::free(1), || None);
+                }
+            };
+            while !table.is_over() {
+                addresses += 1;
+                see(&mut table, addresses);
+                assert!(table.bytes() <= most, "{} bytes", table.bytes());
+            }
+            assert!(table.bytes() > most / 2, "{} bytes for {addresses} addresses", table.bytes());
+            // Nobody looks for a while.
+            let later = addresses + 300_000;
+            (addresses + 1..=later).for_each(|address| see(&mut table, address));
+            assert_eq!(
+                table.live_objects() as u64,
+                (1..=later).filter(|address| address % 100 < percent).count() as u64
+            );
+            let known = table.see(later, seed.hash(later), Seen::free(1), || None);
+            assert!(if later % 100 < percent { known.is_live() } else { known == Seen::free(1) });
+        }
+    }
+
+    #[test]
+    fn memory_stays_within_what_live_and_freed_addresses_may_cost() {
+        // All stay at first, then one in ten: mostly freed ones in the end, or as many as live ones.
+        for (keeps_births, all_stay) in [(false, 80_000), (true, 80_000), (false, 300_000), (true, 300_000)] {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, FIXED, keeps_births);
+            let (mut live, mut freed) = (0, 0);
+            for address in 1..600_000u64 {
+                let hash = seed.hash(address);
+                table.see(address, hash, Seen::alloc(1, false, 0, 1), || Some(Birth::default()));
+                live += 1;
+                if address > all_stay && address % 10 != 0 {
+                    table.see(address, hash, Seen::free(1), || None);
+                    (live, freed) = (live - 1, freed + 1);
+                }
+                if address % 1000 == 0 {
+                    let most = 48 * live + 16 * freed + (FIXED + 4) * table.costs.slot_bytes + 2 * 4096;
+                    assert!(table.bytes() <= most, "{} bytes for {live} live and {freed} freed", table.bytes());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The filters, asked once for what many events share.
+
+use std::collections::HashMap;
+
+use kmemtrace_abi::event::{Action, Event, Names};
+
+use crate::names::kallsyms::Symbolizer;
+use crate::order::pair_event::Filter;
+use crate::query::select::{Candidate, Select};
+
+/// Answers for each allocation, remembering those for a call-site.
+#[derive(Clone)]
+pub(crate) struct Selected<'a> {
+    pub(crate) select: &'a Select,
+    pub(crate) symbols: &'a Symbolizer,
+    pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
+    sites: HashMap<u64, bool, foldhash::fast::RandomState>,
+}
+
+impl<'a> Selected<'a> {
+    /// `None` where every event is taken.
+    pub(crate) fn new(
+        select: &'a Select,
+        symbols: impl FnOnce() -> &'a Symbolizer,
+        comms: &'a HashMap<i32, Box<[u8]>>,
+    ) -> Option<Selected<'a>> {
+        (!select.is_all()).then(|| Selected { select, symbols: symbols(), comms, sites: HashMap::default() })
+    }
+}
+
+impl Filter for Selected<'_> {
+    fn takes(&mut self, event: &Event, names: &Names) -> bool {
+        let (kind, requested) = match event.action {
+            Action::Alloc(kind) => (kind, Some(event.requested)),
+            Action::Free(kind) => (kind, None),
+            Action::Other => return false,
+        };
+        let (select, symbols) = (self.select, self.symbols);
+        let site = *self
+            .sites
+            .entry(event.call_site)
+            .or_insert_with(|| select.matches_site(event.call_site, symbols.lookup(event.call_site).as_ref()));
+        site && select.matches(&Candidate {
+            kind,
+            pid: event.pid,
+            comm: event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm),
+            call_site: event.call_site,
+            symbol: symbols.lookup(event.call_site),
+            cache: event.cache.map(|name| names.get(name)),
+            requested,
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Names with `*` (any run of bytes) and `?` (one character).
+
+use std::str::FromStr;
+
+/// A pattern that a whole name matches or does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(Box<[u8]>);
+
+impl Glob {
+    /// The pattern of this text.
+    pub fn new(pattern: &str) -> Glob {
+        Glob(pattern.as_bytes().into())
+    }
+
+    /// Whether all of `name` matches. Takes at most (length of the name) x (length of the pattern) steps.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        let pattern = &self.0;
+        let (mut p, mut n) = (0, 0);
+        // The last `*` and how far it reaches: on a mismatch it takes one byte more. Earlier ones need no retry.
+        let mut star = None;
+        loop {
+            match pattern.get(p) {
+                Some(b'*') => {
+                    star = Some((p, n));
+                    p += 1;
+                    continue;
+                }
+                Some(b'?') if n < name.len() => {
+                    p += 1;
+                    n += character_len(&name[n..]);
+                    continue;
+                }
+                Some(byte) if name.get(n) == Some(byte) => {
+                    p += 1;
+                    n += 1;
+                    continue;
+                }
+                None if n == name.len() => return true,
+                _ => {}
+            }
+            match star {
+                Some((at, reach)) if reach < name.len() => {
+                    star = Some((at, reach + 1));
+                    (p, n) = (at + 1, reach + 1);
+                }
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// Bytes of the first character; 1 where it is no UTF-8.
+fn character_len(bytes: &[u8]) -> usize {
+    let chunk = &bytes[..bytes.len().min(4)];
+    chunk.utf8_chunks().next().and_then(|c| c.valid().chars().next()).map_or(1, char::len_utf8)
+}
+
+impl FromStr for Glob {
+    type Err = std::convert::Infallible;
+
+    fn from_str(pattern: &str) -> Result<Glob, Self::Err> {
+        Ok(Glob::new(pattern))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, want) in [
+            ("", "", true),
+            ("", "a", false),
+            ("dentry", "dentry", true),
+            ("dentry", "dentry2", false),
+            ("entry", "dentry", false),
+            ("*", "", true),
+            ("kmalloc-*", "kmalloc-2k", true),
+            ("kmalloc-*", "kmallo", false),
+            ("*-*", "a-b-c", true),
+            ("*ab", "aab", true),
+            ("*aab*b", "aaabab", true),
+            ("a**b", "ab", true),
+            ("?", "", false),
+            ("???", "abc", true),
+            ("gr??e", "größe", true),
+            ("*?x", "xx", true),
+            ("*?x", "x", false),
+        ] {
+            assert_eq!(Glob::new(pattern).matches(name.as_bytes()), want, "{pattern} {name}");
+        }
+        assert!(Glob::new("a?b*").matches(b"a\xffb\xff"));
+    }
+
+    /// Against the obvious recursion, for all short names and patterns.
+    #[test]
+    fn every_short_pattern_agrees_with_the_definition() {
+        fn defined(p: &[u8], n: &[u8]) -> bool {
+            match p {
+                [] => n.is_empty(),
+                [b'*', rest @ ..] => (0..=n.len()).any(|i| defined(rest, &n[i..])),
+                [b'?', rest @ ..] => !n.is_empty() && defined(rest, &n[1..]),
+                [c, rest @ ..] => n.first() == Some(c) && defined(rest, &n[1..]),
+            }
+        }
+        let words = |letters: &'static [u8]| {
+            (0..=5u32).flat_map(move |len| {
+                (0..letters.len().pow(len)).map(move |mut i| {
+                    let mut word = Vec::new();
+                    for _ in 0..len {
+                        word.push(letters[i % letters.len()]);
+                        i /= letters.len();
+                    }
+                    word
+                })
+            })
+        };
+        for pattern in words(b"ab*?") {
+            let glob = Glob(pattern.clone().into());
+            for name in words(b"ab") {
+                assert_eq!(glob.matches(&name), defined(&pattern, &name), "{pattern:?} {name:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Questions to a trace: rows, filters, time window, threads and limits. No command line here.
+
+pub(crate) mod filter;
+pub(crate) mod glob;
+pub(crate) mod own;
+pub(crate) mod select;
+pub(crate) mod time;
+pub(crate) mod window;
+
+use crate::account::classes::{Grouping, MOST_SIZED};
+use crate::cache::PAYS_FROM;
+use crate::progress::Notes;
+use crate::query::select::Select;
+use crate::query::time::TimeWindow;
+
+/// A question to a trace, built step by step; [`Query::run`] answers it.
+///
+/// ```no_run
+/// use kmemtrace::{Query, Trace};
+///
+/// let mut trace = Trace::open(&["kmemtrace.data".into()])?;
+/// let analysis = Query::by_site().threads(2).run(&mut trace)?;
+/// for row in analysis.rows() {
+///     println!("{:#x} wasted {} bytes", row.call_site.unwrap_or(0), row.stats.wasted);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub(crate) grouping: Grouping,
+    pub(crate) matrix: bool,
+    pub(crate) lists_live: bool,
+    pub(crate) shows_own: bool,
+    pub(crate) select: Select,
+    pub(crate) window: Option<TimeWindow>,
+    pub(crate) threads: Option<usize>,
+    pub(crate) max_memory: Option<u64>,
+    pub(crate) uses_index: bool,
+    pub(crate) index_from: u64,
+    pub(crate) notes: Notes,
+    pub(crate) window_events: Option<usize>,
+    pub(crate) sized_classes: u32,
+}
+
+impl Query {
+    /// A row for each call-site and kind.
+    pub fn by_site() -> Query {
+        Query::new(Grouping::Site)
+    }
+
+    /// A row for each cache name and kind.
+    pub fn by_cache() -> Query {
+        Query::new(Grouping::Cache)
+    }
+
+    /// A row for each kind: `kmalloc`, `cache` and `pages`.
+    pub fn by_kind() -> Query {
+        Query::new(Grouping::Kind)
+    }
+
+    fn new(grouping: Grouping) -> Query {
+        Query {
+            grouping,
+            matrix: false,
+            lists_live: false,
+            shows_own: false,
+            select: Select::default(),
+            window: None,
+            threads: None,
+            max_memory: None,
+            uses_index: false,
+            index_from: PAYS_FROM,
+            notes: Notes::default(),
+            window_events: None,
+            sized_classes: MOST_SIZED,
+        }
+    }
+
+    /// Lists the objects that are live at the end; about 48 bytes of memory for each.
+    pub fn with_live_objects(mut self, yes: bool) -> Query {
+        self.lists_live = yes;
+        self
+    }
+
+    /// Counts pairs per allocating and freeing CPU.
+    pub fn with_cpu_matrix(mut self, yes: bool) -> Query {
+        self.matrix = yes;
+        self
+    }
+
+    /// Counts the recorder's own objects, too, where the trace tells them apart.
+    pub fn with_own(mut self, yes: bool) -> Query {
+        self.shows_own = yes;
+        self
+    }
+
+    /// Takes only allocations that `select` matches.
+    pub fn select(mut self, select: Select) -> Query {
+        self.select = select;
+        self
+    }
+
+    /// Takes only events within a window of time; `None`: all.
+    pub fn time(mut self, window: Option<TimeWindow>) -> Query {
+        self.window = window;
+        self
+    }
+
+    /// Threads to use, at least one. Without this call: one for each CPU.
+    pub fn threads(mut self, threads: usize) -> Query {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Greatest memory of the process, in bytes. `None`: a quarter of the memory that the system has left, at least 256 MiB.
+    pub fn max_memory(mut self, bytes: Option<u64>) -> Query {
+        self.max_memory = bytes;
+        self
+    }
+
+    /// Uses and writes the index beside a trace whose files have at least `from` bytes. Without this call there is none.
+    pub fn index(mut self, from: u64) -> Query {
+        (self.uses_index, self.index_from) = (true, from);
+        self
+    }
+
+    /// Hands notes on the index and on the times of the stages to `notes`.
+    pub fn notes(mut self, notes: Notes) -> Query {
+        self.notes = notes;
+        self
+    }
+
+    /// Sizes that change how the work is cut and no figure: events of a window, classes that have sizes of their own. Tests make
+    /// them small.
+    #[doc(hidden)]
+    pub fn cut(mut self, window_events: Option<usize>, sized_classes: Option<u32>) -> Query {
+        self.window_events = window_events;
+        self.sized_classes = sized_classes.unwrap_or(self.sized_classes);
+        self
+    }
+}

@@ -1,0 +1,124 @@
+//! The recorder's own allocations: told from those of others by the thread and the context of their events.
+
+use kmemtrace_abi::event::{Action, Context, Event, Names};
+
+use crate::order::pair_event::Filter;
+
+/// The recorder's threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnThreads<'a> {
+    /// Thread ids, ascending.
+    threads: &'a [i32],
+    /// A bit for each remainder of a thread id by 4096: nearly all other threads are told apart without a search, on a machine
+    /// of a thousand CPUs, too.
+    remainders: [u64; WORDS],
+}
+
+const WORDS: usize = 64;
+
+impl<'a> OwnThreads<'a> {
+    /// `threads` ascend.
+    pub(crate) fn new(threads: &'a [i32]) -> OwnThreads<'a> {
+        let mut remainders = [0; WORDS];
+        threads.iter().for_each(|&thread| remainders[word(thread)] |= bit(thread));
+        OwnThreads { threads, remainders }
+    }
+
+    /// True for an allocation that the recorder makes for itself. An interrupt or a softirq on one of its threads works for
+    /// others; without flags the context is not known, and the object is not left out.
+    #[inline(always)]
+    fn allocates(&self, event: &Event) -> bool {
+        matches!(event.action, Action::Alloc(_))
+            && event.pid.is_some_and(|pid| self.remainders[word(pid)] & bit(pid) != 0 && self.has(pid))
+            && event.context() == Some(Context::Task)
+    }
+
+    #[cold]
+    fn has(&self, pid: i32) -> bool {
+        self.threads.binary_search(&pid).is_ok()
+    }
+}
+
+/// Index of a thread's bit: its word.
+#[inline(always)]
+fn word(pid: i32) -> usize {
+    (pid >> 6) as usize % WORDS
+}
+
+/// The thread's bit in that word.
+#[inline(always)]
+fn bit(pid: i32) -> u64 {
+    1 << (pid & 63)
+}
+
+/// A filter that knows the recorder's own allocations, and takes them only where they are shown.
+#[derive(Clone)]
+pub(crate) struct ButOwn<'a, F> {
+    pub(crate) filter: F,
+    pub(crate) own: OwnThreads<'a>,
+    pub(crate) shows_own: bool,
+}
+
+impl<F: Filter> Filter for ButOwn<'_, F> {
+    const FLAGS: bool = true;
+
+    #[inline(always)]
+    fn takes(&mut self, event: &Event, names: &Names) -> bool {
+        (self.shows_own || !self.is_own(event)) && self.filter.takes(event, names)
+    }
+
+    #[inline(always)]
+    fn is_own(&self, event: &Event) -> bool {
+        self.own.allocates(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::pair_event::All;
+    use kmemtrace_abi::event::Kind;
+
+    #[test]
+    fn only_the_threads_of_the_list_are_the_recorders() {
+        let listed = [3, 64, 4096, 5000, i32::MAX];
+        let own = OwnThreads::new(&listed);
+        let mut names = Names::new();
+        let name = names.intern(b"kmalloc");
+        let event = Event {
+            at: 0,
+            address: 1,
+            call_site: 0,
+            requested: 0,
+            allocated: 0,
+            gfp: None,
+            cpu: 0,
+            pid: None,
+            flags: Some(0),
+            node: None,
+            cache: None,
+            name,
+            action: Action::Alloc(Kind::Kmalloc),
+            failed: false,
+        };
+        let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
+        for pid in pids {
+            let event = Event { pid: Some(pid), ..event };
+            let is_listed = listed.contains(&pid);
+            for shows_own in [false, true] {
+                let mut filter = ButOwn { filter: All, own, shows_own };
+                assert_eq!(filter.is_own(&event), is_listed, "{pid}");
+                assert_eq!(filter.takes(&event, &names), shows_own || !is_listed, "{pid}");
+                // Frees count as any, and so do allocations of unknown context.
+                for event in [
+                    Event { action: Action::Free(Kind::Kmalloc), ..event },
+                    Event { flags: None, ..event },
+                    Event { flags: Some(0x10), ..event },
+                    Event { pid: None, ..event },
+                ] {
+                    assert!(!filter.is_own(&event) && filter.takes(&event, &names), "{event:?}");
+                }
+            }
+        }
+    }
+}

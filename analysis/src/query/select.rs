@@ -1,0 +1,323 @@
+//! Which allocations a report is about: `--pid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`.
+//!
+//! Options are ANDed, the values of one are ORed. Each option has its own question, so that a caller can keep
+//! the answer for a call-site or a cache; [`Select::matches`] asks all of them.
+
+use std::str::FromStr;
+
+use kmemtrace_abi::event::Kind;
+
+use crate::names::kallsyms::Symbol;
+use crate::query::glob::Glob;
+
+/// The options that select.
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    /// Only allocations by these thread ids
+    pub pid: Vec<i32>,
+    /// Only allocations by these commands (* and ? allowed)
+    pub comm: Vec<Glob>,
+    /// Only call-sites in these modules (* and ? allowed)
+    pub module: Vec<Glob>,
+    /// Only objects of these caches (* and ? allowed)
+    pub cache: Vec<Glob>,
+    /// Only these call-sites: foo_open, foo_*, foo_open+0x3c or 0xffffffff81000100
+    pub site: Vec<Site>,
+    /// Only these kinds: kmalloc, cache, pages
+    pub kind: Vec<Kind>,
+    /// Only objects of these requested sizes: 512, 1K..4K, 2M.., ..64
+    pub size: Vec<SizeRange>,
+}
+
+/// What is known of an allocation, or of a free without one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate<'a> {
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// The thread.
+    pub(crate) pid: Option<i32>,
+    /// The thread's command name.
+    pub(crate) comm: Option<&'a [u8]>,
+    /// The call-site.
+    pub(crate) call_site: u64,
+    /// What the call-site is in.
+    pub(crate) symbol: Option<Symbol<'a>>,
+    /// The cache's name.
+    pub(crate) cache: Option<&'a [u8]>,
+    /// Bytes asked for; `None` for a free.
+    pub(crate) requested: Option<u64>,
+}
+
+impl Select {
+    /// Whether everything matches, so that nobody needs to ask.
+    pub fn is_all(&self) -> bool {
+        let Select { pid, comm, module, cache, site, kind, size } = self;
+        pid.is_empty()
+            && comm.is_empty()
+            && module.is_empty()
+            && cache.is_empty()
+            && site.is_empty()
+            && kind.is_empty()
+            && size.is_empty()
+    }
+
+    /// Whether it is selected. What is not known (a comm, a symbol) matches no option that asks for it.
+    pub(crate) fn matches(&self, candidate: &Candidate<'_>) -> bool {
+        self.matches_kind(candidate.kind)
+            && self.matches_pid(candidate.pid)
+            && self.matches_size(candidate.requested)
+            && self.matches_cache(candidate.cache)
+            && self.matches_comm(candidate.comm)
+            && self.matches_site(candidate.call_site, candidate.symbol.as_ref())
+    }
+
+    /// `--kind`.
+    pub(crate) fn matches_kind(&self, kind: Kind) -> bool {
+        self.kind.is_empty() || self.kind.contains(&kind)
+    }
+
+    /// `--pid`.
+    pub(crate) fn matches_pid(&self, pid: Option<i32>) -> bool {
+        self.pid.is_empty() || pid.is_some_and(|p| self.pid.contains(&p))
+    }
+
+    /// `--size`.
+    pub(crate) fn matches_size(&self, requested: Option<u64>) -> bool {
+        self.size.is_empty() || requested.is_some_and(|n| self.size.iter().any(|r| r.contains(n)))
+    }
+
+    /// `--cache`: the same for every object of a cache.
+    pub(crate) fn matches_cache(&self, cache: Option<&[u8]>) -> bool {
+        any_glob(&self.cache, cache)
+    }
+
+    /// `--comm`.
+    pub(crate) fn matches_comm(&self, comm: Option<&[u8]>) -> bool {
+        any_glob(&self.comm, comm)
+    }
+
+    /// `--site` and `--module`: the same for every event of a call-site.
+    pub(crate) fn matches_site(&self, call_site: u64, symbol: Option<&Symbol<'_>>) -> bool {
+        any_glob(&self.module, symbol.and_then(|s| s.module))
+            && (self.site.is_empty() || self.site.iter().any(|s| s.matches(call_site, symbol)))
+    }
+}
+
+fn any_glob(globs: &[Glob], name: Option<&[u8]>) -> bool {
+    globs.is_empty() || name.is_some_and(|n| globs.iter().any(|g| g.matches(n)))
+}
+
+/// A kind by its name.
+///
+/// # Errors
+/// A sentence with the names that are known.
+pub fn parse_kind(text: &str) -> Result<Kind, String> {
+    Kind::ALL
+        .into_iter()
+        .find(|k| k.name() == text)
+        .ok_or_else(|| "there is no such kind: kmalloc, cache and pages are known".to_owned())
+}
+
+/// One value of `--site`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// `0xffffffff81000100`: the call-site itself.
+    Address(u64),
+    /// `foo_*`, `foo_open+0x3c`, and `foo_open+0x3c [foo]` as tables show it.
+    Symbol {
+        /// The function.
+        name: Glob,
+        /// Bytes from its start; `None`: any.
+        offset: Option<u64>,
+        /// The module; `None`: any, or none.
+        module: Option<Glob>,
+    },
+}
+
+impl Site {
+    fn matches(&self, call_site: u64, symbol: Option<&Symbol<'_>>) -> bool {
+        match self {
+            Site::Address(address) => *address == call_site,
+            Site::Symbol { name, offset, module } => symbol.is_some_and(|s| {
+                name.matches(s.name)
+                    && offset.is_none_or(|o| o == s.offset)
+                    && module.as_ref().is_none_or(|m| s.module.is_some_and(|n| m.matches(n)))
+            }),
+        }
+    }
+}
+
+impl FromStr for Site {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Site, String> {
+        let bad = || "a call-site is a symbol (foo_*), symbol+0xOFFSET or 0xADDRESS".to_owned();
+        let hex = |digits| u64::from_str_radix(digits, 16).map_err(|_| bad());
+        if let Some(digits) = text.strip_prefix("0x") {
+            return Ok(Site::Address(hex(digits)?));
+        }
+        let (text, module) = match text.strip_suffix(']').and_then(|t| t.split_once(" [")) {
+            Some((text, module)) => (text, Some(Glob::new(module))),
+            None => (text, None),
+        };
+        let (name, offset) = match text.split_once("+0x") {
+            Some((name, digits)) => (name, Some(hex(digits)?)),
+            None => (text, None),
+        };
+        if name.is_empty() {
+            return Err(bad());
+        }
+        Ok(Site::Symbol { name: Glob::new(name), offset, module })
+    }
+}
+
+/// One value of `--size`: bytes, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeRange {
+    from: u64,
+    to: u64,
+}
+
+impl SizeRange {
+    fn contains(self, bytes: u64) -> bool {
+        (self.from..=self.to).contains(&bytes)
+    }
+}
+
+impl FromStr for SizeRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SizeRange, String> {
+        let bad = || "a size is N or A..B, in bytes or with K, M or G, and one side of .. may be empty".to_owned();
+        let size = |text: &str, empty: u64| match text {
+            "" => Ok(empty),
+            _ => parse_size(text).ok_or_else(bad),
+        };
+        let range = match text.split_once("..") {
+            None => parse_size(text).map(|n| SizeRange { from: n, to: n }).ok_or_else(bad)?,
+            Some(("", "")) => return Err(bad()),
+            Some((from, to)) => SizeRange { from: size(from, 0)?, to: size(to, u64::MAX)? },
+        };
+        if range.from > range.to { Err("the first size is greater than the second".to_owned()) } else { Ok(range) }
+    }
+}
+
+/// `4096`, `4K`, `16M`, `1G`: powers of 1024.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list<T: FromStr>(text: &str, wrong: impl Fn(T::Err) -> String) -> Result<Vec<T>, String> {
+        text.split(',').map(|part| part.parse().map_err(&wrong)).collect()
+    }
+
+    /// Options and their values, as the command takes them.
+    fn select(options: &[&str]) -> Result<Select, String> {
+        let mut select = Select::default();
+        for pair in options.chunks(2) {
+            let value = pair[1];
+            match pair[0] {
+                "--pid" => select.pid.extend(list::<i32>(value, |error| error.to_string())?),
+                "--comm" => select.comm.extend(value.split(',').map(Glob::new)),
+                "--module" => select.module.extend(value.split(',').map(Glob::new)),
+                "--cache" => select.cache.extend(value.split(',').map(Glob::new)),
+                "--site" => select.site.extend(list::<Site>(value, |error| error)?),
+                "--kind" => select.kind.extend(value.split(',').map(parse_kind).collect::<Result<Vec<_>, _>>()?),
+                "--size" => select.size.extend(list::<SizeRange>(value, |error| error)?),
+                other => panic!("{other}"),
+            }
+        }
+        Ok(select)
+    }
+
+    const CANDIDATE: Candidate<'static> = Candidate {
+        kind: Kind::Kmalloc,
+        pid: Some(812),
+        comm: Some(b"insmod"),
+        call_site: 0xffff_ffff_c010_003c,
+        symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo") }),
+        cache: Some(b"kmalloc-256"),
+        requested: Some(200),
+    };
+
+    #[test]
+    fn nothing_asked_is_everything() {
+        let all = select(&[]).unwrap();
+        assert!(all.is_all() && all.matches(&CANDIDATE));
+    }
+
+    #[test]
+    fn each_option_selects() {
+        for (options, want) in [
+            (&["--pid", "1,812"][..], true),
+            (&["--pid", "81"], false),
+            (&["--comm", "ins*"], true),
+            (&["--comm", "rmmod,ins"], false),
+            (&["--module", "bar,fo?"], true),
+            (&["--module", "*bar"], false),
+            (&["--cache", "kmalloc-*"], true),
+            (&["--cache", "dentry"], false),
+            (&["--site", "foo_*"], true),
+            (&["--site", "foo_close"], false),
+            (&["--site", "foo_open+0x3c"], true),
+            (&["--site", "foo_*+0x3d"], false),
+            (&["--site", "foo_open+0x3c [foo]"], true),
+            (&["--site", "foo_open+0x3c [bar]"], false),
+            (&["--site", "bar,0xffffffffc010003c"], true),
+            (&["--site", "0xffffffffc0100000"], false),
+            (&["--kind", "pages,kmalloc"], true),
+            (&["--kind", "cache"], false),
+            (&["--size", "200"], true),
+            (&["--size", "..64,201..", "--size", "128..200"], true),
+            (&["--size", "1K.."], false),
+            // Several options must all match.
+            (&["--pid", "812", "--comm", "insmod", "--size", "1..256"], true),
+            (&["--pid", "812", "--comm", "insmod", "--size", "1..199"], false),
+        ] {
+            let select = select(options).unwrap();
+            assert!(!select.is_all());
+            assert_eq!(select.matches(&CANDIDATE), want, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_selected() {
+        let unknown = Candidate { pid: None, comm: None, symbol: None, cache: None, requested: None, ..CANDIDATE };
+        for options in
+            [["--pid", "0"], ["--comm", "*"], ["--module", "*"], ["--cache", "*"], ["--site", "*"], ["--size", "0.."]]
+        {
+            assert!(!select(&options).unwrap().matches(&unknown), "{options:?}");
+        }
+        assert!(select(&["--site", "0xffffffffc010003c"]).unwrap().matches(&unknown));
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_what_would_do() {
+        for (options, part) in [
+            (["--size", ".."], "one side of .. may be empty"),
+            (["--size", "2..1"], "greater than the second"),
+            (["--size", "+5"], "a size is N or A..B"),
+            (["--size", "17179869184G"], "a size is N or A..B"),
+            (["--site", "0xfoo"], "0xADDRESS"),
+            (["--site", "foo+0x"], "symbol+0xOFFSET"),
+            (["--kind", "slab"], "kmalloc, cache and pages"),
+            (["--pid", "12x"], "invalid"),
+        ] {
+            let error = select(&options).unwrap_err();
+            assert!(error.contains(part), "{options:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A new file that is whole or not there: written under a random name in the directory that it is for, then renamed.
+//!
+//! The directory is held by its descriptor and every name is looked up beneath that, so that neither a planted link nor a directory
+//! that is renamed meanwhile leads a write elsewhere.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kmemtrace_abi::open::regular;
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
+
+/// Characters of the random part of a name: 40 bits.
+const RANDOM_CHARS: usize = 8;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// Names tried: a second one is needed once in 10^12 times, unless the directory is at fault.
+const ATTEMPTS: usize = 16;
+/// An unfinished file that was not written to for this long was left by a program that was killed.
+const LEFT_OVER: Duration = Duration::from_secs(600);
+
+/// A directory held open.
+#[derive(Debug)]
+pub struct Directory {
+    held: File,
+    path: PathBuf,
+}
+
+/// The file that is in a directory under a name, as it was at one moment: a write to it, or another file of that name, differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    /// Bytes.
+    pub size: u64,
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileState {
+    fn new(data: &Metadata) -> FileState {
+        FileState {
+            size: data.size(),
+            device: data.dev(),
+            inode: data.ino(),
+            modified: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
+        }
+    }
+
+    /// The state of an open file.
+    pub fn of(file: &File) -> io::Result<FileState> {
+        Ok(FileState::new(&file.metadata()?))
+    }
+
+    /// True for two states of one file.
+    pub fn is_same_file(&self, other: &FileState) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+impl Directory {
+    /// Opens a directory; an empty path is the working directory.
+    pub fn open(path: &Path) -> io::Result<Arc<Directory>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let held = match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
+            // Making a file in a directory takes no right to list it.
+            Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::PATH, Mode::empty())?,
+            held => held?,
+        };
+        Ok(Arc::new(Directory { held: File::from(held), path: path.to_owned() }))
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Locks it as its recorder does, until it is dropped; false where another program has it locked.
+    pub fn lock(&self) -> bool {
+        // A file system without locks has none of a recorder, either.
+        rustix::fs::flock(&self.held, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+    }
+
+    /// Names in it, in no order.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let name = |entry: rustix::io::Result<rustix::fs::DirEntry>| -> io::Result<OsString> {
+            Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned())
+        };
+        Dir::read_from(&self.held)?.map(name).collect()
+    }
+
+    /// Opens a stored file in it for reading; not through a link.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        regular::open_beneath(&self.held, Path::new(name))
+    }
+
+    /// The state of what has this name in it, which may be a link.
+    pub fn state(&self, name: &OsStr) -> io::Result<FileState> {
+        Ok(FileState::new(&self.metadata(name)?))
+    }
+
+    fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        File::from(rustix::fs::openat(&self.held, name, flags, Mode::empty())?).metadata()
+    }
+
+    /// True while its path leads to it.
+    pub fn is_at_its_path(&self) -> bool {
+        let now = fs::metadata(&self.path).map(|data| FileState::new(&data));
+        matches!((now, FileState::of(&self.held)), (Ok(now), Ok(held)) if now.is_same_file(&held))
+    }
+
+    /// Removes a file from it.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.held, name, AtFlags::empty())?)
+    }
+
+    /// Makes a file that has the name `name` once it is put there, and until then `name`, `suffix`, a hyphen and eight random
+    /// characters. The process's umask is taken off `mode`.
+    pub fn create(self: &Arc<Self>, name: &OsStr, suffix: &str, mode: u32) -> io::Result<NewFile> {
+        let stem = [name.as_bytes(), suffix.as_bytes(), b"-"].concat();
+        self.remove_left_over(&stem);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..ATTEMPTS {
+            let temporary = OsStr::from_bytes(&[&stem[..], &random_chars()?].concat()).to_owned();
+            match rustix::fs::openat(&self.held, &temporary, flags, Mode::from_raw_mode(mode)) {
+                Err(Errno::EXIST) => {}
+                file => {
+                    let (file, dir, name) = (File::from(file?), Arc::clone(self), name.to_owned());
+                    return Ok(NewFile { file, dir, temporary, name, is_put: false });
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name that was tried for the unfinished file is taken"))
+    }
+
+    /// Removes unfinished files of killed programs: those whose names begin with `stem`.
+    fn remove_left_over(&self, stem: &[u8]) {
+        for name in self.names().unwrap_or_default() {
+            let random = name.as_bytes().strip_prefix(stem);
+            if random.is_some_and(|r| r.len() == RANDOM_CHARS && r.iter().all(|c| ALPHABET.contains(c)))
+                && self.is_left_over(&name)
+            {
+                let _ = self.remove(&name);
+            }
+        }
+    }
+
+    fn is_left_over(&self, name: &OsStr) -> bool {
+        let Ok(data) = self.metadata(name) else { return false };
+        let age = data.modified().ok().and_then(|written| written.elapsed().ok()).unwrap_or_default();
+        data.is_file() && data.uid() == rustix::process::geteuid().as_raw() && age > LEFT_OVER
+    }
+
+    /// Returns once the names in it survive a power cut.
+    fn sync(&self) -> io::Result<()> {
+        match rustix::fs::fsync(&self.held) {
+            // Some file systems do not write directories, and BADF: it was opened without the right to list it.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::BADF) => Ok(()),
+            synced => Ok(synced?),
+        }
+    }
+}
+
+fn random_chars() -> io::Result<[u8; RANDOM_CHARS]> {
+    let mut chars = [0; RANDOM_CHARS];
+    rustix::rand::getrandom(&mut chars, GetRandomFlags::empty())?;
+    Ok(chars.map(|byte| ALPHABET[usize::from(byte) % ALPHABET.len()]))
+}
+
+/// A file that is being written; it is removed unless it is put in its place.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    dir: Arc<Directory>,
+    temporary: OsString,
+    name: OsString,
+    is_put: bool,
+}
+
+impl NewFile {
+    /// The file, to write to.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The path of the unfinished file, for messages.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path.join(&self.temporary)
+    }
+
+    /// Gives it its name, in the place of what had that before, and returns once that survives a power cut.
+    pub fn put(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        if !self.dir.state(&self.temporary)?.is_same_file(&FileState::of(&self.file)?) {
+            return Err(io::Error::other("another program has put something else in the place of the unfinished file"));
+        }
+        rustix::fs::renameat(&self.dir.held, &self.temporary, &self.dir.held, &self.name)?;
+        self.is_put = true;
+        self.dir.sync()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_put {
+            let _ = self.dir.remove(&self.temporary);
+        }
+    }
+}
