@@ -2,6 +2,7 @@
 //! next recorder can set back what a killed one has changed.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::kernelfs::KernelFs;
 use crate::messages;
@@ -36,6 +37,11 @@ impl AsFound {
     fn leave_state(&self) {
         let lines: String = self.values.iter().map(|(file, value)| format!("{file} {value}\n")).collect();
         state::leave(&state_file(&self.fs), &format!("{}\n{lines}", std::process::id()));
+    }
+
+    /// The trace directory, for people.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.fs.path("")
     }
 
     /// Sets all files back, and removes the state file. A message tells of a file that cannot be set.

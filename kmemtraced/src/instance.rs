@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +32,8 @@ pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {
 /// Tries to remove an instance that is held by another program, and the pause between them.
 const REMOVAL_TRIES: u32 = 20;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
+/// Looks at an end that another thread is about: with what a second signal has waited before, less than a second.
+const END_LOOKS: u32 = 10;
 
 /// Dropping it disables its events and removes it.
 pub(crate) struct Instance {
@@ -57,22 +58,35 @@ enum Held {
 /// This process's trace directory. A thread can end it while the one that made it hangs in a system call.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
 
-/// A thread is ending it.
-static IS_BEING_ENDED: AtomicBool = AtomicBool::new(false);
+/// The directory that a thread is ending, and the state it is in meanwhile, for people.
+static BEING_ENDED: Mutex<Option<String>> = Mutex::new(None);
+
+fn being_ended() -> MutexGuard<'static, Option<String>> {
+    BEING_ENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Held {
+    /// The directory, and the state it is in while it is ended.
+    fn unended(&self) -> String {
+        match self {
+            Held::ToRemove { tracefs, name, .. } => {
+                format!("{}: is still being removed", tracefs.path(&format!("instances/{name}")).display())
+            }
+            Held::ToRestore(as_found) => format!("{}: is still being set back", as_found.path().display()),
+        }
+    }
+}
 
 /// Removes this process's instance, or sets back what it has taken over. Where another thread is about it, this one waits a
-/// little.
+/// little, and tells of what is not ended by then: the process may end before the kernel lets that thread go on.
 pub(crate) fn remove_held() {
-    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(held) = held else {
-        let mut tries = 0;
-        while IS_BEING_ENDED.load(Ordering::Acquire) && tries < REMOVAL_TRIES {
-            tries += 1;
-            thread::sleep(REMOVAL_PAUSE);
-        }
-        return;
-    };
-    IS_BEING_ENDED.store(true, Ordering::Release);
+    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = slot.take();
+    if let Some(held) = &held {
+        *being_ended() = Some(held.unended());
+    }
+    drop(slot);
+    let Some(held) = held else { return await_end() };
     match held {
         Held::ToRemove { tracefs, name, free_buffer } => {
             // The kernel may take its time for both.
@@ -83,7 +97,19 @@ pub(crate) fn remove_held() {
         }
         Held::ToRestore(as_found) => as_found.restore(),
     }
-    IS_BEING_ENDED.store(false, Ordering::Release);
+    *being_ended() = None;
+}
+
+fn await_end() {
+    for _ in 0..END_LOOKS {
+        if being_ended().is_none() {
+            return;
+        }
+        thread::sleep(REMOVAL_PAUSE);
+    }
+    if let Some(unended) = &*being_ended() {
+        messages::say(format!("kmemtraced: {unended}: if it stays, run kmemtraced recover"));
+    }
 }
 
 /// This process's trace directory is one that was taken over, to be set back to this.

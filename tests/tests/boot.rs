@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ("the_top_level_buffer_is_left_without_events", the_top_level_buffer_is_left_without_events),
         ("a_killed_recorders_changes_are_set_back", a_killed_recorders_changes_are_set_back),
         ("a_second_signal_during_the_start_leaves_the_buffer", a_second_signal_during_the_start_leaves_the_buffer),
+        ("a_second_signal_names_a_buffer_that_is_not_set_back", a_second_signal_names_a_buffer_that_is_not_set_back),
         ("losses_while_the_recording_begins_are_told", losses_while_the_recording_begins_are_told),
     ])
 }
@@ -289,6 +290,46 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         assert!(stderr.contains("ended at once by a second signal"), "{kind:?}: {stderr}");
         filled.assert_untouched(&format!("{kind:?}: {stderr}"));
     }
+    Ok(())
+}
+
+fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let filled = Filled::new(&tracefs, As::Instance, "1")?;
+    let dir = Directory::new(&[]);
+    let switch = filled.instance.path().join("events/kmem/mm_page_free/enable");
+    let mut command = Command::new("strace");
+    // The first write enables the event, the second one sets it back. With -D the recorder is the child.
+    command.args([
+        "-D",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=write",
+        "-e",
+        "inject=write:delay_enter=4s:when=2",
+    ]);
+    command.arg("-P").arg(switch).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
+    command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
+    until_recording(&mut child, &dir, &filled);
+    for _ in 0..2 {
+        must("kill", kill_process(Pid::from_child(&child), Signal::INT));
+        sleep(Duration::from_millis(1000));
+    }
+    let output = must("kmemtraced", child.wait_with_output());
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(!filled.changes().is_empty(), "it is set back: {stderr}");
+    let path = filled.instance.path().display();
+    assert!(
+        stderr.contains(&format!("{path}: is still being set back: if it stays, run kmemtraced recover")),
+        "{stderr}"
+    );
+    filled.recover();
+    assert_eq!(filled.changes(), [], "recover has not set it back");
     Ok(())
 }
 

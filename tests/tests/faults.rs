@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         ("limits_end_it", limits_end_it),
         ("a_thread_that_cannot_be_had_is_told", a_thread_that_cannot_be_had_is_told),
         ("what_somebody_else_reads_is_told", what_somebody_else_reads_is_told),
+        ("a_reader_of_trace_pipe_is_told_with_its_remedy", a_reader_of_trace_pipe_is_told_with_its_remedy),
         ("a_killed_recorders_channel_is_set_back", a_killed_recorders_channel_is_set_back),
     ])
 }
@@ -463,5 +464,34 @@ fn what_somebody_else_reads_is_told() -> Result<(), Skip> {
     assert_eq!(found["lossy"], 1, "{found}");
     assert!(found.to_string().contains("K106"), "{found}");
     assert!(found["files"][0]["lost_events"].as_u64() > Some(0), "{found}");
+    Ok(())
+}
+
+fn a_reader_of_trace_pipe_is_told_with_its_remedy() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&[]);
+    let pipe = recorder.instance(&tracefs).path().join("per_cpu/cpu0/trace_pipe");
+    let mut stranger = must("cat", Command::new("cat").arg(pipe).stdout(Stdio::null()).spawn());
+    // At a pace that the buffer is large enough for: all loss is the stranger's.
+    run_to(0, "kmemload", &["mix", "3", "2000"], &[]);
+    must("kill", stranger.kill());
+    must("cat", stranger.wait());
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let remedy =
+        " of the lost events were read by another program: record in an instance that nobody else reads (-B NAME)";
+    let line = ended.stderr.lines().find_map(|line| line.strip_suffix(remedy));
+    let line = line.unwrap_or_else(|| panic!("no remedy: {}", ended.stderr));
+    let lost: u64 = must(line, line.parse());
+    assert!(lost > 0 && ended.stderr.contains(&format!(" {lost} lost\n")), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("--buffer-size"), "a larger buffer helps nothing: {}", ended.stderr);
+    let found = check(&ended.trace());
+    assert_eq!((&found["files"][0]["lost_events"], &found["files"][0]["verdict"]), (&lost.into(), &"lossy".into()));
+    let mut findings = found["files"][0]["findings"].as_array().into_iter().flatten();
+    assert!(findings.any(|finding| finding["code"] == "K106"), "{found}");
+    let output = run("kmemtrace-check", &[], &[&ended.trace()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("record again in an instance that nobody else touches (-B NAME)"), "{text}");
     Ok(())
 }

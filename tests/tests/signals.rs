@@ -26,6 +26,11 @@ fn main() -> ExitCode {
         ("a_second_signal_ends_a_long_drain", a_second_signal_ends_a_long_drain),
         ("a_second_signal_ends_it_while_the_disk_stalls", a_second_signal_ends_it_while_the_disk_stalls),
         ("a_second_signal_ends_a_set_up_that_hangs", a_second_signal_ends_a_set_up_that_hangs),
+        ("a_second_signal_ends_a_removal_that_hangs", a_second_signal_ends_a_removal_that_hangs),
+        (
+            "a_second_signal_removes_an_instance_that_is_held_open",
+            a_second_signal_removes_an_instance_that_is_held_open,
+        ),
         ("a_full_pipe_of_messages_holds_up_nothing", a_full_pipe_of_messages_holds_up_nothing),
         ("a_held_terminal_holds_up_nothing", a_held_terminal_holds_up_nothing),
         ("a_report_that_hangs_is_ended_by_a_signal", a_report_that_hangs_is_ended_by_a_signal),
@@ -392,6 +397,70 @@ fn a_second_signal_ends_a_set_up_that_hangs() -> Result<(), Skip> {
     let status = recorder.status();
     assert_eq!(status.code(), Some(3), "{status}: {}", recorder.stderr());
     assert!(recorder.stderr().contains("ended at once by a second signal"), "{}", recorder.stderr());
+    Ok(())
+}
+
+/// A wrapper that holds each of these system calls for longer than a second signal may take: strace, beside a recorder that has its
+/// own process id.
+fn holding(calls: &str) -> Result<Vec<String>, Skip> {
+    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Err(Skip("needs strace".to_owned()));
+    }
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=4s"));
+    Ok(["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject].map(str::to_owned).to_vec())
+}
+
+fn a_second_signal_ends_a_removal_that_hangs() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let wrapper = holding("unlinkat")?;
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let mut recorder = Recorder::spawn(&tracefs, &wrapper, &[], &[]);
+    recorder.until_recording();
+    recorder.signal(Signal::TERM);
+    recorder.until_stopped();
+    sleep(Duration::from_millis(500));
+    assert!(recorder.has_instance() && !recorder.is_dead(), "the removal does not hang: {}", recorder.stderr());
+    recorder.signal(Signal::TERM);
+    recorder.ends_within(SECOND);
+    let (status, stderr) = (recorder.status(), recorder.stderr());
+    assert_eq!(status.code(), Some(3), "{status}: {stderr}");
+    assert!(recorder.has_instance(), "it was removed all the same: {stderr}");
+    let left =
+        format!("{}: is still being removed: if it stays, run kmemtraced recover", recorder.instance.path().display());
+    assert!(stderr.contains(&left), "{stderr}");
+    let found = recorder.check();
+    assert_eq!(found["corrupt"], 0, "{found}");
+    Ok(())
+}
+
+fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let wrapper = holding("renameat2")?;
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    // The disk hangs as the new recording takes the name of an earlier one: events come, and the thread that would close the control
+    // files is held.
+    let directory = Directory::new(&[]);
+    let earlier = ["-q", "-d", "50ms", "-B", &instance_name(), "-o"];
+    assert_eq!(run("kmemtraced", &earlier, &[&directory.file("trace")]).status.code(), Some(0));
+    let before = must("cpu0.out", fs::read(directory.file("trace/cpu0.out")));
+    let stderr = must("stderr", File::create(directory.file("stderr")));
+    let what = (&wrapper[..], &["-f"][..], &[][..]);
+    let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), Stdio::null(), what);
+    recorder.until_recording();
+    until("the recording's begin", LONG, || recorder.stderr().contains("recording to "));
+    sleep(Duration::from_millis(500));
+    recorder.signal(Signal::TERM);
+    sleep(Duration::from_millis(300));
+    assert!(recorder.is_on() && !recorder.is_dead(), "the disk does not hang: {}", recorder.stderr());
+    recorder.signal(Signal::TERM);
+    recorder.ends_within(SECOND);
+    assert!(!recorder.has_instance(), "instance {} is left: {}", recorder.name, recorder.stderr());
+    let (status, stderr) = (recorder.status(), recorder.stderr());
+    assert_eq!(status.code(), Some(3), "{status}: {stderr}");
+    assert!(stderr.contains("ended at once by a second signal"), "{stderr}");
+    assert!(!stderr.contains("recover"), "{stderr}");
+    let kept = must("cpu0.out", fs::read(recorder.directory.file("trace/cpu0.out")));
+    assert!(kept == before, "the earlier recording is not what it was");
     Ok(())
 }
 
