@@ -100,7 +100,8 @@ impl StreamState {
         let (growth, beyond) = self.unplaced(&counters, relay);
         let unplaced = growth.saturating_add(beyond);
         self.tell_of_marks(lost.saturating_sub(unplaced));
-        if unplaced > 0 {
+        // Events that another program read have a finding of their own, with another remedy.
+        if unplaced > self.read_by_others {
             self.tell_of_unplaced(unplaced);
         }
         self.tell_whole(None, items);
