@@ -130,9 +130,8 @@ impl Event {
         self.flags.map(Context::of_flags)
     }
 
-    /// A record that is there and cannot be decoded.
-    #[cold]
-    pub(crate) fn unreadable(at: u64, cpu: u32, names: &mut Names) -> Event {
+    /// An event of this name of which nothing else is known.
+    pub fn new(at: u64, cpu: u32, name: NameId) -> Event {
         Event {
             at,
             address: 0,
@@ -145,10 +144,16 @@ impl Event {
             flags: None,
             node: None,
             cache: None,
-            name: names.intern(b"unreadable"),
+            name,
             action: Action::Other,
             failed: false,
         }
+    }
+
+    /// A record that is there and cannot be decoded.
+    #[cold]
+    pub(crate) fn unreadable(at: u64, cpu: u32, names: &mut Names) -> Event {
+        Event::new(at, cpu, names.intern(b"unreadable"))
     }
 }
 

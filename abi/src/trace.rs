@@ -12,6 +12,7 @@ use crate::event::Names;
 use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
+use crate::stream::source::EventSource;
 
 /// What was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +23,18 @@ pub enum InputKind {
     Relay,
     /// The files of a tracefs instance, copied with `cat`.
     Tree,
+    /// An input of another format: the name that documents have for it.
+    Other(&'static str),
 }
 
 impl InputKind {
-    /// `"kmemtrace"`, `"relay"` or `"tree"`, as documents have it.
+    /// `"kmemtrace"`, `"relay"`, `"tree"` or the other format's name, as documents have it.
     pub fn name(self) -> &'static str {
         match self {
             InputKind::Kmemtrace => "kmemtrace",
             InputKind::Relay => "relay",
             InputKind::Tree => "tree",
+            InputKind::Other(name) => name,
         }
     }
 }
@@ -175,6 +179,43 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// A trace of `sources`, one for each CPU; `input` is the format's name in documents. Their order keys are times of `clock`, in
+    /// nanoseconds unless the kernel's clock of that name counts something else. Symbols and the like are put into `side` by the
+    /// caller.
+    ///
+    /// # Errors
+    /// Two sources of one CPU.
+    pub fn of_sources(
+        input: &'static str,
+        clock: Option<&str>,
+        sources: Vec<Box<dyn EventSource>>,
+    ) -> Result<Trace, OpenError> {
+        let mut streams: Vec<CpuStream> = sources.into_iter().map(CpuStream::of_source).collect();
+        streams.sort_by_key(CpuStream::cpu);
+        if let Some(pair) = streams.windows(2).find(|pair| pair[0].cpu() == pair[1].cpu()) {
+            let [a, b] = [0, 1].map(|n| pair[n].path().to_owned());
+            return Err(OpenError::Twice { a, b, cpu: pair[0].cpu() });
+        }
+        let info = TraceInfo {
+            input: InputKind::Other(input),
+            source: None,
+            kernel: None,
+            arch: None,
+            endian: None,
+            word_bytes: None,
+            page_bytes: None,
+            clock: clock.map(str::to_owned),
+            since_boot: false,
+            cpus: streams.iter().map(CpuStream::cpu).collect(),
+            missing: Vec::new(),
+            order: OrderKey::Time,
+        };
+        let keys = info.keys();
+        streams.iter_mut().for_each(|stream| stream.set_keys(keys));
+        let inputs = streams.iter().map(|stream| stream.path().to_owned()).collect();
+        Ok(Trace { inputs, info, streams, names: Names::new(), side: Metadata::default(), total_overruns: None })
+    }
+
     /// Records that a relay channel dropped because it was full: `total_overruns`, which counts all CPUs together.
     /// `None` where nothing tells. In our own recordings it is complete once the streams have ended.
     pub fn total_overruns(&self) -> Option<u64> {

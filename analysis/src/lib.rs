@@ -1,20 +1,55 @@
 //! Analysis of recordings of kernel memory allocations: call-sites, caches, live objects, and frees that do not match.
 //!
-//! Open a trace, ask a question, get typed rows:
+//! Open a trace, ask a question, get typed rows. Here the trace is an input of a format of our own, one event a line; the path of
+//! a recording goes to [`Trace::open`] instead.
 //!
-//! ```no_run
-//! use kmemtrace::{Query, Trace};
+//! ```
+//! use std::path::Path;
 //!
-//! let mut trace = Trace::open(&["kmemtrace.data".into()])?;
+//! use kmemtrace::{Action, Event, EventNames, EventSource, Fault, Kind, Query, StreamItem, Trace};
+//!
+//! /// Lines `TIME CALL-SITE ADDRESS BYTES` of allocations on CPU 0.
+//! #[derive(Debug)]
+//! struct Lines(std::vec::IntoIter<&'static str>);
+//!
+//! impl EventSource for Lines {
+//!     fn cpu(&self) -> u32 {
+//!         0
+//!     }
+//!
+//!     fn path(&self) -> &Path {
+//!         Path::new("lines")
+//!     }
+//!
+//!     fn read(&mut self, names: &mut EventNames, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
+//!         for line in self.0.by_ref().take(1000) {
+//!             let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+//!             let [at, call_site, address, bytes] = numbers[..] else { continue };
+//!             let event = Event::new(at, 0, names.intern(b"kmalloc"));
+//!             let action = Action::Alloc(Kind::Kmalloc);
+//!             items.push(StreamItem::Event(Event { call_site, address, requested: bytes, allocated: 64, action, ..event }));
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let lines = vec!["1000 7 4096 40", "1001 7 8192 60", "1002 9 12288 64"];
+//! let mut trace = Trace::of_sources("lines", Some("mono"), vec![Box::new(Lines(lines.into_iter()))])?;
 //! let analysis = Query::by_site().run(&mut trace)?;
-//! println!("{} bytes wasted", analysis.total().wasted);
+//!
+//! assert_eq!(analysis.total().live_allocated, 3 * 64);
+//! let wasted: Vec<_> = analysis.rows().map(|row| (row.call_site, row.stats.wasted)).collect();
+//! assert!(wasted.contains(&(Some(7), 28)) && wasted.contains(&(Some(9), 0)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Rooms, in the order the data flows: `input` and `order` make one ordered sequence of events of all CPUs' streams, `pairing`
-//! finds the allocation of each free, `account` adds up, `engine` runs all of it, `cache` keeps the result beside the trace,
-//! [`documents`] gives it the form of a view. `query` says what is asked, `names` what call-sites are called, `memory` holds the
-//! tables.
+//! An [`Observer`] takes the events themselves, in the order over all CPUs. [`documents`] makes what the command prints.
+//!
+//! # Rooms
+//!
+//! In the order the data flows: `order` makes one sequence of all CPUs' streams, `pairing` finds the allocation of each free,
+//! `account` adds up, `engine` runs all of it, [`cache`] keeps the result beside the trace, [`documents`] gives it the form of a
+//! view. `query` says what is asked, `names` what call-sites are called, `memory` holds the tables.
 
 mod account;
 mod analysis;
@@ -40,7 +75,9 @@ pub use documents::{Shape, SortKey};
 pub use engine::run::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
-pub use kmemtrace_abi::event::{Action, Event, EventSink, Gap, GapCause, Kind};
+pub use kmemtrace_abi::event::{Action, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem};
+pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
+pub use kmemtrace_abi::stream::source::EventSource;
 pub use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
 pub use names::kallsyms::{Symbol, Symbolizer};
 pub use order::ordered::Observer;

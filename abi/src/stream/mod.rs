@@ -5,6 +5,7 @@ mod headers;
 mod part;
 pub(crate) mod relay_records;
 pub mod report;
+pub mod source;
 pub(crate) mod sub_buffers;
 mod totals;
 mod unmarked;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use self::cursor::StreamState;
 use self::part::RestrictedRange;
 use self::relay_records::RelayCoding;
+use self::source::EventSource;
 use self::sub_buffers::{Place, SubBufferCoding};
 use crate::clock::Clock;
 use crate::disk::block::{CounterSample, End, GapRecord, RecordingId, kind};
@@ -47,6 +49,8 @@ enum Backing {
     Blocks(Box<BlockReader>),
     /// What the kernel handed out, without blocks around it.
     Raw(Window),
+    /// An input of another format, and the items that it has just read.
+    Source(Box<dyn EventSource>, Vec<StreamItem>),
     /// Nowhere: the CPU's file is missing.
     Missing,
     /// All read.
@@ -97,6 +101,10 @@ impl CpuStream {
         }
     }
 
+    fn new_of(path: PathBuf, cpu: u32, source: Box<dyn EventSource>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Source(source, Vec::new()), Arc::new(PayloadFormat::Unknown))
+    }
+
     pub(crate) fn facts_mut(&mut self) -> &mut FileReport {
         &mut self.cursor.facts
     }
@@ -131,6 +139,7 @@ impl CpuStream {
         match &self.body {
             Backing::Blocks(reader) => reader.bytes_read(),
             Backing::Raw(window) => window.offset(),
+            Backing::Source(source, _) => source.bytes_read(),
             Backing::Missing => 0,
             Backing::Done => self.cursor.facts.bytes,
         }
@@ -138,6 +147,9 @@ impl CpuStream {
 
     /// Bytes of the file to read in all, about: to tell how far it is.
     pub fn bytes_to_read(&self) -> u64 {
+        if let Backing::Source(source, _) = &self.body {
+            return source.bytes_to_read();
+        }
         let whole = || self.metadata().and_then(Result::ok).map_or_else(|| self.bytes_read(), |data| data.len());
         self.part_bytes.unwrap_or_else(whole)
     }
@@ -155,7 +167,7 @@ impl CpuStream {
         match &self.body {
             Backing::Blocks(reader) => Some(reader.file().metadata()),
             Backing::Raw(window) => Some(window.file().metadata()),
-            Backing::Missing | Backing::Done => None,
+            Backing::Source(..) | Backing::Missing | Backing::Done => None,
         }
     }
 
@@ -246,6 +258,23 @@ impl CpuStream {
                     if let Some(ending) = ending {
                         self.cursor.facts.bytes = window.offset();
                         self.cursor.finish(ending, items);
+                        self.body = Backing::Done;
+                    }
+                }
+                Backing::Source(source, read) => {
+                    let result = source.read(names, read);
+                    let ending = match result {
+                        Ok(()) if read.is_empty() => Some(Ending::Whole),
+                        Ok(()) => None,
+                        Err(fault) => {
+                            self.cursor.facts.add(fault);
+                            Some(Ending::Damaged)
+                        }
+                    };
+                    source::hand_over(&mut self.cursor, read, names, items);
+                    if let Some(ending) = ending {
+                        self.cursor.facts.bytes = source.bytes_read();
+                        self.cursor.finish_source(ending, items);
                         self.body = Backing::Done;
                     }
                 }
