@@ -9,8 +9,6 @@ pub mod clock;
 pub mod disk;
 pub mod event;
 pub mod fault;
-#[cfg(feature = "generator")]
-pub mod generate;
 pub mod kernel;
 pub mod open;
 pub mod stream;

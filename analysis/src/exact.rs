@@ -5,7 +5,7 @@
 
 use std::thread;
 
-use kmemtrace_abi::generate::{relay_dir, trace_dir};
+use kmemtrace_tests::generate::{relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_benches::limits::{decode_all, plain_table, random_update, stages};
 use kmemtrace_benches::others::perf_events;
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;

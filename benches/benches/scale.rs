@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kmemtrace_abi::generate::{Load, LoadOptions, write_trace};
 use kmemtrace_benches::child::{Usage, usage};
 use kmemtrace_benches::limits::{decode_all, plain_table, random_update, stages};
 use kmemtrace_benches::{build, median, on_one_core, seconds, table};
+use kmemtrace_tests::generate::{Load, LoadOptions, write_trace};
 use kmemtrace_tests::programs::{json, program, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Names};
-use kmemtrace_abi::generate::Random;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::programs::program;
 
 use crate::{median, on_one_core};

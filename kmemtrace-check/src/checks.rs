@@ -124,7 +124,7 @@ mod tests {
     use crate::reading;
     use crate::sample::Sample;
     use kmemtrace_abi::fault::Verdict;
-    use kmemtrace_abi::generate::{Options, Shape};
+    use kmemtrace_tests::generate::{Options, Shape};
     use std::fs::File;
     use std::path::PathBuf;
 

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::sample::Sample;
     use crate::{checks, reading};
-    use kmemtrace_abi::generate::{Options, Shape};
+    use kmemtrace_tests::generate::{Options, Shape};
 
     fn printed(print: fn(&[CheckedTrace], &mut Vec<u8>)) -> String {
         let sample = Sample::new(&Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 3000) }, 1);

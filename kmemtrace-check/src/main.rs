@@ -167,7 +167,7 @@ fn complain(message: &str) {
 mod tests {
     use super::{PathBuf, check_all, status, status_of};
     use crate::sample::Sample;
-    use kmemtrace_abi::generate::{Options, Shape};
+    use kmemtrace_tests::generate::{Options, Shape};
 
     /// The worst status of these inputs, and the complaints.
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kmemtrace_abi::generate::{
-    Options, RelayOptions, RelayStreams, Shape, relay, relay_dir as relay_files, trace_dir, workload,
-};
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_tests::generate::{
+    Options, RelayOptions, RelayStreams, Shape, relay, relay_dir as relay_files, trace_dir, workload,
+};
 use tempfile::TempDir;
 
 /// A trace in a directory that goes away with this.

@@ -177,7 +177,7 @@ mod tests {
     use crate::sample::Sample;
     use crate::{checks, reading};
     use kmemtrace_abi::event::{Gap, GapCause};
-    use kmemtrace_abi::generate::{Options, Shape};
+    use kmemtrace_tests::generate::{Options, Shape};
 
     fn trace(sample: &Sample) -> CheckedTrace {
         let mut trace = reading::read(sample.path().to_owned(), 2).unwrap();

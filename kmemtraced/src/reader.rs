@@ -261,11 +261,11 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::atomic::AtomicUsize;
 
-    use kmemtrace_abi::generate::pages::Encoder;
-    use kmemtrace_abi::generate::{Options, Random, RelayOptions, workload};
     use kmemtrace_abi::kernel::stats::Stats;
     use kmemtrace_abi::kernel::subbuffer::tally;
     use kmemtrace_abi::kernel::target::Target;
+    use kmemtrace_tests::generate::pages::Encoder;
+    use kmemtrace_tests::generate::{Options, Random, RelayOptions, workload};
 
     use super::*;
 
@@ -422,7 +422,7 @@ mod tests {
                 features: true,
                 holes: false,
             };
-            let streams = kmemtrace_abi::generate::relay(&mut workload, &relay, seed);
+            let streams = kmemtrace_tests::generate::relay(&mut workload, &relay, seed);
             for stream in &streams.cpus {
                 let all = stream.bytes();
                 let mut pieces = Vec::new();

@@ -435,11 +435,11 @@ mod tests {
     use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Header};
     use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
     use kmemtrace_abi::fault::Verdict;
-    use kmemtrace_abi::generate::{
-        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
-    };
     use kmemtrace_abi::stream::report::FileReport;
     use kmemtrace_abi::trace::Trace;
+    use kmemtrace_tests::generate::{
+        Options, Random, RelayOptions, Shape, Workload, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
+    };
     use zerocopy::FromBytes;
 
     use super::*;
@@ -489,7 +489,7 @@ mod tests {
     }
 
     fn description(workload: &Workload) -> Description {
-        let event = |layout: &kmemtrace_abi::generate::layout::Layout| {
+        let event = |layout: &kmemtrace_tests::generate::layout::Layout| {
             (format!("{}/{}", layout.system, layout.name), layout.text())
         };
         let facts = SourceFacts {
@@ -497,9 +497,9 @@ mod tests {
             framing: Arc::new(Framing::SubBuffers(workload.shape.page())),
             word_bytes: workload.shape.target.word_bytes,
             clock: Some("mono".into()),
-            header_page: kmemtrace_abi::generate::layout::header_page(&workload.shape),
+            header_page: kmemtrace_tests::generate::layout::header_page(&workload.shape),
             header_event: String::new(),
-            formats: kmemtrace_abi::generate::layout::layouts(&workload.shape).iter().map(event).collect(),
+            formats: kmemtrace_tests::generate::layout::layouts(&workload.shape).iter().map(event).collect(),
             events: Vec::new(),
             buffer_bytes: None,
             since_boot: false,
@@ -732,7 +732,7 @@ mod tests {
             features: false,
             holes: false,
         };
-        let records = kmemtrace_abi::generate::relay(&mut workload, &relay, 1).cpus[0].bytes();
+        let records = kmemtrace_tests::generate::relay(&mut workload, &relay, 1).cpus[0].bytes();
         let framing = RelayFraming::default();
         framing.layout.set(relay::Layout::R4).unwrap();
         let mut description = description(&workload);

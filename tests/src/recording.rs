@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use kmemtrace_abi::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
+use crate::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
 use tempfile::TempDir;
@@ -118,6 +118,6 @@ pub fn random_relay(seed: u64, events: usize) -> (Workload, RelayOptions, RelayS
         features: random.chance(50),
         holes: layout == Layout::R4 && random.chance(50),
     };
-    let streams = kmemtrace_abi::generate::relay(&mut workload, &relay, seed);
+    let streams = crate::generate::relay(&mut workload, &relay, seed);
     (workload, relay, streams)
 }

@@ -1,7 +1,7 @@
 //! Workloads written down by hand, one event a line.
 
+use crate::generate::{PerCpu, Shape, Workload};
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, Names, StreamItem};
-use kmemtrace_abi::generate::{PerCpu, Shape, Workload};
 
 /// A workload in the making, on a current little-endian 64-bit kernel (or another [`Shape`]).
 #[derive(Debug)]

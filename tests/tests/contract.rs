@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
-use kmemtrace_abi::generate::relay::RelayStream;
-use kmemtrace_abi::generate::{Era, Options, Shape, Workload, relay_dir, trace_dir, workload};
+use kmemtrace_tests::generate::relay::RelayStream;
+use kmemtrace_tests::generate::{Era, Options, Shape, Workload, relay_dir, trace_dir, workload};
 use kmemtrace_tests::programs::{differences, json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;

@@ -10,9 +10,9 @@ use std::ops::Range;
 use kmemtrace_abi::disk::block::{HEADER_BYTES, crc32c};
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_abi::kernel::target::{Endian, Target};
 use kmemtrace_abi::trace::{OpenError, Trace};
+use kmemtrace_tests::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_tests::recording::{Directory, random_relay};
 
 /// A file of one CPU and what is in it.

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kmemtrace_abi::event::{Action, Event, Gap, Names, StreamItem};
-use kmemtrace_abi::generate::{relay_dir, trace_dir};
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::{relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::Known;
 

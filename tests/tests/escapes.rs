@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
-use kmemtrace_abi::generate::{Options, Shape, Workload, trace_dir, tree, workload};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_tests::generate::{Options, Shape, Workload, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{json, json_lines, run};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::scenario::Scenario;

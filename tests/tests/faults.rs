@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_abi::kernel::stats::Stats;
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::live::{Tracefs, root};
 use kmemtrace_tests::programs::{json, json_lines, limited, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};

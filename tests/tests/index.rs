@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kmemtrace_abi::disk::block::crc32c;
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
-use kmemtrace_abi::generate::{Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
+use kmemtrace_tests::generate::{Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, seeds};
 use kmemtrace_tests::views::DOCUMENTS;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::guest::checked;
 use kmemtrace_tests::programs::{run, run_to};
 use kmemtrace_tests::recording::{Directory, random_workload};

@@ -11,7 +11,7 @@ use kmemtrace_abi::disk::block::{
     BlockInfo, CounterSample, End, GAP_CLEARED, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, block, item, kind,
 };
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
-use kmemtrace_abi::generate::{Options, Random, Shape, trace_dir, workload};
+use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::run_within;
 use kmemtrace_tests::recording::{Directory, seeds};
 use zerocopy::IntoBytes;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use kmemtrace_abi::disk::block::{End, MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE};
 use kmemtrace_abi::disk::seek_index::SeekIndex;
 use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
-use kmemtrace_abi::generate::{Load, LoadOptions, Workload, trace_dir, tree};
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::{Load, LoadOptions, Workload, trace_dir, tree};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::crc32c;
-use kmemtrace_abi::generate::{Options, Random, Shape, trace_dir, tree, workload};
+use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, tree, workload};
 use kmemtrace_tests::live::root;
 use kmemtrace_tests::programs::{json, program, run, run_to, run_within};
 use kmemtrace_tests::recording::Directory;

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use kmemtrace_abi::generate::{Options, Random, Shape, tree, workload};
+use kmemtrace_tests::generate::{Options, Random, Shape, tree, workload};
 use kmemtrace_tests::programs::{json, run};
 use kmemtrace_tests::recording::{Directory, random_tree};
 use kmemtrace_tests::reference::Known;

@@ -7,7 +7,7 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use kmemtrace_abi::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{limited, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 

@@ -11,14 +11,14 @@ use kmemtrace_abi::disk::block::{
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Code;
-use kmemtrace_abi::generate::{
-    Hand, Load, LoadOptions, Options, Sample, Shape, Workload, relay, trace_dir, tree, workload,
-};
-use kmemtrace_abi::generate::{Random, RelayOptions};
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::FileReport;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::{
+    Hand, Load, LoadOptions, Options, Sample, Shape, Workload, relay, trace_dir, tree, workload,
+};
+use kmemtrace_tests::generate::{Random, RelayOptions};
 use kmemtrace_tests::programs::{json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::Known;

@@ -91,7 +91,7 @@ pub(crate) fn u16_at<O: TargetOrder>(bytes: &[u8], offset: usize) -> Option<u16>
 
 /// The unsigned number of `size` bytes (1, 2, 4 or 8) at `offset` in order `O`.
 #[inline]
-pub(crate) fn uint_at<O: TargetOrder>(bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
+pub fn uint_at<O: TargetOrder>(bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
     match size {
         8 => u64_at::<O>(bytes, offset),
         4 => u32_at::<O>(bytes, offset).map(u64::from),

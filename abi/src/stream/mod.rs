@@ -413,28 +413,61 @@ impl StreamState {
 }
 
 #[cfg(test)]
-#[cfg(feature = "generator")]
 mod tests {
     use std::io::Write;
 
     use super::*;
     use crate::event::Event;
-    use crate::generate::layout::layouts;
-    use crate::generate::{Options, Shape, tree, workload};
     use crate::kernel::decoder::Decoder;
-    use crate::kernel::format::EventFormat;
+    use crate::kernel::format::{EventFormat, PageShape};
     use crate::kernel::stats::Stats;
+    use crate::kernel::target::Endian;
+
+    const HEADER_PAGE: &str = "\
+\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;
+\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;
+\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;
+\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;
+";
+    const KFREE: &str = "\
+name: kfree
+ID: 7
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:unsigned long call_site;\toffset:8;\tsize:8;\tsigned:0;
+\tfield:const void * ptr;\toffset:16;\tsize:8;\tsigned:0;
+";
+
+    /// Whole sub-buffers with a hundred frees each.
+    fn sub_buffers(count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for page in 0..count {
+            let start = bytes.len();
+            let records = 100u64;
+            bytes.extend((page * 1_000_000).to_le_bytes());
+            bytes.extend((records * 28).to_le_bytes());
+            for n in 0..records {
+                // A record of six words, ten nanoseconds after the one before it.
+                bytes.extend((6u32 | 10 << 5).to_le_bytes());
+                bytes.extend(7u64.to_le_bytes());
+                bytes.extend([n, n * 8].map(u64::to_le_bytes).concat());
+            }
+            bytes.resize(start + 4096, 0);
+        }
+        bytes
+    }
 
     /// All of a stream of sub-buffers of which the kernel dropped 3 events without a mark.
     fn read(file: File, bytes: usize) -> (Vec<StreamItem>, FileReport) {
-        let shape = Shape::plain();
-        let format = |layout: crate::generate::layout::Layout| {
-            (layout.system.to_owned(), EventFormat::parse(&layout.text()).unwrap())
-        };
-        let formats: Vec<_> = layouts(&shape).into_iter().map(format).collect();
+        let shape = PageShape::parse(HEADER_PAGE, Endian::Little).unwrap();
+        let formats = [("kmem".to_owned(), EventFormat::parse(KFREE).unwrap())];
         let mut names = Names::new();
         let decoder = Decoder::new(&formats, 4096, &mut names);
-        let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape: shape.page(), decoder }));
+        let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
         let mut stream = CpuStream::raw(PathBuf::new(), 0, file, coding);
         stream.facts_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));
         let (mut all, mut items) = (Vec::new(), Vec::new());
@@ -447,8 +480,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_twice_tells_of_its_loss_at_the_end() {
-        let files = tree(&workload(1, &Options::plain(Shape::plain(), 1, 300)), 1);
-        let bytes = files.into_iter().find(|(name, _)| name.ends_with("trace_pipe_raw")).unwrap().1;
+        let bytes = sub_buffers(40);
         let mut twice = tempfile::tempfile().unwrap();
         twice.write_all(&bytes).unwrap();
         std::io::Seek::rewind(&mut twice).unwrap();

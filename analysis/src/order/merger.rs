@@ -368,7 +368,7 @@ impl<E: Keyed + Copy> Merger<E> {
 mod tests {
     use std::collections::VecDeque;
 
-    use kmemtrace_abi::generate::Random;
+    use kmemtrace_tests::generate::Random;
 
     use super::*;
 

@@ -11,10 +11,10 @@ pub mod pairs;
 
 use std::collections::HashMap;
 
+use crate::generate::{RelayOptions, RelayStreams, Workload};
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Event, Gap, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::generate::{RelayOptions, RelayStreams, Workload};
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::CpuStream;

@@ -1,7 +1,7 @@
 //! Event records and their `format` texts, both from one list of fields for each event and kernel.
 
 use super::{Era, Random, Shape, put, set};
-use crate::event::Event;
+use kmemtrace_abi::event::Event;
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

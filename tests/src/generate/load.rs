@@ -2,7 +2,7 @@
 
 use super::workload::{PerCpu, Workload};
 use super::{Random, Shape};
-use crate::event::{Action, Event, Kind, NameId, Names};
+use kmemtrace_abi::event::{Action, Event, Kind, NameId, Names};
 
 /// How large a load is.
 #[derive(Clone, Copy, Debug)]
@@ -224,9 +224,9 @@ fn call_site(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::StreamItem;
     use crate::generate::write_trace;
-    use crate::trace::Trace;
+    use kmemtrace_abi::event::StreamItem;
+    use kmemtrace_abi::trace::Trace;
     use std::collections::{HashMap, HashSet};
 
     const LOAD: LoadOptions = LoadOptions { cpus: 3, events: 100_000, live: 5000, reuses: true };

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use super::layout::{Layout, foreign_record, layouts};
 use super::workload::PerCpu;
 use super::{Random, Shape, put, set};
-use crate::disk::block::{GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, LOST_UNKNOWN};
-use crate::event::{Event, GapCause, Names, StreamItem};
-use crate::kernel::format::PageShape;
-use crate::kernel::subbuffer::Missed;
-use crate::kernel::target::Endian;
+use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, LOST_UNKNOWN};
+use kmemtrace_abi::event::{Event, GapCause, Names, StreamItem};
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::subbuffer::Missed;
+use kmemtrace_abi::kernel::target::Endian;
 
 const MAX_SHORT: usize = 112;
 const DELTA_BITS: u32 = 27;
@@ -324,11 +324,11 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Action;
     use crate::generate::{Options, layout, workload};
-    use crate::kernel::format::EventFormat;
-    use crate::kernel::subbuffer::SubBuffer;
-    use crate::kernel::target::{Big, Little, TargetOrder, uint_at};
+    use kmemtrace_abi::event::Action;
+    use kmemtrace_abi::kernel::format::EventFormat;
+    use kmemtrace_abi::kernel::subbuffer::SubBuffer;
+    use kmemtrace_abi::kernel::target::{Big, Little, TargetOrder, uint_at};
 
     /// Reads the bytes with the texts alone and holds every event, time and mark against the truth.
     fn read_back<O: TargetOrder>(options: &Options, seed: u64) -> usize {

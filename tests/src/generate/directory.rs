@@ -8,15 +8,15 @@ use super::pages::{Encoder, Open, Page, Stamp};
 use super::relay::{RelayOptions, RelayStreams};
 use super::workload::{Hand, PerCpu, Sample, Workload};
 use super::{Random, Shape};
-use crate::disk::block::{
+use kmemtrace_abi::disk::block::{
     self, BlockInfo, CounterSample, Counters, END_ASKED, End, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN,
     MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE, NO_CPU, RecordingId, item, kind,
 };
-use crate::event::Event;
-use crate::kernel::format::without_print_fmt;
-use crate::kernel::relay::Layout;
-use crate::kernel::subbuffer::Missed;
-use crate::kernel::target::Endian;
+use kmemtrace_abi::event::Event;
+use kmemtrace_abi::kernel::format::without_print_fmt;
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::subbuffer::Missed;
+use kmemtrace_abi::kernel::target::Endian;
 use zerocopy::IntoBytes;
 
 /// The files of the recording of `workload`, by name: `cpuN.out` and `meta.out`.

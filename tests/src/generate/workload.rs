@@ -2,8 +2,8 @@
 
 use super::layout::{Layout, batched_name, layouts};
 use super::{Era, Random, Shape};
-use crate::disk::block::Interval;
-use crate::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
+use kmemtrace_abi::disk::block::Interval;
+use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
 
 /// What a workload is like.
 #[derive(Clone, Debug)]

@@ -23,8 +23,8 @@ pub use relay::{RelayOptions, RelayStreams, relay};
 pub use tree::tree;
 pub use workload::{Hand, Options, PerCpu, Sample, Workload, workload};
 
-use crate::kernel::format::PageShape;
-use crate::kernel::target::{Endian, Target};
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::target::{Endian, Target};
 
 /// Kernels whose event formats differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

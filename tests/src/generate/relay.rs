@@ -1,10 +1,10 @@
 //! A workload as the bytes of a relay kmemtrace channel, as `cat cpuN` leaves them.
 
 use super::{Random, put};
-use crate::event::{Action, Event, Kind, StreamItem};
 use crate::generate::Workload;
-use crate::kernel::relay::Layout;
-use crate::kernel::target::Endian;
+use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::target::Endian;
 
 /// What a relay channel is like.
 #[derive(Clone, Copy, Debug)]
