@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::compress::Compress;
+use crate::write::compress::Compress;
 
 /// What `kmemtrace-report` can print: a slip is told before the recording, not after it.
 const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::args::Args;
-use crate::channel;
-use crate::kernelfs::KernelFs;
+use crate::fs::kernelfs::KernelFs;
+use crate::fs::state;
 use crate::record;
-use crate::state;
+use crate::source::relay;
 
 /// Bytes of an event in a trace, about, and events a second of a busy CPU: for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -19,7 +19,7 @@ const KMEM: &str = "events/kmem";
 pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
     let root = rustix::process::geteuid().is_root();
     let mut lines = vec![("user", if root { "root" } else { "not root: cannot record" }.to_owned())];
-    if let Some(channel) = channel::find() {
+    if let Some(channel) = relay::find() {
         lines.push(("relay", format!("{}: recorded from by default", channel.path("").display())));
     }
     let tracefs = record::tracefs(args);

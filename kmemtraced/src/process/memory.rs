@@ -7,8 +7,8 @@ use rustix::mm::MlockAllFlags;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 
-use crate::crew;
-use crate::kernelfs::{KernelFs, PROC};
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::write::workers;
 
 /// Address space for texts of proc (symbols, several copies of them) and what else the main thread takes, in bytes.
 const TEXTS: usize = 64 << 20;
@@ -24,7 +24,7 @@ pub(crate) fn try_out(cpus: usize) -> anyhow::Result<()> {
     if [Resource::As, Resource::Data].iter().all(|&limit| getrlimit(limit).current.is_none()) {
         return Ok(());
     }
-    let bytes = TEXTS + cpus * (THREADS + crew::pool_bytes(cpus));
+    let bytes = TEXTS + cpus * (THREADS + workers::pool_bytes(cpus));
     let said = |_| anyhow!("recording takes {} MiB more than can be had: raise ulimit -v and ulimit -d", bytes >> 20);
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(said)
 }

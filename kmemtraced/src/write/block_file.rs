@@ -5,7 +5,7 @@ use std::io::{self, Seek, Write};
 
 use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, RecordingId};
 
-use crate::compress::Blocks;
+use crate::write::compress::Blocks;
 
 /// Where the bytes of a trace file go.
 pub(crate) trait Store: Write + Send {

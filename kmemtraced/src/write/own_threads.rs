@@ -6,7 +6,7 @@ use kmemtrace_abi::format::{EventFormat, PageShape};
 use kmemtrace_abi::subbuffer::SubBuffer;
 use kmemtrace_abi::target::{Big, Endian, Little, Order};
 
-use crate::kernelfs::{KernelFs, PROC};
+use crate::fs::kernelfs::{KernelFs, PROC};
 
 /// The inode of the first pid namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;

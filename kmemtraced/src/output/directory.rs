@@ -16,9 +16,9 @@ use kmemtrace_abi::target::Endian;
 use rustix::fs::FileType;
 use rustix::rand::GetRandomFlags;
 
-use crate::held_dir::{HeldDir, joined, random_digits};
-use crate::kernelfs::{KernelFs, PROC, SYSFS};
-use crate::messages;
+use crate::fs::held_dir::{HeldDir, joined, random_digits};
+use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
+use crate::process::messages;
 use crate::source::{Framing, SourceFacts};
 
 /// The trace directory if the command line names none.

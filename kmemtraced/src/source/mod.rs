@@ -1,4 +1,17 @@
-//! Where bytes come from. What a source must offer is all the rest of the recorder knows of it.
+//! Sources: kernel buffers to record from, set up before a recording and undone after it.
+//!
+//! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
+//! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
+//! `as_found` keeps the earlier values of control files, `buffer_limit` refuses buffers that are too large for the machine.
+//!
+//! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
+
+pub(crate) mod as_found;
+pub(crate) mod boot;
+pub(crate) mod buffer_limit;
+pub(crate) mod instance;
+pub(crate) mod relay;
+pub(crate) mod tracefs;
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +21,7 @@ use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay::Layout;
 use kmemtrace_abi::stats::Stats;
 
-use crate::control::Control;
+use crate::control::files::Control;
 
 /// A CPU's trace buffer in the kernel.
 pub(crate) trait CpuSource: Send {

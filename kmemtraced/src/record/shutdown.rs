@@ -10,13 +10,13 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::args::Args;
-use crate::control;
-use crate::instance;
-use crate::messages::{self, say};
-use crate::output::Output;
-use crate::signals::Signals;
+use crate::control::files;
+use crate::output::directory::Output;
+use crate::process::messages::{self, say};
+use crate::process::signals::Signals;
+use crate::source::instance;
 use crate::source::{Framing, SourceFacts};
-use crate::writer::Outcome;
+use crate::write::writer::Outcome;
 
 /// Events were lost.
 const LOST: u8 = 1;
@@ -154,7 +154,7 @@ pub(crate) fn end_now() {
     say(
         "kmemtraced: ended at once by a second signal: what is in the files is valid, and cut short where they have no end",
     );
-    control::let_go();
+    files::let_go();
     instance::remove_held();
     messages::finish(LAST_WORDS / 2);
     std::process::exit(ENDED_EARLY.into());

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
-use crate::crew::First;
-use crate::kernelfs::{KernelFs, PROC};
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::write::workers::First;
 
 /// Ask for an orderly stop.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];

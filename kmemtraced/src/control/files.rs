@@ -16,8 +16,8 @@ use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use crate::clock::TraceClock;
-use crate::kernelfs::KernelFs;
+use crate::control::clock::TraceClock;
+use crate::fs::kernelfs::KernelFs;
 
 /// Files of a trace instance that say what is recorded.
 const FILES: [&str; 9] = [

@@ -1,5 +1,7 @@
 //! A recording from start to end: set up, run until something says stop, drain, finish the files.
 
+pub(crate) mod shutdown;
+
 use std::io::{self, IsTerminal};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -11,23 +13,22 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT};
 
 use crate::args::{Args, Sync};
-use crate::boot;
-use crate::buffer_limit;
-use crate::channel::{self, Channel};
-use crate::closing;
-use crate::crew::{self, Crew, First, share_of_memory};
-use crate::foreign::{Hands, Watcher};
-use crate::instance;
-use crate::kernelfs::KernelFs;
-use crate::memory;
-use crate::messages;
-use crate::meta::Meta;
-use crate::output::{self, Description, Output};
-use crate::own::{self, OwnThreads};
-use crate::signals::Signals;
+use crate::control::foreign::{Hands, Watcher};
+use crate::fs::kernelfs::KernelFs;
+use crate::output::directory::{self, Description, Output};
+use crate::process::memory;
+use crate::process::messages;
+use crate::process::signals::Signals;
+use crate::source::boot;
+use crate::source::buffer_limit;
+use crate::source::instance;
+use crate::source::relay::{self, Channel};
+use crate::source::tracefs::{RingBuffers, Wishes};
 use crate::source::{Framing, SourceFacts, TraceSource};
-use crate::tracefs::{RingBuffers, Wishes};
-use crate::writer::Progress;
+use crate::write::meta::Meta;
+use crate::write::own_threads::{self, OwnThreads};
+use crate::write::workers::{self, Crew, First, share_of_memory};
+use crate::write::writer::Progress;
 
 /// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
 pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
@@ -91,7 +92,7 @@ fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     }
     let wants_tracefs =
         args.tracefs.is_some() || args.events.is_some() || args.buffer_size.is_some() || args.clock.is_some();
-    if let Some(channel) = channel::find().filter(|_| !wants_tracefs) {
+    if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
         return relay(channel);
     }
     let slab = ["slab".to_owned()];
@@ -116,13 +117,13 @@ pub(crate) fn record(args: Args) -> anyhow::Result<u8> {
     };
     let name = "record";
     let started = thread::Builder::new().name(name.into()).spawn(work);
-    let recording = started.map_err(|error| crew::not_started(name, &error))?;
+    let recording = started.map_err(|error| workers::not_started(name, &error))?;
     if !signals.watch(|| recording.is_finished()) {
-        closing::end_now();
+        shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
         messages::say("kmemtraced: ended early by a defect of its own: what is in the files is valid");
-        Ok(closing::ENDED_EARLY)
+        Ok(shutdown::ENDED_EARLY)
     })
 }
 
@@ -133,16 +134,16 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     warn(output.finish_removal());
     if status.is_err() {
         output.discard();
-    } else if !signals.is_second() && !closing::report(&args.report, &output.dir, signals) {
-        return Ok(closing::ENDED_EARLY);
+    } else if !signals.is_second() && !shutdown::report(&args.report, &output.dir, signals) {
+        return Ok(shutdown::ENDED_EARLY);
     }
     status
 }
 
 fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: &Signals) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
-    let recording = output::new_recording()?;
-    let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: output::now() });
+    let recording = directory::new_recording()?;
+    let description = Arc::new(Description { recording, facts: Arc::clone(&facts), started: directory::now() });
     let hands = Hands::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, hands.clone()));
     let sync = args.sync.resolve(args.flush);
@@ -150,10 +151,10 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
-    let knows_own = own::has_ids_of_events();
+    let knows_own = own_threads::has_ids_of_events();
     let own =
         facts.formats.first().filter(|_| args.verbose && knows_own).and_then(|(_, format)| OwnThreads::new(format));
-    let wishes = crew::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
+    let wishes = workers::Wishes { flush: args.flush, sync, compress: args.compress, hands: hands.clone(), own };
     let mut crew = Crew::start(&*source, output, &description, &wishes, &signals.abandon)?;
     let threads = if knows_own { meta.put_threads(&crew.tids) } else { Ok(()) };
     if args.verbose && !knows_own {
@@ -196,7 +197,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     // Before the source is undone, which may take the rest of a second.
     let cut = match (&waited, &outcomes) {
         (Ok((ended, ..)), Ok(all)) if all.iter().any(|(_, o)| o.unfinished) => {
-            Some(closing::cut(output, &ended.why, all))
+            Some(shutdown::cut(output, &ended.why, all))
         }
         _ => None,
     };
@@ -206,14 +207,14 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut Output, signals: 
     let ((ended, Started { child, first }), outcomes) = (waited?, outcomes?);
     drop(first);
     if let Some(status) = cut {
-        child.map(|child| closing::leave(child, signals));
+        child.map(|child| shutdown::leave(child, signals));
         return Ok(status);
     }
     let finished = meta.finish(&comms, ended.reason);
-    let ended = closing::Ended { why: &ended.why, early: ended.reason == END_ERROR, foreign };
-    let status = closing::close(args, output, &facts, &ended, &outcomes, finished.err());
+    let ended = shutdown::Ended { why: &ended.why, early: ended.reason == END_ERROR, foreign };
+    let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
     // The command's status is passed on where the recording has nothing worse to say.
-    Ok(match child.and_then(|child| closing::leave(child, signals)) {
+    Ok(match child.and_then(|child| shutdown::leave(child, signals)) {
         Some(commands) if status <= 1 => commands,
         _ => status,
     })
@@ -256,7 +257,7 @@ fn start(
     say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
     let child = match args.command.split_first() {
         Some((program, rest)) => {
-            messages::finish(closing::LAST_WORDS);
+            messages::finish(shutdown::LAST_WORDS);
             // This thread's place before others is not the command's.
             drop(first);
             let child = Command::new(program).args(rest).spawn();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_abi::block::Interval;
 
-use crate::control::{Control, Difference, may_clear};
+use crate::control::files::{Control, Difference, may_clear};
 
 /// Interval between two readings of all control files.
 const LOOK: Duration = Duration::from_secs(1);

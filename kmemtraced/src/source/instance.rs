@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 
-use crate::as_found::{self, AsFound};
-use crate::boot::made_at_boot;
-use crate::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
-use crate::messages;
-use crate::state;
+use crate::fs::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
+use crate::fs::state;
+use crate::process::messages;
+use crate::source::as_found::{self, AsFound};
+use crate::source::boot::made_at_boot;
 
 /// The kernel's trace directory: tracefs, or before Linux 4.1 a directory in debugfs.
 pub(crate) fn tracefs() -> anyhow::Result<KernelFs> {

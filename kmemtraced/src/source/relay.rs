@@ -12,11 +12,11 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::stats::Stats;
 use rustix::fs::OFlags;
 
-use crate::control::Control;
-use crate::kernelfs::{DEBUGFS, KernelFs};
+use crate::control::files::Control;
+use crate::fs::kernelfs::{DEBUGFS, KernelFs};
+use crate::fs::state;
+use crate::source::tracefs::readable;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
-use crate::state;
-use crate::tracefs::readable;
 
 /// The one version that was ever announced, for four layouts of records.
 const ABI_VERSION: &str = "1";

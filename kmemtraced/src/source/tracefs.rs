@@ -13,11 +13,11 @@ use kmemtrace_abi::target::Endian;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 
-use crate::boot::{self, Boot};
-use crate::clock::TraceClock;
-use crate::control::Control;
-use crate::instance::Instance;
-use crate::kernelfs::KernelFs;
+use crate::control::clock::TraceClock;
+use crate::control::files::Control;
+use crate::fs::kernelfs::KernelFs;
+use crate::source::boot::{self, Boot};
+use crate::source::instance::Instance;
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 const SLAB: [&str; 6] =

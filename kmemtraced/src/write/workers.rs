@@ -11,16 +11,16 @@ use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{END_ASKED, END_ERROR, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
-use crate::block_file::BlockFile;
-use crate::compress::{Blocks, Compress};
-use crate::foreign::Hands;
-use crate::memory;
-use crate::messages;
-use crate::output::{Description, Output};
-use crate::own::OwnThreads;
-use crate::reader::{BLOCK_BYTES, Message, Reader};
+use crate::control::foreign::Hands;
+use crate::output::directory::{Description, Output};
+use crate::process::memory;
+use crate::process::messages;
 use crate::source::{Framing, TraceSource};
-use crate::writer::{Outcome, Progress, Writer};
+use crate::write::block_file::BlockFile;
+use crate::write::compress::{Blocks, Compress};
+use crate::write::own_threads::OwnThreads;
+use crate::write::reader::{BLOCK_BYTES, Message, Reader};
+use crate::write::writer::{Outcome, Progress, Writer};
 
 /// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
 const POOL_BYTES: u64 = 32 << 20;

@@ -19,13 +19,13 @@ use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
 
-use crate::block_file::{BlockFile, Content, with_room};
-use crate::compress::Blocks;
-use crate::foreign::Hands;
-use crate::output::Description;
-use crate::own::OwnThreads;
-use crate::reader::Message;
+use crate::control::foreign::Hands;
+use crate::output::directory::Description;
 use crate::source::{Framing, Sample};
+use crate::write::block_file::{BlockFile, Content, with_room};
+use crate::write::compress::Blocks;
+use crate::write::own_threads::OwnThreads;
+use crate::write::reader::Message;
 
 /// What all threads tell of a CPU while they run.
 #[derive(Debug, Default)]
@@ -442,10 +442,10 @@ mod tests {
     use zerocopy::FromBytes;
 
     use super::*;
-    use crate::block_file::Store;
-    use crate::compress::Compress;
-    use crate::foreign::Hand;
+    use crate::control::foreign::Hand;
     use crate::source::{RelayFraming, SourceFacts};
+    use crate::write::block_file::Store;
+    use crate::write::compress::Compress;
 
     /// A disk that takes a few bytes at a time, is interrupted, and has room for so many bytes, and then for some more.
     struct Disk {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use crate::held_dir::HeldDir;
+use crate::fs::held_dir::HeldDir;
 
 const RUN: &str = "/run";
 const DIR: &str = "kmemtraced";

@@ -3,9 +3,9 @@
 
 use std::io;
 
-use crate::kernelfs::KernelFs;
-use crate::messages;
-use crate::state;
+use crate::fs::kernelfs::KernelFs;
+use crate::fs::state;
+use crate::process::messages;
 
 /// Control files of a trace directory, and what was in them.
 pub(crate) struct AsFound {

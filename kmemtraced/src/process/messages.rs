@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::crew::First;
+use crate::write::workers::First;
 
 /// Messages that may wait to be written.
 const QUEUE: usize = 256;

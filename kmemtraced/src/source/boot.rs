@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use crate::as_found::{self, AsFound};
-use crate::instance::{self, Claim};
-use crate::kernelfs::{KernelFs, PROC};
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::source::as_found::{self, AsFound};
+use crate::source::instance::{self, Claim};
 
 /// What to write on the kernel's command line, for who has not.
 const HOW: &str = "boot with trace_event=kmem trace_buf_size=64M trace_clock=global, or with trace_instance=kmemtrace,kmem (Linux 6.12 on)";

@@ -3,7 +3,7 @@
 
 use anyhow::bail;
 
-use crate::kernelfs::{KernelFs, PROC, SYSFS};
+use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 
 /// The share of available memory that kernel buffers may take.
 const SHARE: u64 = 2;

@@ -7,9 +7,9 @@ use anyhow::Context;
 use kmemtrace_abi::block::{End, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
-use crate::block_file::BlockFile;
-use crate::compress::{Blocks, Compress};
-use crate::output::{self, Description, Output, SideTexts};
+use crate::output::directory::{self, Description, Output, SideTexts};
+use crate::write::block_file::BlockFile;
+use crate::write::compress::{Blocks, Compress};
 
 /// `meta.out` while it is written.
 pub(crate) struct Meta {
@@ -57,7 +57,7 @@ impl Meta {
     }
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
-        for payload in output::meta_payloads(texts) {
+        for payload in directory::meta_payloads(texts) {
             match &mut self.compress {
                 Some(blocks) => self.file.put_frame(kind::META, &payload, blocks)?,
                 None => self.file.put(kind::META, &payload)?,
