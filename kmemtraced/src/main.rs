@@ -16,19 +16,17 @@ mod output;
 mod probe;
 mod process;
 mod record;
+mod recover;
 mod source;
 mod write;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Args, Verb};
-use process::messages;
+use process::{messages, thread};
 use record::shutdown;
-use source::{boot, instance, relay};
-use write::workers;
 
 /// Could not start: usage, permission, no source, already running.
 const NOT_STARTED: u8 = 2;
@@ -37,9 +35,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.verb {
         None => messages::start()
-            .map_err(|error| workers::not_started("messages", &error))
+            .map_err(|error| thread::not_started("messages", &error))
             .and_then(|()| record::record(args)),
-        Some(Verb::Recover) => recover(&args),
+        Some(Verb::Recover) => recover::recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
     };
     let status = done.unwrap_or_else(|error| {
@@ -48,19 +46,4 @@ fn main() -> ExitCode {
     });
     messages::finish(shutdown::LAST_WORDS);
     ExitCode::from(status)
-}
-
-fn recover(args: &Args) -> anyhow::Result<u8> {
-    let tracefs = record::tracefs(args)?;
-    let (mut removed, foreign) = instance::recover(&tracefs, &args.instance)?;
-    removed.extend(boot::recover(&tracefs));
-    removed.extend(relay::recover()?);
-    let _ = match removed.is_empty() {
-        true => writeln!(io::stdout(), "nothing was left behind"),
-        false => writeln!(io::stdout(), "removed: {}", removed.join(", ")),
-    };
-    if let Some(path) = foreign {
-        let _ = writeln!(io::stdout(), "left: {} was not made by a recorder: remove it by hand", path.display());
-    }
-    Ok(0)
 }

@@ -6,8 +6,7 @@ use std::path::Path;
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
-use crate::record;
-use crate::source::relay;
+use crate::source::{buffer_size, relay, tracefs};
 
 /// Bytes of an event in a trace, about, and events a second of a busy CPU: for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -22,7 +21,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
     if let Some(channel) = relay::find() {
         lines.push(("relay", format!("{}: recorded from by default", channel.path("").display())));
     }
-    let tracefs = record::tracefs(args);
+    let tracefs = tracefs::find(args.tracefs.as_deref());
     match &tracefs {
         Ok(tracefs) => lines.extend(of_tracefs(tracefs, args)),
         Err(error) => lines.push(("tracefs", format!("{error:#}"))),
@@ -35,7 +34,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
 
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
-    let buffer = args.buffer_size.unwrap_or_else(|| record::default_buffer_bytes(cpus));
+    let buffer = args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus));
     let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable")).unwrap_or(false);
     let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };

@@ -7,8 +7,6 @@ use std::os::unix::fs::FileExt;
 use kmemtrace_abi::stats::{Stats, now_ts};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::source::Sample;
-
 /// Nanoseconds by which the kernel's clocks of events may differ from those of programs (`ktime_get_mono_fast_ns` while the
 /// kernel adjusts its time), rounded up by far.
 const SLACK: u64 = 1_000;
@@ -62,14 +60,13 @@ impl TraceClock {
         }
     }
 
-    /// The counters in a CPU's `stats`, and from when to when they were read.
-    pub(crate) fn sample(self, stats: &File) -> io::Result<Sample> {
+    /// Reads a CPU's `stats`: its counters, and the times before and after the reading where the clock is known.
+    pub(crate) fn read_counters(self, stats: &File) -> io::Result<(Stats, Option<(u64, u64)>)> {
         let before = self.now(stats)?;
         let counters = Stats::parse(&text(stats)?);
         // The file has its time in the middle, and counters behind it.
         let after = self.now(stats)?;
-        let read = before.zip(after).map(|((from, _), (_, to))| (from, to));
-        Ok(Sample { stats: counters, read, drained: None })
+        Ok((counters, before.zip(after).map(|((from, _), (_, to))| (from, to))))
     }
 }
 
@@ -100,18 +97,18 @@ mod tests {
             time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
         };
         let before = now();
-        let sample = clock.sample(&stats("entries: 7\nread events: 5\n")).unwrap();
-        let (from, to) = sample.read.unwrap();
+        let (counters, read) = clock.read_counters(&stats("entries: 7\nread events: 5\n")).unwrap();
+        let (from, to) = read.unwrap();
         assert!((before - SLACK..=now()).contains(&from) && to >= from + 2 * SLACK && to <= now() + SLACK);
-        assert_eq!((sample.stats.entries, sample.stats.read), (7, 5));
+        assert_eq!((counters.entries, counters.read), (7, 5));
     }
 
     #[test]
     fn other_clocks_are_read_from_stats_and_rounded_outwards() {
         let clock = TraceClock::named("global");
         assert!(!clock.is_cheap());
-        let sample = clock.sample(&stats("entries: 0\nnow ts:    81.500007\nread events: 5\n")).unwrap();
-        assert_eq!(sample.read, Some((81_500_007_000, 81_500_008_000)));
+        let (_, read) = clock.read_counters(&stats("entries: 0\nnow ts:    81.500007\nread events: 5\n")).unwrap();
+        assert_eq!(read, Some((81_500_007_000, 81_500_008_000)));
         let ticks = TraceClock::named("x86-tsc").now(&stats("now ts: 12345\n")).unwrap();
         assert_eq!(ticks, Some((12345, 12345)));
         assert_eq!(clock.now(&stats("entries: 0\n")).unwrap(), None);

@@ -71,11 +71,11 @@ struct Open {
     stats: Vec<File>,
 }
 
-/// The descriptors of this process's recording, for [`let_go`].
+/// The descriptors of this process's recording, for [`close_all`].
 static OPEN: Mutex<Option<Arc<Mutex<Option<Open>>>>> = Mutex::new(None);
 
 /// Closes the descriptors of this process's recording, where the thread that uses them hangs elsewhere.
-pub(crate) fn let_go() {
+pub(crate) fn close_all() {
     let open = OPEN.try_lock().ok().and_then(|mut slot| slot.take());
     if let Some(Ok(mut open)) = open.as_ref().map(|open| open.try_lock()) {
         *open = None;
@@ -392,7 +392,7 @@ mod tests {
     fn descriptors_are_closed_when_they_must() {
         let (_dir, mut control) = fake();
         *OPEN.lock().unwrap() = Some(Arc::clone(&control.open));
-        let_go();
+        close_all();
         assert!(control.differences().is_empty() && control.written(false).is_empty() && !control.is_gone());
     }
 

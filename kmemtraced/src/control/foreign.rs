@@ -1,4 +1,4 @@
-//! Foreign hands: changes of a running recording by other programs, as intervals in which events may be missing.
+//! Foreign changes: changes of a running recording by other programs, as intervals in which events may be missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ const NAMED: usize = 16;
 
 /// A change of the control state by another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hand {
+pub(crate) struct ForeignChange {
     /// From when the state was last seen right to when it was seen right again; its end is that of the trace while it is wrong, and
     /// 0 where the source has no clock.
     pub(crate) interval: Interval,
@@ -28,18 +28,18 @@ pub(crate) struct Hand {
 
 /// All changes that were seen so far. An entry with the same begin as an earlier one takes its place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hands {
-    all: Arc<Mutex<Vec<Hand>>>,
+pub(crate) struct ForeignChanges {
+    all: Arc<Mutex<Vec<ForeignChange>>>,
     is_closed: Arc<AtomicBool>,
 }
 
-impl Hands {
-    pub(crate) fn push(&self, hand: Hand) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(hand);
+impl ForeignChanges {
+    pub(crate) fn push(&self, change: ForeignChange) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(change);
     }
 
     /// The entries from number `from` on.
-    pub(crate) fn since(&self, from: usize) -> Vec<Hand> {
+    pub(crate) fn since(&self, from: usize) -> Vec<ForeignChange> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(from..).unwrap_or_default().to_vec()
     }
@@ -67,7 +67,7 @@ struct Seen {
     differences: Vec<Difference>,
 }
 
-/// Looks for foreign hands while a recording runs.
+/// Looks for foreign changes while a recording runs.
 pub(crate) struct Watcher {
     control: Control,
     looked: Instant,
@@ -79,7 +79,7 @@ pub(crate) struct Watcher {
 /// The control state over time.
 #[derive(Debug, Default)]
 struct Log {
-    hands: Hands,
+    changes: ForeignChanges,
     /// The state was right until then.
     right_until: Option<u64>,
     /// The state is wrong since then.
@@ -97,9 +97,9 @@ struct Wrong {
 
 impl Watcher {
     /// Begins with control files as they were set, before the recording is switched on.
-    pub(crate) fn new(control: Control, hands: Hands) -> Watcher {
+    pub(crate) fn new(control: Control, changes: ForeignChanges) -> Watcher {
         let right_until = control.now().map(|(not_later, _)| not_later);
-        let log = Log { hands, right_until, ..Log::default() };
+        let log = Log { changes, right_until, ..Log::default() };
         Watcher { control, looked: Instant::now(), has_switched: false, log }
     }
 
@@ -118,7 +118,7 @@ impl Watcher {
         self.log.happened = true;
         let interval =
             if self.control.now().is_some() { Interval::new(0, Interval::TO_THE_END) } else { Interval::default() };
-        self.log.hands.push(Hand { interval, clears: false, text: text.clone() });
+        self.log.changes.push(ForeignChange { interval, clears: false, text: text.clone() });
         Some(format!("events are left out that the recorder did not leave out: {text}: set that back before recording"))
     }
 
@@ -144,7 +144,7 @@ impl Watcher {
     /// Looks for the last time, once the buffers are drained.
     pub(crate) fn last_look(&mut self) -> Option<String> {
         let told = self.look(true);
-        self.log.hands.close();
+        self.log.changes.close();
         told
     }
 
@@ -188,7 +188,7 @@ impl Log {
 
     fn push(&self, from: Option<u64>, to: Option<u64>, clears: bool, text: String) {
         let interval = from.zip(to).map_or_else(Interval::default, |(from, to)| Interval::new(from, to));
-        self.hands.push(Hand { interval, clears, text });
+        self.changes.push(ForeignChange { interval, clears, text });
     }
 
     fn add(&mut self, seen: Seen) -> Option<String> {
@@ -260,8 +260,8 @@ mod tests {
         Seen { before: Some(at), after: Some(at + 1), written, differences: differences.collect() }
     }
 
-    fn hand(from: u64, to: u64, text: &str) -> Hand {
-        Hand { interval: Interval::new(from, to), clears: false, text: text.to_owned() }
+    fn change(from: u64, to: u64, text: &str) -> ForeignChange {
+        ForeignChange { interval: Interval::new(from, to), clears: false, text: text.to_owned() }
     }
 
     const OFF: (&str, &str) = ("tracing_on", "is 0 instead of 1");
@@ -280,10 +280,10 @@ mod tests {
         let both = "filter is x; tracing_on is 0 instead of 1";
         let end = Interval::TO_THE_END;
         assert_eq!(
-            log.hands.since(0),
-            [hand(20, end, "tracing_on is 0 instead of 1"), hand(20, end, both), hand(20, 61, both)]
+            log.changes.since(0),
+            [change(20, end, "tracing_on is 0 instead of 1"), change(20, end, both), change(20, 61, both)]
         );
-        assert_eq!(log.hands.since(2).len(), 1);
+        assert_eq!(log.changes.since(2).len(), 1);
     }
 
     #[test]
@@ -292,8 +292,8 @@ mod tests {
         log.is_right(Some(15));
         assert!(log.add(seen(20, &["trace"], &[])).unwrap().contains("trace written to"));
         assert!(log.add(seen(30, &["tracing_on"], &[])).is_some());
-        let cleared = Hand { clears: true, ..hand(15, 21, "trace written to") };
-        assert_eq!(log.hands.since(0), [cleared, hand(20, 31, "tracing_on written to")]);
+        let cleared = ForeignChange { clears: true, ..change(15, 21, "trace written to") };
+        assert_eq!(log.changes.since(0), [cleared, change(20, 31, "tracing_on written to")]);
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
             assert_eq!(log.add(seen(20 + n, &[], &[("filter", &how)])).is_some(), n == 0);
         }
         assert!(log.add(seen(2000, &["trace"], &[("filter", "is x")])).unwrap().contains("trace written to"));
-        assert_eq!(log.hands.since(0).len(), 2);
+        assert_eq!(log.changes.since(0).len(), 2);
         let names: Vec<String> = (0..100).map(|n| format!("file{n:02}")).collect();
         let text = named(names.iter().map(String::as_str), ", ");
         assert!(text.ends_with("file15, 84 more"), "{text}");
@@ -316,6 +316,6 @@ mod tests {
         let wrong = |differences: &[(&str, &str)]| Seen { before: None, after: None, ..seen(0, &[], differences) };
         assert!(log.add(wrong(&[("enabled", "is 0 instead of 1")])).is_some());
         assert!(log.add(wrong(&[])).is_some());
-        assert!(log.hands.since(0).iter().all(|hand| hand.interval == Interval::default()));
+        assert!(log.changes.since(0).iter().all(|change| change.interval == Interval::default()));
     }
 }

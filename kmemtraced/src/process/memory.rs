@@ -8,7 +8,6 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::fs::kernelfs::{KernelFs, PROC};
-use crate::write::workers;
 
 /// Address space for texts of proc (symbols, several copies of them) and what else the main thread takes, in bytes.
 const TEXTS: usize = 64 << 20;
@@ -20,13 +19,22 @@ const SCORE_FILE: &str = "self/oom_score_adj";
 
 /// Reserves once as much as a recording of so many CPUs takes, and gives it back: a limit that is too low is told before anything
 /// was changed.
-pub(crate) fn try_out(cpus: usize) -> anyhow::Result<()> {
+pub(crate) fn try_out(cpus: usize, pool_bytes: usize) -> anyhow::Result<()> {
     if [Resource::As, Resource::Data].iter().all(|&limit| getrlimit(limit).current.is_none()) {
         return Ok(());
     }
-    let bytes = TEXTS + cpus * (THREADS + workers::pool_bytes(cpus));
+    let bytes = TEXTS + cpus * (THREADS + pool_bytes);
     let said = |_| anyhow!("recording takes {} MiB more than can be had: raise ulimit -v and ulimit -d", bytes >> 20);
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(said)
+}
+
+/// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
+pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
+    let info = rustix::system::sysinfo();
+    // Units, because `totalram` is a word: 4 bytes on some machines.
+    #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
+    let memory = u64::from(info.totalram).saturating_mul(info.mem_unit.into());
+    wanted.min(memory / share / cpus.max(1) as u64)
 }
 
 /// A buffer, touched and not only reserved.
@@ -51,14 +59,14 @@ pub(crate) fn lock() -> Result<(), String> {
 
 /// The kernel's preference for other processes when memory runs out. Dropping it sets the old value again, so that what is
 /// started later does not have it.
-pub(crate) struct Score {
+pub(crate) struct OomScore {
     proc: KernelFs,
     before: String,
 }
 
-impl Score {
+impl OomScore {
     /// Lowers the score; an error is the line to say.
-    pub(crate) fn lower() -> Result<Option<Score>, String> {
+    pub(crate) fn lower() -> Result<Option<OomScore>, String> {
         let lower = || {
             let proc = KernelFs::find(&PROC)?;
             let before = proc.get(SCORE_FILE)?.trim().to_owned();
@@ -66,13 +74,13 @@ impl Score {
                 return Ok(None);
             }
             proc.set(SCORE_FILE, &SCORE.to_string())?;
-            anyhow::Ok(Some(Score { proc, before }))
+            anyhow::Ok(Some(OomScore { proc, before }))
         };
         lower().map_err(|error| format!("the OOM killer may choose this process: {error:#}"))
     }
 }
 
-impl Drop for Score {
+impl Drop for OomScore {
     fn drop(&mut self) {
         let _ = self.proc.write(SCORE_FILE, &self.before);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::write::workers::First;
+use crate::process::thread::{HighPriority, own_tid};
 
 /// Messages that may wait to be written.
 const QUEUE: usize = 256;
@@ -74,8 +74,8 @@ impl Messages {
         let left_out = Arc::new(AtomicU64::new(0));
         let uncounted = Arc::clone(&left_out);
         let work = move || {
-            let _first = First::take();
-            let _ = tid_out.send(rustix::thread::gettid().as_raw_nonzero().get());
+            let _first = HighPriority::take();
+            let _ = tid_out.send(own_tid());
             write_all(out, &waiting, &uncounted);
         };
         thread::Builder::new().name("messages".into()).stack_size(STACK).spawn(work)?;

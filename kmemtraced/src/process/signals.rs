@@ -23,7 +23,7 @@ use anyhow::Context;
 use rustix::process::Signal;
 
 use crate::fs::kernelfs::{KernelFs, PROC};
-use crate::write::workers::First;
+use crate::process::thread::HighPriority;
 
 /// Ask for an orderly stop.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -85,7 +85,7 @@ impl Signals {
     /// and one that hangs would take none.
     pub(crate) fn watch(&self, is_over: impl Fn() -> bool) -> bool {
         // Writers that are far behind leave others little of the processor.
-        let _first = First::take();
+        let _first = HighPriority::take();
         let mut last: Option<Instant> = None;
         let mut end: Option<Instant> = None;
         loop {
@@ -113,7 +113,7 @@ impl Signals {
     }
 
     /// The recording stops, for whatever reason: signals until now have had their effect.
-    pub(crate) fn answer(&self) {
+    pub(crate) fn acknowledge(&self) {
         self.answered.store(self.stops(), Ordering::Release);
     }
 

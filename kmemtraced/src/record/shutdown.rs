@@ -1,70 +1,111 @@
-//! The last lines that a recording says of itself, and the exit status that they come to.
+//! The end of a recording: its last lines, and the exit status.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Child, Command};
-use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::args::Args;
 use crate::control::files;
-use crate::output::directory::Output;
+use crate::output::trace_dir::TraceDir;
 use crate::process::messages::{self, say};
-use crate::process::signals::Signals;
-use crate::source::instance;
+use crate::source::undo;
 use crate::source::{Framing, SourceFacts};
 use crate::write::writer::Outcome;
 
-/// Events were lost.
+/// Exit status of a recording that lost events.
 const LOST: u8 = 1;
-/// Status of a recording that ended early: disk full, I/O error, a second signal.
+/// Exit status of a recording that ended early: disk full, I/O error, a second signal.
 pub(crate) const ENDED_EARLY: u8 = 3;
-/// Time that the end of the process waits for its messages to be written.
+/// Longest time that the end of the process waits for its messages to be written.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(300);
-/// Interval between two looks at a child.
-const LOOK: Duration = Duration::from_millis(20);
-/// Looks at a COMMAND that was asked to end.
-const LOOKS: u32 = 100;
 
 /// The end of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
-    /// The reason, for people.
+    /// The reason, as text for the user.
     pub(crate) why: &'a str,
-    /// Something went wrong.
+    /// True after a failure.
     pub(crate) early: bool,
-    /// Another program changed what was recorded.
+    /// True if another program changed the recording.
     pub(crate) foreign: bool,
 }
 
-/// Says what came of it; returns the recording's own exit status.
+/// Sums over the files of a recording.
+struct Totals {
+    events: u64,
+    bytes: u64,
+    lost: u64,
+    read_by_others: u64,
+    /// A buffer was cleared during the recording.
+    cleared: bool,
+    /// The last counters of a CPU could not be read.
+    uncounted: bool,
+}
+
+impl Totals {
+    fn of(outcomes: &[(u32, Outcome)]) -> Totals {
+        let sum = |figure: fn(&Outcome) -> u64| outcomes.iter().map(|(_, o)| figure(o)).sum::<u64>();
+        Totals {
+            events: sum(|o| o.events),
+            bytes: sum(|o| o.bytes),
+            lost: sum(|o| o.lost),
+            read_by_others: sum(|o| o.read_by_others),
+            cleared: outcomes.iter().any(|(_, o)| o.cleared),
+            uncounted: outcomes.iter().any(|(_, o)| !o.counted),
+        }
+    }
+
+    fn mib(&self) -> f64 {
+        self.bytes as f64 / 1048576.0
+    }
+}
+
+/// Reports the result of a recording; returns its exit status.
 pub(crate) fn close(
     args: &Args,
-    output: &Output,
+    output: &TraceDir,
     facts: &SourceFacts,
     ended: &Ended<'_>,
     outcomes: &[(u32, Outcome)],
     meta: Option<io::Error>,
 ) -> u8 {
-    let sum = |what: fn(&Outcome) -> u64| outcomes.iter().map(|(_, o)| what(o)).sum::<u64>();
-    let (events, bytes, lost) = (sum(|o| o.events), sum(|o| o.bytes), sum(|o| o.lost));
+    let totals = Totals::of(outcomes);
     let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
     let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
-    let cleared = outcomes.iter().any(|(_, o)| o.cleared);
-    let uncounted = outcomes.iter().any(|(_, o)| !o.counted);
-    let incomplete = lost > 0 || cleared || uncounted || ended.foreign;
-    let why = ended.why;
+    let is_unknown = totals.cleared || totals.uncounted || ended.foreign;
+    let incomplete = totals.lost > 0 || is_unknown;
     let names = outcomes.iter().map(|(cpu, _)| format!("cpu{cpu}.out")).chain(["meta.out".to_owned()]);
     let removed: Vec<String> = names.filter(|name| !output.has(name)).collect();
     let shown = output.dir.display();
     if incomplete || ended.early || failed.is_some() || !removed.is_empty() || !args.quiet {
-        let mib = bytes as f64 / 1048576.0;
-        let unknown = if cleared || uncounted || ended.foreign { ", and an unknown number more" } else { "" };
-        say(format!("stopped: {why}   {events} events   {mib:.1} MiB   {lost} lost{unknown}"));
+        let Totals { events, lost, .. } = totals;
+        let unknown = if is_unknown { ", and an unknown number more" } else { "" };
+        say(format!("stopped: {}   {events} events   {:.1} MiB   {lost} lost{unknown}", ended.why, totals.mib()));
     }
+    say_each_cpu(args, totals.events, outcomes);
+    say_losses(facts, &totals, failed.is_none());
+    if let Some((name, error)) = &failed {
+        say(format!("kmemtraced: {shown}/{name}: {error}, {}", remedy(error, output)));
+        return ENDED_EARLY;
+    }
+    if !removed.is_empty() {
+        let removed = removed.join(", ");
+        say(format!("kmemtraced: {shown}: somebody removed {removed} while recording: what was in there is lost"));
+        return ENDED_EARLY;
+    }
+    if !args.quiet {
+        say(format!("next: kmemtrace-report {shown}     check: kmemtrace-check {shown}"));
+    }
+    match (ended.early, incomplete) {
+        (true, _) => ENDED_EARLY,
+        (_, true) => LOST,
+        _ => 0,
+    }
+}
+
+/// Reports the figures of each CPU (with --verbose), and each CPU with a failure or another reader.
+fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
         say(format!("CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost));
     }
@@ -88,17 +129,21 @@ pub(crate) fn close(
             "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: somebody else read its buffer"
         ));
     }
-    if cleared {
+}
+
+/// Reports lost events with the remedy; none where a file could not be written, which is the reason then.
+fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
+    if totals.cleared {
         say("somebody cleared the buffer while recording: an unknown number of events is missing");
     }
-    let by_others = sum(|o| o.read_by_others);
-    if by_others > 0 && failed.is_none() {
+    let by_others = totals.read_by_others;
+    if by_others > 0 && is_written {
         say(format!(
-            "{by_others} of the lost events were read by another program: record in an instance that nobody else reads (-B NAME)"
+            "{by_others} of the lost events were read by another program: record in an instance of another name (-B NAME)"
         ));
     }
-    if lost > by_others && failed.is_none() {
-        let lost = lost - by_others;
+    if totals.lost > by_others && is_written {
+        let lost = totals.lost - by_others;
         let remedy = match *facts.framing {
             Framing::SubBuffers(_) if facts.since_boot => {
                 "boot with a larger trace_buf_size, or give a larger --buffer-size"
@@ -108,27 +153,10 @@ pub(crate) fn close(
         };
         say(format!("{lost} events were lost: {remedy}"));
     }
-    if let Some((name, error)) = &failed {
-        say(format!("kmemtraced: {shown}/{name}: {error}, {}", remedy(error, output)));
-        return ENDED_EARLY;
-    }
-    if !removed.is_empty() {
-        let removed = removed.join(", ");
-        say(format!("kmemtraced: {shown}: somebody removed {removed} while recording: what was in there is lost"));
-        return ENDED_EARLY;
-    }
-    if !args.quiet {
-        say(format!("next: kmemtrace-report {shown}     check: kmemtrace-check {shown}"));
-    }
-    match (ended.early, incomplete) {
-        (true, _) => ENDED_EARLY,
-        (_, true) => LOST,
-        _ => 0,
-    }
 }
 
-/// The state of a file that the disk did not take, and the remedy.
-fn remedy(error: &io::Error, output: &Output) -> String {
+/// State of a file that could not be written, and the remedy.
+fn remedy(error: &io::Error, output: &TraceDir) -> String {
     if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) {
         return "the limit of a file's size (ulimit -f): what is there is valid; raise the limit".to_owned();
     }
@@ -136,11 +164,10 @@ fn remedy(error: &io::Error, output: &Output) -> String {
     format!("{room} KiB free: what is there is valid; free some space or use -o")
 }
 
-/// Says what came of a recording that a second signal has cut; touches no file, because the disk may stall.
-pub(crate) fn cut(output: &Output, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
-    let sum = |what: fn(&Outcome) -> u64| outcomes.iter().map(|(_, o)| what(o)).sum::<u64>();
-    let mib = sum(|o| o.bytes) as f64 / 1048576.0;
-    say(format!("stopped: {why}, at once   {} events   {mib:.1} MiB", sum(|o| o.events)));
+/// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
+pub(crate) fn cut(output: &TraceDir, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
+    let totals = Totals::of(outcomes);
+    say(format!("stopped: {why}, at once   {} events   {:.1} MiB", totals.events, totals.mib()));
     let unfinished = outcomes.iter().filter(|(_, o)| o.unfinished).map(|(cpu, _)| format!("cpu{cpu}.out, "));
     let (shown, unfinished) = (output.dir.display(), unfinished.collect::<String>());
     say(format!(
@@ -154,64 +181,8 @@ pub(crate) fn end_now() {
     say(
         "kmemtraced: ended at once by a second signal: what is in the files is valid, and cut short where they have no end",
     );
-    files::let_go();
-    instance::remove_held();
+    files::close_all();
+    undo::remove_held();
     messages::finish(LAST_WORDS / 2);
     std::process::exit(ENDED_EARLY.into());
-}
-
-/// Lets go of the command: what has not ended by now is asked to, and a signal ends the wait. Its status, 128 + n for a
-/// signal; `None` where it goes on.
-pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
-    for tries in 0..LOOKS {
-        if let Ok(Some(status)) = child.try_wait() {
-            let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
-            return Some(u8::try_from(code).unwrap_or(u8::MAX));
-        }
-        if tries == 0 {
-            let pid = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        if signals.is_pressing() {
-            break;
-        }
-        thread::sleep(LOOK);
-    }
-    say("kmemtraced: the command goes on");
-    None
-}
-
-/// Prints these views of the trace: by `kmemtrace-report` beside this program, or wherever it is found. False where a signal
-/// ended it.
-pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
-    let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
-    // Without /proc there is no telling where this program is but by how it was called.
-    let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
-    let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
-    if !views.is_empty() {
-        // Earlier messages come first where both go to one terminal.
-        messages::finish(LAST_WORDS);
-    }
-    for view in views {
-        let child = Command::new(&program).arg(view).arg(dir).spawn();
-        let ended = child.and_then(|mut child| {
-            while child.try_wait()?.is_none() {
-                if signals.is_pressing() {
-                    let _ = child.kill();
-                    return Ok(false);
-                }
-                thread::sleep(LOOK);
-            }
-            Ok(true)
-        });
-        match ended {
-            Ok(true) => {}
-            Ok(false) => {
-                say(format!("kmemtraced: --report {view}: ended by a signal"));
-                return false;
-            }
-            Err(error) => say(format!("kmemtraced: --report {view}: {}: {error}", program.display())),
-        }
-    }
-    true
 }

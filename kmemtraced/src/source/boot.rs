@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::fs::kernelfs::KernelFs;
 use crate::source::as_found::{self, AsFound};
+use crate::source::events;
 use crate::source::instance::{self, Claim};
+use crate::source::ownership::made_at_boot;
+use crate::source::undo;
 
 /// What to write on the kernel's command line, for who has not.
 const HOW: &str = "boot with trace_event=kmem trace_buf_size=64M trace_clock=global, or with trace_instance=kmemtrace,kmem (Linux 6.12 on)";
@@ -27,19 +30,6 @@ pub(crate) struct Boot {
     /// `system/event` of all that is enabled, or to be enabled.
     events: Vec<String>,
     _lock: OwnedFd,
-}
-
-/// `system/event` of all that is enabled in a trace directory.
-pub(crate) fn enabled(fs: &KernelFs) -> anyhow::Result<Vec<String>> {
-    Ok(fs.get("set_event")?.lines().map(|line| line.replacen(':', "/", 1)).filter(|e| e.contains('/')).collect())
-}
-
-/// Whether the kernel's command line has made an instance of this name.
-pub(crate) fn made_at_boot(name: &str) -> bool {
-    let line = KernelFs::find(&PROC).and_then(|proc| proc.get("cmdline")).unwrap_or_default();
-    line.split_whitespace()
-        .filter_map(|word| word.strip_prefix("trace_instance="))
-        .any(|instance| instance.split([',', '^', '@']).next() == Some(name))
 }
 
 /// KiB as `buffer_size_kb` has them; nothing where CPUs differ.
@@ -79,12 +69,12 @@ pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<Boot> {
     if tracefs.has(&format!("instances/{name}"))? {
         let Claim { fs, lock, is_recorders } = instance::claim(&tracefs, name)?;
         let is_removed = is_recorders || made_at_boot(name);
-        let events = enabled(&fs)?;
+        let events = events::enabled(&fs)?;
         let instance = Some((Arc::new(tracefs), name.to_owned()));
         return Ok(Boot { fs, instance, is_removed, events, _lock: lock });
     }
     let Ok(lock) = tracefs.lock() else { bail!("the top-level buffer is in use by another recorder") };
-    let events = enabled(&tracefs)?;
+    let events = events::enabled(&tracefs)?;
     if !events.iter().any(|event| event.starts_with("kmem/")) {
         bail!("no kmem events were enabled at boot, and there is no instance {name}: {HOW}");
     }
@@ -118,7 +108,7 @@ impl Boot {
         values.extend(smaller.iter().map(|(file, kib)| (file.clone(), kib.to_string())));
         // Last: nothing is recorded before the rest is as it was.
         values.push(("tracing_on".to_owned(), self.fs.get("tracing_on")?.trim().to_owned()));
-        instance::hold_as_found(AsFound::note(self.fs.again()?, values));
+        undo::hold_as_found(AsFound::note(self.fs.again()?, values));
         self.events.extend(more.iter().cloned());
         self.events.sort();
         self.events.dedup();
@@ -133,9 +123,9 @@ impl Boot {
     /// The recording has begun: what is in the buffer goes into its files.
     pub(crate) fn begun(&self) {
         match &self.instance {
-            Some((top, name)) if self.is_removed => instance::hold_to_remove(top, name, &self.fs),
+            Some((top, name)) if self.is_removed => undo::hold_to_remove(top, name, &self.fs),
             Some(_) => {}
-            None => instance::change_as_found(|as_found| {
+            None => undo::change_as_found(|as_found| {
                 as_found.add(self.events.iter().map(|event| switch_of(event, "0")));
             }),
         }
@@ -144,7 +134,7 @@ impl Boot {
 
 impl Drop for Boot {
     fn drop(&mut self) {
-        instance::remove_held();
+        undo::remove_held();
     }
 }
 

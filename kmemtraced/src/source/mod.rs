@@ -2,16 +2,20 @@
 //!
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
-//! `as_found` keeps the earlier values of control files, `buffer_limit` refuses buffers that are too large for the machine.
+//! `as_found` keeps the earlier values of control files, `buffer_size` refuses buffers that are too large for the machine.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
 
 pub(crate) mod as_found;
 pub(crate) mod boot;
-pub(crate) mod buffer_limit;
+pub(crate) mod buffer_size;
+mod events;
 pub(crate) mod instance;
+mod ownership;
+mod poll;
 pub(crate) mod relay;
 pub(crate) mod tracefs;
+pub(crate) mod undo;
 
 use std::io;
 use std::sync::{Arc, OnceLock};

@@ -15,14 +15,14 @@ use rustix::fs::OFlags;
 use crate::control::files::Control;
 use crate::fs::kernelfs::{DEBUGFS, KernelFs};
 use crate::fs::state;
-use crate::source::tracefs::readable;
+use crate::source::poll::readable;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
 
 /// The one version that was ever announced, for four layouts of records.
 const ABI_VERSION: &str = "1";
 
 /// A channel, locked while we live. Dropping it sets `enabled` to what it was.
-pub(crate) struct Channel {
+pub(crate) struct RelayChannel {
     /// Until the recording takes it.
     control: RefCell<Option<Control>>,
     fs: KernelFs,
@@ -43,8 +43,8 @@ pub(crate) fn find() -> Option<KernelFs> {
 /// State file of a channel whose `enabled` was changed. No instance has a name like this.
 const STATE_FILE: &str = ".relay";
 
-impl Channel {
-    pub(crate) fn set_up(fs: KernelFs) -> anyhow::Result<Channel> {
+impl RelayChannel {
+    pub(crate) fn set_up(fs: KernelFs) -> anyhow::Result<RelayChannel> {
         let shown = fs.path("").display().to_string();
         let cpus = fs.numbered(".", "cpu")?;
         if cpus.is_empty() {
@@ -78,11 +78,11 @@ impl Channel {
             cpus,
         };
         let control = RefCell::new(Some(Control::of_channel(fs.again()?)?));
-        Ok(Channel { control, fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
+        Ok(RelayChannel { control, fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
     }
 }
 
-impl TraceSource for Channel {
+impl TraceSource for RelayChannel {
     fn facts(&self) -> &Arc<SourceFacts> {
         &self.facts
     }
@@ -121,7 +121,7 @@ impl TraceSource for Channel {
     }
 }
 
-impl Drop for Channel {
+impl Drop for RelayChannel {
     fn drop(&mut self) {
         if let Some(before) = &self.was_enabled {
             let _ = self.fs.write("enabled", before);

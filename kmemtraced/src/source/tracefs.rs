@@ -4,33 +4,46 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::target::Endian;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 
 use crate::control::clock::TraceClock;
 use crate::control::files::Control;
-use crate::fs::kernelfs::KernelFs;
+use crate::fs::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
 use crate::source::boot::{self, Boot};
+use crate::source::events;
 use crate::source::instance::Instance;
+use crate::source::poll::readable;
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
-
-const SLAB: [&str; 6] =
-    ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
-const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
 
 /// Size of a sub-buffer, and the least number of them that a buffer is to have.
 const SUB_BUFFER_KIB: u64 = 64;
 const SUB_BUFFERS_AT_LEAST: u64 = 32;
 
+/// The kernel's trace directory: the one given, tracefs where it is mounted or can be, or before Linux 4.1 a directory in debugfs.
+pub(crate) fn find(given: Option<&Path>) -> anyhow::Result<KernelFs> {
+    if let Some(path) = given {
+        return KernelFs::at(path).with_context(|| format!("--tracefs {}", path.display()));
+    }
+    KernelFs::find(&TRACEFS).or_else(|error| {
+        let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
+        older.map_err(|_| match rustix::process::geteuid().is_root() {
+            true => error.context("no trace events here: it takes a kernel with CONFIG_TRACING"),
+            // Whether it is mounted cannot be told from out here.
+            false => anyhow!("no trace events for this user: run as root"),
+        })
+    })
+}
+
 /// What to set up.
-pub(crate) struct Wishes<'a> {
-    pub(crate) instance: &'a str,
+pub(crate) struct InstanceOptions<'a> {
+    pub(crate) name: &'a str,
     /// Profiles and names of events.
     pub(crate) events: &'a [String],
     pub(crate) clock: &'a str,
@@ -86,22 +99,22 @@ impl RingBuffers {
         Ok(RingBuffers { facts: Arc::new(facts), clock, control: RefCell::new(Some(control)), owner })
     }
 
-    pub(crate) fn set_up(tracefs: KernelFs, wishes: &Wishes<'_>) -> anyhow::Result<RingBuffers> {
-        if wishes.clock == "uptime" {
+    pub(crate) fn set_up(tracefs: KernelFs, options: &InstanceOptions<'_>) -> anyhow::Result<RingBuffers> {
+        if options.clock == "uptime" {
             bail!(
                 "--clock uptime: it puts events in no order, for it ticks a hundred times a second: use mono, or global"
             );
         }
-        let instance = Instance::create(tracefs, wishes.instance)?;
+        let instance = Instance::create(tracefs, options.name)?;
         let fs = &instance.fs;
-        let events = choose_events(fs, wishes.events)?;
-        let buffer_bytes = (wishes.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
+        let events = events::choose(fs, options.events)?;
+        let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
         // Clock first: setting it empties the buffer.
         let clocks = fs.get("trace_clock")?;
-        if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == wishes.clock) {
-            bail!("--clock {}: this kernel has {}", wishes.clock, clocks.trim());
+        if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == options.clock) {
+            bail!("--clock {}: this kernel has {}", options.clock, clocks.trim());
         }
-        fs.set("trace_clock", wishes.clock)?;
+        fs.set("trace_clock", options.clock)?;
         // Only in overwrite mode do sub-buffers carry marks of what was lost.
         fs.set("options/overwrite", "1")?;
         if buffer_bytes >= SUB_BUFFERS_AT_LEAST * SUB_BUFFER_KIB * 1024 {
@@ -111,10 +124,10 @@ impl RingBuffers {
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
             .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
-        let clock = wishes.clock.to_owned();
+        let clock = options.clock.to_owned();
         let facts = facts(fs, events, clock, buffer_bytes, false)?;
         let buffers = RingBuffers::new(Owner::Us(instance), facts)?;
-        buffers.must_be_as_set(wishes.clock)?;
+        buffers.must_be_as_set(options.clock)?;
         Ok(buffers)
     }
 
@@ -137,7 +150,7 @@ impl RingBuffers {
         buffer_bytes: Option<u64>,
     ) -> anyhow::Result<RingBuffers> {
         let mut boot = boot::take_over(tracefs, instance)?;
-        let more = choose_events(&boot.fs, more_events)?;
+        let more = events::choose(&boot.fs, more_events)?;
         boot.prepare(&more, buffer_bytes)?;
         let (events, bytes) = (boot.events().to_vec(), boot.bytes()?);
         let owner = Owner::Boot(boot);
@@ -176,66 +189,13 @@ fn facts(
         clock: Some(clock),
         header_page,
         header_event: fs.get_if_there("events/header_event")?,
-        formats: formats(fs, &events)?,
+        formats: events::formats(fs, &events)?,
         buffer_bytes: Some(buffer_bytes),
         since_boot,
         shown,
         cpus,
         events,
     })
-}
-
-/// `system/event` of all that is asked for and there.
-fn choose_events(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
-    let there = |event: &str| fs.has(&format!("events/{event}/enable"));
-    let mut events = Vec::new();
-    for name in asked {
-        let profile: Vec<&str> = match name.as_str() {
-            "slab" => SLAB.to_vec(),
-            "page" => PAGE.to_vec(),
-            "all" => [&SLAB[..], &PAGE[..]].concat(),
-            _ => Vec::new(),
-        };
-        if profile.is_empty() {
-            let event = name.replace(':', "/");
-            let event = if event.contains('/') { event } else { format!("kmem/{event}") };
-            if event.contains("..") || !there(&event)? {
-                bail!(
-                    "-e {name}: this kernel has no such event; there are slab, page, all, and those in events/kmem of tracefs"
-                );
-            }
-            events.push(event);
-            continue;
-        }
-        let mut found = Vec::new();
-        for event in profile.iter().map(|event| format!("kmem/{event}")) {
-            if there(&event)? {
-                found.push(event);
-            }
-        }
-        if found.is_empty() {
-            bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
-        }
-        events.extend(found);
-    }
-    events.sort();
-    events.dedup();
-    Ok(events)
-}
-
-fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(String, String)>> {
-    let mut formats = Vec::new();
-    for event in events {
-        formats.push((event.clone(), fs.get(&format!("events/{event}/format"))?));
-    }
-    // Events of the tracer itself, which come unasked.
-    for name in fs.names("events/ftrace")? {
-        let file = format!("events/ftrace/{name}/format");
-        if fs.has(&file)? {
-            formats.push((format!("ftrace/{name}"), fs.get(&file)?));
-        }
-    }
-    Ok(formats)
 }
 
 impl TraceSource for RingBuffers {
@@ -298,20 +258,11 @@ impl CpuSource for RingBuffer {
     }
 
     fn sample(&self) -> io::Result<Sample> {
-        self.clock.sample(&self.stats)
+        let (stats, read) = self.clock.read_counters(&self.stats)?;
+        Ok(Sample { stats, read, drained: None })
     }
 
     fn now(&self) -> Option<u64> {
         self.clock.system_now().map(|(not_later, _)| not_later)
     }
-}
-
-/// Waits at most `timeout` for the kernel to say that there is something to read; true where it cannot be asked, too: reading tells why.
-pub(crate) fn readable(file: &File, timeout: Duration) -> bool {
-    let mut fds = [PollFd::new(file, PollFlags::IN)];
-    let timeout = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    };
-    !matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(0))
 }

@@ -7,29 +7,31 @@ use anyhow::Context;
 use kmemtrace_abi::block::{End, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
-use crate::output::directory::{self, Description, Output, SideTexts};
+use crate::output::trace_dir::TraceDir;
 use crate::write::block_file::BlockFile;
 use crate::write::compress::{Blocks, Compress};
+use crate::write::header::Description;
+use crate::write::host_texts::{self, HostTexts};
 
 /// `meta.out` while it is written.
-pub(crate) struct Meta {
+pub(crate) struct MetaFile {
     file: BlockFile,
-    texts: SideTexts,
+    texts: HostTexts,
     compress: Option<Blocks>,
     sync: bool,
 }
 
-impl Meta {
+impl MetaFile {
     /// Makes the file, with what is known before the first event. An error names the file.
     pub(crate) fn begin(
-        output: &Output,
+        output: &TraceDir,
         description: &Description,
         compress: Compress,
         sync: Option<Duration>,
-    ) -> anyhow::Result<Meta> {
+    ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file("meta.out")?, NO_CPU, description.recording);
         let compress = Blocks::new(compress);
-        let mut meta = Meta { file, texts: SideTexts::open(), compress, sync: sync.is_some() };
+        let mut meta = MetaFile { file, texts: HostTexts::open(), compress, sync: sync.is_some() };
         meta.put_start(description).with_context(|| output.unwritable("meta.out"))?;
         Ok(meta)
     }
@@ -57,7 +59,7 @@ impl Meta {
     }
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
-        for payload in directory::meta_payloads(texts) {
+        for payload in host_texts::payloads(texts) {
             match &mut self.compress {
                 Some(blocks) => self.file.put_frame(kind::META, &payload, blocks)?,
                 None => self.file.put(kind::META, &payload)?,

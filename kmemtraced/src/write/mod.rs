@@ -8,6 +8,8 @@
 
 pub(crate) mod block_file;
 pub(crate) mod compress;
+pub(crate) mod header;
+pub(crate) mod host_texts;
 pub(crate) mod meta;
 pub(crate) mod own_threads;
 pub(crate) mod reader;

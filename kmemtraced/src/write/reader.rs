@@ -356,7 +356,7 @@ mod tests {
             for cpu in &workload.cpus {
                 let pages = encoder.pages(cpu, &mut random);
                 let shape = workload.shape.page();
-                // The kernel hands out sub-buffers in full, with zeros behind what counts.
+                // The kernel changes out sub-buffers in full, with zeros behind what counts.
                 let images: Vec<Vec<u8>> = pages
                     .iter()
                     .map(|page| {
@@ -385,7 +385,7 @@ mod tests {
         }
     }
 
-    /// The kernel hands out the rest of a sub-buffer that was read in part by itself: who takes it for all there is leaves the
+    /// The kernel changes out the rest of a sub-buffer that was read in part by itself: who takes it for all there is leaves the
     /// kernel alone while its buffer runs over.
     #[test]
     fn a_round_goes_on_after_the_rest_of_a_sub_buffer() {

@@ -1,6 +1,5 @@
 //! The threads of a recording: a pinned reader and a writer for each CPU, and the blocks that go round between them.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -11,13 +10,15 @@ use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::block::{END_ASKED, END_ERROR, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
-use crate::control::foreign::Hands;
-use crate::output::directory::{Description, Output};
+use crate::control::foreign::ForeignChanges;
+use crate::output::trace_dir::TraceDir;
 use crate::process::memory;
 use crate::process::messages;
+use crate::process::thread::{HighPriority, not_started, own_tid};
 use crate::source::{Framing, TraceSource};
 use crate::write::block_file::BlockFile;
 use crate::write::compress::{Blocks, Compress};
+use crate::write::header::Description;
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{BLOCK_BYTES, Message, Reader};
 use crate::write::writer::{Outcome, Progress, Writer};
@@ -45,8 +46,8 @@ impl CpuThreads {
     }
 }
 
-/// All threads, at work until [`Crew::stop`].
-pub(crate) struct Crew {
+/// All threads, at work until [`Workers::stop`].
+pub(crate) struct Workers {
     threads: Vec<CpuThreads>,
     stop: Arc<AtomicBool>,
     /// Set by a second stop signal: nothing is waited for any more.
@@ -60,27 +61,18 @@ pub(crate) struct Crew {
 
 /// How the threads are to go about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct RecordOptions {
     pub(crate) flush: Duration,
     pub(crate) sync: Option<Duration>,
     pub(crate) compress: Compress,
-    pub(crate) hands: Hands,
+    pub(crate) changes: ForeignChanges,
     /// Counts events of the recorder's own threads, where that is asked for.
     pub(crate) own: Option<OwnThreads>,
 }
 
-/// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
-pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
-    let info = rustix::system::sysinfo();
-    // Units, because `totalram` is a word: 4 bytes on some machines.
-    #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
-    let memory = u64::from(info.totalram).saturating_mul(info.mem_unit.into());
-    wanted.min(memory / share / cpus.max(1) as u64)
-}
-
 /// Bytes of the blocks of each of so many CPUs, about.
 pub(crate) fn pool_bytes(cpus: usize) -> usize {
-    share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
+    memory::share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
 }
 
 /// The blocks of one of so many CPUs.
@@ -94,36 +86,6 @@ fn pool(cpus: usize, block_bytes: usize) -> anyhow::Result<Vec<Vec<u8>>> {
         )
     };
     pool.map_err(said)
-}
-
-fn own_tid() -> i32 {
-    rustix::thread::gettid().as_raw_nonzero().get()
-}
-
-/// The calling thread runs before those of others, until this is dropped. Recording is right without it.
-pub(crate) struct First {
-    nice: i32,
-}
-
-impl First {
-    pub(crate) fn take() -> First {
-        let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-        let _ = rustix::process::setpriority_process(None, -20);
-        First { nice }
-    }
-}
-
-impl Drop for First {
-    fn drop(&mut self) {
-        let _ = rustix::process::setpriority_process(None, self.nice);
-    }
-}
-
-/// The error of a thread that cannot be had.
-pub(crate) fn not_started(name: &str, error: &io::Error) -> anyhow::Error {
-    anyhow!(
-        "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v)"
-    )
 }
 
 /// A thread that does its `work` before that of others, on its CPU where it is `pinned` to one, once its number is told.
@@ -141,7 +103,7 @@ fn start_thread<T: Send + 'static>(
             // A CPU that is offline cannot be had; nothing is written to its buffer, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let _first = First::take();
+        let _first = HighPriority::take();
         let _ = tids.send(own_tid());
         drop(tids);
         work()
@@ -150,20 +112,20 @@ fn start_thread<T: Send + 'static>(
 }
 
 /// What the threads of each CPU begin with.
-struct Beginning<'a> {
+struct Spawner<'a> {
     source: &'a dyn TraceSource,
-    output: &'a Output,
+    output: &'a TraceDir,
     description: &'a Arc<Description>,
-    wishes: &'a Wishes,
+    options: &'a RecordOptions,
     /// Where each thread tells its number.
     tids: Sender<i32>,
     /// A reader takes nothing from the kernel before it has a word of this; it ends where there is none to come.
     go: Receiver<()>,
 }
 
-impl Beginning<'_> {
-    fn add_cpu(&self, cpu: u32, blocks: Vec<Vec<u8>>, crew: &mut Crew) -> anyhow::Result<()> {
-        let Beginning { source, output, description, wishes, .. } = *self;
+impl Spawner<'_> {
+    fn add_cpu(&self, cpu: u32, blocks: Vec<Vec<u8>>, workers: &mut Workers) -> anyhow::Result<()> {
+        let Spawner { source, output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
         let (full_in, full) = crossbeam_channel::bounded(blocks.len() + 4);
         let (free_in, free) = crossbeam_channel::bounded(blocks.len());
@@ -174,26 +136,26 @@ impl Beginning<'_> {
         let mut writer = Writer {
             file: BlockFile::new(output.file(&name)?, cpu, description.recording),
             description: Arc::clone(description),
-            compress: Blocks::new(wishes.compress),
-            sync: wishes.sync,
+            compress: Blocks::new(options.compress),
+            sync: options.sync,
             full,
             free: free_in,
             progress: Arc::clone(&progress),
-            reason: Arc::clone(&crew.reason),
-            hands: wishes.hands.clone(),
-            own: wishes.own.clone(),
-            abandon: Arc::clone(&crew.abandon),
+            reason: Arc::clone(&workers.reason),
+            changes: options.changes.clone(),
+            own: options.own.clone(),
+            abandon: Arc::clone(&workers.abandon),
         };
         writer.begin().with_context(|| output.unwritable(&name))?;
         let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
-        crew.threads.push(CpuThreads { cpu, reader: None, writer, progress });
+        workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is whole and empty.
         if let Some(per_cpu) = source.cpu(cpu)? {
             // Events that were lost before the recording are no loss of it: these counters come before events are enabled.
             let _ = full_in.send(Message::Counters(per_cpu.sample()));
             let framing = Arc::clone(&source.facts().framing);
-            let (flush, empty, stop) = (wishes.flush, Vec::new(), Arc::clone(&crew.stop));
-            let (told_error, drained, abandon) = (false, None, Arc::clone(&crew.abandon));
+            let (flush, empty, stop) = (options.flush, Vec::new(), Arc::clone(&workers.stop));
+            let (told_error, drained, abandon) = (false, None, Arc::clone(&workers.abandon));
             let (source, full) = (per_cpu, full_in);
             let reader = Reader { source, framing, flush, full, free, empty, stop, told_error, drained, abandon };
             let go = self.go.clone();
@@ -203,7 +165,7 @@ impl Beginning<'_> {
                 }
             };
             let reader = start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)?;
-            if let Some(threads) = crew.threads.last_mut() {
+            if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
         }
@@ -211,18 +173,18 @@ impl Beginning<'_> {
     }
 }
 
-impl Crew {
-    /// Makes the files and starts the threads; nothing is enabled yet, and nothing is taken from the kernel before [`Crew::go`].
+impl Workers {
+    /// Makes the files and starts the threads; nothing is enabled yet, and nothing is taken from the kernel before [`Workers::go`].
     /// After an error no thread is left. `abandon` ends all that waits, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
-        output: &Output,
+        output: &TraceDir,
         description: &Arc<Description>,
-        wishes: &Wishes,
+        options: &RecordOptions,
         abandon: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Crew> {
+    ) -> anyhow::Result<Workers> {
         let facts = source.facts();
-        let mut crew = Crew {
+        let mut workers = Workers {
             threads: Vec::new(),
             stop: Arc::default(),
             abandon: Arc::clone(abandon),
@@ -242,23 +204,23 @@ impl Crew {
             facts.cpus.iter().map(|_| pool(facts.cpus.len(), block_bytes)).collect::<anyhow::Result<Vec<_>>>()?;
         let (tids, tids_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();
-        let beginning = Beginning { source, output, description, wishes, tids, go };
+        let spawner = Spawner { source, output, description, options, tids, go };
         let mut cpus = facts.cpus.iter().zip(pools);
-        let begun = cpus.try_for_each(|(&cpu, pool)| beginning.add_cpu(cpu, pool, &mut crew));
-        drop(beginning);
-        crew.tids.extend(tids_out.iter());
+        let begun = cpus.try_for_each(|(&cpu, pool)| spawner.add_cpu(cpu, pool, &mut workers));
+        drop(spawner);
+        workers.tids.extend(tids_out.iter());
         if let Err(error) = begun {
             drop(go_in);
-            wishes.hands.close();
+            options.changes.close();
             // What went wrong is known.
-            let _ = crew.stop(END_ERROR, |_| {});
+            let _ = workers.stop(END_ERROR, |_| {});
             return Err(error);
         }
-        if let Some(own) = &wishes.own {
-            own.set(&crew.tids);
+        if let Some(own) = &options.own {
+            own.set(&workers.tids);
         }
-        crew.go = Some(go_in);
-        Ok(crew)
+        workers.go = Some(go_in);
+        Ok(workers)
     }
 
     /// True once all readers have taken what there was.
@@ -281,9 +243,13 @@ impl Crew {
     }
 
     /// Lets them drain the buffers, which nothing is added to any more, and finish the files; calls `meanwhile` now and then. After a
-    /// second signal a thread that does not end is left behind, and its file is unfinished. Without [`Crew::go`] before, nothing is
+    /// second signal a thread that does not end is left behind, and its file is unfinished. Without [`Workers::go`] before, nothing is
     /// taken from the buffers.
-    pub(crate) fn stop(mut self, reason: u32, mut meanwhile: impl FnMut(&Crew)) -> anyhow::Result<Vec<(u32, Outcome)>> {
+    pub(crate) fn stop(
+        mut self,
+        reason: u32,
+        mut meanwhile: impl FnMut(&Workers),
+    ) -> anyhow::Result<Vec<(u32, Outcome)>> {
         // Readers that still wait for it end.
         self.go = None;
         self.reason.store(reason.into(), Ordering::Release);

@@ -19,11 +19,11 @@ use kmemtrace_abi::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
 
-use crate::control::foreign::Hands;
-use crate::output::directory::Description;
+use crate::control::foreign::ForeignChanges;
 use crate::source::{Framing, Sample};
 use crate::write::block_file::{BlockFile, Content, with_room};
 use crate::write::compress::Blocks;
+use crate::write::header::Description;
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::Message;
 
@@ -49,8 +49,8 @@ pub(crate) struct Writer {
     pub(crate) progress: Arc<Progress>,
     /// Why recording ends: `END_*`, known by the time the reader does.
     pub(crate) reason: Arc<AtomicU64>,
-    /// Foreign hands, for every CPU's file.
-    pub(crate) hands: Hands,
+    /// Foreign changes, for every CPU's file.
+    pub(crate) changes: ForeignChanges,
     /// The recorder's threads, where their events are to be counted.
     pub(crate) own: Option<OwnThreads>,
     /// Ends it at once, without an end block.
@@ -100,9 +100,9 @@ impl Outcome {
     }
 }
 
-/// Times of [`Account::drained`] that are kept: a foreign hand is told of within a second.
+/// Times of [`Account::drained`] that are kept: a foreign change is told of within a second.
 const DRAINED: usize = 8;
-/// Interval between two looks for the last foreign hands.
+/// Interval between two looks for the last foreign changes.
 const LAST_HANDS: Duration = Duration::from_millis(2);
 
 /// What a writer has seen and written so far.
@@ -122,7 +122,7 @@ struct Account {
     sampled: Option<(u64, u64)>,
     /// Times up to which all events had been taken, by the last samples: ascending, without repetitions.
     drained: VecDeque<u64>,
-    /// The kernel counts the events that it hands out.
+    /// The kernel counts the events that it changes out.
     counts_reads: bool,
     /// What the counters had come to when the buffer was last reset.
     base: Counters,
@@ -130,8 +130,8 @@ struct Account {
     told: (Counters, u64),
     /// Blocks with an interval.
     timed: u32,
-    /// Foreign hands that are in the file.
-    hands: usize,
+    /// Foreign changes that are in the file.
+    changes: usize,
     /// Begins of those that may have emptied the buffer.
     emptied: BTreeSet<u64>,
     cleared: bool,
@@ -207,7 +207,7 @@ impl Writer {
                 Message::Counters(Err(error)) => account.uncounted = Some(error),
                 Message::Unreadable(error) => account.unreadable = Some(error),
             }
-            self.tell_hands(&mut account);
+            self.put_changes(&mut account);
             if self.sync.is_some_and(|every| synced.elapsed() >= every) && account.error.is_none() {
                 synced = Instant::now();
                 if let Err(error) = self.file.sync() {
@@ -215,8 +215,8 @@ impl Writer {
                 }
             }
         }
-        // Foreign hands are looked for until all buffers are drained.
-        while !self.hands.is_closed() && !self.abandon.load(Ordering::Acquire) {
+        // Foreign changes are looked for until all buffers are drained.
+        while !self.changes.is_closed() && !self.abandon.load(Ordering::Acquire) {
             thread::sleep(LAST_HANDS);
         }
         // The reader may have gone before its end, too.
@@ -253,7 +253,7 @@ impl Writer {
         let stats = sample.stats;
         let seen = account.seen.unwrap_or_default();
         let relay = matches!(*self.description.facts.framing, Framing::Relay(_));
-        // Old kernels do not count what they hand out.
+        // Old kernels do not count what they change out.
         account.counts_reads |= stats.counts_reads;
         // All that was read has come before these counters. Where the kernel counts less of it, it began anew, even if it
         // has come farther since than it was when it was last asked.
@@ -285,21 +285,21 @@ impl Writer {
         }
     }
 
-    /// Puts the foreign hands that were seen since the last time.
-    fn tell_hands(&mut self, account: &mut Account) {
-        for hand in self.hands.since(account.hands) {
-            account.hands += 1;
-            let (from, is_known) = (hand.interval.from.get(), hand.interval.ends().is_some());
-            if hand.clears && is_known && account.emptied.insert(from) {
+    /// Puts the foreign changes that were seen since the last time.
+    fn put_changes(&mut self, account: &mut Account) {
+        for change in self.changes.since(account.changes) {
+            account.changes += 1;
+            let (from, is_known) = (change.interval.from.get(), change.interval.ends().is_some());
+            if change.clears && is_known && account.emptied.insert(from) {
                 let unread = Interval::new(account.drained_before(from), from.max(1));
                 self.gap(GAP_CLEARED, LOST_UNKNOWN, unread, "", account);
             }
-            self.gap(GAP_FOREIGN, LOST_UNKNOWN, hand.interval, &hand.text, account);
+            self.gap(GAP_FOREIGN, LOST_UNKNOWN, change.interval, &change.text, account);
         }
     }
 
     fn finish(mut self, mut account: Account) -> Outcome {
-        self.tell_hands(&mut account);
+        self.put_changes(&mut account);
         // What could not be written gets its place again if there is room now.
         let failed = account.error.take();
         let unwritten = account.unwritten;
@@ -442,7 +442,7 @@ mod tests {
     use zerocopy::FromBytes;
 
     use super::*;
-    use crate::control::foreign::Hand;
+    use crate::control::foreign::ForeignChange;
     use crate::source::{RelayFraming, SourceFacts};
     use crate::write::block_file::Store;
     use crate::write::compress::Compress;
@@ -507,17 +507,17 @@ mod tests {
         Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16] }
     }
 
-    /// Counters of a kernel that counts what it hands out, read at second `read.0` of the trace's clock.
+    /// Counters of a kernel that counts what it changes out, read at second `read.0` of the trace's clock.
     fn counted(stats: Stats) -> Message {
         let second = 1_000_000_000;
         let read = Some((stats.read * second, stats.read * second + second));
         Message::Counters(Ok(Sample { stats: Stats { counts_reads: true, ..stats }, read, ..Sample::default() }))
     }
 
-    /// Hands of which there are no more.
-    fn closed(hands: Hands) -> Hands {
-        hands.close();
-        hands
+    /// ForeignChanges of which there are no more.
+    fn closed(changes: ForeignChanges) -> ForeignChanges {
+        changes.close();
+        changes
     }
 
     fn one_cpu() -> Workload {
@@ -557,7 +557,7 @@ mod tests {
             free,
             progress: Arc::default(),
             reason: Arc::new(u64::from(reason).into()),
-            hands: closed(Hands::default()),
+            changes: closed(ForeignChanges::default()),
             own: None,
             abandon: Arc::default(),
         };
@@ -622,10 +622,10 @@ mod tests {
 
     /// A file of these messages.
     fn written_of(description: Description, messages: Vec<Message>) -> (Vec<u8>, Outcome) {
-        written_with(description, messages, Hands::default())
+        written_with(description, messages, ForeignChanges::default())
     }
 
-    fn written_with(description: Description, messages: Vec<Message>, hands: Hands) -> (Vec<u8>, Outcome) {
+    fn written_with(description: Description, messages: Vec<Message>, changes: ForeignChanges) -> (Vec<u8>, Outcome) {
         let (full_in, full) = crossbeam_channel::unbounded();
         let (free, _recycled) = crossbeam_channel::unbounded();
         messages.into_iter().for_each(|message| full_in.send(message).unwrap());
@@ -644,7 +644,7 @@ mod tests {
             free,
             progress,
             reason,
-            hands: closed(hands),
+            changes: closed(changes),
             own,
             abandon,
         };
@@ -665,9 +665,9 @@ mod tests {
         let (compress, sync, progress, reason) = (None, None, Arc::default(), Arc::default());
         let abandon = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandon);
-        let (hands, own) = (closed(Hands::default()), None);
+        let (changes, own) = (closed(ForeignChanges::default()), None);
         let writer =
-            Writer { file, description, compress, sync, full, free, progress, reason, hands, own, abandon: given_up };
+            Writer { file, description, compress, sync, full, free, progress, reason, changes, own, abandon: given_up };
         let writer = std::thread::spawn(move || writer.run());
         let put = |page: &Page| {
             let block = [&[0; HEADER_BYTES], &page.bytes[..page.trimmed]].concat();
@@ -834,14 +834,14 @@ mod tests {
 
     #[test]
     fn a_foreign_hand_is_in_the_file_and_its_end_too() {
-        let hands = Hands::default();
-        let hand = |from, to, clears| {
+        let changes = ForeignChanges::default();
+        let change = |from, to, clears| {
             let (interval, text) = (Interval::new(from, to), "tracing_on is 0".to_owned());
-            hands.push(Hand { interval, clears, text });
+            changes.push(ForeignChange { interval, clears, text });
         };
-        hand(5, Interval::TO_THE_END, false);
-        hand(5, 9, false);
-        let (bytes, _) = written_with(description(&one_cpu()), vec![counted(Stats::default())], hands);
+        change(5, Interval::TO_THE_END, false);
+        change(5, 9, false);
+        let (bytes, _) = written_with(description(&one_cpu()), vec![counted(Stats::default())], changes);
         let gaps: Vec<_> = payloads(&bytes, kind::GAP).into_iter().filter_map(GapRecord::parse).collect();
         let ends: Vec<_> = gaps.iter().map(|(gap, text)| (gap.reason.get(), gap.interval.ends(), *text)).collect();
         let text = &b"tracing_on is 0"[..];
@@ -859,10 +859,10 @@ mod tests {
         };
         // Drained at second 1, cleared between samples 3 and 4, and read by others between 5 and 6.
         let messages = vec![at(1, 1, 9), at(2, 1, 9), at(3, 1, 9), at(4, 4, 0), at(5, 4, 0), at(6, 6, 5)];
-        let hands = Hands::default();
+        let changes = ForeignChanges::default();
         let interval = Interval::new(3 * second + 5, 3 * second + 9);
-        hands.push(Hand { interval, clears: true, text: "trace written to".to_owned() });
-        let (bytes, _) = written_with(description(&one_cpu()), messages, hands);
+        changes.push(ForeignChange { interval, clears: true, text: "trace written to".to_owned() });
+        let (bytes, _) = written_with(description(&one_cpu()), messages, changes);
         let gaps: Vec<_> = payloads(&bytes, kind::GAP).into_iter().filter_map(GapRecord::parse).collect();
         let gaps: Vec<_> = gaps.iter().map(|(gap, _)| (gap.reason.get(), gap.interval)).collect();
         assert!(gaps.contains(&(GAP_CLEARED, Interval::new(second, 3 * second + 5))), "{gaps:?}");

@@ -4,9 +4,20 @@
 use anyhow::bail;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
+use crate::process::memory;
+
+/// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
+pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
+const BUFFER_SHARE: u64 = 4;
+const LEAST_BUFFER_BYTES: u64 = 1 << 20;
 
 /// The share of available memory that kernel buffers may take.
 const SHARE: u64 = 2;
+
+/// The buffer of each of so many CPUs where nobody asked for another.
+pub(crate) fn default_bytes(cpus: usize) -> u64 {
+    memory::share_of_memory(BUFFER_BYTES, BUFFER_SHARE, cpus).max(LEAST_BUFFER_BYTES)
+}
 
 /// Refuses `-b BYTES` where the buffers of all CPUs, less the `held` bytes that each of them has already, would take more than
 /// half of the available memory.
