@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::write::compress::Compress;
+use crate::write::compress::Compression;
 
 /// What `kmemtrace-report` can print: a slip is told before the recording, not after it.
 const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     pub(crate) max_size: Option<u64>,
     /// Store blocks smaller: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
     #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) compress: Compress,
+    pub(crate) compress: Compression,
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) flush: Duration,

@@ -11,7 +11,7 @@ use crate::output::trace_dir::TraceDir;
 use crate::process::messages::{self, say};
 use crate::source::undo;
 use crate::source::{Framing, SourceFacts};
-use crate::write::writer::Outcome;
+use crate::write::outcome::Outcome;
 
 /// Exit status of a recording that lost events.
 const LOST: u8 = 1;

@@ -13,8 +13,8 @@ use crate::output::trace_dir::TraceDir;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
+use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
-use crate::write::writer::Progress;
 
 /// Poll interval of all reasons to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

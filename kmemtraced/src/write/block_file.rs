@@ -1,17 +1,19 @@
-//! A trace file that is being written, block by block.
+//! A trace file that grows block by block.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
 
 use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, RecordingId};
 
-use crate::write::compress::Blocks;
+use crate::write::block_buffer::BlockBuffer;
+use crate::write::compress::BlockCompressor;
+use crate::write::tally::EventSpan;
 
-/// Where the bytes of a trace file go.
+/// Storage of a trace file: a file on disk, or a test's stand-in with scripted failures.
 pub(crate) trait Store: Write + Send {
-    /// Leaves the first `len` bytes, and goes on behind them.
+    /// Truncates to `len` bytes and goes on behind them.
     fn cut(&mut self, len: u64) -> io::Result<()>;
-    /// Returns when all that was written survives a power cut.
+    /// Returns once all that was written survives a power cut.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -26,7 +28,28 @@ impl Store for File {
     }
 }
 
-/// A trace file that is being written: only whole blocks, numbered.
+/// Header room and payload of a block, as they are stored.
+pub(crate) enum Stored<'a> {
+    Plain(&'a mut [u8]),
+    /// The payload is one zstd frame of `raw_len` bytes.
+    Zstd {
+        block: &'a mut [u8],
+        raw_len: usize,
+    },
+}
+
+/// Place of a block among the events of its file, for the block header.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlockPlace {
+    /// Events in the block.
+    pub(crate) span: EventSpan,
+    /// Events in the file before the block.
+    pub(crate) events_before: u64,
+    /// Lost events, by the marks before the block.
+    pub(crate) lost_before: u64,
+}
+
+/// A trace file of whole blocks, numbered in sequence.
 pub(crate) struct BlockFile {
     file: Box<dyn Store>,
     cpu: u32,
@@ -35,73 +58,49 @@ pub(crate) struct BlockFile {
     bytes: u64,
 }
 
-/// What a block has of events.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Content {
-    pub(crate) events: u64,
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-}
-
-impl Content {
-    /// Adds what comes after it.
-    pub(crate) fn append(&mut self, next: Content) {
-        if self.events == 0 {
-            self.first = next.first;
-        }
-        if next.events > 0 {
-            self.last = next.last;
-        }
-        self.events += next.events;
-    }
-}
-
-/// A payload behind room for its header.
-pub(crate) fn with_room(payload: &[u8]) -> Vec<u8> {
-    [&[0; HEADER_BYTES], payload].concat()
-}
-
 impl BlockFile {
     pub(crate) fn new(file: impl Store + 'static, cpu: u32, recording: RecordingId) -> BlockFile {
         BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0 }
     }
 
-    /// Writes a block around a payload.
+    /// Writes a block without events.
     pub(crate) fn put(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        self.put_sealed(kind, &mut with_room(payload), None, Content::default(), 0, 0)
+        let mut buffer = BlockBuffer::holding(payload);
+        self.put_block(kind, Stored::Plain(buffer.block()), BlockPlace::default())
     }
 
-    /// The same, smaller.
-    pub(crate) fn put_frame(&mut self, kind: u8, payload: &[u8], blocks: &mut Blocks) -> io::Result<()> {
-        let mut bytes = with_room(payload);
-        match blocks.frame(&bytes, HEADER_BYTES, 0, 1) {
-            Some(frame) => self.put_sealed(kind, frame, Some(payload.len()), Content::default(), 0, 0),
-            None => self.put_sealed(kind, &mut bytes, None, Content::default(), 0, 0),
-        }
-    }
-
-    /// Seals and writes room and payload, a frame of `raw_len` bytes where that is known. After an error the file ends with its
-    /// last whole block.
-    pub(crate) fn put_sealed(
+    /// Writes a block without events, compressed where that makes it smaller.
+    pub(crate) fn put_compressed(
         &mut self,
         kind: u8,
-        bytes: &mut [u8],
-        raw_len: Option<usize>,
-        content: Content,
-        events_before: u64,
-        lost_before: u64,
+        payload: &[u8],
+        compressor: &mut BlockCompressor,
     ) -> io::Result<()> {
+        let mut buffer = BlockBuffer::holding(payload);
+        let stored = match compressor.compress(buffer.block(), HEADER_BYTES, false) {
+            Some(block) => Stored::Zstd { block, raw_len: payload.len() },
+            None => Stored::Plain(buffer.block()),
+        };
+        self.put_block(kind, stored, BlockPlace::default())
+    }
+
+    /// Fills in the block header and writes the block. After an error the file ends with its last whole block.
+    pub(crate) fn put_block(&mut self, kind: u8, stored: Stored<'_>, place: BlockPlace) -> io::Result<()> {
+        let (bytes, raw_len) = match stored {
+            Stored::Plain(block) => (block, None),
+            Stored::Zstd { block, raw_len } => (block, Some(raw_len)),
+        };
         let info = BlockInfo {
             kind,
             flags: if raw_len.is_some() { FLAG_ZSTD } else { 0 },
             cpu: self.cpu,
             recording: self.recording,
             sequence: self.sequence,
-            events_before,
-            lost_before,
-            first: content.first,
-            last: content.last,
-            events: u32::try_from(content.events).unwrap_or(u32::MAX),
+            events_before: place.events_before,
+            lost_before: place.lost_before,
+            first: place.span.first,
+            last: place.span.last,
+            events: u32::try_from(place.span.events).unwrap_or(u32::MAX),
         };
         block::seal(bytes, &info, raw_len);
         if let Err(error) = self.file.write_all(bytes) {
@@ -113,7 +112,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Has what was written on the disk.
+    /// Returns once all blocks survive a power cut.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }

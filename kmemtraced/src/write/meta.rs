@@ -1,4 +1,4 @@
-//! `meta.out` of a recording: what names things in it, before the first event and after the last one.
+//! `meta.out`: texts that name things in a trace, written before the first event and after the last one.
 
 use std::io;
 use std::time::Duration;
@@ -9,30 +9,32 @@ use zerocopy::IntoBytes;
 
 use crate::output::trace_dir::TraceDir;
 use crate::write::block_file::BlockFile;
-use crate::write::compress::{Blocks, Compress};
+use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
 use crate::write::host_texts::{self, HostTexts};
+
+const NAME: &str = "meta.out";
 
 /// `meta.out` while it is written.
 pub(crate) struct MetaFile {
     file: BlockFile,
     texts: HostTexts,
-    compress: Option<Blocks>,
+    compressor: Option<BlockCompressor>,
     sync: bool,
 }
 
 impl MetaFile {
-    /// Makes the file, with what is known before the first event. An error names the file.
+    /// Makes the file and writes the texts that are known before the first event. An error names the file.
     pub(crate) fn begin(
         output: &TraceDir,
         description: &Description,
-        compress: Compress,
+        compression: Compression,
         sync: Option<Duration>,
     ) -> anyhow::Result<MetaFile> {
-        let file = BlockFile::new(output.file("meta.out")?, NO_CPU, description.recording);
-        let compress = Blocks::new(compress);
-        let mut meta = MetaFile { file, texts: HostTexts::open(), compress, sync: sync.is_some() };
-        meta.put_start(description).with_context(|| output.unwritable("meta.out"))?;
+        let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
+        let compressor = BlockCompressor::new(compression);
+        let mut meta = MetaFile { file, texts: HostTexts::open(), compressor, sync: sync.is_some() };
+        meta.put_start(description).with_context(|| output.unwritable(NAME))?;
         Ok(meta)
     }
 
@@ -43,13 +45,13 @@ impl MetaFile {
         if self.sync { self.file.sync() } else { Ok(()) }
     }
 
-    /// Adds the thread ids of the recorder.
+    /// Adds the recorder's thread ids.
     pub(crate) fn put_threads(&mut self, threads: &[i32]) -> io::Result<()> {
         let lines: Vec<String> = threads.iter().map(i32::to_string).collect();
         self.put(&[(item::OWN_THREADS, lines.join("\n").into_bytes())])
     }
 
-    /// Adds what is known after the last event, `comms` (`PID COMM` lines of the kernel) among it, and the end.
+    /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel), and the end block.
     pub(crate) fn finish(mut self, comms: &[u8], reason: u32) -> io::Result<()> {
         let texts = self.texts.at_end(comms);
         self.put(&texts)?;
@@ -60,8 +62,8 @@ impl MetaFile {
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
         for payload in host_texts::payloads(texts) {
-            match &mut self.compress {
-                Some(blocks) => self.file.put_frame(kind::META, &payload, blocks)?,
+            match &mut self.compressor {
+                Some(compressor) => self.file.put_compressed(kind::META, &payload, compressor)?,
                 None => self.file.put(kind::META, &payload)?,
             }
         }

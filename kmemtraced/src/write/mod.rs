@@ -6,12 +6,18 @@
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
 
+mod block_buffer;
 pub(crate) mod block_file;
 pub(crate) mod compress;
+#[cfg(test)]
+mod fixture;
 pub(crate) mod header;
 pub(crate) mod host_texts;
+mod loss;
 pub(crate) mod meta;
+pub(crate) mod outcome;
 pub(crate) mod own_threads;
 pub(crate) mod reader;
+mod tally;
 pub(crate) mod workers;
 pub(crate) mod writer;

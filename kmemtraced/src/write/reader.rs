@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
-use kmemtrace_abi::block::HEADER_BYTES;
 use kmemtrace_abi::format::PageShape;
 use kmemtrace_abi::relay;
 use kmemtrace_abi::subbuffer::trimmed_len;
@@ -14,6 +13,7 @@ use kmemtrace_abi::target::Endian;
 use rustix::io::Errno;
 
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
+use crate::write::block_buffer::BlockBuffer;
 
 /// Bytes of a block buffer; larger where a sub-buffer is.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -32,8 +32,8 @@ const LAST_TRIES: std::ops::Range<u32> = 2..40;
 
 /// What goes to the writer.
 pub(crate) enum Message {
-    /// Room for a block header, then this many bytes: whole sub-buffers, or whole records.
-    Data(Vec<u8>, usize),
+    /// Whole sub-buffers, or whole records.
+    Data(BlockBuffer),
     /// The counters now, or why they cannot be read.
     Counters(io::Result<Sample>),
     /// The buffer cannot be read: events may stay behind in it.
@@ -50,15 +50,21 @@ pub(crate) struct Reader {
     pub(crate) flush: Duration,
     pub(crate) full: Sender<Message>,
     pub(crate) free: Receiver<Vec<u8>>,
-    /// Those of `free` that were taken and not used yet: none at first.
-    pub(crate) empty: Vec<Vec<u8>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// True once the writer was told that reading fails.
-    pub(crate) told_error: bool,
-    /// All events up to this time on the trace's clock were taken.
-    pub(crate) drained: Option<u64>,
     /// Ends it at once, with what was not taken left in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
+    pub(crate) state: State,
+}
+
+/// State of a reader thread; the default at its start.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Memory taken out of `free` and not used yet.
+    spare: Vec<Vec<u8>>,
+    /// True once the writer got the error of a read.
+    is_error_reported: bool,
+    /// Drain time: all events up to this time on the trace's clock were taken.
+    drained: Option<u64>,
 }
 
 impl Reader {
@@ -74,8 +80,7 @@ impl Reader {
     }
 
     fn drain(&mut self) -> Result<(), Gone> {
-        let mut buffer = self.take_empty()?;
-        let mut used = 0;
+        let mut buffer = BlockBuffer::empty(self.take_memory()?);
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut tries = 0;
         loop {
@@ -89,12 +94,12 @@ impl Reader {
             if stopping || left.is_zero() || self.source.wait(NOTICE.min(left)) {
                 let begun = self.source.now();
                 let more = match &*Arc::clone(&self.framing) {
-                    Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer, &mut used)?,
-                    Framing::Relay(_) => self.records(&mut buffer, &mut used)?,
+                    Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer)?,
+                    Framing::Relay(_) => self.records(&mut buffer)?,
                 };
                 rests = !more;
-                if !self.told_error {
-                    self.drained = begun;
+                if !self.state.is_error_reported {
+                    self.state.drained = begun;
                 }
             }
             let is_due = left.is_zero() || stopping;
@@ -103,8 +108,8 @@ impl Reader {
             let is_empty = sample.as_ref().is_some_and(|s| s.as_ref().is_ok_and(|s| s.stats.entries == 0));
             let last = stopping && tries >= LAST_TRIES.start && (is_empty || tries >= LAST_TRIES.end);
             // Events that were read go to the writer before the counters that were read after them.
-            if (is_due || sample.is_some()) && used > 0 {
-                self.hand_over(&mut buffer, &mut used, last)?;
+            if (is_due || sample.is_some()) && !buffer.payload().is_empty() {
+                self.hand_over(&mut buffer, last)?;
             }
             if is_due {
                 flushed = Instant::now();
@@ -124,26 +129,25 @@ impl Reader {
     }
 
     fn sample(&self) -> io::Result<Sample> {
-        Ok(Sample { drained: self.drained, ..self.source.sample()? })
+        Ok(Sample { drained: self.state.drained, ..self.source.sample()? })
     }
 
     /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one after another ends the round.
-    fn sub_buffers(&mut self, shape: &PageShape, buffer: &mut Vec<u8>, used: &mut usize) -> Result<bool, Gone> {
+    fn sub_buffers(&mut self, shape: &PageShape, buffer: &mut BlockBuffer) -> Result<bool, Gone> {
         let size = shape.size;
         // The first may be the rest of one that an earlier round has read in part: there may be whole ones behind it.
         let (mut first, mut whole) = (true, false);
         loop {
-            if HEADER_BYTES + *used + size > buffer.len() {
-                self.hand_over(buffer, used, false)?;
+            if buffer.free_len() < size {
+                self.hand_over(buffer, false)?;
             }
-            let at = HEADER_BYTES + *used;
-            match self.source.read(&mut buffer[at..at + size]) {
+            match self.source.read(&mut buffer.free()[..size]) {
                 // 0 is no end: the kernel says it of an empty buffer, too.
                 Ok(0) => return Ok(whole),
                 Ok(n) => {
                     // What cannot be walked is kept whole, for the reader of the trace to name.
-                    let trimmed = trimmed_len(shape, &buffer[at..at + n]).unwrap_or(n);
-                    *used += trimmed;
+                    let trimmed = trimmed_len(shape, &buffer.free()[..n]).unwrap_or(n);
+                    buffer.advance(trimmed);
                     let is_whole = trimmed + PARTIAL_ROOM >= size;
                     if !is_whole && !first {
                         return Ok(whole);
@@ -158,16 +162,16 @@ impl Reader {
     }
 
     /// Takes what a channel has, and says whether that was much.
-    fn records(&mut self, buffer: &mut Vec<u8>, used: &mut usize) -> Result<bool, Gone> {
+    fn records(&mut self, buffer: &mut BlockBuffer) -> Result<bool, Gone> {
         let mut taken = 0;
         loop {
-            if HEADER_BYTES + *used == buffer.len() {
-                self.hand_over(buffer, used, false)?;
+            if buffer.free_len() == 0 {
+                self.hand_over(buffer, false)?;
             }
-            match self.source.read(&mut buffer[HEADER_BYTES + *used..]) {
+            match self.source.read(buffer.free()) {
                 Ok(0) => return Ok(taken >= MUCH),
                 Ok(n) => {
-                    *used += n;
+                    buffer.advance(n);
                     taken += n;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -180,7 +184,7 @@ impl Reader {
     fn end_of_round(&mut self, error: io::Error) -> Result<(), Gone> {
         let is_usual = error.kind() == io::ErrorKind::WouldBlock
             || Errno::from_io_error(&error).is_some_and(|errno| [Errno::NODEV, Errno::NXIO].contains(&errno));
-        if is_usual || std::mem::replace(&mut self.told_error, true) {
+        if is_usual || std::mem::replace(&mut self.state.is_error_reported, true) {
             return Ok(());
         }
         self.send(Message::Unreadable(error))
@@ -188,26 +192,22 @@ impl Reader {
 
     /// Gives the buffer to the writer and takes an empty one; waits for it where the disk stalls, and the kernel's
     /// buffer fills meanwhile. The start of a record that is not whole yet goes to the next one.
-    fn hand_over(&mut self, buffer: &mut Vec<u8>, used: &mut usize, last: bool) -> Result<(), Gone> {
-        let bytes = &buffer[HEADER_BYTES..HEADER_BYTES + *used];
+    fn hand_over(&mut self, buffer: &mut BlockBuffer, last: bool) -> Result<(), Gone> {
+        let payload = buffer.payload();
         let whole = match &*self.framing {
-            Framing::SubBuffers(_) => bytes.len(),
-            Framing::Relay(framing) => match whole_records(framing, bytes) {
+            Framing::SubBuffers(_) => payload.len(),
+            Framing::Relay(framing) => match whole_records(framing, payload) {
                 // What cannot become a record any more goes as it is.
-                0 if HEADER_BYTES + *used == buffer.len() => bytes.len(),
+                0 if buffer.free_len() == 0 => payload.len(),
                 whole if !last => whole,
-                _ => bytes.len(),
+                _ => payload.len(),
             },
         };
         if whole == 0 {
             return Ok(());
         }
-        let mut empty = self.take_empty()?;
-        let rest = HEADER_BYTES + whole..HEADER_BYTES + *used;
-        let left = rest.len();
-        empty[HEADER_BYTES..HEADER_BYTES + left].copy_from_slice(&buffer[rest]);
-        *used = left;
-        self.send(Message::Data(std::mem::replace(buffer, empty), whole))
+        let next = buffer.split(whole, self.take_memory()?);
+        self.send(Message::Data(std::mem::replace(buffer, next)))
     }
 
     /// Gives the writer a message; waits while it has no room, unless all is abandoned.
@@ -233,9 +233,9 @@ impl Reader {
     }
 
     /// The buffer that was given back last: some of it is still in the processor's cache, and the others are left alone.
-    fn take_empty(&mut self) -> Result<Vec<u8>, Gone> {
-        self.empty.extend(self.free.try_iter());
-        self.empty.pop().map_or_else(|| self.wait_for(&self.free), Ok)
+    fn take_memory(&mut self) -> Result<Vec<u8>, Gone> {
+        self.state.spare.extend(self.free.try_iter());
+        self.state.spare.pop().map_or_else(|| self.wait_for(&self.free), Ok)
     }
 }
 
@@ -261,6 +261,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::atomic::AtomicUsize;
 
+    use kmemtrace_abi::block::HEADER_BYTES;
     use kmemtrace_abi::generate::pages::Encoder;
     use kmemtrace_abi::generate::{Options, Random, RelayOptions, workload};
     use kmemtrace_abi::stats::Stats;
@@ -321,10 +322,10 @@ mod tests {
             free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
         }
         // A flush that is never due: the script says when there is more.
-        let (flush, told_error, drained, abandon) = (Duration::from_secs(10), false, None, Arc::default());
-        Reader { source, framing, flush, full, free, empty: Vec::new(), stop, told_error, drained, abandon }.run();
+        let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
+        Reader { source, framing, flush, full, free, stop, abandon, state }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
-            Message::Data(buffer, used) => Some(buffer[HEADER_BYTES..HEADER_BYTES + used].to_vec()),
+            Message::Data(buffer) => Some(buffer.payload().to_vec()),
             Message::Counters(_) | Message::Unreadable(_) => None,
         });
         (blocks.collect(), waits.load(Ordering::Relaxed))
@@ -454,20 +455,9 @@ mod tests {
             let (stop, abandon) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
             let source = Script((0..9).map(|_| Ok(vec![1; 64])).collect(), Arc::clone(&stop), Arc::default());
             let framing = Arc::new(Framing::Relay(RelayFraming::default()));
-            let (source, flush, empty) = (Box::new(source), Duration::from_millis(1), Vec::new());
+            let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());
             let abandoned = Arc::clone(&abandon);
-            let reader = Reader {
-                source,
-                framing,
-                flush,
-                full,
-                free,
-                empty,
-                stop,
-                told_error: false,
-                drained: None,
-                abandon: abandoned,
-            };
+            let reader = Reader { source, framing, flush, full, free, stop, abandon: abandoned, state };
             let reader = std::thread::spawn(move || reader.run());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!reader.is_finished());

@@ -17,11 +17,12 @@ use crate::process::messages;
 use crate::process::thread::{HighPriority, not_started, own_tid};
 use crate::source::{Framing, TraceSource};
 use crate::write::block_file::BlockFile;
-use crate::write::compress::{Blocks, Compress};
+use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::outcome::{Outcome, Progress};
 use crate::write::own_threads::OwnThreads;
-use crate::write::reader::{BLOCK_BYTES, Message, Reader};
-use crate::write::writer::{Outcome, Progress, Writer};
+use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
+use crate::write::writer::Writer;
 
 /// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
 const POOL_BYTES: u64 = 32 << 20;
@@ -64,7 +65,7 @@ pub(crate) struct Workers {
 pub(crate) struct RecordOptions {
     pub(crate) flush: Duration,
     pub(crate) sync: Option<Duration>,
-    pub(crate) compress: Compress,
+    pub(crate) compress: Compression,
     pub(crate) changes: ForeignChanges,
     /// Counts events of the recorder's own threads, where that is asked for.
     pub(crate) own: Option<OwnThreads>,
@@ -136,7 +137,7 @@ impl Spawner<'_> {
         let mut writer = Writer {
             file: BlockFile::new(output.file(&name)?, cpu, description.recording),
             description: Arc::clone(description),
-            compress: Blocks::new(options.compress),
+            compressor: BlockCompressor::new(options.compress),
             sync: options.sync,
             full,
             free: free_in,
@@ -154,10 +155,10 @@ impl Spawner<'_> {
             // Events that were lost before the recording are no loss of it: these counters come before events are enabled.
             let _ = full_in.send(Message::Counters(per_cpu.sample()));
             let framing = Arc::clone(&source.facts().framing);
-            let (flush, empty, stop) = (options.flush, Vec::new(), Arc::clone(&workers.stop));
-            let (told_error, drained, abandon) = (false, None, Arc::clone(&workers.abandon));
+            let (flush, stop) = (options.flush, Arc::clone(&workers.stop));
+            let (abandon, state) = (Arc::clone(&workers.abandon), reader::State::default());
             let (source, full) = (per_cpu, full_in);
-            let reader = Reader { source, framing, flush, full, free, empty, stop, told_error, drained, abandon };
+            let reader = Reader { source, framing, flush, full, free, stop, abandon, state };
             let go = self.go.clone();
             let run = move || {
                 if reader.may_begin(&go) {
