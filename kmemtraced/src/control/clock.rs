@@ -1,4 +1,4 @@
-//! The trace clock as the recorder can read it: to say from when to when something held, on the clock that stamps the events.
+//! The trace clock, as the recorder can read it: an interval has to be on the clock that stamps the events.
 
 use std::fs::File;
 use std::io;
@@ -7,23 +7,23 @@ use std::os::unix::fs::FileExt;
 use kmemtrace_abi::stats::{Stats, now_ts};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds by which the kernel's clocks of events may differ from those of programs (`ktime_get_mono_fast_ns` while the
-/// kernel adjusts its time), rounded up by far.
+/// Nanoseconds by which the event clock may differ from the clock of programs (`ktime_get_mono_fast_ns` while the kernel adjusts
+/// its time), rounded up generously.
 const SLACK: u64 = 1_000;
-/// Nanoseconds that a reading of `stats` cannot take, and that no namespace is worth setting up for.
+/// Nanoseconds of difference that prove a time namespace: longer than any reading of `stats`, shorter than any useful offset.
 const FAR: u64 = 1_000_000_000;
 
-/// A way to read the time of a trace clock.
+/// How to read a trace clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceClock {
-    /// The clock is one of the system's, in nanoseconds.
+    /// A system clock, in nanoseconds.
     System(ClockId),
-    /// Only the line `now ts` of a CPU's `stats` has it.
+    /// A clock of the tracer, readable only as `now ts` in a CPU's `stats`.
     Stats,
 }
 
 impl TraceClock {
-    /// The clock of this name in `trace_clock` (`kernel/trace/trace.c`, Linux 6.18).
+    /// Clock of this name in `trace_clock` (`kernel/trace/trace.c`, Linux 6.18).
     pub(crate) fn named(name: &str) -> TraceClock {
         match name {
             "mono" => TraceClock::System(ClockId::Monotonic),
@@ -33,18 +33,18 @@ impl TraceClock {
         }
     }
 
-    /// The same clock, read from `stats` where this process has another time: in a time namespace of its own.
+    /// Returns a way to read the same clock that is right in a time namespace, where system clocks have an offset.
     pub(crate) fn checked(self, stats: &File) -> io::Result<TraceClock> {
         let (Some((own, _)), Some((kernel, _))) = (self.system_now(), now_ts(&text(stats)?)) else { return Ok(self) };
         Ok(if own.abs_diff(kernel) < FAR { self } else { TraceClock::Stats })
     }
 
-    /// True if reading it takes no system call and leaves no event in the trace.
+    /// True if reading the clock takes no system call, and so leaves no event in the trace.
     pub(crate) fn is_cheap(self) -> bool {
         self != TraceClock::Stats
     }
 
-    /// The time now, as (not later than, not earlier than); `None` where only `stats` has it.
+    /// Current time as (lower bound, upper bound); `None` where only `stats` has it.
     pub(crate) fn system_now(self) -> Option<(u64, u64)> {
         let TraceClock::System(id) = self else { return None };
         let time = clock_gettime(id);
@@ -52,7 +52,7 @@ impl TraceClock {
         Some((nanoseconds.saturating_sub(SLACK), nanoseconds + SLACK))
     }
 
-    /// The same on any clock; `stats` is the file of the CPU whose clock is asked for. `None` where the kernel does not tell.
+    /// Current time as (lower bound, upper bound), from the CPU's `stats` if necessary; `None` where the kernel does not print it.
     pub(crate) fn now(self, stats: &File) -> io::Result<Option<(u64, u64)>> {
         match self.system_now() {
             Some(now) => Ok(Some(now)),
@@ -64,13 +64,13 @@ impl TraceClock {
     pub(crate) fn read_counters(self, stats: &File) -> io::Result<(Stats, Option<(u64, u64)>)> {
         let before = self.now(stats)?;
         let counters = Stats::parse(&text(stats)?);
-        // The file has its time in the middle, and counters behind it.
+        // The kernel prints the time in the middle of the file, with counters behind it.
         let after = self.now(stats)?;
         Ok((counters, before.zip(after).map(|((from, _), (_, to))| (from, to))))
     }
 }
 
-/// All of a `stats` file.
+/// Text of a `stats` file.
 fn text(stats: &File) -> io::Result<String> {
     let mut buffer = [0; 1024];
     let len = stats.read_at(&mut buffer, 0)?;

@@ -1,7 +1,7 @@
-//! The control files of a recording, held open: a look at them tells what another program has changed since they were set.
+//! Control files of a recording, held open and compared with their state at set-up to find changes by other programs.
 //!
-//! The kernel tells by inotify of each write to them as it comes, where /proc is mounted; without that, what is changed and changed
-//! back between two looks is not seen.
+//! Where /proc is mounted, the kernel also reports each write by inotify. Without it, a change that is reverted between two
+//! comparisons goes unseen.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::control::clock::TraceClock;
 use crate::fs::kernelfs::KernelFs;
 
-/// Files of a trace instance that say what is recorded.
+/// Control files of a trace instance.
 const FILES: [&str; 9] = [
     "tracing_on",
     "set_event_pid",
@@ -31,50 +31,50 @@ const FILES: [&str; 9] = [
     "trace_options",
     "current_tracer",
 ];
-/// Files of an instance and of a CPU to which a write is a command: it changes events, or empties, swaps or shrinks the buffer.
+/// Files of an instance or a CPU where a write is a command: it changes events, or empties, swaps or shrinks the buffer.
 const COMMANDS: [&str; 4] = ["set_event", "trace", "snapshot", "free_buffer"];
-/// Files of an event, of a system of events and of all of them.
+/// Control files of an event, of an event system, and of all events.
 const EVENT_FILES: [&str; 3] = ["enable", "filter", "trigger"];
-/// Files whose change may empty the buffer: unread events are gone.
+/// Files whose change may empty the buffer, with all unread events.
 const CLEARING: [&str; 6] =
     ["trace", "snapshot", "free_buffer", "trace_clock", "buffer_size_kb", "buffer_subbuf_size_kb"];
-/// Options that change which records there are; the others are about text.
+/// Trace options that change the records; the others change only their text.
 const RECORD_OPTIONS: [&str; 7] =
     ["overwrite", "stacktrace", "userstacktrace", "irq-info", "event-fork", "function-fork", "pause-on-trace"];
-/// Files that leave out events of some threads or CPUs, and what they say while they leave out none.
+/// Files that exclude events of some threads, and their text while they exclude none.
 const SELECTIONS: [(&str, &str); 3] = [("set_event_pid", ""), ("set_event_notrace_pid", ""), ("filter", "none")];
-/// No control file is longer, but lists of threads; their beginning is enough.
-const LONGEST: usize = 64 << 10;
-/// Characters of a control file that a message shows.
-const SHOWN: usize = 60;
+/// Most bytes read of a control file; only lists of threads are longer, and their beginning is enough.
+const MAX_BYTES: usize = 64 << 10;
+/// Most characters of a control file in a message.
+const MAX_SHOWN: usize = 60;
 
-/// A file that is held open, and its text while all is right.
-struct Held {
+/// An open control file, with the text that it is to have.
+struct HeldFile {
     name: String,
     file: File,
-    right: String,
+    expected: String,
 }
 
-/// Directories that the kernel tells of writes in.
+/// Inotify watches of directories with control files.
 struct Watches {
     inotify: OwnedFd,
-    /// Directory, relative to the instance, by watch.
+    /// Directory, relative to the instance, by watch descriptor.
     dirs: HashMap<i32, String>,
 }
 
-/// Descriptors in the directory of the control files: it cannot be removed while one is open.
-struct Open {
+/// Open descriptors in an instance, which cannot be removed while one is open.
+struct OpenFiles {
     fs: KernelFs,
-    held: Vec<Held>,
+    held: Vec<HeldFile>,
     watches: Option<Watches>,
-    /// `stats` of each CPU, where the clock is read from these.
+    /// `stats` of each CPU, where the trace clock is read from them.
     stats: Vec<File>,
 }
 
-/// The descriptors of this process's recording, for [`close_all`].
-static OPEN: Mutex<Option<Arc<Mutex<Option<Open>>>>> = Mutex::new(None);
+/// Descriptors of this process's recording, for [`close_all`].
+static OPEN: Mutex<Option<Arc<Mutex<Option<OpenFiles>>>>> = Mutex::new(None);
 
-/// Closes the descriptors of this process's recording, where the thread that uses them hangs elsewhere.
+/// Closes the descriptors of this process's recording while the thread that uses them hangs elsewhere.
 pub(crate) fn close_all() {
     let open = OPEN.try_lock().ok().and_then(|mut slot| slot.take());
     if let Some(Ok(mut open)) = open.as_ref().map(|open| open.try_lock()) {
@@ -82,27 +82,27 @@ pub(crate) fn close_all() {
     }
 }
 
-/// A difference from the state that was set.
+/// A difference between a control file and its state at set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// The control file, relative to the instance.
+    /// Path of the file, relative to the instance.
     pub(crate) file: String,
-    /// `is X instead of Y`.
+    /// Text `is X instead of Y`.
     pub(crate) how: String,
 }
 
-/// The control files of a recording.
+/// Control files of a recording.
 pub(crate) struct Control {
-    open: Arc<Mutex<Option<Open>>>,
+    open: Arc<Mutex<Option<OpenFiles>>>,
     clock: Option<TraceClock>,
     is_watched: bool,
     /// Files that the recorder itself writes to while they are watched.
-    own: Vec<String>,
+    switches: Vec<String>,
 }
 
 impl Control {
-    /// Holds the control files of a trace directory in which these events are to be recorded on these CPUs, before they are
-    /// enabled. An error names the file.
+    /// Opens the control files of a trace directory for these events and CPUs, before the events are enabled. An error names the
+    /// file.
     pub(crate) fn of_tracefs(
         fs: KernelFs,
         events: &[String],
@@ -125,7 +125,7 @@ impl Control {
         Control::hold(fs, &names, dirs, Some(clock), stats, switches.collect())
     }
 
-    /// Holds the switch of a relay channel.
+    /// Opens the switch of a relay channel.
     pub(crate) fn of_channel(fs: KernelFs) -> anyhow::Result<Control> {
         let switch = ["enabled".to_owned()];
         Control::hold(fs, &switch, Vec::new(), None, Vec::new(), switch.to_vec())
@@ -140,48 +140,54 @@ impl Control {
         switches: Vec<String>,
     ) -> anyhow::Result<Control> {
         dirs.push(String::new());
-        // A write is told of from here on, so what is read below is right or told of.
+        // Watched before they are read: a write after this line is reported, so the state read below is right or known to be wrong.
         let watches = Watches::set(&fs, dirs).ok();
         let is_watched = watches.is_some();
         let mut held = Vec::new();
         for name in names {
-            // Older kernels do not have all of them.
+            // Older kernels lack some of these files.
             let Some(file) = fs.open_if_there(name, OFlags::RDONLY)? else { continue };
-            let right = state(&fs, name, &file);
-            let right = right.with_context(|| format!("{}: cannot be read", fs.path(name).display()))?;
-            held.push(Held { name: name.clone(), file, right });
+            let expected = state(&fs, name, &file);
+            let expected = expected.with_context(|| format!("{}: cannot be read", fs.path(name).display()))?;
+            held.push(HeldFile { name: name.clone(), file, expected });
         }
-        let open = Arc::new(Mutex::new(Some(Open { fs, held, watches, stats })));
+        let open = Arc::new(Mutex::new(Some(OpenFiles { fs, held, watches, stats })));
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
-        Ok(Control { open, clock, is_watched, own: switches })
+        Ok(Control { open, clock, is_watched, switches })
     }
 
-    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+    fn open(&self) -> MutexGuard<'_, Option<OpenFiles>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The recorder is about to switch the recording to `on`: that is right from now on.
+    /// Changes the expected state: the recorder is about to switch the recording on or off.
     pub(crate) fn switch(&self, on: bool) {
-        let right = if on { "1" } else { "0" };
-        // Disabling is left to the end of the instance.
-        let is_switched = |name: &str| self.own.iter().any(|own| own == name) && (on || !name.ends_with("/enable"));
+        let expected = if on { "1" } else { "0" };
+        // Events are disabled by the removal of the instance, not before.
+        let is_switched =
+            |name: &str| self.switches.iter().any(|switch| switch == name) && (on || !name.ends_with("/enable"));
         if let Some(open) = &mut *self.open() {
-            open.held.iter_mut().filter(|held| is_switched(&held.name)).for_each(|held| held.right = right.to_owned());
+            open.held
+                .iter_mut()
+                .filter(|held| is_switched(&held.name))
+                .for_each(|held| held.expected = expected.to_owned());
         }
     }
 
-    /// Files that leave out events although the recorder did not set them: in an instance that was taken over.
+    /// Filters that another program set in an instance before the recorder took it over, as `FILE is TEXT`.
     pub(crate) fn selections(&self) -> Vec<String> {
         let open = self.open();
         let held = open.iter().flat_map(|open| &open.held);
-        let selects = |held: &&Held| {
+        let selects = |held: &&HeldFile| {
             let file = held.name.rsplit('/').next().unwrap_or_default();
-            SELECTIONS.iter().any(|(name, nothing)| file == *name && held.right != *nothing && held.right != "no pid")
+            SELECTIONS
+                .iter()
+                .any(|(name, nothing)| file == *name && held.expected != *nothing && held.expected != "no pid")
         };
-        held.filter(selects).map(|held| format!("{} is {}", held.name, shown(&held.right))).collect()
+        held.filter(selects).map(|held| format!("{} is {}", held.name, shown(&held.expected))).collect()
     }
 
-    /// True if the kernel tells of each write.
+    /// True if the kernel reports each write.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }
@@ -191,7 +197,7 @@ impl Control {
         self.clock.is_none_or(TraceClock::is_cheap)
     }
 
-    /// The time on the trace's clock, as (not later than, not earlier than) on any CPU; `None` where there is no such clock.
+    /// Current time of the trace clock as (lower bound, upper bound) over all CPUs; `None` where the source has no clock.
     pub(crate) fn now(&self) -> Option<(u64, u64)> {
         let clock = self.clock?;
         if let Some(now) = clock.system_now() {
@@ -202,25 +208,25 @@ impl Control {
         stats.filter_map(|stats| clock.now(stats).ok().flatten()).reduce(|(a, b), (c, d)| (a.min(c), b.max(d)))
     }
 
-    /// Files that another program has written to since this was last asked; with `own`, the recorder has switched the recording
-    /// meanwhile.
-    pub(crate) fn written(&mut self, own: bool) -> Vec<String> {
+    /// Files that another program wrote to since the last call. With `has_switched`, writes to the switches are left out: the
+    /// recorder switched the recording meanwhile.
+    pub(crate) fn written(&mut self, has_switched: bool) -> Vec<String> {
         let mut files = match &mut *self.open() {
-            Some(Open { watches: Some(watches), .. }) => watches.take(),
+            Some(OpenFiles { watches: Some(watches), .. }) => watches.take(),
             _ => Vec::new(),
         };
-        files.retain(|file| !own || !self.own.contains(file));
+        files.retain(|file| !has_switched || !self.switches.contains(file));
         files
     }
 
-    /// Differences from the state that was set.
+    /// Differences from the state at set-up.
     pub(crate) fn differences(&self) -> Vec<Difference> {
         let open = self.open();
         let Some(open) = &*open else { return Vec::new() };
-        let differs = |held: &Held| {
+        let differs = |held: &HeldFile| {
             let how = match state(&open.fs, &held.name, &held.file) {
-                Ok(now) if now == held.right => return None,
-                Ok(now) => format!("is {} instead of {}", shown(&now), shown(&held.right)),
+                Ok(now) if now == held.expected => return None,
+                Ok(now) => format!("is {} instead of {}", shown(&now), shown(&held.expected)),
                 Err(error) => format!("cannot be read: {error}"),
             };
             Some(Difference { file: held.name.clone(), how })
@@ -228,7 +234,7 @@ impl Control {
         open.held.iter().filter_map(differs).collect()
     }
 
-    /// True if the directory of the control files was removed.
+    /// True if the instance was removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.open().as_ref().is_some_and(|open| open.fs.is_gone())
     }
@@ -240,7 +246,7 @@ impl Drop for Control {
     }
 }
 
-/// True if a change of this file may have emptied the buffer.
+/// True if a write to this file may empty the buffer.
 pub(crate) fn may_clear(file: &str) -> bool {
     CLEARING.contains(&file.rsplit('/').next().unwrap_or_default())
 }
@@ -256,7 +262,7 @@ impl Watches {
                 Ok(watch) => {
                     by_watch.insert(watch, dir);
                 }
-                // Without /proc the path of every directory is missing.
+                // An older kernel lacks this directory. Without /proc the path of every directory is missing.
                 Err(Errno::NOENT) if fs.descriptor_path().exists() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -264,11 +270,12 @@ impl Watches {
         Ok(Watches { inotify, dirs: by_watch })
     }
 
+    /// Control files that were written to since the last call, sorted.
     fn take(&mut self) -> Vec<String> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         let mut files = Vec::new();
-        // The end is EAGAIN; another error tells of nothing.
+        // The last read gives EAGAIN; other errors carry no event, either.
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 files.push("control files".to_owned());
@@ -286,7 +293,7 @@ impl Watches {
     }
 }
 
-/// True if a write to a file in this directory can change what is recorded.
+/// True if a write to this file can change the recording.
 fn is_control(dir: &str, name: &str) -> bool {
     match dir.split('/').next() {
         Some("events") => EVENT_FILES.contains(&name),
@@ -296,10 +303,10 @@ fn is_control(dir: &str, name: &str) -> bool {
     }
 }
 
-/// The part of a control file's text that is about what is recorded.
+/// Text of a control file, without options that change only the text of records.
 fn state(fs: &KernelFs, name: &str, file: &File) -> io::Result<String> {
     let text = match text_of(file) {
-        // A switch of debugfs is read from its beginning only, so it is opened anew.
+        // A switch of debugfs cannot seek, so it is opened anew.
         Err(error) if error.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {
             String::from_utf8_lossy(&fs.read(name)?).into_owned()
         }
@@ -315,7 +322,7 @@ fn state(fs: &KernelFs, name: &str, file: &File) -> io::Result<String> {
 fn text_of(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 4096];
     let mut len = 0;
-    while len < LONGEST {
+    while len < MAX_BYTES {
         match file.read_at(&mut bytes[len..], len as u64) {
             Ok(0) => break,
             Ok(n) => len += n,
@@ -323,16 +330,16 @@ fn text_of(file: &File) -> io::Result<String> {
             Err(error) => return Err(error),
         }
         if len == bytes.len() {
-            bytes.resize((len * 2).min(LONGEST), 0);
+            bytes.resize((len * 2).min(MAX_BYTES), 0);
         }
     }
     Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
-/// The beginning of a control file's text, on one line.
+/// Beginning of a control file's text, on one line.
 fn shown(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN) {
+    match line.char_indices().nth(MAX_SHOWN) {
         _ if line.is_empty() => "empty".to_owned(),
         Some((cut, _)) => format!("{}...", &line[..cut]),
         None => line,
@@ -430,6 +437,6 @@ mod tests {
     fn a_long_text_is_cut_for_people() {
         assert_eq!(shown("a\n b\n"), "a b");
         assert_eq!(shown(""), "empty");
-        assert_eq!(shown(&"x".repeat(100)), format!("{}...", "x".repeat(SHOWN)));
+        assert_eq!(shown(&"x".repeat(100)), format!("{}...", "x".repeat(MAX_SHOWN)));
     }
 }

@@ -1,5 +1,5 @@
-//! A directory held by its descriptor. Every file in it is reached by one name beneath that descriptor, no link is followed and
-//! no open blocks, so that a user who may rename things there cannot lead the recorder elsewhere.
+//! A directory held by its descriptor. Every file in it is reached by one name below that descriptor, no link is followed and no
+//! open blocks: a user who may rename files there cannot lead the recorder, which runs as root, elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,36 +13,36 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Rena
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
-/// Opens a directory and nothing else; a FIFO or a link under the name is an error at once.
+/// Flags to open a directory; a FIFO or a link under the name is an error at once.
 const DIRECTORY: OFlags =
     OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
-/// The same for a directory that is only passed through: search permission is enough.
+/// Flags for a directory on the way to another one: search permission is enough.
 const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 const FILE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Links followed on one path; the kernel's own limit.
+/// Most links followed on one path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// 16 random hexadecimal digits for a name that no other user can foresee.
 pub(crate) fn random_digits() -> anyhow::Result<String> {
     let mut bytes = [0; 8];
-    // In early boot this waits for the kernel to have some.
+    // In early boot this call waits until the kernel has collected entropy.
     rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-/// A directory, and every file in it by one name.
+/// A directory; each file in it is reached by one name, without following links.
 #[derive(Debug)]
 pub(crate) struct HeldDir {
     fd: OwnedFd,
 }
 
 impl HeldDir {
-    /// Opens the directory at `path` (empty: the current one), one component at a time. A link on the way is followed if it
-    /// belongs to root, to the caller, or to the user for whom sudo runs this program; any other user could point it anywhere.
+    /// Opens the directory at `path` (empty: the current one), one component at a time. A link on the way is followed if its owner
+    /// is root, the caller, or the user for whom sudo runs this program; any other owner could point it anywhere.
     pub(crate) fn reach(path: &Path) -> anyhow::Result<HeldDir> {
         let start = if path.is_absolute() { "/" } else { "." };
         let mut fd = rustix::fs::openat(CWD, start, WAY, Mode::empty()).context(start)?;
@@ -66,8 +66,8 @@ impl HeldDir {
         Ok(HeldDir { fd: rustix::fs::openat(&self.fd, name, DIRECTORY, Mode::empty())? })
     }
 
-    /// Makes the directory `name` in this one, of mode 0700 whatever the umask is, and opens it. An error where another
-    /// directory was put in its place meanwhile.
+    /// Makes the directory `name` in this one, with mode 0700 whatever the umask is, and opens it. An error where another user
+    /// put another directory in its place meanwhile.
     pub(crate) fn make_dir(&self, name: &OsStr) -> anyhow::Result<HeldDir> {
         rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)?;
         let opened = self.open_dir(name).map_err(anyhow::Error::new).and_then(|dir| {
@@ -80,12 +80,12 @@ impl HeldDir {
             let _ = self.remove_dir(name);
         }
         let dir = opened?;
-        // Fails where the file system knows no modes: there its mount options say who may enter.
+        // Fails on file systems without modes, where mount options say which users may enter.
         let _ = rustix::fs::fchmod(&dir.fd, Mode::RWXU);
         Ok(dir)
     }
 
-    /// Makes the directory `name` in this one, of mode 0755 whatever the umask is.
+    /// Makes the directory `name` in this one, with mode 0755 whatever the umask is.
     pub(crate) fn make_public_dir(&self, name: &OsStr) -> io::Result<()> {
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         rustix::fs::mkdirat(&self.fd, name, mode)?;
@@ -105,10 +105,10 @@ impl HeldDir {
         Ok(made?.st_uid == owner)
     }
 
-    /// Makes a file of mode 0600 whatever the umask is; an error where the name is taken.
+    /// Makes a file with mode 0600 whatever the umask is; an error where the name is taken.
     pub(crate) fn create(&self, name: &OsStr) -> io::Result<File> {
         let file = rustix::fs::openat(&self.fd, name, FILE, FILE_MODE)?;
-        // As for directories.
+        // Fails on file systems without modes.
         let _ = rustix::fs::fchmod(&file, FILE_MODE);
         Ok(file.into())
     }
@@ -119,7 +119,7 @@ impl HeldDir {
         Ok(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?.into())
     }
 
-    /// Names in it, `.` and `..` left out.
+    /// Names in the directory, without `.` and `..`.
     pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.fd)? {
@@ -129,7 +129,7 @@ impl HeldDir {
         Ok(names)
     }
 
-    /// The type of what is under the name; nothing where the name is free.
+    /// Type of the file of this name; `None` where the name is free.
     pub(crate) fn kind(&self, name: &OsStr) -> io::Result<Option<FileType>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
@@ -138,26 +138,26 @@ impl HeldDir {
         }
     }
 
-    /// Owner, mode and number of names of the directory itself.
+    /// Owner, mode and link count of the directory itself.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         Ok(rustix::fs::fstat(&self.fd)?)
     }
 
-    /// True if the name in `parent` is this directory's.
+    /// True if `name` in `parent` is this directory.
     pub(crate) fn is_at(&self, parent: &HeldDir, name: &OsStr) -> io::Result<bool> {
         let (there, own) = (parent.open_dir(name)?.stat()?, self.stat()?);
         Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
     }
 
-    /// Room of its file system.
+    /// Size and free space of the file system.
     pub(crate) fn statvfs(&self) -> io::Result<StatVfs> {
         Ok(rustix::fs::fstatvfs(&self.fd)?)
     }
 
-    /// True if a file system is mounted here, `parent` being the directory above. Such a directory cannot be renamed.
+    /// True if the directory is a mount point, `parent` being the directory above. A mount point cannot be renamed.
     pub(crate) fn is_mount_point(&self, parent: &HeldDir) -> io::Result<bool> {
         use rustix::fs::{StatxAttributes, StatxFlags, statx};
-        // Linux 5.8 on; the device tells of all but bind mounts.
+        // Linux 5.8 on. Before, a bind mount goes unseen, for it has the device of the directory above.
         if let Ok(found) = statx(&self.fd, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
             && found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
         {
@@ -166,7 +166,7 @@ impl HeldDir {
         Ok(self.stat()?.st_dev != parent.stat()?.st_dev)
     }
 
-    /// Locks it for as long as it is held; `WouldBlock` where another process has the lock.
+    /// Locks the directory for as long as it is held; `WouldBlock` where another process has the lock.
     pub(crate) fn lock(&self) -> io::Result<()> {
         Ok(rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive)?)
     }
@@ -181,12 +181,12 @@ impl HeldDir {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Renames `from`, in place of a file `to` where there is one.
+    /// Renames `from` to `to`, replacing a file of that name.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Renames `from`; an error where there is a `to`.
+    /// Renames `from` to `to`; an error where that name is taken.
     pub(crate) fn rename_to_free(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
             Err(error) if is_unsupported(error) && self.kind(to)?.is_none() => self.rename(from, to),
@@ -194,8 +194,8 @@ impl HeldDir {
         }
     }
 
-    /// Lets `a` and `b` change places; nothing has changed after an error. Where the file system cannot do that in one step
-    /// (NFS, FUSE, older vfat) a killed caller leaves `b` as `a.aside`.
+    /// Exchanges the names `a` and `b`; after an error both are as before. On file systems that cannot exchange in one step (NFS,
+    /// FUSE, older vfat) a caller that is killed meanwhile leaves `b` under the name `a.aside`.
     pub(crate) fn exchange(&self, a: &OsStr, b: &OsStr) -> io::Result<()> {
         match rustix::fs::renameat_with(&self.fd, a, &self.fd, b, RenameFlags::EXCHANGE) {
             Err(error) if is_unsupported(error) => self.exchange_in_steps(a, b),
@@ -218,7 +218,7 @@ impl HeldDir {
         Ok(())
     }
 
-    /// Returns when the names in it survive a power cut. Not every file system can do that for directories.
+    /// Returns once the names in the directory survive a power cut, on file systems that can sync directories.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let readable = match rustix::fs::openat(&self.fd, ".", DIRECTORY, Mode::empty()) {
             Err(Errno::ACCESS) => return Ok(()),
@@ -231,25 +231,25 @@ impl HeldDir {
     }
 }
 
-/// A name of two parts.
+/// Joins a name and a suffix.
 pub(crate) fn joined(a: &OsStr, b: &str) -> OsString {
     [a, OsStr::new(b)].into_iter().collect()
 }
 
-/// An answer of kernels before 3.15 and of file systems that can only rename.
+/// True for the error of kernels before 3.15, and of file systems that can only rename.
 fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Components of a path, the first one last.
+/// Components of a path in reverse order.
 fn reversed(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Target of the link `name`; an error if it belongs to a user who is not trusted with the way.
+/// Target of the link `name`; an error if its owner is not trusted.
 fn trusted_link(dir: &OwnedFd, name: &OsStr) -> anyhow::Result<OsString> {
     let shown = name.to_string_lossy();
-    // Held, so that owner and text are those of one link.
+    // One descriptor for both, so that owner and target belong to the same link.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let link = rustix::fs::openat(dir, name, flags, Mode::empty()).with_context(|| shown.clone().into_owned())?;
     let stat = rustix::fs::fstat(&link)?;

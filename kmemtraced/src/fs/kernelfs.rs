@@ -1,5 +1,5 @@
-//! The kernel's own file systems (proc, sysfs, tracefs, debugfs), held by descriptor: where one is mounted, or mounted for this
-//! process alone, so that single-user mode needs no mounts, and taking a mount away disturbs nothing.
+//! File systems of the kernel (proc, sysfs, tracefs, debugfs), held by descriptor. One that is not mounted is mounted for this
+//! process alone: single-user mode needs no mounts, and a mount that is taken away disturbs nothing.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 
-/// A file system of the kernel, with the magic number of `include/uapi/linux/magic.h` and where it is usually mounted.
+/// Kind of a kernel file system: its name, its magic number (`include/uapi/linux/magic.h`) and its usual mount points.
 #[derive(Debug)]
 pub(crate) struct Kind {
     name: &'static str,
@@ -26,20 +26,20 @@ pub(crate) const TRACEFS: Kind =
     Kind { name: "tracefs", magic: 0x7472_6163, usual: &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] };
 pub(crate) const DEBUGFS: Kind = Kind { name: "debugfs", magic: 0x6462_6720, usual: &["/sys/kernel/debug"] };
 
-/// A directory, and everything in it by names relative to it.
+/// A directory of a kernel file system; all files in it are reached by relative names.
 #[derive(Debug)]
 pub(crate) struct KernelFs {
     dir: OwnedFd,
-    /// As people know it.
+    /// Path for messages.
     path: PathBuf,
-    /// Stays for as long as anything in it is held.
+    /// Private mount, held for as long as anything in it is.
     mount: Option<Arc<OwnMount>>,
 }
 
-/// A mount that goes away with this.
+/// A private mount; dropping it unmounts.
 #[derive(Debug)]
 enum OwnMount {
-    /// Nowhere in the tree of names.
+    /// Mount without a path (Linux 5.2 on); closing the descriptor unmounts it.
     Detached {
         _mount: OwnedFd,
     },
@@ -57,7 +57,7 @@ impl Drop for OwnMount {
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl KernelFs {
-    /// Finds it mounted, or mounts it.
+    /// Opens a kernel file system where it is mounted, else mounts it.
     pub(crate) fn find(kind: &Kind) -> anyhow::Result<KernelFs> {
         let elsewhere = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
         let elsewhere = elsewhere.lines().filter_map(|line| {
@@ -76,7 +76,7 @@ impl KernelFs {
 
     fn mount(kind: &Kind) -> anyhow::Result<KernelFs> {
         match KernelFs::mount_detached(kind) {
-            // Before Linux 5.2.
+            // Linux before 5.2 has no detached mounts.
             Err(Errno::NOSYS) => {}
             mounted => return Ok(mounted?),
         }
@@ -98,24 +98,24 @@ impl KernelFs {
         Ok(KernelFs { dir, path: PathBuf::from(kind.name), mount: Some(Arc::new(own)) })
     }
 
-    /// Any directory.
+    /// Opens any directory by path.
     pub(crate) fn at(path: &Path) -> io::Result<KernelFs> {
         let dir = rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?;
         Ok(KernelFs { dir, path: path.to_owned(), mount: None })
     }
 
-    /// A directory in it.
+    /// Opens the directory `dir` in this one.
     pub(crate) fn sub(&self, dir: &str) -> io::Result<KernelFs> {
         let fd = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty())?;
         Ok(KernelFs { dir: fd, path: self.path.join(dir), mount: self.mount.clone() })
     }
 
-    /// The same, with an error that names the directory.
+    /// Opens the directory `dir` in this one. An error names the directory.
     pub(crate) fn open_dir(&self, dir: &str) -> anyhow::Result<KernelFs> {
         self.sub(dir).map_err(|error| self.failed(dir, "opened", error))
     }
 
-    /// The same; `None` where it is not there.
+    /// Opens the directory `dir` in this one; `None` where it is absent. An error names the directory.
     pub(crate) fn open_dir_if_there(&self, dir: &str) -> anyhow::Result<Option<KernelFs>> {
         match self.sub(dir) {
             Err(error) if is_absent(&error) => Ok(None),
@@ -124,22 +124,22 @@ impl KernelFs {
         }
     }
 
-    /// The directory by another descriptor.
+    /// Opens this directory once more, by another descriptor.
     pub(crate) fn again(&self) -> anyhow::Result<KernelFs> {
         Ok(KernelFs { path: self.path.clone(), ..self.open_dir(".")? })
     }
 
-    /// The path of `file`, for people.
+    /// Path of `file` for messages.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         if file.is_empty() { self.path.clone() } else { self.path.join(file) }
     }
 
-    /// Inode number of the directory: no two that are there since boot have the same.
+    /// Inode number of the directory; no two directories since boot have the same.
     pub(crate) fn inode(&self) -> Option<u64> {
         rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
     }
 
-    /// The inode number of a file, a link followed; `None` where it is not there. An error names it.
+    /// Inode number of a file, or of the target of a link; `None` where it is absent. An error names the file.
     pub(crate) fn inode_of(&self, file: &str) -> anyhow::Result<Option<u64>> {
         match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
             Err(error) if is_absent(&error) => Ok(None),
@@ -147,7 +147,7 @@ impl KernelFs {
         }
     }
 
-    /// True if there is a file of this name. An error names the file.
+    /// True if the file is there. An error names the file.
     pub(crate) fn has(&self, file: &str) -> anyhow::Result<bool> {
         match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
             Err(error) if is_absent(&error) => Ok(false),
@@ -155,11 +155,12 @@ impl KernelFs {
         }
     }
 
+    /// Opens a file.
     pub(crate) fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
         Ok(rustix::fs::openat(&self.dir, file, flags | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 
-    /// Opens a file; `None` where there is none of this name, or no such device. Any other error names the file, and what to allow.
+    /// Opens a file; `None` where it is absent, or the CPU has no such device. Any other error names the file and the remedy.
     pub(crate) fn open_if_there(&self, file: &str, flags: OFlags) -> anyhow::Result<Option<File>> {
         match self.open(file, flags) {
             Ok(opened) => Ok(Some(opened)),
@@ -168,17 +169,17 @@ impl KernelFs {
         }
     }
 
-    /// An error that names the file, and the limit where one was met.
-    fn failed(&self, file: &str, what: &str, error: io::Error) -> anyhow::Error {
+    /// Error that names the file, and the limit to raise where one was met.
+    fn failed(&self, file: &str, done: &str, error: io::Error) -> anyhow::Error {
         let remedy = match Errno::from_io_error(&error) {
             Some(Errno::MFILE) => ": allow more open files (ulimit -n)",
             Some(Errno::NFILE) => ": allow more open files (sysctl fs.file-max)",
             _ => "",
         };
-        anyhow!("{}: cannot be {what}: {error}{remedy}", self.path(file).display())
+        anyhow!("{}: cannot be {done}: {error}{remedy}", self.path(file).display())
     }
 
-    /// The directory by its descriptor: a path wherever /proc is mounted.
+    /// Path of the directory by its descriptor, valid where /proc is mounted.
     pub(crate) fn descriptor_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()))
     }
@@ -188,7 +189,7 @@ impl KernelFs {
         rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Reads a file. `events/header_page` is handed out on the first read only, so the buffer must hold it all.
+    /// Reads a file. The kernel hands out `events/header_page` on the first read only, so the buffer must hold all of it.
     pub(crate) fn read(&self, file: &str) -> io::Result<Vec<u8>> {
         let mut file = self.open(file, OFlags::RDONLY)?;
         let mut all = Vec::new();
@@ -203,7 +204,7 @@ impl KernelFs {
         }
     }
 
-    /// Reads a file; empty where there is none. An error names the file.
+    /// Reads a file; empty where it is absent. An error names the file.
     pub(crate) fn read_if_there(&self, file: &str) -> anyhow::Result<Vec<u8>> {
         match self.read(file) {
             Err(error) if is_absent(&error) => Ok(Vec::new()),
@@ -211,28 +212,28 @@ impl KernelFs {
         }
     }
 
-    /// The same of a text file.
+    /// Reads a text file; empty where it is absent. An error names the file.
     pub(crate) fn get_if_there(&self, file: &str) -> anyhow::Result<String> {
         Ok(String::from_utf8_lossy(&self.read_if_there(file)?).into_owned())
     }
 
-    /// Reads a text file; its path in the error.
+    /// Reads a text file. An error names the file.
     pub(crate) fn get(&self, file: &str) -> anyhow::Result<String> {
         let bytes = self.read(file).map_err(|error| self.failed(file, "read", error))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Writes a control file. Never with truncation: to some of these files that is a command of its own.
+    /// Writes a control file, without truncation: opening some of these files with O_TRUNC is a command of its own.
     pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
         self.open(file, OFlags::WRONLY)?.write_all(text.as_bytes())
     }
 
-    /// Writes a control file; its path in the error.
+    /// Writes a control file. An error names the file.
     pub(crate) fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
         self.write(file, value).map_err(|error| self.failed(file, &format!("set to {}", value.trim()), error))
     }
 
-    /// Names in a directory of it (`.`: its own), sorted; none where it is not there. An error names the directory.
+    /// Sorted names in the directory `dir` (`.`: this one); none where it is absent. An error names the directory.
     pub(crate) fn names(&self, dir: &str) -> anyhow::Result<Vec<String>> {
         let opened = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty()).and_then(Dir::read_from);
         let entries = match opened {
@@ -250,7 +251,7 @@ impl KernelFs {
         Ok(names)
     }
 
-    /// The numbers N of the files `PREFIX<N>` in a directory, ascending. An error names the directory.
+    /// Numbers N of the files `PREFIX<N>` in a directory, ascending. An error names the directory.
     pub(crate) fn numbered(&self, dir: &str, prefix: &str) -> anyhow::Result<Vec<u32>> {
         let names = self.names(dir)?.into_iter();
         let mut numbers: Vec<u32> = names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
@@ -258,23 +259,34 @@ impl KernelFs {
         Ok(numbers)
     }
 
+    /// Makes a directory.
     pub(crate) fn make_dir(&self, dir: &str) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.dir, dir, Mode::RWXU)?)
     }
 
+    /// Removes a directory; for an instance of tracefs the kernel removes its files, too.
     pub(crate) fn remove_dir(&self, dir: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.dir, dir, AtFlags::REMOVEDIR)?)
     }
 
-    /// Locks the directory for as long as the descriptor lives; the kernel lets go of it when we are killed.
+    /// Locks the directory until the descriptor is closed; the kernel closes it for a killed process. `WouldBlock` where another
+    /// process has the lock.
     pub(crate) fn lock(&self) -> io::Result<OwnedFd> {
         let lock = rustix::fs::openat(&self.dir, ".", DIRECTORY, Mode::empty())?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(lock)
     }
+
+    /// Locks the directory; the error is `in_use` where another process has the lock, else it names directory and reason.
+    pub(crate) fn lock_or(&self, in_use: impl FnOnce() -> String) -> anyhow::Result<OwnedFd> {
+        self.lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => anyhow!(in_use()),
+            _ => anyhow!("{}: cannot be locked: {error}", self.path.display()),
+        })
+    }
 }
 
-/// True if an error says that there is nothing of this name, or no such device: a CPU that was never online, an older kernel.
+/// True if a file or device is absent: an older kernel, or a CPU that was never online.
 fn is_absent(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::NXIO))
 }

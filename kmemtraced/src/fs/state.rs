@@ -1,5 +1,5 @@
-//! State files in /run/kmemtraced: each tells of something in the kernel that a recorder has changed, so that the next one can
-//! clear up after one that was killed. Root acts on their contents, so only root may be able to write them.
+//! State files in /run/kmemtraced. Each records a change that a recorder made in the kernel, so that the next recorder can undo
+//! it if this one is killed. Root acts on their contents, so only root may be able to write them.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -9,15 +9,15 @@ use crate::fs::held_dir::HeldDir;
 
 const RUN: &str = "/run";
 const DIR: &str = "kmemtraced";
-/// Longest text that is read back, bytes.
+/// Most bytes read back from a state file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The directory of the state files; nothing where there is none, or where another user may write to it.
+/// Opens the directory of the state files; `None` where it is absent, or another user may write to it.
 fn find() -> Option<Dir> {
     Dir::open(&HeldDir::reach(Path::new(RUN)).ok()?)
 }
 
-/// The same, made where it is missing.
+/// Opens the directory of the state files, and makes it where it is absent.
 fn make() -> Option<Dir> {
     if let Ok(root) = HeldDir::reach(Path::new("/")) {
         let _ = root.make_public_dir(RUN.trim_start_matches('/').as_ref());
@@ -27,19 +27,19 @@ fn make() -> Option<Dir> {
     Dir::open(&run)
 }
 
-/// True if recorders can leave state files here.
+/// True if state files can be kept on this machine.
 pub(crate) fn can_be_kept() -> bool {
     make().is_some()
 }
 
-/// Writes the state file `name`. Without a place for it the recording is possible all the same.
-pub(crate) fn leave(name: &str, text: &str) {
+/// Writes the state file `name`. A machine without a place for it can record all the same.
+pub(crate) fn write(name: &str, text: &str) {
     if let Some(dir) = make() {
         let _ = dir.write(name, text);
     }
 }
 
-/// The text of the state file `name`, where there is one.
+/// Text of the state file `name`; `None` where it is absent.
 pub(crate) fn read(name: &str) -> Option<String> {
     find()?.read(name).ok()
 }
@@ -51,7 +51,7 @@ pub(crate) fn remove(name: &str) {
     }
 }
 
-/// The directory, which only root or the caller may write to.
+/// The directory of the state files, which only root or the caller may write to.
 struct Dir(HeldDir);
 
 impl Dir {
@@ -62,11 +62,11 @@ impl Dir {
         (is_trusted && stat.st_mode & 0o022 == 0).then_some(Dir(dir))
     }
 
-    /// Replaces a file as a whole: a recorder that is killed meanwhile leaves the old text or the new one.
+    /// Writes a file by rename: a recorder that is killed meanwhile leaves the old text or the new one.
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let new = format!(".new-{}", std::process::id());
         let new: &OsStr = new.as_ref();
-        // A killed recorder may have had the same number.
+        // A killed recorder with the same process id may have left one.
         let _ = self.0.remove(new);
         self.0.create(new)?.write_all(text.as_bytes())?;
         self.0.rename(new, name.as_ref())

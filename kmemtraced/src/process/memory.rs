@@ -1,4 +1,4 @@
-//! The recorder's own memory: tried before anything is changed, locked, and not the first that the kernel takes back.
+//! Memory of the recorder: reserved once before anything is changed, locked, and spared by the OOM killer.
 
 use std::collections::TryReserveError;
 
@@ -9,16 +9,16 @@ use rustix::thread::CapabilitySet;
 
 use crate::fs::kernelfs::{KernelFs, PROC};
 
-/// Address space for texts of proc (symbols, several copies of them) and what else the main thread takes, in bytes.
+/// Address space of the main thread, bytes: mostly texts of proc (symbols, several copies of them).
 const TEXTS: usize = 64 << 20;
-/// Address space of a CPU's threads besides the blocks: stacks, tables of the compressor, a frame; bytes.
+/// Address space of a CPU's threads besides the blocks, bytes: stacks, tables of the compressor, a frame.
 const THREADS: usize = 8 << 20;
-/// `oom_score_adj` while recording: others go first.
+/// `oom_score_adj` while recording: the kernel kills other processes first.
 const SCORE: i32 = -900;
 const SCORE_FILE: &str = "self/oom_score_adj";
 
-/// Reserves once as much as a recording of so many CPUs takes, and gives it back: a limit that is too low is told before anything
-/// was changed.
+/// Reserves the memory of a recording once and releases it: a limit that is too low is an error before anything is changed.
+/// `pool_bytes` is the size of a CPU's block pool.
 pub(crate) fn try_out(cpus: usize, pool_bytes: usize) -> anyhow::Result<()> {
     if [Resource::As, Resource::Data].iter().all(|&limit| getrlimit(limit).current.is_none()) {
         return Ok(());
@@ -28,7 +28,7 @@ pub(crate) fn try_out(cpus: usize, pool_bytes: usize) -> anyhow::Result<()> {
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(said)
 }
 
-/// `wanted` bytes for each CPU, or what `1 / share` of memory leaves.
+/// Bytes for each CPU: `wanted`, limited so that all CPUs together take at most `1 / share` of memory.
 pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
     let info = rustix::system::sysinfo();
     // Units, because `totalram` is a word: 4 bytes on some machines.
@@ -37,7 +37,7 @@ pub(crate) fn share_of_memory(wanted: u64, share: u64, cpus: usize) -> u64 {
     wanted.min(memory / share / cpus.max(1) as u64)
 }
 
-/// A buffer, touched and not only reserved.
+/// Allocates a buffer and touches its pages.
 pub(crate) fn touched(bytes: usize) -> Result<Vec<u8>, TryReserveError> {
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(bytes)?;
@@ -45,10 +45,11 @@ pub(crate) fn touched(bytes: usize) -> Result<Vec<u8>, TryReserveError> {
     Ok(buffer)
 }
 
-/// Locks what the process has and will have; an error is the line to say. Only touched pages count, so that stacks cost nothing.
+/// Locks the memory of the process, present and future; an error is the message. Pages that are never touched are not locked, so
+/// stacks cost little.
 pub(crate) fn lock() -> Result<(), String> {
     let failed = |why: String| format!("memory is not locked ({why}): a machine short of memory may lose events");
-    // Under a limit, locking what is to come would make later allocations fail.
+    // Under a limit, locking future memory would make later allocations fail.
     let may_lock = rustix::thread::capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK));
     if !may_lock && getrlimit(Resource::Memlock).current.is_some() {
         return Err(failed("raise ulimit -l".into()));
@@ -57,15 +58,14 @@ pub(crate) fn lock() -> Result<(), String> {
     rustix::mm::mlockall(all).map_err(|error| failed(error.to_string()))
 }
 
-/// The kernel's preference for other processes when memory runs out. Dropping it sets the old value again, so that what is
-/// started later does not have it.
+/// Lowered OOM score of this process. Dropping it restores the old value, so that processes started later do not inherit it.
 pub(crate) struct OomScore {
     proc: KernelFs,
     before: String,
 }
 
 impl OomScore {
-    /// Lowers the score; an error is the line to say.
+    /// Lowers the score; an error is the message.
     pub(crate) fn lower() -> Result<Option<OomScore>, String> {
         let lower = || {
             let proc = KernelFs::find(&PROC)?;

@@ -1,5 +1,5 @@
-//! Messages to standard error. A thread of their own writes them, so that a full pipe or a terminal held by Ctrl-S stops that
-//! thread and nothing else. The order is kept; messages beyond the queue are counted, and the count is said later.
+//! Messages to standard error, written by a thread of their own: a full pipe or a terminal held by Ctrl-S stops that thread only.
+//! The order is kept. Messages that find the queue full are dropped and counted, and the count is written later.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::process::thread::{HighPriority, own_tid};
 
-/// Messages that may wait to be written.
+/// Most messages that wait to be written.
 const QUEUE: usize = 256;
-/// Stack of the thread, in bytes.
+/// Stack of the thread, bytes.
 const STACK: usize = 256 << 10;
 
-/// The recorder's messages; empty until [`start`].
+/// The process's messages; empty until [`start`].
 static MESSAGES: OnceLock<Messages> = OnceLock::new();
 
-/// Starts the thread; messages before that are written by the caller. The error is that of the thread's start.
+/// Starts the thread; before that, the caller of [`say`] writes. An error is that of the thread's start.
 pub(crate) fn start() -> io::Result<()> {
     if MESSAGES.get().is_none() {
         let _ = MESSAGES.set(Messages::start(io::stderr())?);
@@ -27,7 +27,7 @@ pub(crate) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a line, soon.
+/// Queues a line; never blocks.
 pub(crate) fn say(line: impl Into<String>) {
     let line = line.into() + "\n";
     match MESSAGES.get() {
@@ -36,34 +36,34 @@ pub(crate) fn say(line: impl Into<String>) {
     }
 }
 
-/// Writes `text` as it is, unless earlier messages are still waiting: a status line is worth nothing later.
+/// Queues `text` without a newline, unless earlier messages still wait: a late status line is worth nothing.
 pub(crate) fn show(text: &str) {
     if let Some(messages) = MESSAGES.get().filter(|messages| messages.queue.is_empty()) {
         messages.put(text.to_owned());
     }
 }
 
-/// Waits until all messages are written, at most this long.
+/// Waits until all messages are written, at most for `patience`.
 pub(crate) fn finish(patience: Duration) {
     if let Some(messages) = MESSAGES.get() {
         messages.finish(patience);
     }
 }
 
-/// The thread's number, for the list of the recorder's own threads.
+/// Thread id of the thread, for the list of the recorder's own threads.
 pub(crate) fn thread_id() -> Option<i32> {
     MESSAGES.get().map(|messages| messages.tid)
 }
 
 enum Message {
     Text(String),
-    /// Asks for word that all before it is written.
+    /// Requests an answer once all earlier messages are written.
     Flush(Sender<()>),
 }
 
 struct Messages {
     queue: Sender<Message>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     tid: i32,
 }
 
@@ -71,20 +71,20 @@ impl Messages {
     fn start(out: impl Write + Send + 'static) -> io::Result<Messages> {
         let (queue, waiting) = crossbeam_channel::bounded(QUEUE);
         let (tid_out, tid) = crossbeam_channel::bounded(1);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let uncounted = Arc::clone(&left_out);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let unreported = Arc::clone(&dropped);
         let work = move || {
             let _first = HighPriority::take();
             let _ = tid_out.send(own_tid());
-            write_all(out, &waiting, &uncounted);
+            write_all(out, &waiting, &unreported);
         };
         thread::Builder::new().name("messages".into()).stack_size(STACK).spawn(work)?;
-        Ok(Messages { queue, left_out, tid: tid.recv().map_err(io::Error::other)? })
+        Ok(Messages { queue, dropped, tid: tid.recv().map_err(io::Error::other)? })
     }
 
     fn put(&self, text: String) {
         if self.queue.try_send(Message::Text(text)).is_err() {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -97,15 +97,15 @@ impl Messages {
     }
 }
 
-/// Writes messages as they come. There is no other place to report an error of standard error.
-fn write_all(mut out: impl Write, waiting: &Receiver<Message>, left_out: &AtomicU64) {
+/// Writes messages as they come. An error of standard error has no place to be reported.
+fn write_all(mut out: impl Write, waiting: &Receiver<Message>, dropped: &AtomicU64) {
     for message in waiting {
         match message {
             Message::Text(text) => drop(out.write_all(text.as_bytes())),
             Message::Flush(done) => drop(done.send(())),
         }
         if waiting.is_empty()
-            && let count @ 1.. = left_out.swap(0, Ordering::Relaxed)
+            && let count @ 1.. = dropped.swap(0, Ordering::Relaxed)
         {
             let _ = writeln!(out, "kmemtraced: {count} messages were left out: standard error took none for a while");
         }

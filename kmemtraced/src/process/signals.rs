@@ -1,4 +1,4 @@
-//! Signals. Every one that can be caught ends in an orderly stop or is ignored, on purpose:
+//! Signals. Each one that can be caught stops the recording in order or is ignored on purpose:
 //!
 //! | signals | meaning |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | TSTP TTIN TTOU CONT, CHLD URG WINCH | the kernel's default: the kernel's buffers record while the recorder is stopped |
 //! | SEGV BUS ILL FPE ABRT TRAP SYS | the kernel's default: a defect must be seen |
 //!
-//! Handlers stand for all that is ignored here, because a COMMAND begins with its defaults where a handler was, but inherits
-//! what is set to be ignored. HUP that was ignored at the start (nohup) stays so.
+//! Ignored signals have a handler, too: a child process (COMMAND) starts with the default action where a handler was, but would
+//! inherit SIG_IGN. HUP that was ignored at the start (nohup) stays ignored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,11 +25,11 @@ use rustix::process::Signal;
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::process::thread::HighPriority;
 
-/// Ask for an orderly stop.
+/// Signals that ask for an orderly stop.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-/// Ignored on purpose.
+/// Signals that are ignored on purpose.
 const IGNORED: [Signal; 6] = [Signal::USR2, Signal::ALARM, Signal::VTALARM, Signal::PROF, Signal::IO, Signal::XFSZ];
-/// The number of STKFLT where there is such a signal; elsewhere another signal has it.
+/// Number of STKFLT; `None` on architectures where another signal has that number.
 const STKFLT: Option<i32> =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64", target_arch = "s390x")) {
         Some(16)
@@ -39,23 +39,23 @@ const STKFLT: Option<i32> =
 /// Real-time signals that are not the C library's own.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// Interval between two looks at the flags.
-const LOOK: Duration = Duration::from_millis(20);
-/// Signals this close are one: `timeout` sends its own twice, to the process and to its group, and so do shells that hang up.
-const SAME: Duration = Duration::from_millis(50);
-/// Time for the work to end by itself after a second signal.
+/// Poll interval of the flags.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Stop signals closer than this count as one: `timeout` and a shell that hangs up send theirs to the process and to its group.
+const MIN_DISTANCE: Duration = Duration::from_millis(50);
+/// Time for the threads to end by themselves after a second stop signal.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// Signals that have come, from [`Signals::take`] on.
+/// Signals received since [`Signals::take`].
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// A stop signal that has not been counted yet.
+    /// Set by a stop signal that is not counted yet.
     asked: Arc<AtomicBool>,
-    /// Stop signals, without repetitions.
+    /// Number of stop signals, without repetitions.
     stops: AtomicU32,
-    /// Stop signals that the recording's end has answered.
-    answered: AtomicU32,
-    /// A second stop signal: threads give up all that waits.
+    /// Number of stop signals when the recording stopped.
+    acknowledged: AtomicU32,
+    /// Set by a second stop signal: threads stop waiting.
     pub(crate) abandon: Arc<AtomicBool>,
     cpu_limit: Arc<AtomicBool>,
     power: Arc<AtomicBool>,
@@ -63,6 +63,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Installs the handlers.
     pub(crate) fn take() -> anyhow::Result<Signals> {
         let (signals, ignored) = (Signals::default(), Arc::new(AtomicBool::new(false)));
         let ignores_hup = is_ignored(Signal::HUP);
@@ -73,61 +74,61 @@ impl Signals {
         for (signal, flag) in all {
             signal_hook::flag::register(signal.as_raw(), Arc::clone(flag)).context("signals cannot be taken")?;
         }
-        // A C library may keep some of these for itself.
+        // Some of these may be reserved by the C library.
         for signal in STKFLT.into_iter().chain(REAL_TIME) {
             let _ = signal_hook::flag::register(signal, Arc::clone(&ignored));
         }
         Ok(signals)
     }
 
-    /// Counts stop signals, repetitions left out, until all is over. False where that takes too long after a second one: the work
-    /// hangs in a system call. The caller is the process's first thread and does nothing else: the kernel gives it the signals,
-    /// and one that hangs would take none.
-    pub(crate) fn watch(&self, is_over: impl Fn() -> bool) -> bool {
-        // Writers that are far behind leave others little of the processor.
+    /// Counts stop signals, without repetitions, until `is_done`. False where a thread hangs in a system call for too long after a
+    /// second one. The caller is the process's first thread and does nothing else: the kernel delivers signals to it, and a
+    /// thread that hangs would take none.
+    pub(crate) fn watch(&self, is_done: impl Fn() -> bool) -> bool {
+        // Writers that are far behind leave other threads little processor time.
         let _first = HighPriority::take();
         let mut last: Option<Instant> = None;
         let mut end: Option<Instant> = None;
         loop {
             let now = Instant::now();
-            if self.asked.swap(false, Ordering::AcqRel) && last.is_none_or(|last| now - last >= SAME) {
+            if self.asked.swap(false, Ordering::AcqRel) && last.is_none_or(|last| now - last >= MIN_DISTANCE) {
                 last = Some(now);
                 if self.stops.fetch_add(1, Ordering::AcqRel) > 0 {
                     self.abandon.store(true, Ordering::Release);
                     end.get_or_insert(now + PATIENCE);
                 }
             }
-            if is_over() {
+            if is_done() {
                 return true;
             }
             if end.is_some_and(|end| now >= end) {
                 return false;
             }
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 
-    /// Stop signals so far.
+    /// Number of stop signals up to now.
     pub(crate) fn stops(&self) -> u32 {
         self.stops.load(Ordering::Acquire)
     }
 
-    /// The recording stops, for whatever reason: signals until now have had their effect.
+    /// Marks all stop signals up to now as handled: the recording stops, for whatever reason.
     pub(crate) fn acknowledge(&self) {
-        self.answered.store(self.stops(), Ordering::Release);
+        self.acknowledged.store(self.stops(), Ordering::Release);
     }
 
-    /// A stop signal has come since the recording stopped, or a second one at all: nothing is waited for that is not the trace.
+    /// True if a stop signal came after the recording stopped, or a second one at any time: only the trace itself is waited for.
     pub(crate) fn is_pressing(&self) -> bool {
-        self.is_second() || self.stops() > self.answered.load(Ordering::Acquire)
+        self.is_second() || self.stops() > self.acknowledged.load(Ordering::Acquire)
     }
 
-    /// A second stop signal has come.
+    /// True if a second stop signal came.
     pub(crate) fn is_second(&self) -> bool {
         self.abandon.load(Ordering::Acquire)
     }
 
-    /// The reason to stop that is no request: a limit, a failing power supply.
+    /// Reason to stop by a signal of the kernel or of init: the limit of processor time, a failing power supply.
     pub(crate) fn limit(&self) -> Option<&'static str> {
         if self.cpu_limit.load(Ordering::Acquire) {
             return Some("the limit of processor time (ulimit -t)");
@@ -135,13 +136,13 @@ impl Signals {
         self.power.load(Ordering::Acquire).then_some("the power fails")
     }
 
-    /// True if the counters were asked for since the last call.
+    /// True if SIGUSR1 asked for the counters since the last call.
     pub(crate) fn wants_counters(&self) -> bool {
         self.counters.swap(false, Ordering::AcqRel)
     }
 }
 
-/// True if this process was started with a signal ignored; not known without proc.
+/// True if this process was started with a signal ignored; false where proc is not there to ask.
 fn is_ignored(signal: Signal) -> bool {
     let status = KernelFs::find(&PROC).and_then(|proc| proc.get("self/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
@@ -152,7 +153,7 @@ fn is_ignored(signal: Signal) -> bool {
 mod tests {
     use super::*;
 
-    /// Stop signals that are counted of those sent after these times, ms.
+    /// Number of stop signals counted, and whether one was a second, for signals sent after these times, ms.
     fn counted(after: &[u64]) -> (u32, bool) {
         let (signals, is_over) = (Signals::default(), AtomicBool::new(false));
         thread::scope(|scope| {

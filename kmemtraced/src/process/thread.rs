@@ -9,12 +9,13 @@ pub(crate) fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// The calling thread runs before those of others, until this is dropped. Recording is right without it.
+/// Nice level -20 of the calling thread, until dropped. Recording is correct without it, but may lose more.
 pub(crate) struct HighPriority {
     nice: i32,
 }
 
 impl HighPriority {
+    /// Raises the priority of the calling thread where permitted.
     pub(crate) fn take() -> HighPriority {
         let nice = rustix::process::getpriority_process(None).unwrap_or(0);
         let _ = rustix::process::setpriority_process(None, -20);
@@ -28,7 +29,7 @@ impl Drop for HighPriority {
     }
 }
 
-/// The error of a thread that cannot be had.
+/// Error for a thread that cannot be started, with the limits to raise.
 pub(crate) fn not_started(name: &str, error: &io::Error) -> anyhow::Error {
     anyhow!(
         "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v)"

@@ -182,7 +182,7 @@ pub(crate) fn end_now() {
         "kmemtraced: ended at once by a second signal: what is in the files is valid, and cut short where they have no end",
     );
     files::close_all();
-    undo::remove_held();
+    undo::run();
     messages::finish(LAST_WORDS / 2);
     std::process::exit(ENDED_EARLY.into());
 }

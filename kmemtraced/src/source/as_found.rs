@@ -1,5 +1,5 @@
-//! Control files of a buffer that was taken over, with the values to set them back to. A state file says the same, so that the
-//! next recorder can set back what a killed one has changed.
+//! Values that control files of a buffer had before the recorder took it over. A state file has them, too, so that the next
+//! recorder can restore them after one that was killed.
 
 use std::io;
 
@@ -7,38 +7,39 @@ use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
 use crate::process::messages;
 
-/// Control files of a trace directory, and what was in them.
+/// Control files of a trace directory, with their values as found.
 pub(crate) struct AsFound {
     fs: KernelFs,
     /// File and value, in the order to write them.
     values: Vec<(String, String)>,
 }
 
-/// State file of a trace directory that was taken over. No instance has a name like this, and no two directories have the same.
+/// Name of the state file of a trace directory that was taken over. No instance has such a name, and no two directories have the
+/// same.
 fn state_file(fs: &KernelFs) -> String {
     format!(".boot-{}", fs.inode().unwrap_or_default())
 }
 
 impl AsFound {
-    /// Leaves the state file. It comes before the first change.
-    pub(crate) fn note(fs: KernelFs, values: Vec<(String, String)>) -> AsFound {
+    /// Writes the state file; to be called before the first change.
+    pub(crate) fn save(fs: KernelFs, values: Vec<(String, String)>) -> AsFound {
         let as_found = AsFound { fs, values };
-        as_found.leave_state();
+        as_found.write_state();
         as_found
     }
 
-    /// Sets these files to these values, too, before the others.
+    /// Adds files and values, to be restored before the others.
     pub(crate) fn add(&mut self, values: impl Iterator<Item = (String, String)>) {
         self.values.splice(0..0, values);
-        self.leave_state();
+        self.write_state();
     }
 
-    fn leave_state(&self) {
+    fn write_state(&self) {
         let lines: String = self.values.iter().map(|(file, value)| format!("{file} {value}\n")).collect();
-        state::leave(&state_file(&self.fs), &format!("{}\n{lines}", std::process::id()));
+        state::write(&state_file(&self.fs), &format!("{}\n{lines}", std::process::id()));
     }
 
-    /// Sets all files back, and removes the state file. A message tells of a file that cannot be set.
+    /// Restores all files and removes the state file. Reports a file that cannot be written.
     pub(crate) fn restore(self) {
         for (file, value) in &self.values {
             if let Err(error) = self.fs.write(file, value) {
@@ -49,18 +50,18 @@ impl AsFound {
         self.forget();
     }
 
-    /// Removes the state file: the directory is not to be set back.
+    /// Removes the state file without restoring anything.
     pub(crate) fn forget(self) {
         state::remove(&state_file(&self.fs));
     }
 }
 
-/// The process id of the recorder that has taken this directory over, as text.
+/// Process id of the recorder that took this directory over, as text.
 pub(crate) fn holder(fs: &KernelFs) -> Option<String> {
     state::read(&state_file(fs))?.lines().next().map(str::to_owned)
 }
 
-/// Sets a directory back that a killed recorder had taken over; false where there is none, or its recorder runs.
+/// Restores a directory that a killed recorder had taken over; false where there is nothing to restore, or its recorder runs.
 pub(crate) fn recover(fs: &KernelFs) -> bool {
     let Some(state) = state::read(&state_file(fs)) else { return false };
     let Ok(_lock) = fs.lock() else { return false };

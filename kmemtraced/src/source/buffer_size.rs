@@ -1,26 +1,28 @@
-//! The limit of a buffer size that is asked for: kernel buffers may take half of the memory that is available. The kernel itself
-//! gives all it has, and other programs are killed for the rest.
+//! Size of the kernel buffers: the default, and the limit of --buffer-size. Kernel buffers may take half of the available memory.
+//! The kernel itself sets no limit: it allocates all memory there is, and its OOM killer ends other programs.
 
 use anyhow::bail;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::memory;
 
-/// The default kernel buffer of a CPU, the share of all memory that they may take, and the least of it.
-pub(crate) const BUFFER_BYTES: u64 = 16 << 20;
-const BUFFER_SHARE: u64 = 4;
-const LEAST_BUFFER_BYTES: u64 = 1 << 20;
+/// Default kernel buffer of a CPU, bytes.
+const DEFAULT_BYTES: u64 = 16 << 20;
+/// Default buffers of all CPUs together take at most `1 / DEFAULT_SHARE` of memory.
+const DEFAULT_SHARE: u64 = 4;
+/// Smallest default buffer of a CPU, bytes.
+const MIN_DEFAULT_BYTES: u64 = 1 << 20;
 
-/// The share of available memory that kernel buffers may take.
-const SHARE: u64 = 2;
+/// Buffers of a given size take at most `1 / MAX_SHARE` of the available memory.
+const MAX_SHARE: u64 = 2;
 
-/// The buffer of each of so many CPUs where nobody asked for another.
+/// Default kernel buffer of a CPU on a machine with `cpus` CPUs, bytes.
 pub(crate) fn default_bytes(cpus: usize) -> u64 {
-    memory::share_of_memory(BUFFER_BYTES, BUFFER_SHARE, cpus).max(LEAST_BUFFER_BYTES)
+    memory::share_of_memory(DEFAULT_BYTES, DEFAULT_SHARE, cpus).max(MIN_DEFAULT_BYTES)
 }
 
-/// Refuses `-b BYTES` where the buffers of all CPUs, less the `held` bytes that each of them has already, would take more than
-/// half of the available memory.
+/// Refuses `-b BYTES` where it would take more than half of the available memory. Each CPU has `held` bytes already, which count
+/// as given.
 pub(crate) fn check(tracefs: &KernelFs, bytes: u64, held: u64) -> anyhow::Result<()> {
     let possible = tracefs.numbered("per_cpu", "cpu")?.len() as u64;
     match refusal(bytes, held, online_cpus().unwrap_or(possible), available()) {
@@ -29,8 +31,9 @@ pub(crate) fn check(tracefs: &KernelFs, bytes: u64, held: u64) -> anyhow::Result
     }
 }
 
+/// The reason to refuse, where there is one.
 fn refusal(bytes: u64, held: u64, cpus: u64, available: u64) -> Option<String> {
-    let may_take = available / SHARE;
+    let may_take = available / MAX_SHARE;
     if bytes.saturating_sub(held).saturating_mul(cpus) <= may_take {
         return None;
     }
@@ -42,13 +45,13 @@ fn refusal(bytes: u64, held: u64, cpus: u64, available: u64) -> Option<String> {
     ))
 }
 
-/// CPUs that have a buffer: the kernel makes one for each that is online.
+/// Number of online CPUs: the kernel makes a buffer for each.
 fn online_cpus() -> Option<u64> {
     let list = KernelFs::find(&SYSFS).ok()?.read("devices/system/cpu/online").ok()?;
     counted(str::from_utf8(&list).ok()?)
 }
 
-/// Numbers in a list of the kernel's: `0-3,8`.
+/// Count of the numbers in a kernel list such as `0-3,8`.
 fn counted(list: &str) -> Option<u64> {
     list.trim().split(',').try_fold(0u64, |sum, range| {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
@@ -57,12 +60,12 @@ fn counted(list: &str) -> Option<u64> {
     })
 }
 
-/// Memory that can be had without swapping, bytes.
+/// Memory available without swapping, bytes.
 fn available() -> u64 {
     let meminfo = KernelFs::find(&PROC).ok().and_then(|proc| proc.read("meminfo").ok());
     let told = meminfo.and_then(|text| mem_available(str::from_utf8(&text).ok()?));
     told.unwrap_or_else(|| {
-        // Without /proc, and before Linux 3.14. In units, because these fields are words: 4 bytes on some machines.
+        // Without /proc, and before Linux 3.14. The fields are words, which hold units: a word has 4 bytes on some machines.
         let info = rustix::system::sysinfo();
         #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
         let units = u64::from(info.freeram).saturating_add(u64::from(info.bufferram));
@@ -70,20 +73,20 @@ fn available() -> u64 {
     })
 }
 
-/// `MemAvailable` of /proc/meminfo, bytes.
+/// MemAvailable of /proc/meminfo, bytes.
 fn mem_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A size as the command line takes it.
+/// Text of a size as the command line takes it.
 fn as_given(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let unit = units.into_iter().find(|(shift, _)| bytes.trailing_zeros() >= *shift);
     unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
-/// A size with at most one decimal.
+/// Text of a size with at most one decimal.
 fn rounded(bytes: u64) -> String {
     let (shift, unit) = if bytes >> 30 > 0 { (30, "GiB") } else { (20, "MiB") };
     let tenths = (u128::from(bytes) * 10) >> shift;

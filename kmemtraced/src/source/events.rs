@@ -4,16 +4,18 @@ use anyhow::bail;
 
 use crate::fs::kernelfs::KernelFs;
 
+/// Events of the profile `slab`; a kernel has some of them.
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
+/// Events of the profile `page`.
 const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
 
-/// `system/event` of all that is enabled in a trace directory.
+/// Enabled events of a trace directory, as `system/event`.
 pub(crate) fn enabled(fs: &KernelFs) -> anyhow::Result<Vec<String>> {
     Ok(fs.get("set_event")?.lines().map(|line| line.replacen(':', "/", 1)).filter(|e| e.contains('/')).collect())
 }
 
-/// `system/event` of all that is asked for and there.
+/// Events of this kernel that the names and profiles in `asked` stand for, as sorted `system/event`.
 pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
     let there = |event: &str| fs.has(&format!("events/{event}/enable"));
     let mut events = Vec::new();
@@ -51,13 +53,13 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     Ok(events)
 }
 
-/// Format files of these events and of the tracer's own, by `system/event`.
+/// Format files of these events and of the tracer's own events, by `system/event`.
 pub(crate) fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut formats = Vec::new();
     for event in events {
         formats.push((event.clone(), fs.get(&format!("events/{event}/format"))?));
     }
-    // Events of the tracer itself, which come unasked.
+    // Events of the tracer itself are recorded without being enabled.
     for name in fs.names("events/ftrace")? {
         let file = format!("events/ftrace/{name}/format");
         if fs.has(&file)? {

@@ -1,4 +1,4 @@
-//! A tracefs instance of our own: made, locked while we live, and taken away with all that was enabled in it.
+//! A tracefs instance of the recorder: made, locked while the recorder runs, and removed with all events enabled in it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,25 +10,25 @@ use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
-use crate::source::ownership::{check_name, is_ours, leave_word, lock, made_at_boot};
-use crate::source::undo::{self, remove, tell_left};
+use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, write_state};
+use crate::source::undo::{self, remove, report_left};
 
-/// Dropping it disables its events and removes it.
+/// An instance made by this process. Dropping it disables its events and removes it.
 pub(crate) struct Instance {
     pub(crate) fs: KernelFs,
     tracefs: Arc<KernelFs>,
     _lock: OwnedFd,
 }
 
-/// An instance that is there, locked.
+/// An existing instance, locked.
 pub(crate) struct Claim {
     pub(crate) fs: KernelFs,
     pub(crate) lock: OwnedFd,
-    /// A recorder has made it.
+    /// True if a recorder made it.
     pub(crate) is_recorders: bool,
 }
 
-/// Opens and locks the instance `name`, and changes nothing in it.
+/// Opens and locks the instance `name` without changing it.
 pub(crate) fn claim(tracefs: &KernelFs, name: &str) -> anyhow::Result<Claim> {
     check_name(name)?;
     let fs = tracefs.open_dir(&format!("instances/{name}"))?;
@@ -38,7 +38,7 @@ pub(crate) fn claim(tracefs: &KernelFs, name: &str) -> anyhow::Result<Claim> {
 }
 
 impl Instance {
-    /// Makes the instance, after clearing up what a killed recorder left of it.
+    /// Makes the instance, after removing one of that name that a killed recorder left.
     pub(crate) fn create(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
         check_name(name)?;
         let dir = format!("instances/{name}");
@@ -52,12 +52,12 @@ impl Instance {
                 let path = path.display();
                 bail!("instance {name} exists and was not made by a recorder: use another name (-B), or remove {path}");
             }
-            // What is held open cannot be removed.
+            // An instance with an open file cannot be removed.
             drop((there, held));
             remove(&tracefs, name)
                 .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
         }
-        leave_word(name, None);
+        write_state(name, None);
         if let Err(error) = tracefs.make_dir(&dir) {
             state::remove(name);
             let path = path.display();
@@ -67,21 +67,21 @@ impl Instance {
         match Instance::prepare(&tracefs, name) {
             Ok((fs, free_buffer, lock)) => Ok(Instance::hold(fs, tracefs, name, free_buffer, lock)),
             Err(error) => {
-                // The directory that was just made must not outlive the error, which says why.
+                // The error is reported by the caller; the new directory must not stay.
                 if let Err(left) = remove(&tracefs, name) {
-                    tell_left(&tracefs, name, &left);
+                    report_left(&tracefs, name, &left);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Locks the directory that was just made, and has the kernel stop tracing in it when this process ends.
+    /// Locks the new directory, and makes the kernel stop tracing in it when this process ends.
     fn prepare(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
         let fs = tracefs.open_dir(&format!("instances/{name}"))?;
         let lock = lock(&fs, name)?;
-        leave_word(name, Some(&fs));
-        // Kernels before 3.10 or so have no such option.
+        write_state(name, Some(&fs));
+        // Linux before 3.10 or so has no such option.
         let free_buffer = match fs.has("options/disable_on_free")? {
             true => {
                 fs.set("options/disable_on_free", "1")?;
@@ -95,11 +95,11 @@ impl Instance {
 
     fn hold(fs: KernelFs, tracefs: KernelFs, name: &str, free_buffer: Option<File>, lock: OwnedFd) -> Instance {
         let tracefs = Arc::new(tracefs);
-        undo::hold_made(&tracefs, name, free_buffer);
+        undo::plan_removal(&tracefs, name, free_buffer);
         Instance { fs, tracefs, _lock: lock }
     }
 
-    /// The directory that has this one, where the kernel keeps what all instances share.
+    /// Top-level trace directory, with the files that all instances share.
     pub(crate) fn top(&self) -> &KernelFs {
         &self.tracefs
     }
@@ -107,12 +107,12 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        undo::remove_held();
+        undo::run();
     }
 }
 
-/// Removes the instances that killed recorders left, and names them. Names also the instance `asked`, where it is there and no
-/// recorder has made it: that one stays.
+/// Removes the instances that killed recorders left. Returns their names, and the path of the instance `asked` where another
+/// program made it: that one stays.
 pub(crate) fn recover(tracefs: &KernelFs, asked: &str) -> anyhow::Result<(Vec<String>, Option<PathBuf>)> {
     let (mut removed, mut foreign) = (Vec::new(), None);
     for name in tracefs.names("instances")? {
@@ -122,7 +122,7 @@ pub(crate) fn recover(tracefs: &KernelFs, asked: &str) -> anyhow::Result<(Vec<St
         let is_of_boot = made_at_boot(&name) && state::read(&name).is_none();
         if !is_of_boot && is_ours(&name, &instance, asked) {
             let path = tracefs.path(&dir);
-            // A directory that is held open cannot be removed.
+            // An instance with an open file cannot be removed.
             drop((instance, held));
             remove(tracefs, &name).with_context(|| format!("{}: cannot be removed", path.display()))?;
             removed.push(name);

@@ -27,77 +27,81 @@ use kmemtrace_abi::stats::Stats;
 
 use crate::control::files::Control;
 
-/// A CPU's trace buffer in the kernel.
+/// Trace buffer of one CPU in the kernel.
 pub(crate) trait CpuSource: Send {
-    /// Waits until there is something to take, at most this long; false where there is not.
+    /// Waits for data, at most for `timeout`; false where there is none.
     fn wait(&self, timeout: Duration) -> bool;
-    /// Takes bytes: of a ring buffer one sub-buffer, of a channel as many as there are. 0 and EAGAIN are no end.
+    /// Takes bytes out of the buffer: one sub-buffer of a ring buffer, all that fit of a relay channel. 0 and EAGAIN do not mean
+    /// the end.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
-    /// The kernel's counters now.
+    /// Current counters of the kernel.
     fn sample(&self) -> io::Result<Sample>;
-    /// A time on the trace's clock that is not later than now; `None` where that takes a system call, or there is no clock.
+    /// Lower bound of the current time on the trace clock; `None` without a clock, or where reading it takes a system call.
     fn now(&self) -> Option<u64>;
 }
 
-/// A CPU's counters.
+/// Counters of a CPU at some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) stats: Stats,
-    /// From when to when they were read, on the trace's clock; `None` where the source has no clock.
+    /// Times before and after the reading, on the trace clock; `None` where the source has no clock.
     pub(crate) read: Option<(u64, u64)>,
-    /// All events up to this time had been taken out of the buffer; `None`: not known.
+    /// Drain time: all events up to it had been taken out of the buffer; `None` where it is not known.
     pub(crate) drained: Option<u64>,
 }
 
-/// What is recorded from. Dropping it ends that, and undoes all that was changed.
+/// A source of events, set up to be recorded. Dropping it undoes all that set-up changed in the kernel.
 pub(crate) trait TraceSource {
-    /// What it is.
+    /// Description of the source.
     fn facts(&self) -> &Arc<SourceFacts>;
-    /// A CPU's buffer; `None` for one that was never online. An error names the file and the reason.
+    /// Buffer of a CPU; `None` for one that was never online. An error names the file and the reason.
     fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>>;
+    /// Enables the events.
     fn start(&self) -> anyhow::Result<()>;
-    /// The recording has begun: from here on the buffers are drained into its files. A source that is dropped before is left as it
-    /// was found, with all that is in it.
+    /// Notes that the recording has begun: from here on the readers drain the buffers. A source that is dropped before is left as it
+    /// was found, with all events in it.
     fn begun(&self) {}
-    /// The control files as set-up has left them, once. They must be let go of before the source is.
+    /// Control files as set-up left them, returned once. The caller must drop them before the source.
     fn control(&self) -> Option<Control>;
-    /// No event comes after this one; what the buffers hold stays there to be taken.
+    /// Stops recording; events in the buffers stay there to be read.
     fn stop(&self);
-    /// `PID COMM` lines that the kernel has kept.
+    /// Lines `PID COMM` that the kernel kept.
     fn comms(&self) -> Vec<u8>;
 }
 
-/// What a file of the recording says of its source.
+/// Description of a source, for the header of each file.
 pub(crate) struct SourceFacts {
     /// CPUs that can have a buffer, ascending.
     pub(crate) cpus: Vec<u32>,
     pub(crate) framing: Arc<Framing>,
+    /// Bytes of a `long` in the kernel.
     pub(crate) word_bytes: u8,
     /// Trace clock; relay records have none.
     pub(crate) clock: Option<String>,
-    /// tracefs: `events/header_page` and `events/header_event`.
+    /// Text of `events/header_page`; empty for a relay channel, as is the next one.
     pub(crate) header_page: String,
+    /// Text of `events/header_event`.
     pub(crate) header_event: String,
-    /// `system/event` and its format file.
+    /// Format files by `system/event`.
     pub(crate) formats: Vec<(String, String)>,
-    /// What is enabled.
+    /// Enabled events, as `system/event`.
     pub(crate) events: Vec<String>,
-    /// Kernel buffer of a CPU.
+    /// Bytes of the kernel buffer of a CPU; `None` where they are not known.
     pub(crate) buffer_bytes: Option<u64>,
-    /// Whether the kernel began to record at boot.
+    /// True if the kernel began to record at boot.
     pub(crate) since_boot: bool,
-    /// For people: what is recorded from.
+    /// Text for the user.
     pub(crate) shown: String,
 }
 
-/// How a stream of bytes is made of pieces that must stay whole.
+/// Units of a byte stream that must not be split between blocks.
 #[derive(Debug)]
 pub(crate) enum Framing {
     SubBuffers(PageShape),
     Relay(RelayFraming),
 }
 
-/// Which layout the records of a channel have: all revisions announce the same version, so only their bytes tell.
+/// Record layout of a relay channel. All four revisions announce the same version, so the reader finds the layout in the bytes.
 #[derive(Debug, Default)]
 pub(crate) struct RelayFraming {
     pub(crate) layout: OnceLock<Layout>,

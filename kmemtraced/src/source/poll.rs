@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// Waits at most `timeout` for the kernel to say that there is something to read; true where it cannot be asked, too: reading tells why.
+/// Waits at most `timeout` until the file is readable. True after an error, too: the read that follows gives the reason.
 pub(crate) fn readable(file: &File, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(file, PollFlags::IN)];
     let timeout = Timespec {

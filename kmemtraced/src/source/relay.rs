@@ -1,4 +1,4 @@
-//! The relay channel of the 2008 kmemtrace as a source: `cpuN`, `total_overruns`, `abi_version` and `enabled` in a directory of
+//! Relay channel of the 2008 kmemtrace as a source: `cpuN`, `total_overruns`, `abi_version` and `enabled` in a directory of
 //! debugfs.
 
 use std::cell::RefCell;
@@ -18,32 +18,33 @@ use crate::fs::state;
 use crate::source::poll::readable;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
 
-/// The one version that was ever announced, for four layouts of records.
+/// The only ABI version that the kernel ever announced, for four record layouts.
 const ABI_VERSION: &str = "1";
 
-/// A channel, locked while we live. Dropping it sets `enabled` to what it was.
+/// A relay channel, locked. Dropping it sets `enabled` to its earlier value.
 pub(crate) struct RelayChannel {
-    /// Until the recording takes it.
+    /// Control files until the recording takes them.
     control: RefCell<Option<Control>>,
     fs: KernelFs,
     facts: Arc<SourceFacts>,
-    /// `enabled` as it was found; the first revisions have no such file.
+    /// Earlier text of `enabled`; the first revisions have no such file.
     was_enabled: Option<String>,
-    /// Whether there is a `total_overruns`.
-    counts: bool,
+    /// True if the channel has a `total_overruns`.
+    has_overruns: bool,
     _lock: OwnedFd,
 }
 
-/// `kmemtrace` in debugfs, where there is one.
+/// Opens the channel `kmemtrace` in debugfs; `None` where the kernel has none.
 pub(crate) fn find() -> Option<KernelFs> {
     let channel = KernelFs::find(&DEBUGFS).ok()?.sub("kmemtrace").ok()?;
     channel.numbered(".", "cpu").is_ok_and(|cpus| !cpus.is_empty()).then_some(channel)
 }
 
-/// State file of a channel whose `enabled` was changed. No instance has a name like this.
+/// Name of the state file of a channel whose `enabled` was changed. No instance has such a name.
 const STATE_FILE: &str = ".relay";
 
 impl RelayChannel {
+    /// Checks and locks a channel.
     pub(crate) fn set_up(fs: KernelFs) -> anyhow::Result<RelayChannel> {
         let shown = fs.path("").display().to_string();
         let cpus = fs.numbered(".", "cpu")?;
@@ -54,13 +55,13 @@ impl RelayChannel {
         if !["", ABI_VERSION].contains(&version.trim()) {
             bail!("{shown}: announces ABI version {}, and only {ABI_VERSION} is known", version.trim());
         }
-        // What is there must be of use: without it, loss would go unseen.
-        let counts = match total_overruns(&fs) {
+        // A counter that is there must be readable: without it, loss would go unseen.
+        let has_overruns = match total_overruns(&fs) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             counted => counted.map(|_| true).with_context(|| format!("{shown}/total_overruns: cannot be read"))?,
         };
-        let lock = fs.lock().with_context(|| {
-            format!("{shown}: in use by another recorder (--tracefs DIR records from tracefs meanwhile)")
+        let lock = fs.lock_or(|| {
+            format!("{shown}: in use by another recorder: stop it, or record from tracefs meanwhile (--tracefs DIR)")
         })?;
         let enabled = fs.get_if_there("enabled")?;
         let was_enabled = Some(enabled.trim().to_owned()).filter(|text| !text.is_empty());
@@ -78,7 +79,7 @@ impl RelayChannel {
             cpus,
         };
         let control = RefCell::new(Some(Control::of_channel(fs.again()?)?));
-        Ok(RelayChannel { control, fs, facts: Arc::new(facts), counts, was_enabled, _lock: lock })
+        Ok(RelayChannel { control, fs, facts: Arc::new(facts), has_overruns, was_enabled, _lock: lock })
     }
 }
 
@@ -91,16 +92,16 @@ impl TraceSource for RelayChannel {
         let Some(raw) = self.fs.open_if_there(&format!("cpu{cpu}"), OFlags::RDONLY | OFlags::NONBLOCK)? else {
             return Ok(None);
         };
-        // One number for all CPUs, so one of them answers for it.
+        // The counter is one for all CPUs, so only the first CPU reports it.
         let first = self.facts.cpus.first() == Some(&cpu);
-        let overruns = if first && self.counts { Some(self.fs.again()?) } else { None };
+        let overruns = if first && self.has_overruns { Some(self.fs.again()?) } else { None };
         Ok(Some(Box::new(RelayBuffer { raw, overruns })))
     }
 
     fn start(&self) -> anyhow::Result<()> {
         if let Some(before) = &self.was_enabled {
             let path = fs::canonicalize(self.fs.path("")).unwrap_or_else(|_| self.fs.path(""));
-            state::leave(STATE_FILE, &format!("{before}\n{}\n", path.display()));
+            state::write(STATE_FILE, &format!("{before}\n{}\n", path.display()));
             self.fs.set("enabled", "1")?;
         }
         Ok(())
@@ -130,7 +131,7 @@ impl Drop for RelayChannel {
     }
 }
 
-/// Sets a channel that a killed recorder left enabled back to what it was; names it.
+/// Restores `enabled` of a channel that a killed recorder left; returns a text with its path.
 pub(crate) fn recover() -> anyhow::Result<Option<String>> {
     let Some(state) = state::read(STATE_FILE) else { return Ok(None) };
     let Some((before, path)) = state.trim_end().split_once('\n') else { return Ok(None) };
@@ -143,6 +144,7 @@ pub(crate) fn recover() -> anyhow::Result<Option<String>> {
     Ok(Some(format!("{path} (enabled is {before} again)")))
 }
 
+/// Events lost on all CPUs since the channel was made.
 fn total_overruns(channel: &KernelFs) -> io::Result<u64> {
     let text = channel.read("total_overruns")?;
     let number = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
@@ -152,7 +154,7 @@ fn total_overruns(channel: &KernelFs) -> io::Result<u64> {
 /// One CPU's channel file.
 struct RelayBuffer {
     raw: File,
-    /// The channel, in the one that answers for `total_overruns`: it is opened for each look, because it cannot seek.
+    /// Directory of the channel, for the CPU that reports `total_overruns`: the file cannot seek, so it is opened for each reading.
     overruns: Option<KernelFs>,
 }
 

@@ -1,5 +1,4 @@
-//! The ring buffers of tracefs as a source: events chosen and enabled in an instance of our own, or a buffer that the kernel has
-//! filled since boot.
+//! Ring buffers of tracefs as a source: an instance made for the recording, or a buffer that the kernel has filled since boot.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,17 +15,18 @@ use rustix::fs::OFlags;
 use crate::control::clock::TraceClock;
 use crate::control::files::Control;
 use crate::fs::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
-use crate::source::boot::{self, Boot};
+use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
 use crate::source::instance::Instance;
 use crate::source::poll::readable;
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
-/// Size of a sub-buffer, and the least number of them that a buffer is to have.
+/// Size of a sub-buffer where the kernel lets it be set.
 const SUB_BUFFER_KIB: u64 = 64;
-const SUB_BUFFERS_AT_LEAST: u64 = 32;
+/// Fewest sub-buffers of that size in a buffer; a smaller buffer keeps sub-buffers of one page.
+const MIN_SUB_BUFFERS: u64 = 32;
 
-/// The kernel's trace directory: the one given, tracefs where it is mounted or can be, or before Linux 4.1 a directory in debugfs.
+/// Opens the kernel's trace directory: `given`, else tracefs, or before Linux 4.1 a directory in debugfs.
 pub(crate) fn find(given: Option<&Path>) -> anyhow::Result<KernelFs> {
     if let Some(path) = given {
         return KernelFs::at(path).with_context(|| format!("--tracefs {}", path.display()));
@@ -35,51 +35,54 @@ pub(crate) fn find(given: Option<&Path>) -> anyhow::Result<KernelFs> {
         let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
         older.map_err(|_| match rustix::process::geteuid().is_root() {
             true => error.context("no trace events here: it takes a kernel with CONFIG_TRACING"),
-            // Whether it is mounted cannot be told from out here.
+            // Another user cannot see whether the kernel has trace events.
             false => anyhow!("no trace events for this user: run as root"),
         })
     })
 }
 
-/// What to set up.
+/// Options of a new instance.
 pub(crate) struct InstanceOptions<'a> {
     pub(crate) name: &'a str,
-    /// Profiles and names of events.
+    /// Names of events and of profiles (slab, page, all).
     pub(crate) events: &'a [String],
     pub(crate) clock: &'a str,
     /// Bytes of a CPU's buffer, given the number of CPUs.
     pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
 }
 
-/// Whose buffers they are.
+/// Origin of the buffers.
 enum Owner {
-    Us(Instance),
-    Boot(Boot),
+    /// The recorder made them.
+    Recorder(Instance),
+    /// The kernel or another program made them before the recording.
+    Boot(BootBuffer),
 }
 
 impl Owner {
-    /// The trace directory of the buffers.
+    /// Trace directory of the buffers.
     fn fs(&self) -> &KernelFs {
         match self {
-            Owner::Us(instance) => &instance.fs,
+            Owner::Recorder(instance) => &instance.fs,
             Owner::Boot(boot) => &boot.fs,
         }
     }
 
-    /// The top-level trace directory.
+    /// Top-level trace directory.
     fn top(&self) -> &KernelFs {
         match self {
-            Owner::Us(instance) => instance.top(),
+            Owner::Recorder(instance) => instance.top(),
             Owner::Boot(boot) => boot.top(),
         }
     }
 }
 
-/// The buffers of a trace directory, set up and not yet started.
+/// Ring buffers of a trace directory, set up and not yet started.
 pub(crate) struct RingBuffers {
     facts: Arc<SourceFacts>,
     clock: TraceClock,
-    /// Until the recording takes it: before `owner`, which cannot remove what is held open.
+    /// Control files until the recording takes them. Declared, and so dropped, before `owner`: an instance with open files cannot be
+    /// removed.
     control: RefCell<Option<Control>>,
     owner: Owner,
 }
@@ -99,6 +102,7 @@ impl RingBuffers {
         Ok(RingBuffers { facts: Arc::new(facts), clock, control: RefCell::new(Some(control)), owner })
     }
 
+    /// Makes an instance and sets it up.
     pub(crate) fn set_up(tracefs: KernelFs, options: &InstanceOptions<'_>) -> anyhow::Result<RingBuffers> {
         if options.clock == "uptime" {
             bail!(
@@ -109,16 +113,16 @@ impl RingBuffers {
         let fs = &instance.fs;
         let events = events::choose(fs, options.events)?;
         let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
-        // Clock first: setting it empties the buffer.
+        // Before all else: setting the clock empties the buffer.
         let clocks = fs.get("trace_clock")?;
         if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == options.clock) {
             bail!("--clock {}: this kernel has {}", options.clock, clocks.trim());
         }
         fs.set("trace_clock", options.clock)?;
-        // Only in overwrite mode do sub-buffers carry marks of what was lost.
+        // The kernel marks lost events in sub-buffers in overwrite mode only.
         fs.set("options/overwrite", "1")?;
-        if buffer_bytes >= SUB_BUFFERS_AT_LEAST * SUB_BUFFER_KIB * 1024 {
-            // Fewer and larger reads. Linux 6.8 on; elsewhere a sub-buffer is a page.
+        if buffer_bytes >= MIN_SUB_BUFFERS * SUB_BUFFER_KIB * 1024 {
+            // Makes reads fewer and larger. Kernels before 6.8 have no such file, and sub-buffers of one page.
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
         }
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
@@ -126,12 +130,12 @@ impl RingBuffers {
         let _ = fs.write("buffer_percent", "25");
         let clock = options.clock.to_owned();
         let facts = facts(fs, events, clock, buffer_bytes, false)?;
-        let buffers = RingBuffers::new(Owner::Us(instance), facts)?;
+        let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
         buffers.must_be_as_set(options.clock)?;
         Ok(buffers)
     }
 
-    /// From here on the control files are watched: what was set before must have stayed.
+    /// Checks that clock and overwrite mode are still as set. They were set before the control files were watched.
     fn must_be_as_set(&self, clock: &str) -> anyhow::Result<()> {
         let fs = self.owner.fs();
         let is_set =
@@ -142,7 +146,7 @@ impl RingBuffers {
         Ok(())
     }
 
-    /// Takes over what the kernel has filled since boot. More events may be enabled in it, and its buffers may grow.
+    /// Takes over a buffer that the kernel has filled since boot. `more_events` are enabled in it, and it may grow.
     pub(crate) fn take_over(
         tracefs: KernelFs,
         instance: &str,
@@ -163,6 +167,7 @@ impl RingBuffers {
     }
 }
 
+/// Describes the buffers of a trace directory.
 fn facts(
     fs: &KernelFs,
     events: Vec<String>,
@@ -206,7 +211,7 @@ impl TraceSource for RingBuffers {
     fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>> {
         let fs = self.owner.fs();
         let file = |name: &str| format!("per_cpu/cpu{cpu}/{name}");
-        // Exactly one descriptor: closing a copy would change how the kernel answers.
+        // One descriptor only: closing a second one would change how the kernel answers reads of this one.
         let Some(raw) = fs.open_if_there(&file("trace_pipe_raw"), OFlags::RDONLY | OFlags::NONBLOCK)? else {
             return Ok(None);
         };

@@ -1,4 +1,6 @@
-//! Undoing what this process changed in a trace directory: an instance is removed, a directory that was taken over is set back.
+//! Undo of this process's changes in a trace directory: an instance is removed, a directory that was taken over is set back.
+//!
+//! The pending undo is a static, so that a second thread can do it while the thread that made the changes hangs in a system call.
 
 use std::fs::File;
 use std::io;
@@ -11,96 +13,98 @@ use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
 use crate::process::messages;
 use crate::source::as_found::AsFound;
-use crate::source::ownership::leave_word;
+use crate::source::ownership::write_state;
 
-/// Tries to remove an instance that is held by another program, and the pause between them.
-const REMOVAL_TRIES: u32 = 20;
+/// Most attempts to remove an instance that another program has open.
+const MAX_REMOVAL_ATTEMPTS: u32 = 20;
+/// Pause between two attempts.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
-/// The end of this process's trace directory.
-enum Held {
-    /// An instance is removed.
-    ToRemove {
+/// A pending undo.
+enum Undo {
+    /// Removal of an instance.
+    Remove {
         tracefs: Arc<KernelFs>,
         name: String,
-        /// Closing it stops tracing and gives the memory back, and the kernel closes it for a killed recorder, too.
+        /// Open `free_buffer`: closing it stops tracing and frees the buffer, for a killed recorder, too.
         free_buffer: Option<File>,
     },
-    /// A directory that was taken over is set back.
-    ToRestore(AsFound),
+    /// Restoring of a directory that was taken over.
+    Restore(AsFound),
 }
 
-/// This process's trace directory. A thread can end it while the one that made it hangs in a system call.
-static HELD: Mutex<Option<Held>> = Mutex::new(None);
+/// The pending undo of this process.
+static PENDING: Mutex<Option<Undo>> = Mutex::new(None);
 
-/// A thread is ending it.
-static IS_BEING_ENDED: AtomicBool = AtomicBool::new(false);
+/// True while a thread does the undo.
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Removes this process's instance, or sets back what it has taken over. Where another thread is about it, this one waits a
-/// little.
-pub(crate) fn remove_held() {
-    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(held) = held else {
-        let mut tries = 0;
-        while IS_BEING_ENDED.load(Ordering::Acquire) && tries < REMOVAL_TRIES {
-            tries += 1;
+/// Does the pending undo. While another thread does it, waits for at most 200 ms.
+pub(crate) fn run() {
+    let undo = PENDING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(undo) = undo else {
+        let mut attempts = 0;
+        while IS_RUNNING.load(Ordering::Acquire) && attempts < MAX_REMOVAL_ATTEMPTS {
+            attempts += 1;
             thread::sleep(REMOVAL_PAUSE);
         }
         return;
     };
-    IS_BEING_ENDED.store(true, Ordering::Release);
-    match held {
-        Held::ToRemove { tracefs, name, free_buffer } => {
-            // The kernel may take its time for both.
+    IS_RUNNING.store(true, Ordering::Release);
+    match undo {
+        Undo::Remove { tracefs, name, free_buffer } => {
+            // Slow in the kernel, as is the removal.
             drop(free_buffer);
             if let Err(error) = remove(&tracefs, &name) {
-                tell_left(&tracefs, &name, &error);
+                report_left(&tracefs, &name, &error);
             }
         }
-        Held::ToRestore(as_found) => as_found.restore(),
+        Undo::Restore(as_found) => as_found.restore(),
     }
-    IS_BEING_ENDED.store(false, Ordering::Release);
+    IS_RUNNING.store(false, Ordering::Release);
 }
 
-/// This process has made the instance `name`, which is to be removed.
-pub(crate) fn hold_made(tracefs: &Arc<KernelFs>, name: &str, free_buffer: Option<File>) {
-    let held = Held::ToRemove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer };
-    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+/// Plans the removal of the instance `name`, which this process made.
+pub(crate) fn plan_removal(tracefs: &Arc<KernelFs>, name: &str, free_buffer: Option<File>) {
+    let undo = Undo::Remove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer };
+    *PENDING.lock().unwrap_or_else(PoisonError::into_inner) = Some(undo);
 }
 
-/// This process's trace directory is one that was taken over, to be set back to this.
-pub(crate) fn hold_as_found(as_found: AsFound) {
-    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held::ToRestore(as_found));
+/// Plans the restoring of a directory that this process takes over.
+pub(crate) fn plan_restore(as_found: AsFound) {
+    *PENDING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Undo::Restore(as_found));
 }
 
-/// Changes what the directory that was taken over is set back to, unless another thread has done so.
-pub(crate) fn change_as_found(change: impl FnOnce(&mut AsFound)) {
-    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Held::ToRestore(as_found)) = slot.as_mut() {
+/// Changes the values to restore, unless another thread has restored them already.
+pub(crate) fn change_restore(change: impl FnOnce(&mut AsFound)) {
+    let mut slot = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Undo::Restore(as_found)) = slot.as_mut() {
         change(as_found);
     }
 }
 
-/// The instance `fs` that was taken over is to be removed, unless another thread has set it back.
-pub(crate) fn hold_to_remove(tracefs: &Arc<KernelFs>, name: &str, fs: &KernelFs) {
-    let mut slot = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Held::ToRestore(as_found)) = slot.take() {
-        leave_word(name, Some(fs));
+/// Plans the removal of the instance `fs`, which was taken over, instead of its restoring, unless another thread has restored it
+/// already.
+pub(crate) fn plan_removal_instead(tracefs: &Arc<KernelFs>, name: &str, fs: &KernelFs) {
+    let mut slot = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Undo::Restore(as_found)) = slot.take() {
+        write_state(name, Some(fs));
         as_found.forget();
-        // Opening free_buffer would empty it in the end.
-        *slot = Some(Held::ToRemove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer: None });
+        // Without free_buffer: closing it would empty the buffer.
+        *slot = Some(Undo::Remove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer: None });
     }
 }
 
+/// Disables the events of the instance `name` and removes it with its state file.
 pub(crate) fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     let dir = format!("instances/{name}");
     let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
     let _ = tracefs.write(&format!("{dir}/events/enable"), "0");
-    let mut tries = 0;
+    let mut attempts = 0;
     while let Err(error) = tracefs.remove_dir(&dir) {
-        tries += 1;
-        // Another program may look at it, as `recover` and `probe` do.
-        if error.kind() != io::ErrorKind::ResourceBusy || tries >= REMOVAL_TRIES {
+        attempts += 1;
+        // Another program may have it open for a moment, as `recover` and `probe` do.
+        if error.kind() != io::ErrorKind::ResourceBusy || attempts >= MAX_REMOVAL_ATTEMPTS {
             return Err(error);
         }
         thread::sleep(REMOVAL_PAUSE);
@@ -109,8 +113,8 @@ pub(crate) fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Says that an instance is left.
-pub(crate) fn tell_left(tracefs: &KernelFs, name: &str, error: &io::Error) {
+/// Reports an instance that could not be removed.
+pub(crate) fn report_left(tracefs: &KernelFs, name: &str, error: &io::Error) {
     let path = tracefs.path(&format!("instances/{name}"));
     messages::say(format!("kmemtraced: {}: cannot be removed: {error}: run kmemtraced recover", path.display()));
 }
