@@ -28,7 +28,7 @@ use args::{Args, Verb};
 use process::{messages, thread};
 use record::shutdown;
 
-/// Could not start: usage, permission, no source, already running.
+/// Exit status of a recording that could not start: usage, permission, no source, already running.
 const NOT_STARTED: u8 = 2;
 
 fn main() -> ExitCode {

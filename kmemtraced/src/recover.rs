@@ -1,11 +1,11 @@
-//! `kmemtraced recover`: the kernel as it was before a recorder that was killed.
+//! `kmemtraced recover`: undoes the changes of a killed recorder in the kernel.
 
 use std::io::{self, Write};
 
 use crate::args::Args;
 use crate::source::{boot, instance, relay, tracefs};
 
-/// Undoes what killed recorders left, and lists it.
+/// Undoes the changes of killed recorders, and lists them.
 pub(crate) fn recover(args: &Args) -> anyhow::Result<u8> {
     let tracefs = tracefs::find(args.tracefs.as_deref())?;
     let (mut removed, foreign) = instance::recover(&tracefs, &args.instance)?;

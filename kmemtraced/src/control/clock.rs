@@ -13,7 +13,7 @@ const SLACK: u64 = 1_000;
 /// Nanoseconds of difference that prove a time namespace: longer than any reading of `stats`, shorter than any useful offset.
 const FAR: u64 = 1_000_000_000;
 
-/// How to read a trace clock.
+/// Access to a trace clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceClock {
     /// A system clock, in nanoseconds.

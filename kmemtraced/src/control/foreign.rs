@@ -122,7 +122,7 @@ impl Watcher {
         let interval =
             if self.control.now().is_some() { Interval::new(0, Interval::TO_THE_END) } else { Interval::default() };
         self.history.changes.push(ForeignChange { interval, clears: false, text: text.clone() });
-        Some(format!("events are left out that the recorder did not leave out: {text}: set that back before recording"))
+        Some(format!("a filter of another program leaves out events: {text}: reset it before recording"))
     }
 
     /// Takes the writes that the kernel reported, and compares all files once a second or if `all`; returns the message, if any.
@@ -206,7 +206,7 @@ impl History {
             Some(deviation) => {
                 clears |= deviation.files.keys().any(|file| may_clear(file));
                 self.push(deviation.since, found.after, clears, deviation.text());
-                Some("the recording is as it was set again; events of the meantime may be missing".to_owned())
+                Some("the changed control files are as the recorder set them again: events between the change and now may be missing".to_owned())
             }
             None if found.written.is_empty() => None,
             None => {

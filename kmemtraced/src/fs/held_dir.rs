@@ -29,7 +29,7 @@ const MAX_LINKS: usize = 40;
 /// 16 random hexadecimal digits for a name that no other user can foresee.
 pub(crate) fn random_digits() -> anyhow::Result<String> {
     let mut bytes = [0; 8];
-    // In early boot this call waits until the kernel has collected entropy.
+    // Blocks in early boot until the kernel has collected entropy.
     rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }

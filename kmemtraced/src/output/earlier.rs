@@ -15,11 +15,11 @@ use crate::fs::held_dir::{HeldDir, joined};
 pub(crate) struct Earlier {
     pub(crate) held: HeldDir,
     pub(crate) name: OsString,
-    /// The name that it is to be kept under, and the recording that has that one.
+    /// Name under which it is to be kept, and the still earlier recording with that name.
     pub(crate) kept: Option<(OsString, Option<HeldDir>)>,
 }
 
-/// A recording that a new one has replaced.
+/// A recording that a new one replaced, to be removed.
 pub(crate) struct Replaced {
     pub(crate) held: HeldDir,
     pub(crate) parent: Arc<HeldDir>,
@@ -27,7 +27,7 @@ pub(crate) struct Replaced {
     pub(crate) shown: PathBuf,
 }
 
-/// True for names of files of a trace directory, and of those that report, pack and index leave in it.
+/// True for names of trace files, and of files that report, pack and index leave in a trace directory.
 fn is_of_trace(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let name = without_mark(name, ".packing");
@@ -38,7 +38,7 @@ fn is_of_trace(name: &OsStr) -> bool {
         || of_cpu.is_some_and(is_number)
 }
 
-/// The name without the mark of a half-written file: `MARK` or `MARK-RANDOM`.
+/// Name without the mark of a half-written file: `MARK` or `MARK-RANDOM`.
 fn without_mark<'a>(name: &'a str, mark: &str) -> &'a str {
     let before_random = match name.rsplit_once('-') {
         Some((before, random)) if !random.is_empty() && random.bytes().all(|b| b.is_ascii_alphanumeric()) => before,
@@ -71,7 +71,7 @@ fn must_be_replaceable(held: &HeldDir, parent: &HeldDir, shown: &Path) -> anyhow
     Ok(())
 }
 
-/// Refuses a directory that holds anything but a trace.
+/// Refuses a directory with any file that is not of a trace.
 fn must_be_trace(held: &HeldDir, shown: &Path) -> anyhow::Result<()> {
     for name in held.names().with_context(|| format!("{}: cannot be read", shown.display()))? {
         if !is_of_trace(&name) || held.kind(&name)?.is_some_and(|kind| kind != FileType::RegularFile) {
@@ -82,7 +82,7 @@ fn must_be_trace(held: &HeldDir, shown: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the files of a trace, and the directory `name`. Looks again where a report leaves its index there meanwhile.
+/// Removes the files of a trace and its directory `name`. Three attempts, because a report may leave its index there meanwhile.
 pub(crate) fn remove_trace(held: &HeldDir, parent: &HeldDir, name: &OsStr) -> io::Result<()> {
     let mut removed = Ok(());
     for _ in 0..3 {
@@ -101,7 +101,8 @@ pub(crate) fn remove_trace(held: &HeldDir, parent: &HeldDir, name: &OsStr) -> io
 }
 
 impl Earlier {
-    /// The recording in `dir`, where there is one. It must be overwritten with `force`; by default it is kept as `dir.old`.
+    /// Finds and locks the recording in `dir`; `None` where the name is free. Without `is_default`, which keeps it as `dir.old`, it is
+    /// an error unless `force`.
     pub(crate) fn find(
         parent: &HeldDir,
         dir: &Path,
@@ -148,13 +149,13 @@ impl Replaced {
             .with_context(|| format!("{shown}: the replaced recording cannot be removed"))
     }
 
-    /// Removes it in a thread, since large files take seconds.
+    /// Removes the recording in a thread, because large files take seconds.
     pub(crate) fn start_removal(self) -> anyhow::Result<Option<JoinHandle<anyhow::Result<()>>>> {
         let replaced = Arc::new(self);
         let work = Arc::clone(&replaced);
         match thread::Builder::new().name("remove".to_owned()).spawn(move || work.remove()) {
             Ok(thread) => Ok(Some(thread)),
-            // No thread can be had: then without.
+            // The caller removes it where no thread can be started.
             Err(_) => replaced.remove().map(|()| None),
         }
     }

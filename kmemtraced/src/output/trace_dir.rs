@@ -12,26 +12,28 @@ use anyhow::{Context, bail};
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
 
-/// The trace directory if the command line names none.
+/// Trace directory where the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
-/// The directory, locked while it is written. Where an earlier recording has its name it is made under another one beside that,
-/// and takes the name when the recording has begun.
+
+/// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
+/// under a temporary name, and takes the asked name once the recording has begun.
 pub(crate) struct TraceDir {
-    /// The path that the user is told.
+    /// Path for messages.
     pub(crate) dir: PathBuf,
     held: HeldDir,
     parent: Arc<HeldDir>,
-    /// The name in `parent`.
+    /// Current name in `parent`.
     name: OsString,
-    /// The recording that has the asked name, until the new one has begun.
+    /// Earlier recording with the asked name, until the new one has begun.
     earlier: Option<Earlier>,
     has_begun: bool,
+    /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
 impl TraceDir {
-    /// Makes the directory. An earlier recording is left as it is until [`TraceDir::begin`]; one in a directory that is named on
-    /// the command line must be overwritten with `force`.
+    /// Makes the directory. An earlier recording stays as it is until [`TraceDir::begin`]. One in a directory that the command line
+    /// names is an error without `force`.
     pub(crate) fn create(given: Option<&Path>, force: bool) -> anyhow::Result<TraceDir> {
         let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
         let shown = dir.display();
@@ -55,13 +57,13 @@ impl TraceDir {
         Ok(TraceDir { dir, held, parent: Arc::new(parent), name, earlier, has_begun: false, removal: None })
     }
 
-    /// True while an earlier recording has the name that is asked for.
+    /// True while an earlier recording has the asked name.
     pub(crate) fn replaces(&self) -> bool {
         self.earlier.is_some()
     }
 
-    /// Takes the asked name, now that the recording has begun; an earlier recording is removed, by default the one before it.
-    /// An error tells under which other name something is; the recording goes on all the same.
+    /// Takes the asked name, now that the recording has begun. An earlier recording is removed, or kept as `.old` where the default
+    /// name is used. An error names the path under which a recording stays; it does not end the recording.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
         self.has_begun = true;
         let Some(earlier) = self.earlier.take() else { return Ok(()) };
@@ -87,7 +89,7 @@ impl TraceDir {
         Ok(())
     }
 
-    /// Waits until the replaced recording is removed; an error tells why it is not.
+    /// Waits until the replaced recording is removed.
     pub(crate) fn finish_removal(&mut self) -> anyhow::Result<()> {
         match self.removal.take().map(JoinHandle::join) {
             Some(Ok(removed)) => removed,
@@ -96,18 +98,18 @@ impl TraceDir {
         }
     }
 
-    /// Makes a file in it.
+    /// Makes a file in the directory.
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
         let shown = || format!("{}: cannot be made", self.dir.join(name).display());
         self.held.create(name.as_ref()).with_context(shown)
     }
 
-    /// The message for a file that cannot be written; the reason follows.
+    /// Message for a file that cannot be written, without the reason.
     pub(crate) fn unwritable(&self, name: &str) -> String {
         format!("{}: cannot be written (free some space, raise ulimit -f, or use -o)", self.dir.join(name).display())
     }
 
-    /// True if the directory was removed: its files go with the last descriptor.
+    /// True if the directory was removed; the kernel frees its files with their last descriptor.
     pub(crate) fn is_gone(&self) -> bool {
         self.held.stat().is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -117,18 +119,18 @@ impl TraceDir {
         !matches!(self.held.kind(name.as_ref()), Ok(None))
     }
 
-    /// Bytes that its file system has room for.
+    /// Free bytes of the file system.
     pub(crate) fn room(&self) -> io::Result<u64> {
         self.held.statvfs().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Returns when the directory's name and those in it survive a power cut.
+    /// Returns once the directory's name and the names in it survive a power cut.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.held.sync()?;
         self.parent.sync()
     }
 
-    /// Takes the directory away again if no recording has begun in it.
+    /// Removes the directory if no recording has begun in it.
     pub(crate) fn discard(self) {
         if !self.has_begun {
             let _ = remove_trace(&self.held, &self.parent, &self.name);

@@ -40,7 +40,7 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
 /// signal ended it.
 pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
     let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
-    // Without /proc the path of this program is known from its first argument only.
+    // The first argument is all that is known of this program's path without /proc.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
     let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
     if !views.is_empty() {

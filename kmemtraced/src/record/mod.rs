@@ -54,7 +54,9 @@ pub(crate) fn record(args: Args) -> anyhow::Result<u8> {
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
-        messages::say("kmemtraced: ended early by a defect of its own: what is in the files is valid");
+        messages::say(
+            "kmemtraced: ended early by an internal error: what is in the files is valid, record again for the rest",
+        );
         Ok(shutdown::ENDED_EARLY)
     })
 }
@@ -112,7 +114,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         if let Some(watcher) = &mut watcher {
             watcher.switch(false);
         }
-        // Only now: after a failed start, a buffer that was taken over records on.
+        // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
         source.stop();
     }
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);

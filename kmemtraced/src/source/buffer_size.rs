@@ -21,8 +21,8 @@ pub(crate) fn default_bytes(cpus: usize) -> u64 {
     memory::share_of_memory(DEFAULT_BYTES, DEFAULT_SHARE, cpus).max(MIN_DEFAULT_BYTES)
 }
 
-/// Refuses `-b BYTES` where it would take more than half of the available memory. Each CPU has `held` bytes already, which count
-/// as given.
+/// Refuses `-b BYTES` where the buffers would grow by more than half of the available memory. Each CPU has a buffer of `held` bytes
+/// already.
 pub(crate) fn check(tracefs: &KernelFs, bytes: u64, held: u64) -> anyhow::Result<()> {
     let possible = tracefs.numbered("per_cpu", "cpu")?.len() as u64;
     match refusal(bytes, held, online_cpus().unwrap_or(possible), available()) {
@@ -65,7 +65,7 @@ fn available() -> u64 {
     let meminfo = KernelFs::find(&PROC).ok().and_then(|proc| proc.read("meminfo").ok());
     let told = meminfo.and_then(|text| mem_available(str::from_utf8(&text).ok()?));
     told.unwrap_or_else(|| {
-        // Without /proc, and before Linux 3.14. The fields are words, which hold units: a word has 4 bytes on some machines.
+        // Linux before 3.14, or no /proc. The fields are words, which hold units: a word has 4 bytes on some machines.
         let info = rustix::system::sysinfo();
         #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
         let units = u64::from(info.freeram).saturating_add(u64::from(info.bufferram));
@@ -107,7 +107,7 @@ mod tests {
         assert!(said.starts_with("-b 100G on 2 CPUs is 200 GiB, and 11.2 GiB may be taken"), "{said}");
         assert_eq!(refusal(gib, 0, 2, 4 * gib), None);
         assert!(refusal(gib + 4096, 0, 2, 4 * gib).is_some());
-        // Only what a buffer grows by is new.
+        // Bytes that a buffer has already are not new.
         assert_eq!(refusal(3 * gib, 2 * gib, 2, 4 * gib), None);
         assert_eq!(refusal(3 * gib, 8 * gib, 2, 4 * gib), None);
         // A product that 64 bits do not hold.

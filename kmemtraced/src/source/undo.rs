@@ -90,7 +90,7 @@ pub(crate) fn plan_removal_instead(tracefs: &Arc<KernelFs>, name: &str, fs: &Ker
     if let Some(Undo::Restore(as_found)) = slot.take() {
         write_state(name, Some(fs));
         as_found.forget();
-        // Without free_buffer: closing it would empty the buffer.
+        // The file free_buffer stays closed: closing it after use would empty the buffer.
         *slot = Some(Undo::Remove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer: None });
     }
 }

@@ -1,4 +1,4 @@
-//! Writers on a disk of a few bytes, and what is read back, for the tests of this room.
+//! Writers on a scripted disk, and readers of the resulting files, for the tests of this room.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -21,12 +21,12 @@ use crate::write::outcome::Outcome;
 use crate::write::reader::Message;
 use crate::write::writer::Writer;
 
-/// A disk that takes a few bytes at a time, is interrupted, and has room for so many bytes, and then for some more.
+/// A disk that takes a few bytes at a time, is interrupted, and is full after `room` bytes.
 pub(super) struct Disk {
     pub(super) bytes: Arc<Mutex<Vec<u8>>>,
     pub(super) random: Random,
     pub(super) room: usize,
-    /// Room that there is again after the disk was full.
+    /// Bytes that become free once the disk was full.
     pub(super) later: usize,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn data(payload: &[u8]) -> Message {
     Message::Data(BlockBuffer::holding(payload))
 }
 
-/// Counters of a kernel that counts what it changes out, read at second `read.0` of the trace's clock.
+/// Counters of a kernel that counts what it hands out, read at second `read.0` of the trace's clock.
 pub(super) fn counted(stats: Stats) -> Message {
     let second = 1_000_000_000;
     let read = Some((stats.read * second, stats.read * second + second));
@@ -103,7 +103,7 @@ pub(super) fn one_cpu() -> Workload {
     workload(1, &Options::plain(Shape::plain(), 1, 3000))
 }
 
-/// What a writer makes of a CPU's events on such a disk, a block for every few sub-buffers.
+/// File of a CPU's events on such a disk, a block for every few sub-buffers; its outcome, and the number of events.
 pub(super) fn written(room: usize, later: usize, seed: u64) -> (Vec<u8>, Outcome, u64) {
     let workload = one_cpu();
     let mut random = Random::new(seed);
@@ -144,7 +144,7 @@ pub(super) fn written(room: usize, later: usize, seed: u64) -> (Vec<u8>, Outcome
     (bytes, outcome, events)
 }
 
-/// Events that are read back, what is lost, and the verdict.
+/// Events read back, lost events, and the verdict.
 pub(super) fn read_back(bytes: &[u8]) -> (u64, Option<u64>, Verdict) {
     let (facts, _) = items_of(bytes);
     (facts.events, facts.lost, facts.verdict)
@@ -162,7 +162,7 @@ pub(super) fn items_of(bytes: &[u8]) -> (FileFacts, Vec<Item>) {
     (trace.streams[0].facts().clone(), items)
 }
 
-/// A file of these messages.
+/// File that a writer makes of these messages.
 pub(super) fn written_of(description: Description, messages: Vec<Message>) -> (Vec<u8>, Outcome) {
     written_with(description, messages, ForeignChanges::default())
 }

@@ -11,22 +11,23 @@ use rustix::rand::GetRandomFlags;
 
 use crate::source::{Framing, SourceFacts};
 
-/// What every file of the recording says of itself.
+/// Description of a recording, for the header of each of its files.
 pub(crate) struct Description {
     pub(crate) recording: RecordingId,
     pub(crate) facts: Arc<SourceFacts>,
+    /// Start time, as [`now`] has it.
     pub(crate) started: [u8; 16],
 }
 
-/// 16 random bytes.
+/// Id of a new recording: 16 random bytes.
 fn new_recording() -> anyhow::Result<RecordingId> {
     let mut id = [0; 16];
-    // In early boot this waits for the kernel to have some.
+    // Blocks in early boot until the kernel has collected entropy.
     rustix::rand::getrandom(&mut id, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
     Ok(id)
 }
 
-/// Time of day and CLOCK_MONOTONIC, ns, as the items have them.
+/// Time of day and CLOCK_MONOTONIC, ns, little-endian, as in the items STARTED and STOPPED.
 pub(crate) fn now() -> [u8; 16] {
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let mono = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -43,7 +44,7 @@ impl Description {
         Ok(Description { recording: new_recording()?, facts: Arc::clone(facts), started: now() })
     }
 
-    /// Payload of a file-header block; `full` for `meta.out`, which keeps the formats with their `print fmt`.
+    /// Payload of a header block. `full` for `meta.out`, which keeps the event formats with their `print fmt`.
     pub(crate) fn payload(&self, full: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |tag, bytes: &[u8]| item::put(&mut out, tag, 0, bytes);

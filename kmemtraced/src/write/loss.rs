@@ -302,7 +302,7 @@ mod tests {
         let all: u64 = counts.iter().sum();
         for (clears, counter) in [(false, all), (true, all - counts[0] - counts[1])] {
             let mut messages = vec![stats(0), data(&pages[0]), stats(counts[0])];
-            // Cleared after the second one, and nobody asked before the fourth.
+            // Cleared after the second page; the next sample comes after the fourth.
             messages.extend(pages[1..4].iter().map(data));
             messages.extend([stats(counter), stats(counter)]);
             assert!(counter >= counts[0]);

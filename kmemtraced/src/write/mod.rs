@@ -1,8 +1,9 @@
-//! Threads and formats between a kernel buffer and a trace file.
+//! Threads and blocks between a kernel buffer and a trace file.
 //!
-//! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel, `writer` counts their
-//! events and writes them as blocks of a `block_file`, as they are or after `compress`. `meta` writes `meta.out`, which names
-//! things. `own_threads` counts events that the recorder caused itself.
+//! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel into a `block_buffer`,
+//! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`. `header` is the
+//! first block of each file, `meta` the file that names things, from `host_texts`. `own_threads` counts the recorder's own events,
+//! `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
 

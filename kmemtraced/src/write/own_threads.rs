@@ -1,4 +1,4 @@
-//! The recorder's own threads: events that they cause are recorded like any others, and can be counted.
+//! Events caused by the recorder's own threads, which the kernel records like any others: counted for --verbose.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,38 +8,38 @@ use kmemtrace_abi::target::{Big, Endian, Little, Order};
 
 use crate::fs::kernelfs::{KernelFs, PROC};
 
-/// The inode of the first pid namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
+/// Inode number of the first pid namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// True if this process has the thread ids that events have: those of the first pid namespace. Without proc that is taken for
-/// granted, as in an initramfs.
+/// True if this process is in the first pid namespace, whose thread ids the events have. Assumed without proc, as in an initramfs.
 pub(crate) fn has_ids_of_events() -> bool {
     let inode = KernelFs::find(&PROC).and_then(|proc| proc.inode_of("self/ns/pid"));
     inode.map_or(true, |inode| inode.is_none_or(|inode| inode == FIRST_PID_NAMESPACE))
 }
 
-/// Thread ids of the recorder, once all its threads have begun, and where an event has its thread.
+/// Thread ids of the recorder, and the place of the thread id in an event record.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnThreads {
+    /// Set once all threads have started.
     threads: Arc<OnceLock<Vec<i32>>>,
     /// Offset of `common_pid` in a record.
     offset: usize,
 }
 
 impl OwnThreads {
-    /// For records of this format (`format` file of any event); `None` where it has no `common_pid` of four bytes.
+    /// Takes the `format` file of any event; `None` where it has no `common_pid` of four bytes.
     pub(crate) fn new(format: &str) -> Option<OwnThreads> {
         let format = EventFormat::parse(format).ok()?;
         let field = format.field("common_pid").filter(|field| field.size == 4)?;
         Some(OwnThreads { threads: Arc::default(), offset: field.offset })
     }
 
-    /// All threads have begun: these are they.
+    /// Sets the thread ids, once all threads have started.
     pub(crate) fn set(&self, threads: &[i32]) {
         let _ = self.threads.set(threads.to_vec());
     }
 
-    /// Events in a run of sub-buffers that these threads caused, or interrupts while they ran.
+    /// Events in a run of sub-buffers caused by these threads, or by interrupts while they ran.
     pub(crate) fn count(&self, shape: &PageShape, payload: &[u8]) -> u64 {
         match Endian::NATIVE {
             Endian::Little => self.count_in::<Little>(shape, payload),

@@ -1,4 +1,4 @@
-//! One thread per CPU, pinned to it, that moves bytes from the kernel's buffer into blocks and does nothing else.
+//! The reader thread of a CPU, pinned to it: it moves bytes from the kernel's buffer into blocks and does nothing else.
 
 use std::io;
 use std::sync::Arc;
@@ -15,43 +15,44 @@ use rustix::io::Errno;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
 use crate::write::block_buffer::BlockBuffer;
 
-/// Bytes of a block buffer; larger where a sub-buffer is.
+/// Bytes of a block's payload; more where a sub-buffer is larger.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
-/// A sub-buffer with more room than this left is one that the kernel still writes to.
-const PARTIAL_ROOM: usize = 256;
-/// Relay bytes that make it worth coming back at once.
-const MUCH: usize = 32 << 10;
-/// Time to leave the kernel alone after a partial sub-buffer: taking it as soon as it is there would feed itself.
+/// Most free bytes of a full sub-buffer: the kernel still writes to one with more.
+const MAX_FREE: usize = 256;
+/// Bytes of a relay channel after which the reader comes back without a pause.
+const BUSY_BYTES: usize = 32 << 10;
+/// Pause after a partial sub-buffer. Reading without it would cause events that are read in turn.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How soon a stop is noticed.
-const NOTICE: Duration = Duration::from_millis(50);
-/// How often the counters are looked at.
-const COUNT: Duration = Duration::from_secs(1);
-/// How often the end asks at least for what another CPU has reserved and not yet committed, and how often at most.
-const LAST_TRIES: std::ops::Range<u32> = 2..40;
+/// Longest wait before stop flags are polled again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval between two samples of the counters.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Drain attempts after the stop: at least 2, at most 40, for events that another CPU reserved and has not committed yet.
+const DRAIN_ATTEMPTS: std::ops::Range<u32> = 2..40;
 
-/// What goes to the writer.
+/// Message to the writer.
 pub(crate) enum Message {
     /// Whole sub-buffers, or whole records.
     Data(BlockBuffer),
-    /// The counters now, or why they cannot be read.
+    /// Counters, or the reason why they cannot be read.
     Counters(io::Result<Sample>),
-    /// The buffer cannot be read: events may stay behind in it.
+    /// Reason why the buffer cannot be read: events may stay in it.
     Unreadable(io::Error),
 }
 
-/// The writer has gone: nobody wants any more.
+/// End of a reader: the writer has ended, or all is abandoned.
 struct Gone;
 
-/// What a reader thread works with.
+/// Connections, settings and state of a reader thread.
 pub(crate) struct Reader {
     pub(crate) source: Box<dyn CpuSource>,
     pub(crate) framing: Arc<Framing>,
+    /// Longest time that an event stays in the kernel's buffer.
     pub(crate) flush: Duration,
     pub(crate) full: Sender<Message>,
     pub(crate) free: Receiver<Vec<u8>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Ends it at once, with what was not taken left in the kernel.
+    /// Set by a second stop signal: the thread ends at once and leaves unread events in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
     pub(crate) state: State,
 }
@@ -68,46 +69,46 @@ pub(crate) struct State {
 }
 
 impl Reader {
-    /// Waits for word on `go`; false where there is none to come.
+    /// Waits for a message on `go`; false where its senders have ended.
     pub(crate) fn may_begin(&self, go: &Receiver<()>) -> bool {
         self.wait_for(go).is_ok()
     }
 
-    /// Drains the CPU until it is told to stop and nothing is left.
+    /// Drains the CPU's buffer until `stop` is set and nothing is left.
     pub(crate) fn run(mut self) {
-        // `Gone` ends it like any other end: the writer knows why.
+        // `Gone` is not reported: the writer knows the reason.
         let _ = self.drain();
     }
 
     fn drain(&mut self) -> Result<(), Gone> {
         let mut buffer = BlockBuffer::empty(self.take_memory()?);
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
             if self.abandon.load(Ordering::Acquire) {
                 return Err(Gone);
             }
             let stopping = self.stop.load(Ordering::Acquire);
             let left = self.flush.saturating_sub(flushed.elapsed());
-            let mut rests = false;
-            // Below its wake-up mark the kernel tells of nothing, so the timer takes what is there.
-            if stopping || left.is_zero() || self.source.wait(NOTICE.min(left)) {
+            let mut is_idle = false;
+            // Below its wake-up watermark the kernel reports no data, so the flush timer takes it.
+            if stopping || left.is_zero() || self.source.wait(POLL_INTERVAL.min(left)) {
                 let begun = self.source.now();
                 let more = match &*Arc::clone(&self.framing) {
                     Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer)?,
                     Framing::Relay(_) => self.records(&mut buffer)?,
                 };
-                rests = !more;
+                is_idle = !more;
                 if !self.state.is_error_reported {
                     self.state.drained = begun;
                 }
             }
             let is_due = left.is_zero() || stopping;
-            let sample = (counted.elapsed() >= COUNT || stopping).then(|| self.sample());
-            tries += u32::from(stopping);
+            let sample = (counted.elapsed() >= SAMPLE_INTERVAL || stopping).then(|| self.sample());
+            attempts += u32::from(stopping);
             let is_empty = sample.as_ref().is_some_and(|s| s.as_ref().is_ok_and(|s| s.stats.entries == 0));
-            let last = stopping && tries >= LAST_TRIES.start && (is_empty || tries >= LAST_TRIES.end);
-            // Events that were read go to the writer before the counters that were read after them.
+            let last = stopping && attempts >= DRAIN_ATTEMPTS.start && (is_empty || attempts >= DRAIN_ATTEMPTS.end);
+            // Blocks go to the writer before counters that were read after them.
             if (is_due || sample.is_some()) && !buffer.payload().is_empty() {
                 self.hand_over(&mut buffer, last)?;
             }
@@ -121,34 +122,35 @@ impl Reader {
             if last {
                 return Ok(());
             }
-            // Nothing whole was there: a kernel before 6.1 wakes us for every event.
-            if rests {
+            // Linux before 6.1 wakes the reader for every event, with only a partial sub-buffer there.
+            if is_idle {
                 std::thread::sleep(PAUSE);
             }
         }
     }
 
+    /// Counters, with the drain time.
     fn sample(&self) -> io::Result<Sample> {
         Ok(Sample { drained: self.state.drained, ..self.source.sample()? })
     }
 
-    /// Takes whole sub-buffers until there is none, and says whether there was one; a partial one after another ends the round.
+    /// Takes sub-buffers until there is none, or a partial one that is not the first. True if one of them was whole.
     fn sub_buffers(&mut self, shape: &PageShape, buffer: &mut BlockBuffer) -> Result<bool, Gone> {
         let size = shape.size;
-        // The first may be the rest of one that an earlier round has read in part: there may be whole ones behind it.
+        // The first may be the rest of one that an earlier round read in part, with whole ones behind it.
         let (mut first, mut whole) = (true, false);
         loop {
             if buffer.free_len() < size {
                 self.hand_over(buffer, false)?;
             }
             match self.source.read(&mut buffer.free()[..size]) {
-                // 0 is no end: the kernel says it of an empty buffer, too.
+                // The kernel returns 0 for an empty buffer, too.
                 Ok(0) => return Ok(whole),
                 Ok(n) => {
-                    // What cannot be walked is kept whole, for the reader of the trace to name.
+                    // A sub-buffer that cannot be walked is kept whole: the tools report it.
                     let trimmed = trimmed_len(shape, &buffer.free()[..n]).unwrap_or(n);
                     buffer.advance(trimmed);
-                    let is_whole = trimmed + PARTIAL_ROOM >= size;
+                    let is_whole = trimmed + MAX_FREE >= size;
                     if !is_whole && !first {
                         return Ok(whole);
                     }
@@ -161,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Takes what a channel has, and says whether that was much.
+    /// Takes all bytes of a relay channel. True if they were many.
     fn records(&mut self, buffer: &mut BlockBuffer) -> Result<bool, Gone> {
         let mut taken = 0;
         loop {
@@ -169,18 +171,19 @@ impl Reader {
                 self.hand_over(buffer, false)?;
             }
             match self.source.read(buffer.free()) {
-                Ok(0) => return Ok(taken >= MUCH),
+                Ok(0) => return Ok(taken >= BUSY_BYTES),
                 Ok(n) => {
                     buffer.advance(n);
                     taken += n;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return self.end_of_round(e).map(|()| taken >= MUCH),
+                Err(e) => return self.end_of_round(e).map(|()| taken >= BUSY_BYTES),
             }
         }
     }
 
-    /// A read gave no bytes. EAGAIN: there is nothing. ENODEV: the CPU was never online. Any other reason is told once.
+    /// Ends a round after a read without bytes. EAGAIN: the buffer is empty. ENODEV: the CPU was never online. Any other reason is
+    /// reported to the writer, once.
     fn end_of_round(&mut self, error: io::Error) -> Result<(), Gone> {
         let is_usual = error.kind() == io::ErrorKind::WouldBlock
             || Errno::from_io_error(&error).is_some_and(|errno| [Errno::NODEV, Errno::NXIO].contains(&errno));
@@ -190,14 +193,14 @@ impl Reader {
         self.send(Message::Unreadable(error))
     }
 
-    /// Gives the buffer to the writer and takes an empty one; waits for it where the disk stalls, and the kernel's
-    /// buffer fills meanwhile. The start of a record that is not whole yet goes to the next one.
+    /// Passes the block to the writer and starts the next one with the part of a record that is not whole yet. Waits for free memory
+    /// where the disk stalls; the kernel's buffer fills meanwhile.
     fn hand_over(&mut self, buffer: &mut BlockBuffer, last: bool) -> Result<(), Gone> {
         let payload = buffer.payload();
         let whole = match &*self.framing {
             Framing::SubBuffers(_) => payload.len(),
             Framing::Relay(framing) => match whole_records(framing, payload) {
-                // What cannot become a record any more goes as it is.
+                // A full block without a whole record cannot become one with more bytes.
                 0 if buffer.free_len() == 0 => payload.len(),
                 whole if !last => whole,
                 _ => payload.len(),
@@ -210,10 +213,10 @@ impl Reader {
         self.send(Message::Data(std::mem::replace(buffer, next)))
     }
 
-    /// Gives the writer a message; waits while it has no room, unless all is abandoned.
+    /// Sends a message to the writer; waits while its queue is full, unless all is abandoned.
     fn send(&self, mut message: Message) -> Result<(), Gone> {
         loop {
-            message = match self.full.send_timeout(message, NOTICE) {
+            message = match self.full.send_timeout(message, POLL_INTERVAL) {
                 Ok(()) => return Ok(()),
                 Err(SendTimeoutError::Timeout(message)) if !self.abandon.load(Ordering::Acquire) => message,
                 Err(_) => return Err(Gone),
@@ -221,10 +224,10 @@ impl Reader {
         }
     }
 
-    /// Takes the next from a channel; waits for it, unless all is abandoned.
+    /// Receives from a channel; waits, unless all is abandoned.
     fn wait_for<T>(&self, channel: &Receiver<T>) -> Result<T, Gone> {
         loop {
-            match channel.recv_timeout(NOTICE) {
+            match channel.recv_timeout(POLL_INTERVAL) {
                 Ok(next) => return Ok(next),
                 Err(RecvTimeoutError::Timeout) if !self.abandon.load(Ordering::Acquire) => {}
                 Err(_) => return Err(Gone),
@@ -232,14 +235,14 @@ impl Reader {
         }
     }
 
-    /// The buffer that was given back last: some of it is still in the processor's cache, and the others are left alone.
+    /// Takes the memory that was returned last: a part of it is still in the processor's cache.
     fn take_memory(&mut self) -> Result<Vec<u8>, Gone> {
         self.state.spare.extend(self.free.try_iter());
         self.state.spare.pop().map_or_else(|| self.wait_for(&self.free), Ok)
     }
 }
 
-/// The layout of a channel's records, found from the first that come.
+/// Layout of a channel's records, detected from the first ones.
 fn layout(framing: &RelayFraming, bytes: &[u8]) -> Option<relay::Layout> {
     if framing.layout.get().is_none()
         && let Some((layout, _)) = relay::detect(bytes)
@@ -249,7 +252,7 @@ fn layout(framing: &RelayFraming, bytes: &[u8]) -> Option<relay::Layout> {
     framing.layout.get().copied()
 }
 
-/// Bytes of `bytes` that end with a whole record. What is no record is kept, for the reader of the trace to name.
+/// Length of the whole records at the start of `bytes`; all of `bytes` where they are no records, which the tools report.
 fn whole_records(framing: &RelayFraming, bytes: &[u8]) -> usize {
     let Some(layout) = layout(framing, bytes) else { return 0 };
     let tally = relay::tally(layout, Endian::NATIVE, bytes);
@@ -305,12 +308,12 @@ mod tests {
         }
     }
 
-    /// What comes out of a reader that gets `script`, with room for `room` bytes in a block.
+    /// Blocks of a reader that gets `script`, with room for `room` bytes in a block.
     fn read(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> Vec<Vec<u8>> {
         read_in_rounds(script, framing, room).0
     }
 
-    /// And how often it waited for more.
+    /// Blocks of such a reader, and the number of its waits.
     fn read_in_rounds(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> (Vec<Vec<u8>>, usize) {
         let (full, taken) = crossbeam_channel::unbounded();
         let (free_in, free) = crossbeam_channel::unbounded();
@@ -331,7 +334,7 @@ mod tests {
         (blocks.collect(), waits.load(Ordering::Relaxed))
     }
 
-    /// Breaks in between which a reader must not mind.
+    /// The pieces with interruptions between them that a reader must ignore.
     fn disturbed(pieces: Vec<Vec<u8>>, random: &mut Random) -> Vec<io::Result<Vec<u8>>> {
         let mut script = Vec::new();
         for piece in pieces {
@@ -357,7 +360,7 @@ mod tests {
             for cpu in &workload.cpus {
                 let pages = encoder.pages(cpu, &mut random);
                 let shape = workload.shape.page();
-                // The kernel changes out sub-buffers in full, with zeros behind what counts.
+                // The kernel hands out sub-buffers in full, with zeros behind what counts.
                 let images: Vec<Vec<u8>> = pages
                     .iter()
                     .map(|page| {
@@ -386,8 +389,8 @@ mod tests {
         }
     }
 
-    /// The kernel changes out the rest of a sub-buffer that was read in part by itself: who takes it for all there is leaves the
-    /// kernel alone while its buffer runs over.
+    /// The kernel hands out the rest of a sub-buffer that was read in part by itself. A reader that pauses after it lets the buffer
+    /// run over.
     #[test]
     fn a_round_goes_on_after_the_rest_of_a_sub_buffer() {
         let target = Target { endian: Endian::NATIVE, word_bytes: 8 };

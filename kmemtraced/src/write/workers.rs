@@ -1,4 +1,4 @@
-//! The threads of a recording: a pinned reader and a writer for each CPU, and the blocks that go round between them.
+//! Threads of a recording: a pinned reader and a writer for each CPU, with a pool of blocks that circulate between them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,16 +24,18 @@ use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
 use crate::write::writer::Writer;
 
-/// Memory for blocks of one CPU, and the share of all memory that the blocks may take.
+/// Block pool of a CPU, bytes.
 const POOL_BYTES: u64 = 32 << 20;
+/// Pools of all CPUs together take at most `1 / POOL_SHARE` of memory.
 const POOL_SHARE: u64 = 10;
-/// Stack of a thread, bytes: it is locked in memory where the kernel cannot leave out what is not touched.
+/// Stack of a thread, bytes; small, because a kernel that cannot leave out untouched pages locks all of it.
 const STACK: usize = 512 << 10;
-/// Interval between two looks for threads that have ended, and the time to wait for them after a second signal.
-const LOOK: Duration = Duration::from_millis(5);
+/// Poll interval for threads that have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Longest wait for threads after a second stop signal.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The threads of one CPU.
+/// Threads of one CPU.
 struct CpuThreads {
     cpu: u32,
     reader: Option<JoinHandle<()>>,
@@ -47,49 +49,50 @@ impl CpuThreads {
     }
 }
 
-/// All threads, at work until [`Workers::stop`].
+/// All reader and writer threads, which run until [`Workers::stop`].
 pub(crate) struct Workers {
     threads: Vec<CpuThreads>,
     stop: Arc<AtomicBool>,
-    /// Set by a second stop signal: nothing is waited for any more.
+    /// Set by a second stop signal: threads stop waiting.
     abandon: Arc<AtomicBool>,
+    /// `END_*` for the end blocks.
     reason: Arc<AtomicU64>,
-    /// The readers' word to begin; nothing once it was given.
+    /// Start message to the readers; `None` once it was sent.
     go: Option<Sender<()>>,
-    /// Their thread ids, and those of the threads that are there before them: the first, this one, and that of the messages.
+    /// Thread ids of the recorder: the first thread, the one that records, the one of the messages, all readers and writers.
     pub(crate) tids: Vec<i32>,
 }
 
-/// How the threads are to go about it.
+/// Options of a recording that the threads need.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordOptions {
     pub(crate) flush: Duration,
     pub(crate) sync: Option<Duration>,
     pub(crate) compress: Compression,
     pub(crate) changes: ForeignChanges,
-    /// Counts events of the recorder's own threads, where that is asked for.
+    /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
 }
 
-/// Bytes of the blocks of each of so many CPUs, about.
+/// Size of each CPU's block pool on a machine with `cpus` CPUs, bytes, about.
 pub(crate) fn pool_bytes(cpus: usize) -> usize {
     memory::share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
 }
 
-/// The blocks of one of so many CPUs.
+/// Allocates the block pool of one CPU.
 fn pool(cpus: usize, block_bytes: usize) -> anyhow::Result<Vec<Vec<u8>>> {
     let blocks = (pool_bytes(cpus) / block_bytes).max(3);
     let pool: Result<_, _> = (0..blocks).map(|_| memory::touched(block_bytes)).collect();
-    let said = |_| {
+    let failed = |_| {
         anyhow!(
             "{} MiB of memory for blocks cannot be had: free some, or raise ulimit -v",
             (blocks * block_bytes * cpus) >> 20
         )
     };
-    pool.map_err(said)
+    pool.map_err(failed)
 }
 
-/// A thread that does its `work` before that of others, on its CPU where it is `pinned` to one, once its number is told.
+/// Spawns a thread at nice -20, on CPU `pinned` if given; it sends its thread id to `tids`, then works.
 fn start_thread<T: Send + 'static>(
     name: String,
     pinned: Option<u32>,
@@ -101,10 +104,10 @@ fn start_thread<T: Send + 'static>(
         if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
             let mut set = CpuSet::new();
             set.set(cpu as usize);
-            // A CPU that is offline cannot be had; nothing is written to its buffer, either.
+            // Fails for a CPU that is offline, whose buffer gets no events, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let _first = HighPriority::take();
+        let _priority = HighPriority::take();
         let _ = tids.send(own_tid());
         drop(tids);
         work()
@@ -112,15 +115,15 @@ fn start_thread<T: Send + 'static>(
     thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(begin).map_err(|error| not_started(&name, &error))
 }
 
-/// What the threads of each CPU begin with.
+/// Starts the threads of each CPU.
 struct Spawner<'a> {
     source: &'a dyn TraceSource,
     output: &'a TraceDir,
     description: &'a Arc<Description>,
     options: &'a RecordOptions,
-    /// Where each thread tells its number.
+    /// Thread ids, sent by each thread.
     tids: Sender<i32>,
-    /// A reader takes nothing from the kernel before it has a word of this; it ends where there is none to come.
+    /// Start message. A reader takes nothing from the kernel before it, and ends where it cannot come any more.
     go: Receiver<()>,
 }
 
@@ -150,9 +153,9 @@ impl Spawner<'_> {
         writer.begin().with_context(|| output.unwritable(&name))?;
         let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
         workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
-        // A CPU that was never online has no buffer: its file is whole and empty.
+        // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(per_cpu) = source.cpu(cpu)? {
-            // Events that were lost before the recording are no loss of it: these counters come before events are enabled.
+            // Counters from before events are enabled: loss up to here is not loss of the recording.
             let _ = full_in.send(Message::Counters(per_cpu.sample()));
             let framing = Arc::clone(&source.facts().framing);
             let (flush, stop) = (options.flush, Arc::clone(&workers.stop));
@@ -175,8 +178,8 @@ impl Spawner<'_> {
 }
 
 impl Workers {
-    /// Makes the files and starts the threads; nothing is enabled yet, and nothing is taken from the kernel before [`Workers::go`].
-    /// After an error no thread is left. `abandon` ends all that waits, at any time.
+    /// Makes the files and starts the threads. Events are not enabled yet, and the readers take nothing before [`Workers::go`]. After
+    /// an error no thread is left. `abandon` ends all waiting, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
         output: &TraceDir,
@@ -200,7 +203,7 @@ impl Workers {
             Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,
             Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
         };
-        // Before the threads: each of them takes address space, and less of it where there is little.
+        // Before the threads, whose stacks take address space that the pools need more.
         let pools =
             facts.cpus.iter().map(|_| pool(facts.cpus.len(), block_bytes)).collect::<anyhow::Result<Vec<_>>>()?;
         let (tids, tids_out) = crossbeam_channel::unbounded();
@@ -213,7 +216,7 @@ impl Workers {
         if let Err(error) = begun {
             drop(go_in);
             options.changes.close();
-            // What went wrong is known.
+            // The first error is returned.
             let _ = workers.stop(END_ERROR, |_| {});
             return Err(error);
         }
@@ -224,12 +227,12 @@ impl Workers {
         Ok(workers)
     }
 
-    /// True once all readers have taken what there was.
+    /// True once all readers have ended.
     pub(crate) fn are_drained(&self) -> bool {
         self.threads.iter().all(|threads| threads.reader.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Lets the readers drain the buffers from here on.
+    /// Lets the readers start to drain the buffers.
     pub(crate) fn go(&mut self) {
         if let Some(go) = self.go.take() {
             for _ in &self.threads {
@@ -238,20 +241,20 @@ impl Workers {
         }
     }
 
-    /// What they have done so far, by CPU.
+    /// Figures of each CPU up to now.
     pub(crate) fn progress(&self) -> impl Iterator<Item = (u32, &Progress)> {
         self.threads.iter().map(|threads| (threads.cpu, &*threads.progress))
     }
 
-    /// Lets them drain the buffers, which nothing is added to any more, and finish the files; calls `meanwhile` now and then. After a
-    /// second signal a thread that does not end is left behind, and its file is unfinished. Without [`Workers::go`] before, nothing is
-    /// taken from the buffers.
+    /// Lets the threads drain the buffers, which get no more events, and finish the files; calls `meanwhile` every few milliseconds.
+    /// After a second stop signal a thread that does not end is left behind with an unfinished file. Without an earlier
+    /// [`Workers::go`] the readers take nothing.
     pub(crate) fn stop(
         mut self,
         reason: u32,
         mut meanwhile: impl FnMut(&Workers),
     ) -> anyhow::Result<Vec<(u32, Outcome)>> {
-        // Readers that still wait for it end.
+        // Ends readers that still wait for the start message.
         self.go = None;
         self.reason.store(reason.into(), Ordering::Release);
         self.stop.store(true, Ordering::Release);
@@ -262,7 +265,7 @@ impl Workers {
             if is_second && abandoned.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 break;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         let mut outcomes = Vec::new();
         for threads in self.threads {

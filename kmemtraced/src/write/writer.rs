@@ -287,7 +287,7 @@ mod tests {
             let (found, lost, verdict) = read_back(&bytes);
             assert_eq!(found, outcome.events, "room for {room}");
             match verdict {
-                // There is room for the small end block where there was none for the data.
+                // The small end block found room where data found none.
                 Verdict::Lossy => assert_eq!(lost, Some(outcome.lost), "room for {room}"),
                 other => assert_eq!(other, Verdict::Truncated, "room for {room}"),
             }
