@@ -2,7 +2,8 @@
 //!
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
-//! `as_found` keeps the earlier values of control files, `buffer_size` refuses buffers that are too large for the machine.
+//! `events` has the profiles and formats of events, `buffer_size` the default and the limit of buffers. `ownership` tells the
+//! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
 

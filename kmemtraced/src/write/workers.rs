@@ -15,7 +15,7 @@ use crate::output::trace_dir::TraceDir;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{HighPriority, not_started, own_tid};
-use crate::source::{Framing, TraceSource};
+use crate::source::{CpuSource, Framing, TraceSource};
 use crate::write::block_file::BlockFile;
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
@@ -128,14 +128,34 @@ struct Spawner<'a> {
 }
 
 impl Spawner<'_> {
+    /// Makes the file of a CPU and starts its threads.
     fn add_cpu(&self, cpu: u32, blocks: Vec<Vec<u8>>, workers: &mut Workers) -> anyhow::Result<()> {
-        let Spawner { source, output, description, options, .. } = *self;
-        let name = format!("cpu{cpu}.out");
         let (full_in, full) = crossbeam_channel::bounded(blocks.len() + 4);
         let (free_in, free) = crossbeam_channel::bounded(blocks.len());
         for block in blocks {
             let _ = free_in.send(block);
         }
+        let threads = self.start_writer(cpu, full, free_in, workers)?;
+        workers.threads.push(threads);
+        // A CPU that was never online has no buffer: its file is complete and empty.
+        if let Some(source) = self.source.cpu(cpu)? {
+            let reader = self.start_reader(cpu, source, full_in, free, workers)?;
+            if let Some(threads) = workers.threads.last_mut() {
+                threads.reader = Some(reader);
+            }
+        }
+        Ok(())
+    }
+
+    fn start_writer(
+        &self,
+        cpu: u32,
+        full: Receiver<Message>,
+        free: Sender<Vec<u8>>,
+        workers: &Workers,
+    ) -> anyhow::Result<CpuThreads> {
+        let Spawner { output, description, options, .. } = *self;
+        let name = format!("cpu{cpu}.out");
         let progress = Arc::new(Progress::default());
         let mut writer = Writer {
             file: BlockFile::new(output.file(&name)?, cpu, description.recording),
@@ -143,7 +163,7 @@ impl Spawner<'_> {
             compressor: BlockCompressor::new(options.compress),
             sync: options.sync,
             full,
-            free: free_in,
+            free,
             progress: Arc::clone(&progress),
             reason: Arc::clone(&workers.reason),
             changes: options.changes.clone(),
@@ -152,28 +172,36 @@ impl Spawner<'_> {
         };
         writer.begin().with_context(|| output.unwritable(&name))?;
         let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
-        workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
-        // A CPU that was never online has no buffer: its file is complete and empty.
-        if let Some(per_cpu) = source.cpu(cpu)? {
-            // Counters from before events are enabled: loss up to here is not loss of the recording.
-            let _ = full_in.send(Message::Counters(per_cpu.sample()));
-            let framing = Arc::clone(&source.facts().framing);
-            let (flush, stop) = (options.flush, Arc::clone(&workers.stop));
-            let (abandon, state) = (Arc::clone(&workers.abandon), reader::State::default());
-            let (source, full) = (per_cpu, full_in);
-            let reader = Reader { source, framing, flush, full, free, stop, abandon, state };
-            let go = self.go.clone();
-            let run = move || {
-                if reader.may_begin(&go) {
-                    reader.run();
-                }
-            };
-            let reader = start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)?;
-            if let Some(threads) = workers.threads.last_mut() {
-                threads.reader = Some(reader);
+        Ok(CpuThreads { cpu, reader: None, writer, progress })
+    }
+
+    fn start_reader(
+        &self,
+        cpu: u32,
+        source: Box<dyn CpuSource>,
+        full: Sender<Message>,
+        free: Receiver<Vec<u8>>,
+        workers: &Workers,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        // Counters from before events are enabled: loss up to here is not loss of the recording.
+        let _ = full.send(Message::Counters(source.sample()));
+        let reader = Reader {
+            source,
+            framing: Arc::clone(&self.source.facts().framing),
+            flush: self.options.flush,
+            full,
+            free,
+            stop: Arc::clone(&workers.stop),
+            abandon: Arc::clone(&workers.abandon),
+            state: reader::State::default(),
+        };
+        let go = self.go.clone();
+        let run = move || {
+            if reader.may_begin(&go) {
+                reader.run();
             }
-        }
-        Ok(())
+        };
+        start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)
     }
 }
 
