@@ -389,7 +389,7 @@ mod tests {
         let (dir, control) = fake();
         std::fs::write(dir.path().join("events/kmem/kfree/filter"), "common_pid != 1\n").unwrap();
         std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
-        assert!(control.selections().is_empty(), "they were right when they were looked at");
+        assert!(control.selections().is_empty(), "the state at set-up had no filters");
         let fs = KernelFs::at(dir.path()).unwrap();
         let control = Control::of_tracefs(fs, &["kmem/kfree".to_owned()], &[0], TraceClock::named("mono")).unwrap();
         assert_eq!(control.selections(), ["set_event_pid is 12", "events/kmem/kfree/filter is common_pid != 1"]);

@@ -126,7 +126,7 @@ impl Watcher {
     }
 
     /// Takes the writes that the kernel reported, and compares all files once a second or if `all`; returns the message, if any.
-    pub(crate) fn look(&mut self, all: bool) -> Option<String> {
+    pub(crate) fn compare(&mut self, all: bool) -> Option<String> {
         let is_time = all || self.compared.elapsed() >= COMPARISON_INTERVAL;
         let is_cheap = self.control.has_cheap_clock();
         let before = if is_time || is_cheap { self.control.now() } else { None };
@@ -145,8 +145,8 @@ impl Watcher {
     }
 
     /// Compares for the last time, once the buffers are drained.
-    pub(crate) fn last_look(&mut self) -> Option<String> {
-        let message = self.look(true);
+    pub(crate) fn last_comparison(&mut self) -> Option<String> {
+        let message = self.compare(true);
         self.history.changes.close();
         message
     }
@@ -281,7 +281,7 @@ mod tests {
         assert!(history.add(seen(20, &[], &[])).is_none() && !history.has_changed);
         let message = history.add(seen(30, &["tracing_on"], &[OFF])).unwrap();
         assert!(message.contains("tracing_on is 0 instead of 1"), "{message}");
-        assert!(history.add(seen(40, &[], &[OFF])).is_none(), "it was told");
+        assert!(history.add(seen(40, &[], &[OFF])).is_none(), "it was reported");
         history.mark_right(Some(45));
         assert!(history.add(seen(50, &[], &[OFF, ("filter", "is x")])).unwrap().contains("filter is x"));
         assert!(history.add(seen(60, &[], &[])).unwrap().contains("again"));

@@ -24,8 +24,8 @@ pub(crate) fn try_out(cpus: usize, pool_bytes: usize) -> anyhow::Result<()> {
         return Ok(());
     }
     let bytes = TEXTS + cpus * (THREADS + pool_bytes);
-    let said = |_| anyhow!("recording takes {} MiB more than can be had: raise ulimit -v and ulimit -d", bytes >> 20);
-    Vec::<u8>::new().try_reserve_exact(bytes).map_err(said)
+    let failed = |_| anyhow!("recording takes {} MiB more than can be had: raise ulimit -v and ulimit -d", bytes >> 20);
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(failed)
 }
 
 /// Bytes for each CPU: `wanted`, limited so that all CPUs together take at most `1 / share` of memory.

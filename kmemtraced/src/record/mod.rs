@@ -110,7 +110,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         (stop, started)
     });
     if waited.is_ok() {
-        report_change(args, watcher.as_mut().and_then(|watcher| watcher.look(true)));
+        report_change(args, watcher.as_mut().and_then(|watcher| watcher.compare(true)));
         if let Some(watcher) = &mut watcher {
             watcher.switch(false);
         }
@@ -121,7 +121,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let outcomes = workers.stop(reason, |workers| {
         answer_counters(workers, signals);
         if workers.are_drained() && !changes.is_closed() {
-            report_change(args, watcher.as_mut().and_then(Watcher::last_look));
+            report_change(args, watcher.as_mut().and_then(Watcher::last_comparison));
             changes.close();
         }
     });

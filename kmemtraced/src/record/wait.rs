@@ -93,7 +93,7 @@ impl Running<'_> {
         if self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
-        report_change(self.args, self.watcher.as_mut().and_then(|watcher| watcher.look(false)));
+        report_change(self.args, self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
         if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
             return Stop::new("what was recorded from was removed", END_ERROR);
         }

@@ -63,8 +63,8 @@ fn counted(list: &str) -> Option<u64> {
 /// Memory available without swapping, bytes.
 fn available() -> u64 {
     let meminfo = KernelFs::find(&PROC).ok().and_then(|proc| proc.read("meminfo").ok());
-    let told = meminfo.and_then(|text| mem_available(str::from_utf8(&text).ok()?));
-    told.unwrap_or_else(|| {
+    let printed = meminfo.and_then(|text| mem_available(str::from_utf8(&text).ok()?));
+    printed.unwrap_or_else(|| {
         // Linux before 3.14, or no /proc. The fields are words, which hold units: a word has 4 bytes on some machines.
         let info = rustix::system::sysinfo();
         #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]

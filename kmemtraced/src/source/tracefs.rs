@@ -216,7 +216,10 @@ impl TraceSource for RingBuffers {
             return Ok(None);
         };
         let Some(stats) = fs.open_if_there(&file("stats"), OFlags::RDONLY)? else {
-            bail!("{}: is not there, so losses of CPU {cpu} could not be told", fs.path(&file("stats")).display());
+            bail!(
+                "{}: is not there, so lost events of CPU {cpu} could not be counted",
+                fs.path(&file("stats")).display()
+            );
         };
         Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock })))
     }
