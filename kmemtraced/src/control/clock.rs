@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use kmemtrace_abi::stats::{Stats, now_ts};
+use kmemtrace_abi::kernel::stats::{Stats, now_ts};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds by which the event clock may differ from the clock of programs (`ktime_get_mono_fast_ns` while the kernel adjusts

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::block::Interval;
+use kmemtrace_abi::disk::block::Interval;
 
 use crate::control::files::{Control, Difference, may_clear};
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::block::END_ERROR;
+use kmemtrace_abi::disk::block::END_ERROR;
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};

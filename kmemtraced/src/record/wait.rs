@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::block::{END_ASKED, END_ERROR, END_LIMIT};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 
 use crate::args::Args;
 use crate::control::foreign::Watcher;

@@ -22,9 +22,9 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::relay::Layout;
-use kmemtrace_abi::stats::Stats;
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::stats::Stats;
 
 use crate::control::files::Control;
 

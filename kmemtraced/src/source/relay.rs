@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::stats::Stats;
+use kmemtrace_abi::kernel::stats::Stats;
 use rustix::fs::OFlags;
 
 use crate::control::files::Control;

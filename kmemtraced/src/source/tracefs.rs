@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::target::Endian;
 use rustix::fs::OFlags;
 
 use crate::control::clock::TraceClock;

@@ -1,6 +1,6 @@
 //! Buffer of one block: room for the block header, then the payload. Reader and writer pass it on without copying.
 
-use kmemtrace_abi::block::HEADER_BYTES;
+use kmemtrace_abi::disk::block::HEADER_BYTES;
 
 /// A block that is being filled or written.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 
-use kmemtrace_abi::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, RecordingId};
+use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, RecordingId};
 
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::compress::BlockCompressor;

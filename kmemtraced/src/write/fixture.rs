@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use kmemtrace_abi::block::{END_ASKED, END_ERROR, Header};
-use kmemtrace_abi::event::Item;
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Header};
+use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::generate::{Options, Random, Shape, Workload, pages::Encoder, workload};
-use kmemtrace_abi::stats::Stats;
-use kmemtrace_abi::trace::{FileFacts, Trace};
+use kmemtrace_abi::kernel::stats::Stats;
+use kmemtrace_abi::stream::report::FileReport;
+use kmemtrace_abi::trace::Trace;
 use zerocopy::FromBytes;
 
 use crate::control::foreign::ForeignChanges;
@@ -150,7 +151,7 @@ pub(super) fn read_back(bytes: &[u8]) -> (u64, Option<u64>, Verdict) {
     (facts.events, facts.lost, facts.verdict)
 }
 
-pub(super) fn items_of(bytes: &[u8]) -> (FileFacts, Vec<Item>) {
+pub(super) fn items_of(bytes: &[u8]) -> (FileReport, Vec<StreamItem>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cpu0.out");
     std::fs::write(&path, bytes).unwrap();

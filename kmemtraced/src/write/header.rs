@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use kmemtrace_abi::block::{RecordingId, item};
-use kmemtrace_abi::format::without_print_fmt;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::disk::block::{RecordingId, item};
+use kmemtrace_abi::kernel::format::without_print_fmt;
+use kmemtrace_abi::kernel::target::Endian;
 use rustix::rand::GetRandomFlags;
 
 use crate::source::{Framing, SourceFacts};

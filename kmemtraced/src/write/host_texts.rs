@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kmemtrace_abi::block::item;
+use kmemtrace_abi::disk::block::item;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;

@@ -6,11 +6,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 
-use kmemtrace_abi::block::{
+use kmemtrace_abi::disk::block::{
     CounterSample, Counters, GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval,
     LOST_UNKNOWN, MARKS_COUNTED, MARKS_VAGUE, kind,
 };
-use kmemtrace_abi::stats::Stats;
+use kmemtrace_abi::kernel::stats::Stats;
 use zerocopy::IntoBytes;
 
 use crate::control::foreign::ForeignChange;
@@ -264,15 +264,15 @@ impl LossAccount {
 mod tests {
     use std::sync::Arc;
 
-    use kmemtrace_abi::block::End;
-    use kmemtrace_abi::event::{Gap, GapCause, Item};
+    use kmemtrace_abi::disk::block::End;
+    use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::generate::{
         Options, Random, RelayOptions, Shape, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
     };
-    use kmemtrace_abi::relay;
-    use kmemtrace_abi::subbuffer::Missed;
-    use kmemtrace_abi::target::Endian;
+    use kmemtrace_abi::kernel::relay;
+    use kmemtrace_abi::kernel::subbuffer::Missed;
+    use kmemtrace_abi::kernel::target::Endian;
 
     use super::*;
     use crate::control::foreign::ForeignChanges;
@@ -341,9 +341,9 @@ mod tests {
         let (bytes, _) = written_of(description, messages);
         let (_, items) = items_of(&bytes);
         let gaps: Vec<&Gap> =
-            items.iter().filter_map(|i| if let Item::Gap(gap) = i { Some(gap) } else { None }).collect();
+            items.iter().filter_map(|i| if let StreamItem::Gap(gap) = i { Some(gap) } else { None }).collect();
         let [gap] = gaps[..] else { panic!("{gaps:?}") };
-        let before = items.iter().take_while(|item| matches!(item, Item::Event(_))).count() as u64;
+        let before = items.iter().take_while(|item| matches!(item, StreamItem::Event(_))).count() as u64;
         assert_eq!(
             (gap.lost, gap.cause, gap.from, gap.to),
             (Some(7), GapCause::Overrun, Some(before), Some(before + 1))

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::Context;
-use kmemtrace_abi::block::{End, NO_CPU, item, kind};
+use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
 use crate::output::trace_dir::TraceDir;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kmemtrace_abi::format::{EventFormat, PageShape};
-use kmemtrace_abi::subbuffer::SubBuffer;
-use kmemtrace_abi::target::{Big, Endian, Little, Order};
+use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
+use kmemtrace_abi::kernel::subbuffer::SubBuffer;
+use kmemtrace_abi::kernel::target::{Big, Endian, Little, Order};
 
 use crate::fs::kernelfs::{KernelFs, PROC};
 

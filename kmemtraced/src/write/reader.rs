@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
-use kmemtrace_abi::format::PageShape;
-use kmemtrace_abi::relay;
-use kmemtrace_abi::subbuffer::trimmed_len;
-use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::relay;
+use kmemtrace_abi::kernel::subbuffer::trimmed_len;
+use kmemtrace_abi::kernel::target::Endian;
 use rustix::io::Errno;
 
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
@@ -264,12 +264,12 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::atomic::AtomicUsize;
 
-    use kmemtrace_abi::block::HEADER_BYTES;
+    use kmemtrace_abi::disk::block::HEADER_BYTES;
     use kmemtrace_abi::generate::pages::Encoder;
     use kmemtrace_abi::generate::{Options, Random, RelayOptions, workload};
-    use kmemtrace_abi::stats::Stats;
-    use kmemtrace_abi::subbuffer::tally;
-    use kmemtrace_abi::target::Target;
+    use kmemtrace_abi::kernel::stats::Stats;
+    use kmemtrace_abi::kernel::subbuffer::tally;
+    use kmemtrace_abi::kernel::target::Target;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::block::{END_ASKED, END_ERROR, HEADER_BYTES};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
 use crate::control::foreign::ForeignChanges;

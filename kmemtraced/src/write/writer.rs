@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::block::{End, HEADER_BYTES, kind};
+use kmemtrace_abi::disk::block::{End, HEADER_BYTES, kind};
 use zerocopy::IntoBytes;
 
 use crate::control::foreign::ForeignChanges;
