@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::compress::Compress;
+use crate::write::compress::Compression;
 
-/// What `kmemtrace-report` can print: a slip is told before the recording, not after it.
+/// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
 const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
 
 /// Records kernel memory allocations and frees until Ctrl-C, COMMAND ends, or a limit.
@@ -17,18 +17,18 @@ const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cro
     version,
     args_conflicts_with_subcommands = true,
     after_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
-                  its own, where the recording came to 0 or 1"
+                  its own, unless the recording's is 2 or 3"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
-    /// Where to put the trace [default: ./kmemtrace.data; an earlier one is renamed to kmemtrace.data.old]
+    /// Trace directory [default: ./kmemtrace.data; an earlier one is renamed to kmemtrace.data.old]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Kernel buffer of each CPU [default: 16M, at most a quarter of memory in all]
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer_size: Option<u64>,
-    /// Take a --buffer-size that is more than half of the available memory on all CPUs together
+    /// Allow a --buffer-size that takes more than half of the available memory on all CPUs together
     #[arg(long, requires = "buffer_size")]
     pub(crate) force_buffer: bool,
     #[arg(
@@ -36,7 +36,7 @@ pub(crate) struct Args {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help = "What to record: slab, page, all, or names of kernel events [default: slab]"
+        help = "Events to record: slab, page, all, or names of kernel events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
     /// Stop after this time
@@ -45,56 +45,56 @@ pub(crate) struct Args {
     /// Stop when the trace has this size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
-    /// Store blocks smaller: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
+    /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
     #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) compress: Compress,
+    pub(crate) compress: Compression,
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) flush: Duration,
-    /// How often what was written must be on the disk: none, flush (as often as --flush says), or a time
+    /// Interval at which files are synced to the disk: none, flush (the --flush interval), or a time
     #[arg(long, value_name = "WHEN", default_value = "none")]
     pub(crate) sync: Sync,
     /// Trace clock [default: mono]
     #[arg(long, value_name = "NAME")]
     pub(crate) clock: Option<String>,
-    /// Record from this relay channel of the 2008 kmemtrace [default: kmemtrace in debugfs where it is there, else tracefs]
+    /// Record from this relay channel of the 2008 kmemtrace [default: kmemtrace in debugfs where the kernel has it, else tracefs]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["tracefs", "buffer_size", "events", "clock"])]
     pub(crate) relay: Option<PathBuf>,
-    /// Take over what the kernel's command line had recorded since boot (trace_instance=kmemtrace,..., or trace_event=), and go on
+    /// Take over the buffer that the kernel has filled since boot (trace_instance=kmemtrace,... or trace_event=), and go on
     #[arg(long, conflicts_with_all = ["relay", "clock"])]
     pub(crate) boot: bool,
     /// Record from tracefs, mounted here [default: found, or mounted]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) tracefs: Option<PathBuf>,
-    /// Print these views of the trace as text when stopping
+    /// Print these views of the trace after the recording
     #[arg(long, value_name = "VIEWS", value_delimiter = ',', value_parser = VIEWS, hide_possible_values = true)]
     pub(crate) report: Vec<String>,
-    /// Name of the tracefs instance to work in
+    /// Name of the tracefs instance to record in
     #[arg(short = 'B', long, value_name = "NAME", default_value = "kmemtrace", global = true)]
     pub(crate) instance: String,
     /// Overwrite the output directory, once the recording has begun
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Say nothing where all is well
+    /// Print only problems
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Say what was enabled, and what each CPU came to
+    /// Print the enabled events, and the figures of each CPU
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Record while this runs
+    /// Command to run; the recording ends with it
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Remove what a killed recorder left in tracefs
+    /// Undo the changes of a killed recorder in the kernel
     Recover,
-    /// Say what this kernel offers
+    /// List the events, clocks and buffers of this kernel
     Probe,
 }
 
-/// How often files are synchronised.
+/// Interval between two syncs of the files, from `--sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
     Never,
@@ -103,6 +103,7 @@ pub(crate) enum Sync {
 }
 
 impl Sync {
+    /// The interval; `None` for no syncs.
     pub(crate) fn resolve(self, flush: Duration) -> Option<Duration> {
         match self {
             Sync::Never => None,
@@ -124,7 +125,7 @@ impl std::str::FromStr for Sync {
     }
 }
 
-/// `4096`, `64K`, `16M`, `1G`.
+/// Parses a size: `4096`, `64K`, `16M`, `1G`.
 fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
@@ -136,7 +137,7 @@ fn size(text: &str) -> Result<u64, String> {
     number.and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| "a size is 4096, 64K, 16M or 1G".to_owned())
 }
 
-/// `10s`, `5m`, `250ms`; a bare number is seconds.
+/// Parses a time: `10s`, `5m`, `250ms`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (digits, unit) =

@@ -1,28 +1,29 @@
-//! `kmemtraced probe`: what this kernel offers, and what a recording would cost, without changing anything.
+//! `kmemtraced probe`: events, clocks and buffers of this kernel, and the memory and disk space of a recording. Changes nothing.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::args::Args;
-use crate::channel;
-use crate::kernelfs::KernelFs;
-use crate::record;
-use crate::state;
+use crate::fs::kernelfs::KernelFs;
+use crate::fs::state;
+use crate::source::{buffer_size, relay, tracefs};
 
-/// Bytes of an event in a trace, about, and events a second of a busy CPU: for the time until a disk is full.
+/// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
+/// Events a second of a busy CPU.
 const BUSY_EVENTS: u64 = 1_000_000;
 
+/// Directory of the memory events.
 const KMEM: &str = "events/kmem";
 
-/// Says it; nothing is an error but that nothing can be recorded at all.
+/// Prints the list. An error only where nothing can be recorded.
 pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
     let root = rustix::process::geteuid().is_root();
     let mut lines = vec![("user", if root { "root" } else { "not root: cannot record" }.to_owned())];
-    if let Some(channel) = channel::find() {
+    if let Some(channel) = relay::find() {
         lines.push(("relay", format!("{}: recorded from by default", channel.path("").display())));
     }
-    let tracefs = record::tracefs(args);
+    let tracefs = tracefs::find(args.tracefs.as_deref());
     match &tracefs {
         Ok(tracefs) => lines.extend(of_tracefs(tracefs, args)),
         Err(error) => lines.push(("tracefs", format!("{error:#}"))),
@@ -33,9 +34,10 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
     tracefs.map(|_| 0)
 }
 
+/// Lines about tracefs, as (name, text).
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
-    let buffer = args.buffer_size.unwrap_or_else(|| record::default_buffer_bytes(cpus));
+    let buffer = args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus));
     let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable")).unwrap_or(false);
     let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
@@ -52,7 +54,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         Ok(bytes) => {
             let seconds = bytes / (EVENT_BYTES * BUSY_EVENTS * cpus.max(1) as u64);
             format!(
-                "{} MiB free: {} min at a million events a second on each CPU, more where less goes on",
+                "{} MiB free: {} min at a million events a second on each CPU, longer at a lower rate",
                 bytes >> 20,
                 seconds / 60
             )
@@ -65,7 +67,13 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         ("in use", if instances.is_empty() { "none".to_owned() } else { instances.join(" ") }),
         ("events", if events.is_empty() { "none of kmem: cannot record".to_owned() } else { events.join(" ") }),
         ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
-        ("marks", yes_or(tracefs.has("options/overwrite").unwrap_or(false), "no: the place of losses is not told")),
+        (
+            "marks",
+            yes_or(
+                tracefs.has("options/overwrite").unwrap_or(false),
+                "no: a trace will not have the place of lost events",
+            ),
+        ),
         (
             "memory",
             format!("{cpus} CPUs x {} KiB = {} MiB of kernel buffers", buffer >> 10, (buffer * cpus as u64) >> 20),

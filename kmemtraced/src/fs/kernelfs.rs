@@ -1,0 +1,327 @@
+//! File systems of the kernel (proc, sysfs, tracefs, debugfs), held by descriptor. One that is not mounted is mounted for this
+//! process alone: single-user mode needs no mounts, and a mount that is taken away disturbs nothing.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
+
+/// Kind of a kernel file system: its name, its magic number (`include/uapi/linux/magic.h`) and its usual mount points.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    name: &'static str,
+    magic: u32,
+    usual: &'static [&'static str],
+}
+
+pub(crate) const PROC: Kind = Kind { name: "proc", magic: 0x9fa0, usual: &["/proc"] };
+pub(crate) const SYSFS: Kind = Kind { name: "sysfs", magic: 0x6265_6572, usual: &["/sys"] };
+pub(crate) const TRACEFS: Kind =
+    Kind { name: "tracefs", magic: 0x7472_6163, usual: &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] };
+pub(crate) const DEBUGFS: Kind = Kind { name: "debugfs", magic: 0x6462_6720, usual: &["/sys/kernel/debug"] };
+
+/// A directory of a kernel file system; all files in it are reached by relative names.
+#[derive(Debug)]
+pub(crate) struct KernelFs {
+    dir: OwnedFd,
+    /// Path for messages.
+    path: PathBuf,
+    /// Private mount, held for as long as anything in it is.
+    mount: Option<Arc<OwnMount>>,
+}
+
+/// A private mount; dropping it unmounts.
+#[derive(Debug)]
+enum OwnMount {
+    /// Mount without a path (Linux 5.2 on); closing the descriptor unmounts it.
+    Detached {
+        _mount: OwnedFd,
+    },
+    At(&'static str),
+}
+
+impl Drop for OwnMount {
+    fn drop(&mut self) {
+        if let OwnMount::At(path) = self {
+            let _ = mount::unmount(*path, UnmountFlags::DETACH);
+        }
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl KernelFs {
+    /// Opens a kernel file system where it is mounted, else mounts it.
+    pub(crate) fn find(kind: &Kind) -> anyhow::Result<KernelFs> {
+        let elsewhere = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let elsewhere = elsewhere.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (_, dir, name) = (words.next()?, words.next()?, words.next()?);
+            (name == kind.name).then_some(dir)
+        });
+        let is_kind = |fs: &KernelFs| rustix::fs::fstatfs(&fs.dir).is_ok_and(|s| s.f_type as u32 == kind.magic);
+        let mut mounted = kind.usual.iter().copied().chain(elsewhere).filter_map(|p| KernelFs::at(p.as_ref()).ok());
+        match mounted.find(is_kind) {
+            Some(found) => Ok(found),
+            None => KernelFs::mount(kind)
+                .with_context(|| format!("{} is not mounted and cannot be: run as root", kind.name)),
+        }
+    }
+
+    fn mount(kind: &Kind) -> anyhow::Result<KernelFs> {
+        match KernelFs::mount_detached(kind) {
+            // Linux before 5.2 has no detached mounts.
+            Err(Errno::NOSYS) => {}
+            mounted => return Ok(mounted?),
+        }
+        let at = kind.usual.first().copied().ok_or_else(|| anyhow!("no place for it"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount::mount(kind.name, at, kind.name, flags, None).context(at)?;
+        let own = OwnMount::At(at);
+        Ok(KernelFs { mount: Some(Arc::new(own)), ..KernelFs::at(at.as_ref())? })
+    }
+
+    fn mount_detached(kind: &Kind) -> Result<KernelFs, Errno> {
+        let context = mount::fsopen(kind.name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        mount::fsconfig_create(&context)?;
+        let attributes =
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let mount = mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        let dir = rustix::fs::openat(&mount, ".", DIRECTORY, Mode::empty())?;
+        let own = OwnMount::Detached { _mount: mount };
+        Ok(KernelFs { dir, path: PathBuf::from(kind.name), mount: Some(Arc::new(own)) })
+    }
+
+    /// Opens any directory by path.
+    pub(crate) fn at(path: &Path) -> io::Result<KernelFs> {
+        let dir = rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?;
+        Ok(KernelFs { dir, path: path.to_owned(), mount: None })
+    }
+
+    /// Opens the directory `dir` in this one.
+    pub(crate) fn sub(&self, dir: &str) -> io::Result<KernelFs> {
+        let fd = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty())?;
+        Ok(KernelFs { dir: fd, path: self.path.join(dir), mount: self.mount.clone() })
+    }
+
+    /// Opens the directory `dir` in this one. An error names the directory.
+    pub(crate) fn open_dir(&self, dir: &str) -> anyhow::Result<KernelFs> {
+        self.sub(dir).map_err(|error| self.failed(dir, "opened", error))
+    }
+
+    /// Opens the directory `dir` in this one; `None` where it is absent. An error names the directory.
+    pub(crate) fn open_dir_if_there(&self, dir: &str) -> anyhow::Result<Option<KernelFs>> {
+        match self.sub(dir) {
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(self.failed(dir, "opened", error)),
+            Ok(opened) => Ok(Some(opened)),
+        }
+    }
+
+    /// Opens this directory once more, by another descriptor.
+    pub(crate) fn again(&self) -> anyhow::Result<KernelFs> {
+        Ok(KernelFs { path: self.path.clone(), ..self.open_dir(".")? })
+    }
+
+    /// Path of `file` for messages.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        if file.is_empty() { self.path.clone() } else { self.path.join(file) }
+    }
+
+    /// Inode number of the directory; no two directories since boot have the same.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
+    }
+
+    /// Inode number of a file, or of the target of a link; `None` where it is absent. An error names the file.
+    pub(crate) fn inode_of(&self, file: &str) -> anyhow::Result<Option<u64>> {
+        match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
+            Err(error) if is_absent(&error) => Ok(None),
+            found => found.map(|stat| Some(stat.st_ino)).map_err(|error| self.failed(file, "looked at", error)),
+        }
+    }
+
+    /// True if the file is there. An error names the file.
+    pub(crate) fn has(&self, file: &str) -> anyhow::Result<bool> {
+        match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {
+            Err(error) if is_absent(&error) => Ok(false),
+            found => found.map(|_| true).map_err(|error| self.failed(file, "looked at", error)),
+        }
+    }
+
+    /// Opens a file.
+    pub(crate) fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
+        Ok(rustix::fs::openat(&self.dir, file, flags | OFlags::CLOEXEC, Mode::empty())?.into())
+    }
+
+    /// Opens a file; `None` where it is absent, or the CPU has no such device. Any other error names the file and the remedy.
+    pub(crate) fn open_if_there(&self, file: &str, flags: OFlags) -> anyhow::Result<Option<File>> {
+        match self.open(file, flags) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(self.failed(file, "opened", error)),
+        }
+    }
+
+    /// Error that names the file, and the limit to raise where one was met.
+    fn failed(&self, file: &str, done: &str, error: io::Error) -> anyhow::Error {
+        let remedy = match Errno::from_io_error(&error) {
+            Some(Errno::MFILE) => ": allow more open files (ulimit -n)",
+            Some(Errno::NFILE) => ": allow more open files (sysctl fs.file-max)",
+            _ => "",
+        };
+        anyhow!("{}: cannot be {done}: {error}{remedy}", self.path(file).display())
+    }
+
+    /// Path of the directory by its descriptor, valid where /proc is mounted.
+    pub(crate) fn descriptor_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()))
+    }
+
+    /// True if the directory was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Reads a file. The kernel hands out `events/header_page` on the first read only, so the buffer must hold all of it.
+    pub(crate) fn read(&self, file: &str) -> io::Result<Vec<u8>> {
+        let mut file = self.open(file, OFlags::RDONLY)?;
+        let mut all = Vec::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return Ok(all),
+                Ok(n) => all.extend_from_slice(&buffer[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Reads a file; empty where it is absent. An error names the file.
+    pub(crate) fn read_if_there(&self, file: &str) -> anyhow::Result<Vec<u8>> {
+        match self.read(file) {
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
+            read => read.map_err(|error| self.failed(file, "read", error)),
+        }
+    }
+
+    /// Reads a text file; empty where it is absent. An error names the file.
+    pub(crate) fn get_if_there(&self, file: &str) -> anyhow::Result<String> {
+        Ok(String::from_utf8_lossy(&self.read_if_there(file)?).into_owned())
+    }
+
+    /// Reads a text file. An error names the file.
+    pub(crate) fn get(&self, file: &str) -> anyhow::Result<String> {
+        let bytes = self.read(file).map_err(|error| self.failed(file, "read", error))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Writes a control file, without truncation: opening some of these files with O_TRUNC is a command of its own.
+    pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        self.open(file, OFlags::WRONLY)?.write_all(text.as_bytes())
+    }
+
+    /// Writes a control file. An error names the file.
+    pub(crate) fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
+        self.write(file, value).map_err(|error| self.failed(file, &format!("set to {}", value.trim()), error))
+    }
+
+    /// Sorted names in the directory `dir` (`.`: this one); none where it is absent. An error names the directory.
+    pub(crate) fn names(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+        let opened = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty()).and_then(Dir::read_from);
+        let entries = match opened {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error.into()) => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed(dir, "opened", error.into())),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| self.failed(dir, "listed", error.into()))?;
+            names.extend(entry.file_name().to_str().map(str::to_owned).ok());
+        }
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        Ok(names)
+    }
+
+    /// Numbers N of the files `PREFIX<N>` in a directory, ascending. An error names the directory.
+    pub(crate) fn numbered(&self, dir: &str, prefix: &str) -> anyhow::Result<Vec<u32>> {
+        let names = self.names(dir)?.into_iter();
+        let mut numbers: Vec<u32> = names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Makes a directory.
+    pub(crate) fn make_dir(&self, dir: &str) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(&self.dir, dir, Mode::RWXU)?)
+    }
+
+    /// Removes a directory; for an instance of tracefs the kernel removes its files, too.
+    pub(crate) fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.dir, dir, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Locks the directory until the descriptor is closed; the kernel closes it for a killed process. `WouldBlock` where another
+    /// process has the lock.
+    pub(crate) fn lock(&self) -> io::Result<OwnedFd> {
+        let lock = rustix::fs::openat(&self.dir, ".", DIRECTORY, Mode::empty())?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(lock)
+    }
+
+    /// Locks the directory; the error is `in_use` where another process has the lock, else it names directory and reason.
+    pub(crate) fn lock_or(&self, in_use: impl FnOnce() -> String) -> anyhow::Result<OwnedFd> {
+        self.lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => anyhow!(in_use()),
+            _ => anyhow!("{}: cannot be locked: {error}", self.path.display()),
+        })
+    }
+}
+
+/// True if a file or device is absent: an older kernel, or a CPU that was never online.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::NXIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_by_names_relative_to_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["cpu10", "cpu2", "cpux", "other"] {
+            std::fs::write(dir.path().join(name), "7\n").unwrap();
+        }
+        let fs = KernelFs::at(dir.path()).unwrap();
+        assert_eq!(fs.numbered(".", "cpu").unwrap(), [2, 10]);
+        assert_eq!(fs.get("other").unwrap(), "7\n");
+        fs.set("other", "8").unwrap();
+        assert_eq!(fs.get("other").unwrap(), "8\n", "a control file is not truncated");
+        assert!(fs.names("nothing").unwrap().is_empty());
+        let error = format!("{:#}", fs.names("other").unwrap_err());
+        assert!(error.contains("other: cannot be opened"), "{error}");
+        assert!(fs.open_if_there("missing", OFlags::RDONLY).unwrap().is_none());
+        assert!(fs.open_if_there("other/below", OFlags::RDONLY).is_err(), "only what is not there may be missing");
+        let error = format!("{:#}", fs.get("missing").unwrap_err());
+        assert!(error.contains("missing: cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_locked_directory_cannot_be_locked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let lock = fs.lock().unwrap();
+        assert_eq!(fs.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        fs.lock().unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! State files in /run/kmemtraced. Each records a change that a recorder made in the kernel, so that the next recorder can undo
+//! it if this one is killed. Root acts on their contents, so only root may be able to write them.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use crate::fs::held_dir::HeldDir;
+
+const RUN: &str = "/run";
+const DIR: &str = "kmemtraced";
+/// Most bytes read back from a state file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Opens the directory of the state files; `None` where it is absent, or another user may write to it.
+fn find() -> Option<Dir> {
+    Dir::open(&HeldDir::reach(Path::new(RUN)).ok()?)
+}
+
+/// Opens the directory of the state files, and makes it where it is absent.
+fn make() -> Option<Dir> {
+    if let Ok(root) = HeldDir::reach(Path::new("/")) {
+        let _ = root.make_public_dir(RUN.trim_start_matches('/').as_ref());
+    }
+    let run = HeldDir::reach(Path::new(RUN)).ok()?;
+    let _ = run.make_public_dir(DIR.as_ref());
+    Dir::open(&run)
+}
+
+/// True if state files can be kept on this machine.
+pub(crate) fn can_be_kept() -> bool {
+    make().is_some()
+}
+
+/// Writes the state file `name`. A machine without a place for it can record all the same.
+pub(crate) fn write(name: &str, text: &str) {
+    if let Some(dir) = make() {
+        let _ = dir.write(name, text);
+    }
+}
+
+/// Text of the state file `name`; `None` where it is absent.
+pub(crate) fn read(name: &str) -> Option<String> {
+    find()?.read(name).ok()
+}
+
+/// Removes the state file `name`.
+pub(crate) fn remove(name: &str) {
+    if let Some(dir) = find() {
+        let _ = dir.0.remove(name.as_ref());
+    }
+}
+
+/// The directory of the state files, which only root or the caller may write to.
+struct Dir(HeldDir);
+
+impl Dir {
+    fn open(run: &HeldDir) -> Option<Dir> {
+        let dir = run.open_dir(DIR.as_ref()).ok()?;
+        let stat = dir.stat().ok()?;
+        let is_trusted = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
+        (is_trusted && stat.st_mode & 0o022 == 0).then_some(Dir(dir))
+    }
+
+    /// Writes a file by rename: a recorder that is killed meanwhile leaves the old text or the new one.
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let new = format!(".new-{}", std::process::id());
+        let new: &OsStr = new.as_ref();
+        // A killed recorder with the same process id may have left one.
+        let _ = self.0.remove(new);
+        self.0.create(new)?.write_all(text.as_bytes())?;
+        self.0.rename(new, name.as_ref())
+    }
+
+    fn read(&self, name: &str) -> io::Result<String> {
+        let mut text = String::new();
+        self.0.open(name.as_ref())?.take(MAX_BYTES).read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_state_file_replaces_a_link_and_is_not_read_through_one() {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, other) = (place.path().join(DIR), place.path().join("other"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&other, "other").unwrap();
+        symlink(&other, dir.join("a")).unwrap();
+        let run = HeldDir::reach(place.path()).unwrap();
+        let state = Dir::open(&run).unwrap();
+        assert!(state.read("a").is_err(), "a link is not followed");
+        state.write("a", "7").unwrap();
+        assert_eq!((state.read("a").unwrap().as_str(), fs::read_to_string(&other).unwrap().as_str()), ("7", "other"));
+    }
+
+    #[test]
+    fn a_state_directory_that_others_may_write_to_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, elsewhere) = (place.path().join(DIR), place.path().join("elsewhere"));
+        fs::create_dir(&dir).unwrap();
+        let run = HeldDir::reach(place.path()).unwrap();
+        for (mode, is_safe) in [(0o755, true), (0o777, false), (0o775, false), (0o1777, false)] {
+            fs::set_permissions(&dir, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Dir::open(&run).is_some(), is_safe, "{mode:o}");
+        }
+        fs::remove_dir(&dir).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        symlink(&elsewhere, &dir).unwrap();
+        assert!(Dir::open(&run).is_none(), "a link is not followed");
+    }
+}

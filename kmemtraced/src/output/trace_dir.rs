@@ -1,0 +1,197 @@
+//! The trace directory: made, locked, and given the name of an earlier recording once this one has begun.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+
+use crate::fs::held_dir::{HeldDir, joined, random_digits};
+use crate::output::earlier::{Earlier, Replaced, remove_trace};
+
+/// Trace directory where the command line names none.
+const DEFAULT: &str = "kmemtrace.data";
+
+/// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
+/// under a temporary name, and takes the asked name once the recording has begun.
+pub(crate) struct TraceDir {
+    /// Path for messages.
+    pub(crate) dir: PathBuf,
+    held: HeldDir,
+    parent: Arc<HeldDir>,
+    /// Current name in `parent`.
+    name: OsString,
+    /// Earlier recording with the asked name, until the new one has begun.
+    earlier: Option<Earlier>,
+    has_begun: bool,
+    /// Thread that removes the replaced recording.
+    removal: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl TraceDir {
+    /// Makes the directory. An earlier recording stays as it is until [`TraceDir::begin`]. One in a directory that the command line
+    /// names is an error without `force`.
+    pub(crate) fn create(given: Option<&Path>, force: bool) -> anyhow::Result<TraceDir> {
+        let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
+        let shown = dir.display();
+        let Some(asked) = dir.file_name() else {
+            bail!("-o {shown}: is no name for a new directory: use one that ends with a name (-o DIR/NAME)");
+        };
+        let above = dir.parent().unwrap_or(Path::new(""));
+        let parent = HeldDir::reach(above)
+            .with_context(|| format!("{shown}: the directory above cannot be opened: make it, or use another (-o)"))?;
+        let earlier = Earlier::find(&parent, &dir, asked, given.is_none(), force)?;
+        let name = match &earlier {
+            None => asked.to_owned(),
+            Some(_) => joined(asked, &format!(".exchange-{}", random_digits()?)),
+        };
+        let held = parent.make_dir(&name).with_context(|| format!("{shown}: cannot be made"))?;
+        held.lock().with_context(|| format!("{shown}: cannot be locked: use another file system (-o)")).inspect_err(
+            |_| {
+                let _ = parent.remove_dir(&name);
+            },
+        )?;
+        Ok(TraceDir { dir, held, parent: Arc::new(parent), name, earlier, has_begun: false, removal: None })
+    }
+
+    /// True while an earlier recording has the asked name.
+    pub(crate) fn replaces(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// Takes the asked name, now that the recording has begun. An earlier recording is removed, or kept as `.old` where the default
+    /// name is used. An error names the path under which a recording stays; it does not end the recording.
+    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
+        self.has_begun = true;
+        let Some(earlier) = self.earlier.take() else { return Ok(()) };
+        let shown = self.dir.with_file_name(&self.name);
+        if let Err(error) = self.parent.exchange(&self.name, &earlier.name) {
+            let asked = std::mem::replace(&mut self.dir, shown);
+            bail!("{}: cannot be replaced: {error}: the new recording is in {}", asked.display(), self.dir.display());
+        }
+        let name = std::mem::replace(&mut self.name, earlier.name);
+        let held = match earlier.kept {
+            None => earlier.held,
+            Some((old, older)) => {
+                let renamed = match older {
+                    Some(_) => self.parent.exchange(&name, &old),
+                    None => self.parent.rename_to_free(&name, &old),
+                };
+                renamed.with_context(|| format!("{}: the earlier recording stays under this name", shown.display()))?;
+                let Some(older) = older else { return Ok(()) };
+                older
+            }
+        };
+        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal()?;
+        Ok(())
+    }
+
+    /// Waits until the replaced recording is removed.
+    pub(crate) fn finish_removal(&mut self) -> anyhow::Result<()> {
+        match self.removal.take().map(JoinHandle::join) {
+            Some(Ok(removed)) => removed,
+            Some(Err(_)) => bail!("{}: the replaced recording is not wholly removed", self.dir.display()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a file in the directory.
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
+        let shown = || format!("{}: cannot be made", self.dir.join(name).display());
+        self.held.create(name.as_ref()).with_context(shown)
+    }
+
+    /// Message for a file that cannot be written, without the reason.
+    pub(crate) fn unwritable(&self, name: &str) -> String {
+        format!("{}: cannot be written (free some space, raise ulimit -f, or use -o)", self.dir.join(name).display())
+    }
+
+    /// True if the directory was removed; the kernel frees its files with their last descriptor.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.held.stat().is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// True if the directory has a file of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !matches!(self.held.kind(name.as_ref()), Ok(None))
+    }
+
+    /// Free bytes of the file system.
+    pub(crate) fn room(&self) -> io::Result<u64> {
+        self.held.statvfs().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Returns once the directory's name and the names in it survive a power cut.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.held.sync()?;
+        self.parent.sync()
+    }
+
+    /// Removes the directory if no recording has begun in it.
+    pub(crate) fn discard(self) {
+        if !self.has_begun {
+            let _ = remove_trace(&self.held, &self.parent, &self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_earlier_trace_goes_with_what_a_report_left_in_it_and_nothing_else_does() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("t");
+        let fill = |names: &[&str]| {
+            fs::create_dir_all(&dir).unwrap();
+            names.iter().for_each(|name| fs::write(dir.join(name), b"x").unwrap());
+        };
+        fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
+        let mut output = TraceDir::create(Some(&dir), true).unwrap();
+        assert!(dir.join("cpu0.out").exists(), "the recording has not begun");
+        output.begin().and_then(|()| output.finish_removal()).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+        fill(&["meta.out", "notes"]);
+        assert!(TraceDir::create(Some(&dir), true).is_err());
+        assert!(dir.join("notes").exists() && dir.join("meta.out").exists());
+    }
+
+    #[test]
+    fn a_discarded_recording_leaves_the_earlier_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("t");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("cpu0.out"), b"earlier").unwrap();
+        let output = TraceDir::create(Some(&dir), true).unwrap();
+        output.file("cpu0.out").unwrap();
+        output.discard();
+        assert_eq!(fs::read(dir.join("cpu0.out")).unwrap(), b"earlier");
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_in_place_of_the_earlier_one_is_not_emptied() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, moved) = (parent.path().join("t"), parent.path().join("moved"));
+        for (name, file) in [(&dir, "cpu0.out"), (&moved, "meta.out")] {
+            fs::create_dir(name).unwrap();
+            fs::write(name.join(file), b"x").unwrap();
+        }
+        let mut output = TraceDir::create(Some(&dir), true).unwrap();
+        let names = [parent.path().join("other"), dir.clone(), moved.clone()];
+        fs::rename(&dir, &names[0]).unwrap();
+        fs::rename(&moved, &dir).unwrap();
+        assert!(output.begin().and_then(|()| output.finish_removal()).is_err());
+        assert!(names[0].join("cpu0.out").exists(), "moved away by its owner");
+        let kept =
+            fs::read_dir(parent.path()).unwrap().filter(|e| e.as_ref().unwrap().path().join("meta.out").exists());
+        assert_eq!(kept.count(), 1);
+    }
+}

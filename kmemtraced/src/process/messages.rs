@@ -1,0 +1,180 @@
+//! Messages to standard error, written by a thread of their own: a full pipe or a terminal held by Ctrl-S stops that thread only.
+//! The order is kept. Messages that find the queue full are dropped and counted, and the count is written later.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::process::thread::{HighPriority, own_tid};
+
+/// Most messages that wait to be written.
+const QUEUE: usize = 256;
+/// Stack of the thread, bytes.
+const STACK: usize = 256 << 10;
+
+/// The process's messages; empty until [`start`].
+static MESSAGES: OnceLock<Messages> = OnceLock::new();
+
+/// Starts the thread; before that, the caller of [`say`] writes. An error is that of the thread's start.
+pub(crate) fn start() -> io::Result<()> {
+    if MESSAGES.get().is_none() {
+        let _ = MESSAGES.set(Messages::start(io::stderr())?);
+    }
+    Ok(())
+}
+
+/// Queues a line; never blocks.
+pub(crate) fn say(line: impl Into<String>) {
+    let line = line.into() + "\n";
+    match MESSAGES.get() {
+        Some(messages) => messages.put(line),
+        None => drop(io::stderr().write_all(line.as_bytes())),
+    }
+}
+
+/// Queues `text` without a newline, unless earlier messages still wait: a late status line is worth nothing.
+pub(crate) fn show(text: &str) {
+    if let Some(messages) = MESSAGES.get().filter(|messages| messages.queue.is_empty()) {
+        messages.put(text.to_owned());
+    }
+}
+
+/// Waits until all messages are written, at most for `patience`.
+pub(crate) fn finish(patience: Duration) {
+    if let Some(messages) = MESSAGES.get() {
+        messages.finish(patience);
+    }
+}
+
+/// Thread id of the thread, for the list of the recorder's own threads.
+pub(crate) fn thread_id() -> Option<i32> {
+    MESSAGES.get().map(|messages| messages.tid)
+}
+
+enum Message {
+    Text(String),
+    /// Requests an answer once all earlier messages are written.
+    Flush(Sender<()>),
+}
+
+struct Messages {
+    queue: Sender<Message>,
+    dropped: Arc<AtomicU64>,
+    tid: i32,
+}
+
+impl Messages {
+    fn start(out: impl Write + Send + 'static) -> io::Result<Messages> {
+        let (queue, waiting) = crossbeam_channel::bounded(QUEUE);
+        let (tid_out, tid) = crossbeam_channel::bounded(1);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let unreported = Arc::clone(&dropped);
+        let work = move || {
+            let _first = HighPriority::take();
+            let _ = tid_out.send(own_tid());
+            write_all(out, &waiting, &unreported);
+        };
+        thread::Builder::new().name("messages".into()).stack_size(STACK).spawn(work)?;
+        Ok(Messages { queue, dropped, tid: tid.recv().map_err(io::Error::other)? })
+    }
+
+    fn put(&self, text: String) {
+        if self.queue.try_send(Message::Text(text)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn finish(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let (done_in, done) = crossbeam_channel::bounded(1);
+        if self.queue.send_deadline(Message::Flush(done_in), deadline).is_ok() {
+            let _ = done.recv_deadline(deadline);
+        }
+    }
+}
+
+/// Writes messages as they come. An error of standard error has no place to be reported.
+fn write_all(mut out: impl Write, waiting: &Receiver<Message>, dropped: &AtomicU64) {
+    for message in waiting {
+        match message {
+            Message::Text(text) => drop(out.write_all(text.as_bytes())),
+            Message::Flush(done) => drop(done.send(())),
+        }
+        if waiting.is_empty()
+            && let count @ 1.. = dropped.swap(0, Ordering::Relaxed)
+        {
+            let _ = writeln!(out, "kmemtraced: {count} messages were left out: standard error took none for a while");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    /// A pipe that takes nothing until it is opened.
+    #[derive(Clone, Default)]
+    struct Pipe {
+        taken: Arc<Mutex<Taken>>,
+        opened: Arc<Condvar>,
+    }
+
+    #[derive(Default)]
+    struct Taken {
+        is_open: bool,
+        bytes: Vec<u8>,
+    }
+
+    impl Pipe {
+        fn open(&self) {
+            self.taken.lock().unwrap().is_open = true;
+            self.opened.notify_all();
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.taken.lock().unwrap().bytes.clone()).unwrap()
+        }
+    }
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut taken = self.opened.wait_while(self.taken.lock().unwrap(), |taken| !taken.is_open).unwrap();
+            taken.bytes.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_blocked_pipe_holds_up_no_caller_and_left_out_messages_are_counted() {
+        let pipe = Pipe::default();
+        let messages = Messages::start(pipe.clone()).unwrap();
+        let begin = Instant::now();
+        (0..QUEUE + 100).for_each(|n| messages.put(format!("{n}\n")));
+        messages.finish(Duration::from_millis(50));
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert_eq!(pipe.text(), "");
+        pipe.open();
+        messages.finish(Duration::from_secs(60));
+        // The thread holds one message besides the queue, if it was quick.
+        let text = pipe.text();
+        let (said, count) = text.rsplit_once("kmemtraced: ").unwrap();
+        let count: usize = count.split(' ').next().unwrap().parse().unwrap();
+        let said: Vec<usize> = said.lines().map(|line| line.parse().unwrap()).collect();
+        assert!((QUEUE..=QUEUE + 1).contains(&said.len()), "{}", said.len());
+        assert!(said.is_sorted());
+        assert_eq!(said.len() + count, QUEUE + 100);
+        messages.put("last\n".into());
+        messages.finish(Duration::from_secs(60));
+        assert!(pipe.text().ends_with("last\n"));
+    }
+}

@@ -1,0 +1,12 @@
+//! The recorder as a process of the traced machine: its messages, signals, memory and threads.
+//!
+//! `messages` writes to standard error without ever blocking a caller. `signals` turns signals into flags. `memory` reserves
+//! and locks memory, and lowers the OOM score.
+//! `thread` raises the priority of a thread and names the remedy where one cannot be started.
+//!
+//! Room for more process-wide settings and limits. Recording itself is in `source`, `write` and `record`.
+
+pub(crate) mod memory;
+pub(crate) mod messages;
+pub(crate) mod signals;
+pub(crate) mod thread;

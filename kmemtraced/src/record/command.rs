@@ -1,0 +1,74 @@
+//! COMMAND, during which the recorder records, and the reports after it: child processes of the recorder.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use crate::process::messages::{self, say};
+use crate::process::signals::Signals;
+use crate::record::shutdown::LAST_WORDS;
+
+/// Poll interval of a child's status.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Polls of a COMMAND that was asked to end.
+const MAX_POLLS: u32 = 100;
+
+/// Asks COMMAND to end with SIGTERM where it still runs, and waits two seconds for it; a stop signal ends the wait. Returns
+/// its exit status, 128 + n for signal n; `None` where it goes on.
+pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
+    for tries in 0..MAX_POLLS {
+        if let Ok(Some(status)) = child.try_wait() {
+            let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
+            return Some(u8::try_from(code).unwrap_or(u8::MAX));
+        }
+        if tries == 0 {
+            let pid = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        if signals.is_pressing() {
+            break;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    say("kmemtraced: the command goes on");
+    None
+}
+
+/// Prints views of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH. False where a
+/// signal ended it.
+pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
+    let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
+    // The first argument is all that is known of this program's path without /proc.
+    let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
+    let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
+    if !views.is_empty() {
+        // Earlier messages come first where both go to one terminal.
+        messages::finish(LAST_WORDS);
+    }
+    for view in views {
+        let child = Command::new(&program).arg(view).arg(dir).spawn();
+        match child.and_then(|child| wait_for(child, signals)) {
+            Ok(true) => {}
+            Ok(false) => {
+                say(format!("kmemtraced: --report {view}: ended by a signal"));
+                return false;
+            }
+            Err(error) => say(format!("kmemtraced: --report {view}: {}: {error}", program.display())),
+        }
+    }
+    true
+}
+
+/// Waits for a report to end; kills it and returns false at a stop signal.
+fn wait_for(mut child: Child, signals: &Signals) -> std::io::Result<bool> {
+    while child.try_wait()?.is_none() {
+        if signals.is_pressing() {
+            let _ = child.kill();
+            return Ok(false);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(true)
+}

@@ -1,0 +1,175 @@
+//! A recording from start to end.
+//!
+//! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
+//! reports the result and has the exit status. `command` deals with child processes, `notices` has the lines written
+//! meanwhile.
+//!
+//! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
+
+mod command;
+mod notices;
+mod set_up;
+pub(crate) mod shutdown;
+mod start;
+mod wait;
+
+use std::process::Child;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, bail};
+use kmemtrace_abi::disk::block::END_ERROR;
+
+use crate::args::{Args, Sync};
+use crate::control::foreign::{ForeignChanges, Watcher};
+use crate::output::trace_dir::TraceDir;
+use crate::process::memory;
+use crate::process::messages;
+use crate::process::signals::Signals;
+use crate::process::thread::not_started;
+use crate::source::{SourceFacts, TraceSource};
+use crate::write::header::Description;
+use crate::write::meta::MetaFile;
+use crate::write::outcome::Outcome;
+use crate::write::own_threads::{self, OwnThreads};
+use crate::write::workers::{RecordOptions, Workers};
+use notices::{answer_counters, report_change, say_verbose, warn};
+use start::Started;
+use wait::{Running, Stop};
+
+/// Records, in a thread that may hang in a system call; returns the exit status.
+pub(crate) fn record(args: Args) -> anyhow::Result<u8> {
+    // Before set-up, so that a signal during set-up undoes it.
+    let signals = Arc::new(Signals::take()?);
+    let (watcher, taken) = (thread::current(), Arc::clone(&signals));
+    let work = move || {
+        let status = record_until_stopped(&args, &taken);
+        watcher.unpark();
+        status
+    };
+    let name = "record";
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    let recording = started.map_err(|error| not_started(name, &error))?;
+    if !signals.watch(|| recording.is_finished()) {
+        shutdown::end_now();
+    }
+    recording.join().unwrap_or_else(|_| {
+        messages::say(
+            "kmemtraced: ended early by an internal error: what is in the files is valid, record again for the rest",
+        );
+        Ok(shutdown::ENDED_EARLY)
+    })
+}
+
+fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
+    let source = set_up::set_up(args)?;
+    let mut output = TraceDir::create(args.output.as_deref(), args.force)?;
+    let status = run(args, source, &mut output, signals);
+    warn(output.finish_removal());
+    if status.is_err() {
+        output.discard();
+    } else if !signals.is_second() && !command::report(&args.report, &output.dir, signals) {
+        return Ok(shutdown::ENDED_EARLY);
+    }
+    status
+}
+
+fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals: &Signals) -> anyhow::Result<u8> {
+    let facts = Arc::clone(source.facts());
+    let description = Arc::new(Description::new(&facts)?);
+    let changes = ForeignChanges::default();
+    let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
+    let sync = args.sync.resolve(args.flush);
+    let mut meta = MetaFile::begin(output, &description, args.compress, sync)?;
+    if signals.is_second() {
+        bail!("ended by a second signal before recording began: nothing is kept");
+    }
+    let knows_own = own_threads::has_ids_of_events();
+    let own = own_threads(args, &facts, knows_own);
+    let options = RecordOptions { flush: args.flush, sync, compress: args.compress, changes: changes.clone(), own };
+    let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
+    let threads = if knows_own { meta.put_threads(&workers.tids) } else { Ok(()) };
+    if !knows_own {
+        let line = "the recorder's own threads are not known in a pid namespace: the report cannot leave them out";
+        say_verbose(args, line);
+    }
+    let started = threads.with_context(|| output.unwritable("meta.out"));
+    let started = started.and_then(|()| start::start(args, &*source, output, signals, watcher.as_mut()));
+    if started.is_ok() {
+        source.begun();
+        workers.go();
+        take_name(args, output);
+    }
+    let score = memory::OomScore::lower();
+    if let Err(line) = &score {
+        say_verbose(args, line);
+    }
+    let waited = started.map(|mut started| {
+        let (watcher, child) = (watcher.as_mut(), started.child.as_mut());
+        let stop = Running { args, workers: &workers, output, signals, watcher, child }.wait();
+        (stop, started)
+    });
+    if waited.is_ok() {
+        report_change(args, watcher.as_mut().and_then(|watcher| watcher.compare(true)));
+        if let Some(watcher) = &mut watcher {
+            watcher.switch(false);
+        }
+        // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
+        source.stop();
+    }
+    let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
+    let outcomes = workers.stop(reason, |workers| {
+        answer_counters(workers, signals);
+        if workers.are_drained() && !changes.is_closed() {
+            report_change(args, watcher.as_mut().and_then(Watcher::last_comparison));
+            changes.close();
+        }
+    });
+    let foreign = watcher.as_ref().is_some_and(Watcher::happened);
+    // The instance cannot be removed while its control files are open.
+    drop(watcher);
+    // Reported before the source is undone, which may take the rest of a second.
+    let cut = report_cut(output, waited.as_ref().ok(), outcomes.as_deref().ok());
+    let comms = source.comms();
+    drop(source);
+    drop(score);
+    let ((stop, Started { child, priority }), outcomes) = (waited?, outcomes?);
+    drop(priority);
+    if let Some(status) = cut {
+        child.map(|child| command::leave(child, signals));
+        return Ok(status);
+    }
+    let finished = meta.finish(&comms, stop.reason);
+    let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
+    let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
+    Ok(status_with_command(status, child, signals))
+}
+
+/// Counter of the recorder's own events, for --verbose.
+fn own_threads(args: &Args, facts: &SourceFacts, knows_own: bool) -> Option<OwnThreads> {
+    let (_, format) = facts.formats.first().filter(|_| args.verbose && knows_own)?;
+    OwnThreads::new(format)
+}
+
+/// Takes the name of an earlier recording, which has it until this one has begun.
+fn take_name(args: &Args, output: &mut TraceDir) {
+    warn(output.begin());
+    if args.sync != Sync::Never {
+        warn(output.sync().context("the trace directory's names are not on the disk"));
+    }
+}
+
+/// Reports a recording that a second signal cut short and returns its exit status; `None` where all files have their end.
+fn report_cut(output: &TraceDir, waited: Option<&(Stop, Started)>, outcomes: Option<&[(u32, Outcome)]>) -> Option<u8> {
+    let ((stop, _), outcomes) = waited.zip(outcomes)?;
+    let is_cut = outcomes.iter().any(|(_, outcome)| outcome.unfinished);
+    is_cut.then(|| shutdown::cut(output, &stop.why, outcomes))
+}
+
+/// COMMAND's exit status where the recording has nothing worse to report than lost events, else the recording's.
+fn status_with_command(status: u8, child: Option<Child>, signals: &Signals) -> u8 {
+    match child.and_then(|child| command::leave(child, signals)) {
+        Some(commands) if status <= 1 => commands,
+        _ => status,
+    }
+}

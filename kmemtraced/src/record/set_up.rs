@@ -1,0 +1,58 @@
+//! Choice of the source by the command line, and the limits that are checked before anything is changed.
+
+use anyhow::Context;
+
+use crate::args::Args;
+use crate::fs::kernelfs::KernelFs;
+use crate::process::memory;
+use crate::source::TraceSource;
+use crate::source::boot;
+use crate::source::buffer_size;
+use crate::source::relay::{self, RelayChannel};
+use crate::source::tracefs::{self, InstanceOptions, RingBuffers};
+use crate::write::workers;
+
+/// Sets up the source that `args` name; by default the relay channel where the kernel has one, else tracefs.
+pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
+    if let Some(path) = &args.relay {
+        return set_up_relay(KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?);
+    }
+    if args.boot {
+        let more = args.events.as_deref().unwrap_or_default();
+        return Ok(Box::new(RingBuffers::take_over(checked_tracefs(args)?, &args.instance, more, args.buffer_size)?));
+    }
+    let wants_tracefs =
+        args.tracefs.is_some() || args.events.is_some() || args.buffer_size.is_some() || args.clock.is_some();
+    if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
+        return set_up_relay(channel);
+    }
+    let slab = ["slab".to_owned()];
+    let options = InstanceOptions {
+        name: &args.instance,
+        events: args.events.as_deref().unwrap_or(&slab),
+        clock: args.clock.as_deref().unwrap_or("mono"),
+        buffer_bytes: &|cpus| args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus)),
+    };
+    Ok(Box::new(RingBuffers::set_up(checked_tracefs(args)?, &options)?))
+}
+
+fn set_up_relay(channel: KernelFs) -> anyhow::Result<Box<dyn TraceSource>> {
+    try_out_memory(channel.numbered(".", "cpu")?.len())?;
+    Ok(Box::new(RelayChannel::set_up(channel)?))
+}
+
+/// The trace directory, once buffer size and memory limits allow the recording and leftovers of a killed recorder are undone.
+fn checked_tracefs(args: &Args) -> anyhow::Result<KernelFs> {
+    let tracefs = tracefs::find(args.tracefs.as_deref())?;
+    if let Some(bytes) = args.buffer_size.filter(|_| !args.force_buffer) {
+        let held = if args.boot { boot::buffer_bytes(&tracefs, &args.instance) } else { 0 };
+        buffer_size::check(&tracefs, bytes, held)?;
+    }
+    try_out_memory(tracefs.numbered("per_cpu", "cpu")?.len())?;
+    boot::recover(&tracefs);
+    Ok(tracefs)
+}
+
+fn try_out_memory(cpus: usize) -> anyhow::Result<()> {
+    memory::try_out(cpus, workers::pool_bytes(cpus))
+}

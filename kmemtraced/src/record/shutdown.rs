@@ -1,0 +1,188 @@
+//! The end of a recording: its last lines, and the exit status.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::args::Args;
+use crate::control::files;
+use crate::output::trace_dir::TraceDir;
+use crate::process::messages::{self, say};
+use crate::source::undo;
+use crate::source::{Framing, SourceFacts};
+use crate::write::outcome::Outcome;
+
+/// Exit status of a recording that lost events.
+const LOST: u8 = 1;
+/// Exit status of a recording that ended early: disk full, I/O error, a second signal.
+pub(crate) const ENDED_EARLY: u8 = 3;
+/// Longest time that the end of the process waits for its messages to be written.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// The end of a recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<'a> {
+    /// The reason, as text for the user.
+    pub(crate) why: &'a str,
+    /// True after a failure.
+    pub(crate) early: bool,
+    /// True if another program changed the recording.
+    pub(crate) foreign: bool,
+}
+
+/// Sums over the files of a recording.
+struct Totals {
+    events: u64,
+    bytes: u64,
+    lost: u64,
+    read_by_others: u64,
+    /// A buffer was cleared during the recording.
+    cleared: bool,
+    /// The last counters of a CPU could not be read.
+    uncounted: bool,
+}
+
+impl Totals {
+    fn of(outcomes: &[(u32, Outcome)]) -> Totals {
+        let sum = |figure: fn(&Outcome) -> u64| outcomes.iter().map(|(_, o)| figure(o)).sum::<u64>();
+        Totals {
+            events: sum(|o| o.events),
+            bytes: sum(|o| o.bytes),
+            lost: sum(|o| o.lost),
+            read_by_others: sum(|o| o.read_by_others),
+            cleared: outcomes.iter().any(|(_, o)| o.cleared),
+            uncounted: outcomes.iter().any(|(_, o)| !o.counted),
+        }
+    }
+
+    fn mib(&self) -> f64 {
+        self.bytes as f64 / 1048576.0
+    }
+}
+
+/// Reports the result of a recording; returns its exit status.
+pub(crate) fn close(
+    args: &Args,
+    output: &TraceDir,
+    facts: &SourceFacts,
+    ended: &Ended<'_>,
+    outcomes: &[(u32, Outcome)],
+    meta: Option<io::Error>,
+) -> u8 {
+    let totals = Totals::of(outcomes);
+    let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
+    let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
+    let is_unknown = totals.cleared || totals.uncounted || ended.foreign;
+    let incomplete = totals.lost > 0 || is_unknown;
+    let names = outcomes.iter().map(|(cpu, _)| format!("cpu{cpu}.out")).chain(["meta.out".to_owned()]);
+    let removed: Vec<String> = names.filter(|name| !output.has(name)).collect();
+    let shown = output.dir.display();
+    if incomplete || ended.early || failed.is_some() || !removed.is_empty() || !args.quiet {
+        let Totals { events, lost, .. } = totals;
+        let unknown = if is_unknown { ", and an unknown number more" } else { "" };
+        say(format!("stopped: {}   {events} events   {:.1} MiB   {lost} lost{unknown}", ended.why, totals.mib()));
+    }
+    say_each_cpu(args, totals.events, outcomes);
+    say_losses(facts, &totals, failed.is_none());
+    if let Some((name, error)) = &failed {
+        say(format!("kmemtraced: {shown}/{name}: {error}, {}", remedy(error, output)));
+        return ENDED_EARLY;
+    }
+    if !removed.is_empty() {
+        let removed = removed.join(", ");
+        say(format!("kmemtraced: {shown}: somebody removed {removed} while recording: what was in there is lost"));
+        return ENDED_EARLY;
+    }
+    if !args.quiet {
+        say(format!("next: kmemtrace-report {shown}     check: kmemtrace-check {shown}"));
+    }
+    match (ended.early, incomplete) {
+        (true, _) => ENDED_EARLY,
+        (_, true) => LOST,
+        _ => 0,
+    }
+}
+
+/// Reports the figures of each CPU (with --verbose), and each CPU with a failure or another reader.
+fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
+    for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
+        say(format!("CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost));
+    }
+    if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {
+        let share = own as f64 * 100.0 / events.max(1) as f64;
+        say(format!("{own} of the events ({share:.2}%) are of the recorder's own threads"));
+    }
+    for (cpu, o) in outcomes {
+        if let Some(error) = &o.unreadable {
+            let what = if o.counted {
+                "its buffer could not be read to the end"
+            } else {
+                "its counters could not be read at the end"
+            };
+            say(format!("kmemtraced: CPU {cpu}: {what}: {error}: events may be missing: record again"));
+        }
+    }
+    for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
+        let (read, events) = (o.read, o.events);
+        say(format!(
+            "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: somebody else read its buffer"
+        ));
+    }
+}
+
+/// Reports lost events with the remedy; none where a file could not be written, which is the reason then.
+fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
+    if totals.cleared {
+        say("somebody cleared the buffer while recording: an unknown number of events is missing");
+    }
+    let by_others = totals.read_by_others;
+    if by_others > 0 && is_written {
+        say(format!(
+            "{by_others} of the lost events were read by another program: record in an instance of another name (-B NAME)"
+        ));
+    }
+    if totals.lost > by_others && is_written {
+        let lost = totals.lost - by_others;
+        let remedy = match *facts.framing {
+            Framing::SubBuffers(_) if facts.since_boot => {
+                "boot with a larger trace_buf_size, or give a larger --buffer-size"
+            }
+            Framing::SubBuffers(_) => "record again with a larger --buffer-size",
+            Framing::Relay(_) => "start the kernel with more kmemtrace.subbufs",
+        };
+        say(format!("{lost} events were lost: {remedy}"));
+    }
+}
+
+/// State of a file that could not be written, and the remedy.
+fn remedy(error: &io::Error, output: &TraceDir) -> String {
+    if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) {
+        return "the limit of a file's size (ulimit -f): what is there is valid; raise the limit".to_owned();
+    }
+    let room = output.room().map(|bytes| bytes >> 10).unwrap_or(0);
+    format!("{room} KiB free: what is there is valid; free some space or use -o")
+}
+
+/// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
+pub(crate) fn cut(output: &TraceDir, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
+    let totals = Totals::of(outcomes);
+    say(format!("stopped: {why}, at once   {} events   {:.1} MiB", totals.events, totals.mib()));
+    let unfinished = outcomes.iter().filter(|(_, o)| o.unfinished).map(|(cpu, _)| format!("cpu{cpu}.out, "));
+    let (shown, unfinished) = (output.dir.display(), unfinished.collect::<String>());
+    say(format!(
+        "kmemtraced: {shown}: a second signal cut {unfinished}meta.out short: events are missing at the end, what is there is valid"
+    ));
+    ENDED_EARLY
+}
+
+/// Ends the process while a thread hangs in a system call.
+pub(crate) fn end_now() {
+    say(
+        "kmemtraced: ended at once by a second signal: what is in the files is valid, and cut short where they have no end",
+    );
+    files::close_all();
+    undo::run();
+    messages::finish(LAST_WORDS / 2);
+    std::process::exit(ENDED_EARLY.into());
+}

@@ -1,0 +1,65 @@
+//! The start of a recording: events are enabled, then COMMAND is run.
+
+use std::process::{Child, Command};
+
+use anyhow::{Context, bail};
+
+use crate::args::Args;
+use crate::control::foreign::Watcher;
+use crate::output::trace_dir::TraceDir;
+use crate::process::memory;
+use crate::process::messages;
+use crate::process::signals::Signals;
+use crate::process::thread::HighPriority;
+use crate::record::notices::{list_set_up, report_change, say, say_verbose};
+use crate::record::shutdown::LAST_WORDS;
+use crate::source::TraceSource;
+
+/// Parts of a recording that exist once events are recorded.
+pub(crate) struct Started {
+    pub(crate) child: Option<Child>,
+    pub(crate) priority: HighPriority,
+}
+
+/// Enables the events and runs COMMAND. The readers take nothing from the buffers before both have succeeded.
+pub(crate) fn start(
+    args: &Args,
+    source: &dyn TraceSource,
+    output: &TraceDir,
+    signals: &Signals,
+    watcher: Option<&mut Watcher>,
+) -> anyhow::Result<Started> {
+    if signals.stops() > 0 && output.replaces() {
+        bail!("ended by a signal before recording began: the earlier recording is kept");
+    }
+    let facts = source.facts();
+    if args.verbose {
+        list_set_up(facts);
+    }
+    if let Err(line) = memory::lock() {
+        say_verbose(args, &line);
+    }
+    let mut priority = HighPriority::take();
+    if let Some(watcher) = watcher {
+        if !watcher.is_watched() {
+            let reason = "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)";
+            say_verbose(args, reason);
+        }
+        report_change(args, watcher.selections());
+        watcher.switch(true);
+    }
+    source.start()?;
+    say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
+    let child = match args.command.split_first() {
+        Some((program, rest)) => {
+            messages::finish(LAST_WORDS);
+            // A child inherits the priority of this thread.
+            drop(priority);
+            let child = Command::new(program).args(rest).spawn();
+            priority = HighPriority::take();
+            Some(child.with_context(|| format!("{}: cannot be run", program.to_string_lossy()))?)
+        }
+        None => None,
+    };
+    Ok(Started { child, priority })
+}

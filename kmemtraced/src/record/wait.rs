@@ -1,0 +1,128 @@
+//! The time between start and stop: the recorder polls for a reason to stop and for changes by other programs.
+
+use std::process::Child;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
+
+use crate::args::Args;
+use crate::control::foreign::Watcher;
+use crate::output::trace_dir::TraceDir;
+use crate::process::messages;
+use crate::process::signals::Signals;
+use crate::record::notices::{answer_counters, has_status_line, report_change};
+use crate::write::outcome::Progress;
+use crate::write::workers::Workers;
+
+/// Poll interval of all reasons to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between two status lines.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reason to stop, as text for the user and as `END_*` for the end block.
+pub(crate) struct Stop {
+    pub(crate) why: String,
+    pub(crate) reason: u32,
+}
+
+impl Stop {
+    fn new(why: impl Into<String>, reason: u32) -> Option<Stop> {
+        Some(Stop { why: why.into(), reason })
+    }
+}
+
+/// A running recording, as the waiting thread sees it.
+pub(crate) struct Running<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) workers: &'a Workers,
+    pub(crate) output: &'a TraceDir,
+    pub(crate) signals: &'a Signals,
+    pub(crate) watcher: Option<&'a mut Watcher>,
+    pub(crate) child: Option<&'a mut Child>,
+}
+
+impl Running<'_> {
+    /// Waits for the first reason to stop; reports changes by other programs meanwhile.
+    pub(crate) fn wait(mut self) -> Stop {
+        let start = Instant::now();
+        let show = has_status_line(self.args);
+        let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
+        let stop = loop {
+            thread::sleep(POLL_INTERVAL);
+            if let Some(stop) = self.asked(start).or_else(|| self.failed()) {
+                break stop;
+            }
+            answer_counters(self.workers, self.signals);
+            if show && status.shown.elapsed() >= STATUS_INTERVAL {
+                status.show(&self);
+            }
+        };
+        self.signals.acknowledge();
+        if show {
+            messages::say("");
+        }
+        stop
+    }
+
+    /// A stop by the user: a signal, the end of COMMAND, or a limit.
+    fn asked(&mut self, start: Instant) -> Option<Stop> {
+        if self.signals.stops() > 0 {
+            return Stop::new("asked to", END_ASKED);
+        }
+        if let Some(why) = self.signals.limit() {
+            return Stop::new(why, END_LIMIT);
+        }
+        if let Some(Ok(Some(status))) = self.child.as_mut().map(|child| child.try_wait()) {
+            let program = self.args.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+            let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
+            return Stop::new(format!("{program} {how}"), END_ASKED);
+        }
+        if self.args.duration.is_some_and(|limit| start.elapsed() >= limit) {
+            return Stop::new("--duration", END_LIMIT);
+        }
+        if self.args.max_size.is_some_and(|limit| self.sum(|p| &p.bytes) >= limit) {
+            return Stop::new("--max-size", END_LIMIT);
+        }
+        None
+    }
+
+    /// A stop by a failure: a file cannot be written, or the source or the trace directory is gone.
+    fn failed(&mut self) -> Option<Stop> {
+        if self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
+            return Stop::new("cannot write", END_ERROR);
+        }
+        report_change(self.args, self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
+        if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
+            return Stop::new("what was recorded from was removed", END_ERROR);
+        }
+        if self.output.is_gone() {
+            return Stop::new(format!("{} was removed", self.output.dir.display()), END_ERROR);
+        }
+        None
+    }
+
+    fn sum(&self, counter: fn(&Progress) -> &AtomicU64) -> u64 {
+        self.workers.progress().map(|(_, p)| counter(p).load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The status line, rewritten in place once a second.
+struct StatusLine {
+    start: Instant,
+    /// Time of the last line, and the number of events in it.
+    shown: Instant,
+    events: u64,
+}
+
+impl StatusLine {
+    fn show(&mut self, running: &Running<'_>) {
+        let events = running.sum(|p| &p.events);
+        let rate = (events - self.events) as f64 / self.shown.elapsed().as_secs_f64();
+        let seconds = self.start.elapsed().as_secs_f64();
+        let (mib, lost) = (running.sum(|p| &p.bytes) >> 20, running.sum(|p| &p.lost));
+        messages::show(&format!("\r+{seconds:.1} s   {rate:.0} events/s   {mib} MiB   lost {lost}   "));
+        (self.shown, self.events) = (Instant::now(), events);
+    }
+}

@@ -1,0 +1,81 @@
+//! Values that control files of a buffer had before the recorder took it over. A state file has them, too, so that the next
+//! recorder can restore them after one that was killed.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::fs::kernelfs::KernelFs;
+use crate::fs::state;
+use crate::process::messages;
+
+/// Control files of a trace directory, with their values as found.
+pub(crate) struct AsFound {
+    fs: KernelFs,
+    /// File and value, in the order to write them.
+    values: Vec<(String, String)>,
+}
+
+/// Name of the state file of a trace directory that was taken over. No instance has such a name, and no two directories have the
+/// same.
+fn state_file(fs: &KernelFs) -> String {
+    format!(".boot-{}", fs.inode().unwrap_or_default())
+}
+
+impl AsFound {
+    /// Writes the state file; to be called before the first change.
+    pub(crate) fn save(fs: KernelFs, values: Vec<(String, String)>) -> AsFound {
+        let as_found = AsFound { fs, values };
+        as_found.write_state();
+        as_found
+    }
+
+    /// Adds files and values, to be restored before the others.
+    pub(crate) fn add(&mut self, values: impl Iterator<Item = (String, String)>) {
+        self.values.splice(0..0, values);
+        self.write_state();
+    }
+
+    fn write_state(&self) {
+        let lines: String = self.values.iter().map(|(file, value)| format!("{file} {value}\n")).collect();
+        state::write(&state_file(&self.fs), &format!("{}\n{lines}", std::process::id()));
+    }
+
+    /// The trace directory, for people.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.fs.path("")
+    }
+
+    /// Restores all files and removes the state file. Reports a file that cannot be written.
+    pub(crate) fn restore(self) {
+        for (file, value) in &self.values {
+            if let Err(error) = self.fs.write(file, value) {
+                let path = self.fs.path(file);
+                messages::say(format!("kmemtraced: {}: cannot be set back to {value}: {error}", path.display()));
+            }
+        }
+        self.forget();
+    }
+
+    /// Removes the state file without restoring anything.
+    pub(crate) fn forget(self) {
+        state::remove(&state_file(&self.fs));
+    }
+}
+
+/// Process id of the recorder that took this directory over, as text.
+pub(crate) fn holder(fs: &KernelFs) -> Option<String> {
+    state::read(&state_file(fs))?.lines().next().map(str::to_owned)
+}
+
+/// Restores a directory that a killed recorder had taken over; false where there is nothing to restore, or its recorder runs.
+pub(crate) fn recover(fs: &KernelFs) -> bool {
+    let Some(state) = state::read(&state_file(fs)) else { return false };
+    let Ok(_lock) = fs.lock() else { return false };
+    for (file, value) in state.lines().skip(1).filter_map(|line| line.split_once(' ')) {
+        if !file.starts_with('/') && !file.contains("..") {
+            let _: io::Result<()> = fs.write(file, value);
+        }
+    }
+    state::remove(&state_file(fs));
+    true
+}

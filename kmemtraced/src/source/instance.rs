@@ -1,0 +1,134 @@
+//! A tracefs instance of the recorder: made, locked while the recorder runs, and removed with all events enabled in it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use rustix::fs::OFlags;
+
+use crate::fs::kernelfs::KernelFs;
+use crate::fs::state;
+use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, write_state};
+use crate::source::undo::{self, remove, report_left};
+
+/// An instance made by this process. Dropping it disables its events and removes it.
+pub(crate) struct Instance {
+    pub(crate) fs: KernelFs,
+    tracefs: Arc<KernelFs>,
+    _lock: OwnedFd,
+}
+
+/// An existing instance, locked.
+pub(crate) struct Claim {
+    pub(crate) fs: KernelFs,
+    pub(crate) lock: OwnedFd,
+    /// True if a recorder made it.
+    pub(crate) is_recorders: bool,
+}
+
+/// Opens and locks the instance `name` without changing it.
+pub(crate) fn claim(tracefs: &KernelFs, name: &str) -> anyhow::Result<Claim> {
+    check_name(name)?;
+    let fs = tracefs.open_dir(&format!("instances/{name}"))?;
+    let lock = lock(&fs, name)?;
+    let is_recorders = is_ours(name, &fs, name);
+    Ok(Claim { fs, lock, is_recorders })
+}
+
+impl Instance {
+    /// Makes the instance, after removing one of that name that a killed recorder left.
+    pub(crate) fn create(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
+        check_name(name)?;
+        let dir = format!("instances/{name}");
+        let path = tracefs.path(&dir);
+        if let Some(there) = tracefs.open_dir_if_there(&dir)? {
+            let held = lock(&there, name)?;
+            if made_at_boot(name) && state::read(name).is_none() {
+                bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
+            }
+            if !is_ours(name, &there, name) {
+                let path = path.display();
+                bail!("instance {name} exists and was not made by a recorder: use another name (-B), or remove {path}");
+            }
+            // An instance with an open file cannot be removed.
+            drop((there, held));
+            remove(&tracefs, name)
+                .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
+        }
+        write_state(name, None);
+        if let Err(error) = tracefs.make_dir(&dir) {
+            state::remove(name);
+            let path = path.display();
+            return Err(error)
+                .with_context(|| format!("{path}: cannot be made: it takes root and a kernel with trace instances"));
+        }
+        match Instance::prepare(&tracefs, name) {
+            Ok((fs, free_buffer, lock)) => Ok(Instance::hold(fs, tracefs, name, free_buffer, lock)),
+            Err(error) => {
+                // The error is reported by the caller; the new directory must not stay.
+                if let Err(left) = remove(&tracefs, name) {
+                    report_left(&tracefs, name, &left);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Locks the new directory, and makes the kernel stop tracing in it when this process ends.
+    fn prepare(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
+        let fs = tracefs.open_dir(&format!("instances/{name}"))?;
+        let lock = lock(&fs, name)?;
+        write_state(name, Some(&fs));
+        // Linux before 3.10 or so has no such option.
+        let free_buffer = match fs.has("options/disable_on_free")? {
+            true => {
+                fs.set("options/disable_on_free", "1")?;
+                fs.open_if_there("free_buffer", OFlags::WRONLY)?
+            }
+            false => None,
+        };
+        fs.set("tracing_on", "0")?;
+        Ok((fs, free_buffer, lock))
+    }
+
+    fn hold(fs: KernelFs, tracefs: KernelFs, name: &str, free_buffer: Option<File>, lock: OwnedFd) -> Instance {
+        let tracefs = Arc::new(tracefs);
+        undo::plan_removal(&tracefs, name, free_buffer);
+        Instance { fs, tracefs, _lock: lock }
+    }
+
+    /// Top-level trace directory, with the files that all instances share.
+    pub(crate) fn top(&self) -> &KernelFs {
+        &self.tracefs
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        undo::run();
+    }
+}
+
+/// Removes the instances that killed recorders left. Returns their names, and the path of the instance `asked` where another
+/// program made it: that one stays.
+pub(crate) fn recover(tracefs: &KernelFs, asked: &str) -> anyhow::Result<(Vec<String>, Option<PathBuf>)> {
+    let (mut removed, mut foreign) = (Vec::new(), None);
+    for name in tracefs.names("instances")? {
+        let dir = format!("instances/{name}");
+        let Ok(instance) = tracefs.sub(&dir) else { continue };
+        let Ok(held) = instance.lock() else { continue };
+        let is_of_boot = made_at_boot(&name) && state::read(&name).is_none();
+        if !is_of_boot && is_ours(&name, &instance, asked) {
+            let path = tracefs.path(&dir);
+            // An instance with an open file cannot be removed.
+            drop((instance, held));
+            remove(tracefs, &name).with_context(|| format!("{}: cannot be removed", path.display()))?;
+            removed.push(name);
+        } else if name == asked {
+            foreign = Some(tracefs.path(&dir));
+        }
+    }
+    Ok((removed, foreign))
+}

@@ -1,0 +1,61 @@
+//! Ownership of a tracefs instance: a recorder made it, the kernel's command line, or another program.
+
+use std::os::fd::OwnedFd;
+
+use anyhow::bail;
+
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::fs::state;
+use crate::source::as_found;
+
+/// True if the kernel's command line made an instance of this name.
+pub(crate) fn made_at_boot(name: &str) -> bool {
+    let line = KernelFs::find(&PROC).and_then(|proc| proc.get("cmdline")).unwrap_or_default();
+    line.split_whitespace()
+        .filter_map(|word| word.strip_prefix("trace_instance="))
+        .any(|instance| instance.split([',', '^', '@']).next() == Some(name))
+}
+
+/// True if a recorder made the unlocked instance `name`: its state file has the inode number of the instance. Where no state file
+/// can be kept (an initramfs without /run), the instance must have the `asked` name and the options that recorders set.
+pub(crate) fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> bool {
+    match state::read(name) {
+        // A recorder that was killed between making the state file and the instance leaves no number.
+        Some(text) => {
+            text.lines().nth(1).is_none_or(|inode| instance.inode().map(|n| n.to_string()).as_deref() == Some(inode))
+        }
+        None => name == asked && !state::can_be_kept() && has_recorder_options(instance),
+    }
+}
+
+/// True if the options have the values that a recorder sets, which are not the kernel's defaults, and tracing is off, as a
+/// recorder's end leaves it.
+fn has_recorder_options(instance: &KernelFs) -> bool {
+    let is = |file: &str, value: &str| instance.read(file).is_ok_and(|text| text.trim_ascii() == value.as_bytes());
+    is("options/disable_on_free", "1")
+        && is("tracing_on", "0")
+        && (!instance.has("buffer_percent").unwrap_or(true) || is("buffer_percent", "25"))
+}
+
+/// Writes the state file of an instance: this process's id and, once it is known, the instance's inode number.
+pub(crate) fn write_state(name: &str, instance: Option<&KernelFs>) {
+    let inode = instance.and_then(KernelFs::inode).map(|inode| format!("{inode}\n")).unwrap_or_default();
+    state::write(name, &format!("{}\n{inode}", std::process::id()));
+}
+
+/// Refuses names that the kernel would take for another directory.
+pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        bail!("-B {name}: not a name for an instance");
+    }
+    Ok(())
+}
+
+/// Locks an instance; the error names the recorder that uses it.
+pub(crate) fn lock(instance: &KernelFs, name: &str) -> anyhow::Result<OwnedFd> {
+    instance.lock_or(|| {
+        let maker = || state::read(name)?.lines().next().map(str::to_owned);
+        let pid = as_found::holder(instance).or_else(maker).map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        format!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)")
+    })
+}

@@ -1,0 +1,276 @@
+//! Ring buffers of tracefs as a source: an instance made for the recording, or a buffer that the kernel has filled since boot.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::target::Endian;
+use rustix::fs::OFlags;
+
+use crate::control::clock::TraceClock;
+use crate::control::files::Control;
+use crate::fs::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
+use crate::source::boot::{self, BootBuffer};
+use crate::source::events;
+use crate::source::instance::Instance;
+use crate::source::poll::readable;
+use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
+
+/// Size of a sub-buffer where the kernel lets it be set.
+const SUB_BUFFER_KIB: u64 = 64;
+/// Fewest sub-buffers of that size in a buffer; a smaller buffer keeps sub-buffers of one page.
+const MIN_SUB_BUFFERS: u64 = 32;
+
+/// Opens the kernel's trace directory: `given`, else tracefs, or before Linux 4.1 a directory in debugfs.
+pub(crate) fn find(given: Option<&Path>) -> anyhow::Result<KernelFs> {
+    if let Some(path) = given {
+        return KernelFs::at(path).with_context(|| format!("--tracefs {}", path.display()));
+    }
+    KernelFs::find(&TRACEFS).or_else(|error| {
+        let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
+        older.map_err(|_| match rustix::process::geteuid().is_root() {
+            true => error.context("no trace events here: it takes a kernel with CONFIG_TRACING"),
+            // Another user cannot see whether the kernel has trace events.
+            false => anyhow!("no trace events for this user: run as root"),
+        })
+    })
+}
+
+/// Options of a new instance.
+pub(crate) struct InstanceOptions<'a> {
+    pub(crate) name: &'a str,
+    /// Names of events and of profiles (slab, page, all).
+    pub(crate) events: &'a [String],
+    pub(crate) clock: &'a str,
+    /// Bytes of a CPU's buffer, given the number of CPUs.
+    pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
+}
+
+/// Origin of the buffers.
+enum Owner {
+    /// The recorder made them.
+    Recorder(Instance),
+    /// The kernel or another program made them before the recording.
+    Boot(BootBuffer),
+}
+
+impl Owner {
+    /// Trace directory of the buffers.
+    fn fs(&self) -> &KernelFs {
+        match self {
+            Owner::Recorder(instance) => &instance.fs,
+            Owner::Boot(boot) => &boot.fs,
+        }
+    }
+
+    /// Top-level trace directory.
+    fn top(&self) -> &KernelFs {
+        match self {
+            Owner::Recorder(instance) => instance.top(),
+            Owner::Boot(boot) => boot.top(),
+        }
+    }
+}
+
+/// Ring buffers of a trace directory, set up and not yet started.
+pub(crate) struct RingBuffers {
+    facts: Arc<SourceFacts>,
+    clock: TraceClock,
+    /// Control files until the recording takes them. Declared, and so dropped, before `owner`: an instance with open files cannot be
+    /// removed.
+    control: RefCell<Option<Control>>,
+    owner: Owner,
+}
+
+impl RingBuffers {
+    fn new(owner: Owner, facts: SourceFacts) -> anyhow::Result<RingBuffers> {
+        let fs = owner.fs();
+        let mut clock = TraceClock::named(facts.clock.as_deref().unwrap_or_default());
+        for cpu in facts.cpus.iter().take(1) {
+            let file = format!("per_cpu/cpu{cpu}/stats");
+            if let Some(stats) = fs.open_if_there(&file, OFlags::RDONLY)? {
+                clock =
+                    clock.checked(&stats).with_context(|| format!("{}: cannot be read", fs.path(&file).display()))?;
+            }
+        }
+        let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock)?;
+        Ok(RingBuffers { facts: Arc::new(facts), clock, control: RefCell::new(Some(control)), owner })
+    }
+
+    /// Makes an instance and sets it up.
+    pub(crate) fn set_up(tracefs: KernelFs, options: &InstanceOptions<'_>) -> anyhow::Result<RingBuffers> {
+        if options.clock == "uptime" {
+            bail!(
+                "--clock uptime: it puts events in no order, for it ticks a hundred times a second: use mono, or global"
+            );
+        }
+        let instance = Instance::create(tracefs, options.name)?;
+        let fs = &instance.fs;
+        let events = events::choose(fs, options.events)?;
+        let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
+        // Before all else: setting the clock empties the buffer.
+        let clocks = fs.get("trace_clock")?;
+        if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == options.clock) {
+            bail!("--clock {}: this kernel has {}", options.clock, clocks.trim());
+        }
+        fs.set("trace_clock", options.clock)?;
+        // The kernel marks lost events in sub-buffers in overwrite mode only.
+        fs.set("options/overwrite", "1")?;
+        if buffer_bytes >= MIN_SUB_BUFFERS * SUB_BUFFER_KIB * 1024 {
+            // Makes reads fewer and larger. Kernels before 6.8 have no such file, and sub-buffers of one page.
+            let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
+        }
+        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
+            .context("the buffers cannot be had: give a smaller --buffer-size")?;
+        let _ = fs.write("buffer_percent", "25");
+        let clock = options.clock.to_owned();
+        let facts = facts(fs, events, clock, buffer_bytes, false)?;
+        let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
+        buffers.must_be_as_set(options.clock)?;
+        Ok(buffers)
+    }
+
+    /// Checks that clock and overwrite mode are still as set. They were set before the control files were watched.
+    fn must_be_as_set(&self, clock: &str) -> anyhow::Result<()> {
+        let fs = self.owner.fs();
+        let is_set =
+            fs.get("trace_clock")?.contains(&format!("[{clock}]")) && fs.get("options/overwrite")?.trim() == "1";
+        if !is_set {
+            bail!("{}: another program changed it while it was set up: use another name (-B)", fs.path("").display());
+        }
+        Ok(())
+    }
+
+    /// Takes over a buffer that the kernel has filled since boot. `more_events` are enabled in it, and it may grow.
+    pub(crate) fn take_over(
+        tracefs: KernelFs,
+        instance: &str,
+        more_events: &[String],
+        buffer_bytes: Option<u64>,
+    ) -> anyhow::Result<RingBuffers> {
+        let mut boot = boot::take_over(tracefs, instance)?;
+        let more = events::choose(&boot.fs, more_events)?;
+        boot.prepare(&more, buffer_bytes)?;
+        let (events, bytes) = (boot.events().to_vec(), boot.bytes()?);
+        let owner = Owner::Boot(boot);
+        let fs = owner.fs();
+        let clocks = fs.get("trace_clock")?;
+        let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
+        let clock = clock.unwrap_or("local").to_owned();
+        let facts = facts(fs, events, clock, bytes, true)?;
+        RingBuffers::new(owner, facts)
+    }
+}
+
+/// Describes the buffers of a trace directory.
+fn facts(
+    fs: &KernelFs,
+    events: Vec<String>,
+    clock: String,
+    buffer_bytes: u64,
+    since_boot: bool,
+) -> anyhow::Result<SourceFacts> {
+    let cpus = fs.numbered("per_cpu", "cpu")?;
+    if cpus.is_empty() {
+        bail!("{}: has no CPU, so nothing can be recorded", fs.path("per_cpu").display());
+    }
+    let header_page = fs.get("events/header_page")?;
+    let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
+    let shown = format!(
+        "{} CPUs x {} KiB   {} events   clock {clock}{}",
+        cpus.len(),
+        buffer_bytes / 1024,
+        events.len(),
+        if since_boot { "   since boot" } else { "" }
+    );
+    Ok(SourceFacts {
+        word_bytes: shape.target.word_bytes,
+        framing: Arc::new(Framing::SubBuffers(shape)),
+        clock: Some(clock),
+        header_page,
+        header_event: fs.get_if_there("events/header_event")?,
+        formats: events::formats(fs, &events)?,
+        buffer_bytes: Some(buffer_bytes),
+        since_boot,
+        shown,
+        cpus,
+        events,
+    })
+}
+
+impl TraceSource for RingBuffers {
+    fn facts(&self) -> &Arc<SourceFacts> {
+        &self.facts
+    }
+
+    fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>> {
+        let fs = self.owner.fs();
+        let file = |name: &str| format!("per_cpu/cpu{cpu}/{name}");
+        // One descriptor only: closing a second one would change how the kernel answers reads of this one.
+        let Some(raw) = fs.open_if_there(&file("trace_pipe_raw"), OFlags::RDONLY | OFlags::NONBLOCK)? else {
+            return Ok(None);
+        };
+        let Some(stats) = fs.open_if_there(&file("stats"), OFlags::RDONLY)? else {
+            bail!(
+                "{}: is not there, so lost events of CPU {cpu} could not be counted",
+                fs.path(&file("stats")).display()
+            );
+        };
+        Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock })))
+    }
+
+    fn start(&self) -> anyhow::Result<()> {
+        let fs = self.owner.fs();
+        self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
+        fs.set("tracing_on", "1")
+    }
+
+    fn begun(&self) {
+        if let Owner::Boot(boot) = &self.owner {
+            boot.begun();
+        }
+    }
+
+    fn control(&self) -> Option<Control> {
+        self.control.take()
+    }
+
+    fn stop(&self) {
+        let _ = self.owner.fs().write("tracing_on", "0");
+    }
+
+    fn comms(&self) -> Vec<u8> {
+        self.owner.top().read("saved_cmdlines").unwrap_or_default()
+    }
+}
+
+/// One CPU's `trace_pipe_raw` and `stats`.
+struct RingBuffer {
+    raw: File,
+    stats: File,
+    clock: TraceClock,
+}
+
+impl CpuSource for RingBuffer {
+    fn wait(&self, timeout: Duration) -> bool {
+        readable(&self.raw, timeout)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.raw.read(buffer)
+    }
+
+    fn sample(&self) -> io::Result<Sample> {
+        let (stats, read) = self.clock.read_counters(&self.stats)?;
+        Ok(Sample { stats, read, drained: None })
+    }
+
+    fn now(&self) -> Option<u64> {
+        self.clock.system_now().map(|(not_later, _)| not_later)
+    }
+}

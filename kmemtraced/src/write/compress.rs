@@ -1,0 +1,106 @@
+//! Compression of block payloads, each as one zstd frame.
+
+use std::fmt;
+use std::str::FromStr;
+
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
+
+/// Default compression level. Level 2 takes twice the time for a few percent.
+const LEVEL: i32 = 1;
+/// Parameters of the default level for event records, whose repetitions are long. The match table has a quarter of its usual
+/// size and stays in the L1 cache: a twentieth faster than zstd's own parameters, with the same compressed size.
+const RECORD_PARAMETERS: [CParameter; 2] = [CParameter::HashLog(12), CParameter::MinMatch(7)];
+
+/// Compression of a recording, from `--compress`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    /// Blocks are compressed while the writers keep up, and stored as they are while more blocks wait.
+    Auto,
+    /// All blocks are compressed, at this level; the kernel's buffer fills while the writers work.
+    Zstd(i32),
+}
+
+impl FromStr for Compression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Compression, String> {
+        let level = text.strip_prefix("zstd:").and_then(|level| level.parse().ok());
+        match text {
+            "none" => Ok(Compression::None),
+            "auto" => Ok(Compression::Auto),
+            "zstd" => Ok(Compression::Zstd(LEVEL)),
+            _ => match level.filter(|level| zstd::compression_level_range().contains(level)) {
+                Some(level) => Ok(Compression::Zstd(level)),
+                None => Err("compression is auto, none, zstd or zstd:LEVEL".to_owned()),
+            },
+        }
+    }
+}
+
+/// Compresses blocks into a buffer of its own.
+pub(crate) struct BlockCompressor {
+    mode: Compression,
+    compressor: Compressor<'static>,
+    /// Header room, then the frame.
+    output: Vec<u8>,
+}
+
+impl fmt::Debug for BlockCompressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCompressor").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl BlockCompressor {
+    /// `None` for [`Compression::None`], or where zstd gets no memory.
+    pub(crate) fn new(mode: Compression) -> Option<BlockCompressor> {
+        let level = match mode {
+            Compression::None => return None,
+            Compression::Auto => LEVEL,
+            Compression::Zstd(level) => level,
+        };
+        let mut compressor = Compressor::new(level).ok()?;
+        if level == LEVEL {
+            RECORD_PARAMETERS.into_iter().try_for_each(|parameter| compressor.set_parameter(parameter)).ok()?;
+        }
+        Some(BlockCompressor { mode, compressor, output: Vec::new() })
+    }
+
+    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room. `None` where the block is to
+    /// be stored as it is: the frame would not be smaller, or the writer `is_late` and compression is optional.
+    pub(crate) fn compress(&mut self, block: &[u8], room: usize, is_late: bool) -> Option<&mut [u8]> {
+        let payload = block.get(room..)?;
+        if self.mode == Compression::Auto && is_late {
+            return None;
+        }
+        self.output.resize(room + zstd::zstd_safe::compress_bound(payload.len()), 0);
+        let len = self.compressor.compress_to_buffer(payload, &mut self.output[room..]).ok()?;
+        (len < payload.len()).then(|| &mut self.output[..room + len])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_gets_smaller_and_has_time_is_compressed() {
+        assert_eq!("zstd:19".parse(), Ok(Compression::Zstd(19)));
+        for bad in ["", "zstd:", "zstd:99", "gzip", "AUTO"] {
+            assert!(bad.parse::<Compression>().is_err(), "{bad}");
+        }
+        assert!(BlockCompressor::new(Compression::None).is_none());
+        let mut compressor = BlockCompressor::new(Compression::Auto).unwrap();
+        let block = [7; 10_000];
+        let frame = compressor.compress(&block, 96, false).unwrap();
+        assert_eq!(zstd::bulk::decompress(&frame[96..], 20_000).unwrap(), &block[96..]);
+        assert!(compressor.compress(&block, 96, true).is_none(), "others wait");
+        assert!(compressor.compress(&block[..97], 96, false).is_none(), "one byte gets no smaller");
+        assert!(
+            BlockCompressor::new(Compression::Zstd(1)).unwrap().compress(&block, 96, true).is_some(),
+            "asked for, come what may"
+        );
+    }
+}

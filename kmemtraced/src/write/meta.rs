@@ -1,0 +1,72 @@
+//! `meta.out`: texts that name things in a trace, written before the first event and after the last one.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::Context;
+use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
+use zerocopy::IntoBytes;
+
+use crate::output::trace_dir::TraceDir;
+use crate::write::block_file::BlockFile;
+use crate::write::compress::{BlockCompressor, Compression};
+use crate::write::header::Description;
+use crate::write::host_texts::{self, HostTexts};
+
+const NAME: &str = "meta.out";
+
+/// `meta.out` while it is written.
+pub(crate) struct MetaFile {
+    file: BlockFile,
+    texts: HostTexts,
+    compressor: Option<BlockCompressor>,
+    sync: bool,
+}
+
+impl MetaFile {
+    /// Makes the file and writes the texts that are known before the first event. An error names the file.
+    pub(crate) fn begin(
+        output: &TraceDir,
+        description: &Description,
+        compression: Compression,
+        sync: Option<Duration>,
+    ) -> anyhow::Result<MetaFile> {
+        let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
+        let compressor = BlockCompressor::new(compression);
+        let mut meta = MetaFile { file, texts: HostTexts::open(), compressor, sync: sync.is_some() };
+        meta.put_start(description).with_context(|| output.unwritable(NAME))?;
+        Ok(meta)
+    }
+
+    fn put_start(&mut self, description: &Description) -> io::Result<()> {
+        self.file.put(kind::FILE_HEADER, &description.payload(true))?;
+        let texts = self.texts.at_start(&description.facts.events);
+        self.put(&texts)?;
+        if self.sync { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Adds the recorder's thread ids.
+    pub(crate) fn put_threads(&mut self, threads: &[i32]) -> io::Result<()> {
+        let lines: Vec<String> = threads.iter().map(i32::to_string).collect();
+        self.put(&[(item::OWN_THREADS, lines.join("\n").into_bytes())])
+    }
+
+    /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel), and the end block.
+    pub(crate) fn finish(mut self, comms: &[u8], reason: u32) -> io::Result<()> {
+        let texts = self.texts.at_end(comms);
+        self.put(&texts)?;
+        let end = End { blocks: self.file.blocks().into(), reason: reason.into(), ..End::default() };
+        self.file.put(kind::END, end.as_bytes())?;
+        if self.sync { self.file.sync() } else { Ok(()) }
+    }
+
+    fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
+        for payload in host_texts::payloads(texts) {
+            match &mut self.compressor {
+                Some(compressor) => self.file.put_compressed(kind::META, &payload, compressor)?,
+                None => self.file.put(kind::META, &payload)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Figures of a CPU's file: while it is written, and at its end.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Figures of a CPU that other threads read during the recording.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) events: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    /// True once the file cannot be written.
+    pub(crate) failed: AtomicBool,
+}
+
+/// Final figures of a CPU's file.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    pub(crate) lost: u64,
+    /// Events that the kernel handed out, by its own counter.
+    pub(crate) read: u64,
+    /// Events among `read` that another program took.
+    pub(crate) read_by_others: u64,
+    /// True if the kernel's buffer was cleared during the recording.
+    pub(crate) cleared: bool,
+    /// Events caused by the recorder's own threads; `None` where they were not counted.
+    pub(crate) own: Option<u64>,
+    /// Reason why events stayed in the kernel's buffer, or why the last counters could not be read.
+    pub(crate) unreadable: Option<io::Error>,
+    /// True if the number of lost events is known.
+    pub(crate) counted: bool,
+    /// True if the file has no end block, because a second stop signal came first.
+    pub(crate) unfinished: bool,
+    /// Reason why the file could not be written.
+    pub(crate) error: Option<io::Error>,
+}
+
+impl Outcome {
+    /// Outcome of a thread that was left behind after a second stop signal.
+    pub(crate) fn unfinished(progress: &Progress) -> Outcome {
+        let [events, bytes, lost] =
+            [&progress.events, &progress.bytes, &progress.lost].map(|n| n.load(Ordering::Relaxed));
+        Outcome {
+            events,
+            bytes,
+            lost,
+            read: 0,
+            read_by_others: 0,
+            cleared: false,
+            own: None,
+            unreadable: None,
+            counted: true,
+            unfinished: true,
+            error: None,
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The reader thread of a CPU, pinned to it: it moves bytes from the kernel's buffer into blocks and does nothing else.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::kernel::relay;
+use kmemtrace_abi::kernel::subbuffer::trimmed_len;
+use kmemtrace_abi::kernel::target::Endian;
+use rustix::io::Errno;
+
+use crate::source::{CpuSource, Framing, RelayFraming, Sample};
+use crate::write::block_buffer::BlockBuffer;
+
+/// Bytes of a block's payload; more where a sub-buffer is larger.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+/// Most free bytes of a full sub-buffer: the kernel still writes to one with more.
+const MAX_FREE: usize = 256;
+/// Bytes of a relay channel after which the reader comes back without a pause.
+const BUSY_BYTES: usize = 32 << 10;
+/// Pause after a partial sub-buffer. Reading without it would cause events that are read in turn.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Longest wait before stop flags are polled again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval between two samples of the counters.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Drain attempts after the stop: at least 2, at most 40, for events that another CPU reserved and has not committed yet.
+const DRAIN_ATTEMPTS: std::ops::Range<u32> = 2..40;
+
+/// Message to the writer.
+pub(crate) enum Message {
+    /// Whole sub-buffers, or whole records.
+    Data(BlockBuffer),
+    /// Counters, or the reason why they cannot be read.
+    Counters(io::Result<Sample>),
+    /// Reason why the buffer cannot be read: events may stay in it.
+    Unreadable(io::Error),
+}
+
+/// End of a reader: the writer has ended, or all is abandoned.
+struct Gone;
+
+/// Connections, settings and state of a reader thread.
+pub(crate) struct Reader {
+    pub(crate) source: Box<dyn CpuSource>,
+    pub(crate) framing: Arc<Framing>,
+    /// Longest time that an event stays in the kernel's buffer.
+    pub(crate) flush: Duration,
+    pub(crate) full: Sender<Message>,
+    pub(crate) free: Receiver<Vec<u8>>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Set by a second stop signal: the thread ends at once and leaves unread events in the kernel.
+    pub(crate) abandon: Arc<AtomicBool>,
+    pub(crate) state: State,
+}
+
+/// State of a reader thread; the default at its start.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Memory taken out of `free` and not used yet.
+    spare: Vec<Vec<u8>>,
+    /// True once the writer got the error of a read.
+    is_error_reported: bool,
+    /// Drain time: all events up to this time on the trace's clock were taken.
+    drained: Option<u64>,
+}
+
+impl Reader {
+    /// Waits for a message on `go`; false where its senders have ended.
+    pub(crate) fn may_begin(&self, go: &Receiver<()>) -> bool {
+        self.wait_for(go).is_ok()
+    }
+
+    /// Drains the CPU's buffer until `stop` is set and nothing is left.
+    pub(crate) fn run(mut self) {
+        // `Gone` is not reported: the writer knows the reason.
+        let _ = self.drain();
+    }
+
+    fn drain(&mut self) -> Result<(), Gone> {
+        let mut buffer = BlockBuffer::empty(self.take_memory()?);
+        let (mut flushed, mut counted) = (Instant::now(), Instant::now());
+        let mut attempts = 0;
+        loop {
+            if self.abandon.load(Ordering::Acquire) {
+                return Err(Gone);
+            }
+            let stopping = self.stop.load(Ordering::Acquire);
+            let left = self.flush.saturating_sub(flushed.elapsed());
+            let mut is_idle = false;
+            // Below its wake-up watermark the kernel reports no data, so the flush timer takes it.
+            if stopping || left.is_zero() || self.source.wait(POLL_INTERVAL.min(left)) {
+                let begun = self.source.now();
+                let more = match &*Arc::clone(&self.framing) {
+                    Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer)?,
+                    Framing::Relay(_) => self.records(&mut buffer)?,
+                };
+                is_idle = !more;
+                if !self.state.is_error_reported {
+                    self.state.drained = begun;
+                }
+            }
+            let is_due = left.is_zero() || stopping;
+            let sample = (counted.elapsed() >= SAMPLE_INTERVAL || stopping).then(|| self.sample());
+            attempts += u32::from(stopping);
+            let is_empty = sample.as_ref().is_some_and(|s| s.as_ref().is_ok_and(|s| s.stats.entries == 0));
+            let last = stopping && attempts >= DRAIN_ATTEMPTS.start && (is_empty || attempts >= DRAIN_ATTEMPTS.end);
+            // Blocks go to the writer before counters that were read after them.
+            if (is_due || sample.is_some()) && !buffer.payload().is_empty() {
+                self.hand_over(&mut buffer, last)?;
+            }
+            if is_due {
+                flushed = Instant::now();
+            }
+            if let Some(sample) = sample {
+                counted = Instant::now();
+                self.send(Message::Counters(sample))?;
+            }
+            if last {
+                return Ok(());
+            }
+            // Linux before 6.1 wakes the reader for every event, with only a partial sub-buffer there.
+            if is_idle {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Counters, with the drain time.
+    fn sample(&self) -> io::Result<Sample> {
+        Ok(Sample { drained: self.state.drained, ..self.source.sample()? })
+    }
+
+    /// Takes sub-buffers until there is none, or a partial one that is not the first. True if one of them was whole.
+    fn sub_buffers(&mut self, shape: &PageShape, buffer: &mut BlockBuffer) -> Result<bool, Gone> {
+        let size = shape.size;
+        // The first may be the rest of one that an earlier round read in part, with whole ones behind it.
+        let (mut first, mut whole) = (true, false);
+        loop {
+            if buffer.free_len() < size {
+                self.hand_over(buffer, false)?;
+            }
+            match self.source.read(&mut buffer.free()[..size]) {
+                // The kernel returns 0 for an empty buffer, too.
+                Ok(0) => return Ok(whole),
+                Ok(n) => {
+                    // A sub-buffer that cannot be walked is kept whole: the tools report it.
+                    let trimmed = trimmed_len(shape, &buffer.free()[..n]).unwrap_or(n);
+                    buffer.advance(trimmed);
+                    let is_whole = trimmed + MAX_FREE >= size;
+                    if !is_whole && !first {
+                        return Ok(whole);
+                    }
+                    whole |= is_whole;
+                    first = false;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return self.end_of_round(e).map(|()| whole),
+            }
+        }
+    }
+
+    /// Takes all bytes of a relay channel. True if they were many.
+    fn records(&mut self, buffer: &mut BlockBuffer) -> Result<bool, Gone> {
+        let mut taken = 0;
+        loop {
+            if buffer.free_len() == 0 {
+                self.hand_over(buffer, false)?;
+            }
+            match self.source.read(buffer.free()) {
+                Ok(0) => return Ok(taken >= BUSY_BYTES),
+                Ok(n) => {
+                    buffer.advance(n);
+                    taken += n;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return self.end_of_round(e).map(|()| taken >= BUSY_BYTES),
+            }
+        }
+    }
+
+    /// Ends a round after a read without bytes. EAGAIN: the buffer is empty. ENODEV: the CPU was never online. Any other reason is
+    /// reported to the writer, once.
+    fn end_of_round(&mut self, error: io::Error) -> Result<(), Gone> {
+        let is_usual = error.kind() == io::ErrorKind::WouldBlock
+            || Errno::from_io_error(&error).is_some_and(|errno| [Errno::NODEV, Errno::NXIO].contains(&errno));
+        if is_usual || std::mem::replace(&mut self.state.is_error_reported, true) {
+            return Ok(());
+        }
+        self.send(Message::Unreadable(error))
+    }
+
+    /// Passes the block to the writer and starts the next one with the part of a record that is not whole yet. Waits for free memory
+    /// where the disk stalls; the kernel's buffer fills meanwhile.
+    fn hand_over(&mut self, buffer: &mut BlockBuffer, last: bool) -> Result<(), Gone> {
+        let payload = buffer.payload();
+        let whole = match &*self.framing {
+            Framing::SubBuffers(_) => payload.len(),
+            Framing::Relay(framing) => match whole_records(framing, payload) {
+                // A full block without a whole record cannot become one with more bytes.
+                0 if buffer.free_len() == 0 => payload.len(),
+                whole if !last => whole,
+                _ => payload.len(),
+            },
+        };
+        if whole == 0 {
+            return Ok(());
+        }
+        let next = buffer.split(whole, self.take_memory()?);
+        self.send(Message::Data(std::mem::replace(buffer, next)))
+    }
+
+    /// Sends a message to the writer; waits while its queue is full, unless all is abandoned.
+    fn send(&self, mut message: Message) -> Result<(), Gone> {
+        loop {
+            message = match self.full.send_timeout(message, POLL_INTERVAL) {
+                Ok(()) => return Ok(()),
+                Err(SendTimeoutError::Timeout(message)) if !self.abandon.load(Ordering::Acquire) => message,
+                Err(_) => return Err(Gone),
+            };
+        }
+    }
+
+    /// Receives from a channel; waits, unless all is abandoned.
+    fn wait_for<T>(&self, channel: &Receiver<T>) -> Result<T, Gone> {
+        loop {
+            match channel.recv_timeout(POLL_INTERVAL) {
+                Ok(next) => return Ok(next),
+                Err(RecvTimeoutError::Timeout) if !self.abandon.load(Ordering::Acquire) => {}
+                Err(_) => return Err(Gone),
+            }
+        }
+    }
+
+    /// Takes the memory that was returned last: a part of it is still in the processor's cache.
+    fn take_memory(&mut self) -> Result<Vec<u8>, Gone> {
+        self.state.spare.extend(self.free.try_iter());
+        self.state.spare.pop().map_or_else(|| self.wait_for(&self.free), Ok)
+    }
+}
+
+/// Layout of a channel's records, detected from the first ones.
+fn layout(framing: &RelayFraming, bytes: &[u8]) -> Option<relay::Layout> {
+    if framing.layout.get().is_none()
+        && let Some((layout, _)) = relay::detect(bytes)
+    {
+        let _ = framing.layout.set(layout);
+    }
+    framing.layout.get().copied()
+}
+
+/// Length of the whole records at the start of `bytes`; all of `bytes` where they are no records, which the tools report.
+fn whole_records(framing: &RelayFraming, bytes: &[u8]) -> usize {
+    let Some(layout) = layout(framing, bytes) else { return 0 };
+    let tally = relay::tally(layout, Endian::NATIVE, bytes);
+    if tally.bad { bytes.len() } else { tally.consumed }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::atomic::AtomicUsize;
+
+    use kmemtrace_abi::disk::block::HEADER_BYTES;
+    use kmemtrace_abi::kernel::stats::Stats;
+    use kmemtrace_abi::kernel::subbuffer::tally;
+    use kmemtrace_abi::kernel::target::Target;
+    use kmemtrace_tests::generate::pages::Encoder;
+    use kmemtrace_tests::generate::{Options, Random, RelayOptions, workload};
+
+    use super::*;
+
+    /// Answers of a read, one after the other; at their end it says stop, and has nothing more.
+    struct Script(VecDeque<io::Result<Vec<u8>>>, Arc<AtomicBool>, Arc<AtomicUsize>);
+
+    impl CpuSource for Script {
+        fn wait(&self, _: Duration) -> bool {
+            self.2.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop_front() {
+                Some(Ok(mut bytes)) => {
+                    if bytes.len() > buffer.len() {
+                        self.0.push_front(Ok(bytes.split_off(buffer.len())));
+                    }
+                    buffer[..bytes.len()].copy_from_slice(&bytes);
+                    Ok(bytes.len())
+                }
+                Some(Err(e)) => Err(e),
+                None => {
+                    self.1.store(true, Ordering::Release);
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+            }
+        }
+
+        fn sample(&self) -> io::Result<Sample> {
+            Ok(Sample { stats: Stats { entries: self.0.len() as u64, ..Stats::default() }, ..Sample::default() })
+        }
+
+        fn now(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    /// Blocks of a reader that gets `script`, with room for `room` bytes in a block.
+    fn read(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> Vec<Vec<u8>> {
+        read_in_rounds(script, framing, room).0
+    }
+
+    /// Blocks of such a reader, and the number of its waits.
+    fn read_in_rounds(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> (Vec<Vec<u8>>, usize) {
+        let (full, taken) = crossbeam_channel::unbounded();
+        let (free_in, free) = crossbeam_channel::unbounded();
+        let stop = Arc::new(AtomicBool::new(false));
+        let waits = Arc::new(AtomicUsize::new(0));
+        let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::clone(&waits)));
+        let framing = Arc::new(framing);
+        for _ in 0..1000 {
+            free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
+        }
+        // A flush that is never due: the script says when there is more.
+        let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
+        Reader { source, framing, flush, full, free, stop, abandon, state }.run();
+        let blocks = taken.into_iter().filter_map(|message| match message {
+            Message::Data(buffer) => Some(buffer.payload().to_vec()),
+            Message::Counters(_) | Message::Unreadable(_) => None,
+        });
+        (blocks.collect(), waits.load(Ordering::Relaxed))
+    }
+
+    /// The pieces with interruptions between them that a reader must ignore.
+    fn disturbed(pieces: Vec<Vec<u8>>, random: &mut Random) -> Vec<io::Result<Vec<u8>>> {
+        let mut script = Vec::new();
+        for piece in pieces {
+            while random.chance(40) {
+                script.push(match random.below(3) {
+                    0 => Ok(Vec::new()),
+                    1 => Err(io::ErrorKind::WouldBlock.into()),
+                    _ => Err(io::ErrorKind::Interrupted.into()),
+                });
+            }
+            script.push(Ok(piece));
+        }
+        script
+    }
+
+    #[test]
+    fn every_event_of_every_sub_buffer_comes_out_once_and_in_order() {
+        for seed in 0..30 {
+            let mut random = Random::new(seed);
+            let options = Options::random(&mut random, 300);
+            let workload = workload(seed, &options);
+            let encoder = Encoder::new(&workload.shape, &workload.names);
+            for cpu in &workload.cpus {
+                let pages = encoder.pages(cpu, &mut random);
+                let shape = workload.shape.page();
+                // The kernel hands out sub-buffers in full, with zeros behind what counts.
+                let images: Vec<Vec<u8>> = pages
+                    .iter()
+                    .map(|page| {
+                        let mut bytes = page.bytes.clone();
+                        bytes.resize(shape.size, 0);
+                        bytes
+                    })
+                    .collect();
+                let expected: u64 = images.iter().map(|image| tally(&shape, image).unwrap().0.events).sum();
+                let stored: Vec<u8> =
+                    images.iter().flat_map(|i| i[..trimmed_len(&shape, i).unwrap()].to_vec()).collect();
+                let script = disturbed(images, &mut random);
+                let blocks = read(script, Framing::SubBuffers(shape), shape.size * 3);
+                assert!(blocks.concat() == stored, "seed {seed}");
+                let mut events = 0;
+                for block in blocks {
+                    let mut rest = &block[..];
+                    while !rest.is_empty() {
+                        let (tally, len) = tally(&shape, rest).unwrap();
+                        events += tally.events;
+                        rest = &rest[len..];
+                    }
+                }
+                assert_eq!(events, expected);
+            }
+        }
+    }
+
+    /// The kernel hands out the rest of a sub-buffer that was read in part by itself. A reader that pauses after it lets the buffer
+    /// run over.
+    #[test]
+    fn a_round_goes_on_after_the_rest_of_a_sub_buffer() {
+        let target = Target { endian: Endian::NATIVE, word_bytes: 8 };
+        let shape = PageShape { target, commit_offset: 8, commit_size: 8, data_offset: 16, size: 4096 };
+        let sub_buffer = |bytes: u64| {
+            let padding = 29u32 | 1 << 5; // One record: as many bytes of nothing.
+            let mut page = [1u64.to_ne_bytes(), bytes.to_ne_bytes()].concat();
+            page.extend_from_slice(&padding.to_ne_bytes());
+            page.extend_from_slice(&(bytes as u32 - 8).to_ne_bytes());
+            page.resize(shape.size, 0);
+            Ok(page)
+        };
+        let (part, rest, whole) = (680, 4080 - 680, 4080);
+        let nothing = || Err(io::ErrorKind::WouldBlock.into());
+        let mut script = vec![sub_buffer(whole), sub_buffer(part), nothing(), sub_buffer(rest)];
+        script.extend((0..3).map(|_| sub_buffer(whole)));
+        let (blocks, rounds) = read_in_rounds(script, Framing::SubBuffers(shape), shape.size * 8);
+        assert_eq!(blocks.concat().len() as u64, 4 * (16 + whole) + 16 + part + 16 + rest);
+        assert_eq!(rounds, 3);
+    }
+
+    #[test]
+    fn relay_records_stay_whole_wherever_a_read_ends() {
+        for seed in 0..30 {
+            let mut random = Random::new(seed);
+            let mut options = Options::random(&mut random, 300);
+            (options.loss, options.unplaced) = (false, false);
+            let mut workload = workload(seed, &options);
+            let relay = RelayOptions {
+                layout: relay::Layout::R4,
+                endian: Endian::NATIVE,
+                first_sequence: 1,
+                features: true,
+                holes: false,
+            };
+            let streams = kmemtrace_tests::generate::relay(&mut workload, &relay, seed);
+            for stream in &streams.cpus {
+                let all = stream.bytes();
+                let mut pieces = Vec::new();
+                let mut rest = &all[..];
+                while !rest.is_empty() {
+                    let (piece, after) = rest.split_at((1 + random.below(200) as usize).min(rest.len()));
+                    pieces.push(piece.to_vec());
+                    rest = after;
+                }
+                let script = disturbed(pieces, &mut random);
+                let blocks = read(script, Framing::Relay(RelayFraming::default()), 1024);
+                assert!(blocks.concat() == all, "seed {seed}");
+                for block in &blocks {
+                    let tally = relay::tally(relay::Layout::R4, Endian::NATIVE, block);
+                    assert_eq!((tally.bad, tally.consumed), (false, block.len()), "seed {seed}");
+                }
+            }
+        }
+    }
+
+    /// The other end of a channel neither takes nor goes: a writer that hangs in the kernel.
+    #[test]
+    fn a_reader_whose_writer_hangs_ends_when_all_is_abandoned() {
+        let blocks = |n| crossbeam_channel::bounded::<Vec<u8>>(n);
+        // The reader waits for room in the one channel, or for a block of the other.
+        for (given, room) in [(4, 1), (2, 9)] {
+            let ((full, _taken), (free_in, free)) = (crossbeam_channel::bounded(room), blocks(9));
+            (0..given).for_each(|_| free_in.send(vec![0; HEADER_BYTES + 64]).unwrap());
+            let (stop, abandon) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let source = Script((0..9).map(|_| Ok(vec![1; 64])).collect(), Arc::clone(&stop), Arc::default());
+            let framing = Arc::new(Framing::Relay(RelayFraming::default()));
+            let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());
+            let abandoned = Arc::clone(&abandon);
+            let reader = Reader { source, framing, flush, full, free, stop, abandon: abandoned, state };
+            let reader = std::thread::spawn(move || reader.run());
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!reader.is_finished());
+            abandon.store(true, Ordering::Release);
+            reader.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_channel_with_other_bytes_is_kept_as_it_is() {
+        let blocks = read(vec![Ok(vec![0xee; 5000])], Framing::Relay(RelayFraming::default()), 1024);
+        assert!(blocks.concat() == [0xee; 5000]);
+    }
+}

@@ -1,0 +1,313 @@
+//! Threads of a recording: a pinned reader and a writer for each CPU, with a pool of blocks that circulate between them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use crossbeam_channel::{Receiver, Sender};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES};
+use rustix::thread::CpuSet;
+
+use crate::control::foreign::ForeignChanges;
+use crate::output::trace_dir::TraceDir;
+use crate::process::memory;
+use crate::process::messages;
+use crate::process::thread::{HighPriority, not_started, own_tid};
+use crate::source::{CpuSource, Framing, TraceSource};
+use crate::write::block_file::BlockFile;
+use crate::write::compress::{BlockCompressor, Compression};
+use crate::write::header::Description;
+use crate::write::outcome::{Outcome, Progress};
+use crate::write::own_threads::OwnThreads;
+use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
+use crate::write::writer::Writer;
+
+/// Block pool of a CPU, bytes.
+const POOL_BYTES: u64 = 32 << 20;
+/// Pools of all CPUs together take at most `1 / POOL_SHARE` of memory.
+const POOL_SHARE: u64 = 10;
+/// Stack of a thread, bytes; small, because a kernel that cannot leave out untouched pages locks all of it.
+const STACK: usize = 512 << 10;
+/// Poll interval for threads that have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Longest wait for threads after a second stop signal.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Threads of one CPU.
+struct CpuThreads {
+    cpu: u32,
+    reader: Option<JoinHandle<()>>,
+    writer: JoinHandle<Outcome>,
+    progress: Arc<Progress>,
+}
+
+impl CpuThreads {
+    fn are_finished(&self) -> bool {
+        self.writer.is_finished() && self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+/// All reader and writer threads, which run until [`Workers::stop`].
+pub(crate) struct Workers {
+    threads: Vec<CpuThreads>,
+    stop: Arc<AtomicBool>,
+    /// Set by a second stop signal: threads stop waiting.
+    abandon: Arc<AtomicBool>,
+    /// `END_*` for the end blocks.
+    reason: Arc<AtomicU64>,
+    /// Start message to the readers; `None` once it was sent.
+    go: Option<Sender<()>>,
+    /// Thread ids of the recorder: the first thread, the one that records, the one of the messages, all readers and writers.
+    pub(crate) tids: Vec<i32>,
+}
+
+/// Options of a recording that the threads need.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordOptions {
+    pub(crate) flush: Duration,
+    pub(crate) sync: Option<Duration>,
+    pub(crate) compress: Compression,
+    pub(crate) changes: ForeignChanges,
+    /// Counter of the recorder's own events, where they are to be counted.
+    pub(crate) own: Option<OwnThreads>,
+}
+
+/// Size of each CPU's block pool on a machine with `cpus` CPUs, bytes, about.
+pub(crate) fn pool_bytes(cpus: usize) -> usize {
+    memory::share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
+}
+
+/// Allocates the block pool of one CPU.
+fn pool(cpus: usize, block_bytes: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+    let blocks = (pool_bytes(cpus) / block_bytes).max(3);
+    let pool: Result<_, _> = (0..blocks).map(|_| memory::touched(block_bytes)).collect();
+    let failed = |_| {
+        anyhow!(
+            "{} MiB of memory for blocks cannot be had: free some, or raise ulimit -v",
+            (blocks * block_bytes * cpus) >> 20
+        )
+    };
+    pool.map_err(failed)
+}
+
+/// Spawns a thread at nice -20, on CPU `pinned` if given; it sends its thread id to `tids`, then works.
+fn start_thread<T: Send + 'static>(
+    name: String,
+    pinned: Option<u32>,
+    tids: &Sender<i32>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<JoinHandle<T>> {
+    let tids = tids.clone();
+    let begin = move || {
+        if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
+            let mut set = CpuSet::new();
+            set.set(cpu as usize);
+            // Fails for a CPU that is offline, whose buffer gets no events, either.
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        let _priority = HighPriority::take();
+        let _ = tids.send(own_tid());
+        drop(tids);
+        work()
+    };
+    thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(begin).map_err(|error| not_started(&name, &error))
+}
+
+/// Starts the threads of each CPU.
+struct Spawner<'a> {
+    source: &'a dyn TraceSource,
+    output: &'a TraceDir,
+    description: &'a Arc<Description>,
+    options: &'a RecordOptions,
+    /// Thread ids, sent by each thread.
+    tids: Sender<i32>,
+    /// Start message. A reader takes nothing from the kernel before it, and ends where it cannot come any more.
+    go: Receiver<()>,
+}
+
+impl Spawner<'_> {
+    /// Makes the file of a CPU and starts its threads.
+    fn add_cpu(&self, cpu: u32, blocks: Vec<Vec<u8>>, workers: &mut Workers) -> anyhow::Result<()> {
+        let (full_in, full) = crossbeam_channel::bounded(blocks.len() + 4);
+        let (free_in, free) = crossbeam_channel::bounded(blocks.len());
+        for block in blocks {
+            let _ = free_in.send(block);
+        }
+        let threads = self.start_writer(cpu, full, free_in, workers)?;
+        workers.threads.push(threads);
+        // A CPU that was never online has no buffer: its file is complete and empty.
+        if let Some(source) = self.source.cpu(cpu)? {
+            let reader = self.start_reader(cpu, source, full_in, free, workers)?;
+            if let Some(threads) = workers.threads.last_mut() {
+                threads.reader = Some(reader);
+            }
+        }
+        Ok(())
+    }
+
+    fn start_writer(
+        &self,
+        cpu: u32,
+        full: Receiver<Message>,
+        free: Sender<Vec<u8>>,
+        workers: &Workers,
+    ) -> anyhow::Result<CpuThreads> {
+        let Spawner { output, description, options, .. } = *self;
+        let name = format!("cpu{cpu}.out");
+        let progress = Arc::new(Progress::default());
+        let mut writer = Writer {
+            file: BlockFile::new(output.file(&name)?, cpu, description.recording),
+            description: Arc::clone(description),
+            compressor: BlockCompressor::new(options.compress),
+            sync: options.sync,
+            full,
+            free,
+            progress: Arc::clone(&progress),
+            reason: Arc::clone(&workers.reason),
+            changes: options.changes.clone(),
+            own: options.own.clone(),
+            abandon: Arc::clone(&workers.abandon),
+        };
+        writer.begin().with_context(|| output.unwritable(&name))?;
+        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
+        Ok(CpuThreads { cpu, reader: None, writer, progress })
+    }
+
+    fn start_reader(
+        &self,
+        cpu: u32,
+        source: Box<dyn CpuSource>,
+        full: Sender<Message>,
+        free: Receiver<Vec<u8>>,
+        workers: &Workers,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        // Counters from before events are enabled: loss up to here is not loss of the recording.
+        let _ = full.send(Message::Counters(source.sample()));
+        let reader = Reader {
+            source,
+            framing: Arc::clone(&self.source.facts().framing),
+            flush: self.options.flush,
+            full,
+            free,
+            stop: Arc::clone(&workers.stop),
+            abandon: Arc::clone(&workers.abandon),
+            state: reader::State::default(),
+        };
+        let go = self.go.clone();
+        let run = move || {
+            if reader.may_begin(&go) {
+                reader.run();
+            }
+        };
+        start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)
+    }
+}
+
+impl Workers {
+    /// Makes the files and starts the threads. Events are not enabled yet, and the readers take nothing before [`Workers::go`]. After
+    /// an error no thread is left. `abandon` ends all waiting, at any time.
+    pub(crate) fn start(
+        source: &dyn TraceSource,
+        output: &TraceDir,
+        description: &Arc<Description>,
+        options: &RecordOptions,
+        abandon: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Workers> {
+        let facts = source.facts();
+        let mut workers = Workers {
+            threads: Vec::new(),
+            stop: Arc::default(),
+            abandon: Arc::clone(abandon),
+            reason: Arc::new(u64::from(END_ASKED).into()),
+            go: None,
+            tids: [rustix::process::getpid().as_raw_nonzero().get(), own_tid()]
+                .into_iter()
+                .chain(messages::thread_id())
+                .collect(),
+        };
+        let block_bytes = match &*facts.framing {
+            Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,
+            Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
+        };
+        // Before the threads, whose stacks take address space that the pools need more.
+        let pools =
+            facts.cpus.iter().map(|_| pool(facts.cpus.len(), block_bytes)).collect::<anyhow::Result<Vec<_>>>()?;
+        let (tids, tids_out) = crossbeam_channel::unbounded();
+        let (go_in, go) = crossbeam_channel::unbounded();
+        let spawner = Spawner { source, output, description, options, tids, go };
+        let mut cpus = facts.cpus.iter().zip(pools);
+        let begun = cpus.try_for_each(|(&cpu, pool)| spawner.add_cpu(cpu, pool, &mut workers));
+        drop(spawner);
+        workers.tids.extend(tids_out.iter());
+        if let Err(error) = begun {
+            drop(go_in);
+            options.changes.close();
+            // The first error is returned.
+            let _ = workers.stop(END_ERROR, |_| {});
+            return Err(error);
+        }
+        if let Some(own) = &options.own {
+            own.set(&workers.tids);
+        }
+        workers.go = Some(go_in);
+        Ok(workers)
+    }
+
+    /// True once all readers have ended.
+    pub(crate) fn are_drained(&self) -> bool {
+        self.threads.iter().all(|threads| threads.reader.as_ref().is_none_or(JoinHandle::is_finished))
+    }
+
+    /// Lets the readers start to drain the buffers.
+    pub(crate) fn go(&mut self) {
+        if let Some(go) = self.go.take() {
+            for _ in &self.threads {
+                let _ = go.send(());
+            }
+        }
+    }
+
+    /// Figures of each CPU up to now.
+    pub(crate) fn progress(&self) -> impl Iterator<Item = (u32, &Progress)> {
+        self.threads.iter().map(|threads| (threads.cpu, &*threads.progress))
+    }
+
+    /// Lets the threads drain the buffers, which get no more events, and finish the files; calls `meanwhile` every few milliseconds.
+    /// After a second stop signal a thread that does not end is left behind with an unfinished file. Without an earlier
+    /// [`Workers::go`] the readers take nothing.
+    pub(crate) fn stop(
+        mut self,
+        reason: u32,
+        mut meanwhile: impl FnMut(&Workers),
+    ) -> anyhow::Result<Vec<(u32, Outcome)>> {
+        // Ends readers that still wait for the start message.
+        self.go = None;
+        self.reason.store(reason.into(), Ordering::Release);
+        self.stop.store(true, Ordering::Release);
+        let mut abandoned = None;
+        while !self.threads.iter().all(CpuThreads::are_finished) {
+            meanwhile(&self);
+            let is_second = self.abandon.load(Ordering::Acquire);
+            if is_second && abandoned.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                break;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        let mut outcomes = Vec::new();
+        for threads in self.threads {
+            let outcome = if threads.are_finished() {
+                if let Some(reader) = threads.reader {
+                    let _ = reader.join();
+                }
+                let failed = |_| anyhow!("the writer of CPU {} has failed", threads.cpu);
+                threads.writer.join().map_err(failed)?
+            } else {
+                Outcome::unfinished(&threads.progress)
+            };
+            outcomes.push((threads.cpu, outcome));
+        }
+        Ok(outcomes)
+    }
+}

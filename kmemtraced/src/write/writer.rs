@@ -1,0 +1,347 @@
+//! The writer thread of a CPU: it counts the events of each block and writes the block to the CPU's file.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use kmemtrace_abi::disk::block::{End, HEADER_BYTES, kind};
+use zerocopy::IntoBytes;
+
+use crate::control::foreign::ForeignChanges;
+use crate::source::Framing;
+use crate::write::block_buffer::BlockBuffer;
+use crate::write::block_file::{BlockFile, BlockPlace, Stored};
+use crate::write::compress::BlockCompressor;
+use crate::write::header::Description;
+use crate::write::loss::{FinalLoss, LossAccount, LossRecord};
+use crate::write::outcome::{Outcome, Progress};
+use crate::write::own_threads::OwnThreads;
+use crate::write::reader::Message;
+use crate::write::tally::{BlockTally, EventSpan};
+
+/// Poll interval for the last changes by other programs.
+const LAST_CHANGES_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Connections and settings of a writer thread.
+pub(crate) struct Writer {
+    pub(crate) file: BlockFile,
+    pub(crate) description: Arc<Description>,
+    pub(crate) compressor: Option<BlockCompressor>,
+    /// Interval between two syncs of the file.
+    pub(crate) sync: Option<Duration>,
+    pub(crate) full: Receiver<Message>,
+    pub(crate) free: Sender<Vec<u8>>,
+    pub(crate) progress: Arc<Progress>,
+    /// `END_*` of the recording, set before the reader ends.
+    pub(crate) reason: Arc<AtomicU64>,
+    /// Changes by other programs, which go into the file of every CPU.
+    pub(crate) changes: ForeignChanges,
+    /// Counter of the recorder's own events, where they are to be counted.
+    pub(crate) own: Option<OwnThreads>,
+    /// Set by a second stop signal: the thread ends at once, without an end block.
+    pub(crate) abandon: Arc<AtomicBool>,
+}
+
+/// A file that is being written, with the state of its thread.
+struct Writing {
+    writer: Writer,
+    loss: LossAccount,
+    /// Blocks with an interval.
+    timed: u32,
+    /// Changes by other programs that are in the file.
+    changes: usize,
+    /// Events of the recorder's own threads.
+    own_events: u64,
+    /// Reason why the reader could not read the buffer.
+    unreadable: Option<io::Error>,
+    /// Reason why the file cannot be written: nothing more is written before the end.
+    failure: Option<io::Error>,
+    synced: Instant,
+}
+
+impl Writer {
+    /// Writes the header block, unless the layout of relay records is not known yet.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        let is_known = match &*self.description.facts.framing {
+            Framing::SubBuffers(_) => true,
+            Framing::Relay(framing) => framing.layout.get().is_some(),
+        };
+        if is_known { self.put_header() } else { Ok(()) }
+    }
+
+    fn put_header(&mut self) -> io::Result<()> {
+        if self.file.blocks() > 0 {
+            return Ok(());
+        }
+        self.file.put(kind::FILE_HEADER, &self.description.payload(false))
+    }
+
+    /// Writes until the reader has ended, then the end block.
+    pub(crate) fn run(self) -> Outcome {
+        let is_relay = matches!(*self.description.facts.framing, Framing::Relay(_));
+        let mut writing = Writing {
+            writer: self,
+            loss: LossAccount::new(is_relay),
+            timed: 0,
+            changes: 0,
+            own_events: 0,
+            unreadable: None,
+            failure: None,
+            synced: Instant::now(),
+        };
+        writing.take_messages();
+        writing.wait_for_changes();
+        // A reader ends early, too, when all is abandoned.
+        if writing.is_abandoned() {
+            return Outcome::unfinished(&writing.writer.progress);
+        }
+        writing.finish()
+    }
+}
+
+impl Writing {
+    fn is_abandoned(&self) -> bool {
+        self.writer.abandon.load(Ordering::Acquire)
+    }
+
+    fn take_messages(&mut self) {
+        while let Ok(message) = self.writer.full.recv() {
+            if self.is_abandoned() {
+                return;
+            }
+            match message {
+                Message::Data(mut buffer) => {
+                    self.data(&mut buffer);
+                    // Fails where the reader has ended.
+                    let _ = self.writer.free.send(buffer.into_memory());
+                }
+                Message::Counters(Ok(sample)) => {
+                    let records = self.loss.add_sample(sample);
+                    self.writer.progress.lost.store(self.loss.lost(), Ordering::Relaxed);
+                    self.put_all(records);
+                }
+                Message::Counters(Err(error)) => self.loss.add_failure(error),
+                Message::Unreadable(error) => self.unreadable = Some(error),
+            }
+            self.put_changes();
+            self.sync_if_due();
+        }
+    }
+
+    /// Waits until all buffers are drained: until then more changes by other programs may be found.
+    fn wait_for_changes(&self) {
+        while !self.writer.changes.is_closed() && !self.is_abandoned() {
+            thread::sleep(LAST_CHANGES_INTERVAL);
+        }
+    }
+
+    fn sync_if_due(&mut self) {
+        let is_due = self.writer.sync.is_some_and(|every| self.synced.elapsed() >= every);
+        if is_due && self.failure.is_none() {
+            self.synced = Instant::now();
+            if let Err(error) = self.writer.file.sync() {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn data(&mut self, buffer: &mut BlockBuffer) {
+        let framing = &*self.writer.description.facts.framing;
+        let tally = BlockTally::of(framing, buffer.payload());
+        if let (Some(own), Framing::SubBuffers(shape)) = (&self.writer.own, framing) {
+            self.own_events += own.count(shape, buffer.payload());
+        }
+        let is_written = self.failure.is_none() && self.put_data(buffer, tally.span);
+        self.loss.add_block(&tally, is_written);
+        if is_written {
+            self.writer.progress.events.store(self.loss.written().events, Ordering::Relaxed);
+            self.writer.progress.bytes.store(self.writer.file.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a block of events, compressed where that is asked for and time allows; false where that fails.
+    fn put_data(&mut self, buffer: &mut BlockBuffer, span: EventSpan) -> bool {
+        let raw_len = buffer.payload().len();
+        let place = self.place(span);
+        let put = self.writer.put_header().and_then(|()| {
+            let Writer { file, compressor, full, .. } = &mut self.writer;
+            let is_late = full.len() * 4 > full.capacity().unwrap_or(1);
+            let frame = compressor.as_mut().and_then(|c| c.compress(buffer.block(), HEADER_BYTES, is_late));
+            match frame {
+                Some(block) => file.put_block(kind::DATA, Stored::Zstd { block, raw_len }, place),
+                None => file.put_block(kind::DATA, Stored::Plain(buffer.block()), place),
+            }
+        });
+        put.map_err(|error| self.fail(error)).is_ok()
+    }
+
+    /// Place of the next block in the file.
+    fn place(&self, span: EventSpan) -> BlockPlace {
+        BlockPlace { span, events_before: self.loss.written().events, lost_before: self.loss.marked() }
+    }
+
+    /// Writes a block without events, unless the file has failed.
+    fn put(&mut self, kind: u8, payload: &[u8]) {
+        if self.failure.is_some() {
+            return;
+        }
+        let (mut buffer, place) = (BlockBuffer::holding(payload), self.place(EventSpan::default()));
+        let put = self.writer.put_header();
+        let put = put.and_then(|()| self.writer.file.put_block(kind, Stored::Plain(buffer.block()), place));
+        if let Err(error) = put {
+            self.fail(error);
+        }
+    }
+
+    /// Writes records about loss, and counts those that have an interval.
+    fn put_all(&mut self, records: Vec<LossRecord>) {
+        for record in records {
+            self.put(record.kind(), &record.payload());
+            self.timed += u32::from(self.failure.is_none() && record.interval().ends().is_some());
+        }
+    }
+
+    /// Writes the changes by other programs that were found since the last call.
+    fn put_changes(&mut self) {
+        for change in self.writer.changes.since(self.changes) {
+            self.changes += 1;
+            let records = self.loss.add_change(change);
+            self.put_all(records);
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.failure = Some(error);
+        self.writer.progress.failed.store(true, Ordering::Release);
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.put_changes();
+        // Blocks at the end are small: there may be room for them where there was none for data.
+        let failed = self.failure.take();
+        let FinalLoss { gaps, counters, grew, marks, read_by_others, is_cleared, uncounted } = self.loss.finish();
+        self.put_all(gaps);
+        let EventSpan { events, first, last } = self.loss.written();
+        let end = End {
+            counters,
+            events: events.into(),
+            blocks: self.writer.file.blocks().into(),
+            first: first.into(),
+            last: last.into(),
+            reason: (self.writer.reason.load(Ordering::Acquire) as u32).into(),
+            timed: self.timed.into(),
+            grew,
+            marks: marks.into(),
+            ..End::default()
+        };
+        self.put(kind::END, end.as_bytes());
+        if self.writer.sync.is_some() && self.failure.is_none() {
+            self.failure = self.writer.file.sync().err();
+        }
+        Outcome {
+            events,
+            bytes: self.writer.file.bytes(),
+            lost: counters.lost() + read_by_others,
+            read: counters.read.get(),
+            read_by_others,
+            cleared: is_cleared,
+            own: self.writer.own.as_ref().map(|_| self.own_events),
+            counted: uncounted.is_none(),
+            unreadable: uncounted.or(self.unreadable.filter(|_| counters.unread.get() > 0)),
+            unfinished: false,
+            error: failed.or(self.failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use kmemtrace_abi::fault::Verdict;
+    use kmemtrace_tests::generate::{Random, pages::Encoder, pages::Page};
+
+    use super::*;
+    use crate::write::fixture::{Disk, closed, data, description, one_cpu, read_back, written};
+
+    #[test]
+    fn short_and_interrupted_writes_lose_and_repeat_nothing() {
+        for seed in 0..20 {
+            let (bytes, outcome, events) = written(usize::MAX, 0, seed);
+            assert!(outcome.error.is_none());
+            assert_eq!((outcome.events, outcome.read, outcome.bytes), (events, events, bytes.len() as u64));
+            assert_eq!(read_back(&bytes), (events, Some(0), Verdict::Complete), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_at_any_byte_leaves_whole_blocks_and_no_event_uncounted() {
+        let (whole, _, events) = written(usize::MAX, 0, 1);
+        for room in (0..whole.len()).step_by(whole.len() / 150) {
+            let (bytes, outcome, _) = written(room, 0, 1);
+            assert_eq!(outcome.error.map(|e| e.kind()), Some(io::ErrorKind::StorageFull), "room for {room}");
+            assert_eq!(outcome.events + outcome.lost, events, "room for {room}");
+            let (found, lost, verdict) = read_back(&bytes);
+            assert_eq!(found, outcome.events, "room for {room}");
+            match verdict {
+                // The small end block found room where data found none.
+                Verdict::Lossy => assert_eq!(lost, Some(outcome.lost), "room for {room}"),
+                other => assert_eq!(other, Verdict::Truncated, "room for {room}"),
+            }
+        }
+    }
+
+    #[test]
+    fn room_that_comes_back_is_used_for_the_end() {
+        let (whole, _, events) = written(usize::MAX, 0, 1);
+        let (bytes, outcome, _) = written(whole.len() / 2, 4096, 1);
+        assert_eq!(outcome.error.map(|e| e.kind()), Some(io::ErrorKind::StorageFull));
+        let (found, lost, verdict) = read_back(&bytes);
+        assert_eq!((found, lost, verdict), (outcome.events, Some(events - outcome.events), Verdict::Lossy));
+    }
+
+    #[test]
+    fn a_file_that_was_abandoned_has_no_end_and_no_data_later_than_that() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let (full_in, full) = crossbeam_channel::unbounded();
+        let (free, recycled) = crossbeam_channel::unbounded();
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
+        let (file, description) = (BlockFile::new(disk, 0, [7; 16]), Arc::new(description(&workload)));
+        let (compressor, sync, progress, reason) = (None, None, Arc::default(), Arc::default());
+        let abandon = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::clone(&abandon);
+        let (changes, own) = (closed(ForeignChanges::default()), None);
+        let writer = Writer {
+            file,
+            description,
+            compressor,
+            sync,
+            full,
+            free,
+            progress,
+            reason,
+            changes,
+            own,
+            abandon: given_up,
+        };
+        let writer = std::thread::spawn(move || writer.run());
+        let put = |page: &Page| {
+            full_in.send(data(&page.bytes[..page.trimmed])).unwrap();
+        };
+        put(&pages[0]);
+        recycled.recv().unwrap();
+        abandon.store(true, Ordering::Release);
+        put(&pages[1]);
+        drop(full_in);
+        let outcome = writer.join().unwrap();
+        let events = u64::from(pages[0].events);
+        assert_eq!((outcome.unfinished, outcome.events), (true, events));
+        let (found, _, verdict) = read_back(&bytes.lock().unwrap());
+        assert_eq!((found, verdict), (events, Verdict::Truncated));
+    }
+}
