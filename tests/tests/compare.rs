@@ -282,7 +282,6 @@ fn general() -> Vec<Step> {
         &["--kind", "slab", "amd64-6.1"],
         &["--site", "0xg", "amd64-6.1"],
         &["--no-index", "--max-memory", "1", "live", "large"],
-        &["--no-index", "--max-memory", "9M", "live", "large"],
         &["pack", "absent"],
         &["pack", "--level", "99", "amd64-6.1"],
     ] {
