@@ -106,7 +106,7 @@ fn compare(before: &Path, now: &Path, traces: &Path, is_quick: bool) -> io::Resu
     }
     let (a, b) = (traces.join("before"), traces.join("now"));
     fs::create_dir_all(&a)?;
-    let cases = corpus::write(&a, if is_quick { 18 } else { 150 })?;
+    let cases = corpus::write(&a, if is_quick { 18 } else { 120 })?;
     corpus::copy(&a, &b)?;
     // An index is written only of files that have not changed for a while.
     std::thread::sleep(std::time::Duration::from_millis(100));
