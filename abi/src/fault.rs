@@ -154,6 +154,9 @@ codes! {
         "A finished file ends with its end block, and there is more after it.";
     BadFormats = 312, Error, Corrupt, "event formats make no sense",
         "The file's description of the kernel's sub-buffers and events cannot be read, so no event can be decoded.";
+    NeedsZstd = 313, Error, Corrupt, "compressed block, and this program is built without zstd",
+        "The block is as the recorder wrote it, and it is compressed. The program was built from kmemtrace-abi without the feature \
+         `zstd`. Build it with that feature, which is on by default. The block is left out and counts as a gap.";
     BackInTime = 401, Warning, Complete, "time goes backward",
         "Within one CPU a time stamp is earlier than the one before it. The event takes its predecessor's time. Use the \
          clock `mono` or `global`; `local` may jump on machines whose clock is unstable.";

@@ -2,6 +2,7 @@
 //!
 //! The tests themselves are in `tests/`; what they share is here.
 
+pub mod corpus;
 pub mod generate;
 pub mod guest;
 pub mod live;

@@ -354,10 +354,10 @@ impl BlockReader {
             }
             self.payload = (len, whole);
             if header.flags & FLAG_ZSTD != 0 {
-                if !expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded) {
-                    let message =
-                        format!("block {sequence} at byte {offset} does not expand to {} bytes", header.raw_len);
-                    faults(fault(Code::BadCompression, offset, Some(sequence), message));
+                let expanded =
+                    expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded);
+                if let Err(code) = expanded {
+                    faults(fault(code, offset, Some(sequence), not_expanded(code, offset, &header)));
                     damage_before = true;
                     self.window.advance(whole);
                     continue;
@@ -471,3 +471,58 @@ fn bytes_there(there: u64, of: Option<usize>) -> String {
 fn fault(code: Code, offset: u64, block: Option<u64>, message: String) -> Fault {
     Fault { code, offset, block, message }
 }
+<<<<<<< HEAD:abi/src/disk/blocks.rs
+=======
+
+/// Message about a compressed block that is left out.
+fn not_expanded(code: Code, offset: u64, header: &Header) -> String {
+    let sequence = header.sequence.get();
+    match code {
+        Code::NeedsZstd => format!(
+            "block {sequence} at byte {offset} is compressed, and this program is built without zstd: build kmemtrace-abi with its \
+             feature `zstd`"
+        ),
+        _ => format!("block {sequence} at byte {offset} does not expand to {} bytes", header.raw_len),
+    }
+}
+
+/// Expands a zstd frame to exactly `raw_len` bytes; the code of the fault if it is no such frame.
+#[cfg(feature = "zstd")]
+pub(crate) fn expand(stored: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), Code> {
+    out.resize(raw_len, 0);
+    let expanded = zstd::bulk::decompress_to_buffer(stored, out.as_mut_slice());
+    if expanded.is_ok_and(|n| n == raw_len) { Ok(()) } else { Err(Code::BadCompression) }
+}
+
+/// A build without zstd reads no compressed block.
+#[cfg(not(feature = "zstd"))]
+pub(crate) fn expand(_stored: &[u8], _raw_len: usize, _out: &mut Vec<u8>) -> Result<(), Code> {
+    Err(Code::NeedsZstd)
+}
+
+#[cfg(all(test, not(feature = "zstd")))]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::block::{BlockInfo, block};
+
+    #[test]
+    fn a_compressed_block_is_left_out_with_its_remedy() {
+        let of = |sequence, flags| {
+            block(&BlockInfo { kind: kind::COUNTERS, sequence, flags, ..BlockInfo::default() }, b"payload")
+        };
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[of(0, 0), of(1, FLAG_ZSTD), of(2, 0)].concat()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let mut reader = BlockReader::new(file);
+        let mut found = Vec::new();
+        assert!(reader.next(&mut |fault| found.push(fault)).is_ok_and(|block| !block.damage_before));
+        let next = reader.next(&mut |fault| found.push(fault)).unwrap();
+        assert!(next.damage_before && next.header.sequence.get() == 2);
+        let [fault] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((fault.code, fault.block), (Code::NeedsZstd, Some(1)));
+        assert!(fault.message.contains("build kmemtrace-abi with its feature `zstd`"), "{}", fault.message);
+    }
+}
+>>>>>>> floor:abi/src/blocks.rs

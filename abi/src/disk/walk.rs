@@ -123,8 +123,8 @@ impl<'a> Walk<'a> {
         if header.flags & FLAG_ZSTD == 0 {
             return Ok(Some(&self.stored));
         }
-        let is_whole = expand(&self.stored, header.raw_len.get() as usize, &mut self.expanded);
-        Ok(is_whole.then_some(&self.expanded))
+        let expanded = expand(&self.stored, header.raw_len.get() as usize, &mut self.expanded);
+        Ok(expanded.is_ok().then_some(&self.expanded))
     }
 }
 

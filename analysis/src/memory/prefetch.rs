@@ -26,3 +26,19 @@ pub(crate) fn prefetch_beyond<T>(element: &T, elements: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = beyond;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_may_be_there_or_not() {
+        let slice = [1u64, 2, 3];
+        for index in [0, 2, 3, usize::MAX] {
+            prefetch(&slice, index);
+            prefetch_beyond(&slice[2], index);
+        }
+        prefetch::<u64>(&[], 0);
+        assert_eq!(slice, [1, 2, 3]);
+    }
+}

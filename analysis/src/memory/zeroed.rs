@@ -8,11 +8,14 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
+#[cfg(not(miri))]
 use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
+#[cfg(miri)]
+use on_a_vec::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use zerocopy::{FromZeros, Immutable};
 
-/// Bytes that are given back at once, and those of a huge page of most processors.
-pub(crate) const PIECE: usize = 2 << 20;
+/// Bytes that are given back at once, and those of a huge page of most processors. Miri takes a second for a megabyte.
+pub(crate) const PIECE: usize = if cfg!(miri) { 4 << 10 } else { 2 << 20 };
 
 /// Elements that are all zeros at first.
 #[derive(Debug)]
@@ -138,6 +141,76 @@ impl<T: FromZeros + Immutable> DerefMut for Zeroed<T> {
     }
 }
 
+/// The part of memmap2 that is used above, on a `Vec`: Miri maps no memory.
+#[cfg(miri)]
+mod on_a_vec {
+    use std::io;
+    use std::mem::MaybeUninit;
+
+    const PAGE: usize = 4096;
+
+    #[derive(Clone, Copy, Debug)]
+    #[repr(C, align(4096))]
+    struct Page([u8; PAGE]);
+
+    #[derive(Debug)]
+    pub(super) struct MmapRaw {
+        pages: Vec<Page>,
+        len: usize,
+    }
+
+    pub(super) type MmapMut = MmapRaw;
+
+    pub(super) enum Advice {
+        HugePage,
+        NoHugePage,
+        PopulateWrite,
+    }
+
+    pub(super) enum UncheckedAdvice {
+        DontNeed,
+    }
+
+    impl MmapRaw {
+        pub(super) fn map_anon(len: usize) -> io::Result<MmapRaw> {
+            Ok(MmapRaw { pages: vec![Page([0; PAGE]); len.div_ceil(PAGE)], len })
+        }
+
+        pub(super) fn len(&self) -> usize {
+            self.len
+        }
+
+        pub(super) fn as_ptr(&self) -> *const u8 {
+            self.pages.as_ptr().cast()
+        }
+
+        pub(super) fn as_mut_ptr(&self) -> *mut u8 {
+            self.as_ptr().cast_mut()
+        }
+
+        pub(super) fn advise_range(&self, _: Advice, from: usize, len: usize) -> io::Result<()> {
+            assert!(from.is_multiple_of(PAGE) && from + len <= self.len, "{from}, {len} of {}", self.len);
+            Ok(())
+        }
+
+        /// Makes reading the range an error that Miri finds: the system would hand out zeros.
+        pub(super) unsafe fn unchecked_advise_range(
+            &self,
+            _: UncheckedAdvice,
+            from: usize,
+            len: usize,
+        ) -> io::Result<()> {
+            assert!(from.is_multiple_of(PAGE) && from + len <= self.len, "{from}, {len} of {}", self.len);
+            let gone = vec![MaybeUninit::<u8>::uninit(); len];
+            // SAFETY: the range is in the pages, and the caller has the last look at it behind them.
+            unsafe {
+                self.as_mut_ptr().add(from).cast::<MaybeUninit<u8>>().copy_from_nonoverlapping(gone.as_ptr(), len)
+            };
+            Ok(())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,5 +233,81 @@ mod tests {
                 assert!(part.map(|element| element[7] as usize).eq(expected.rev()), "{len}");
             }
         }
+    }
+    type Element = [u64; 8];
+
+    /// Elements of some pieces, and of a part of one.
+    const SOME: usize = 5 * PIECE / size_of::<Element>() / 2;
+
+    fn numbered(len: usize) -> Zeroed<Element> {
+        let mut array = Zeroed::<Element>::new(len);
+        array.iter_mut().enumerate().for_each(|(index, element)| *element = [index as u64; 8]);
+        array
+    }
+
+    fn rest(mut array: Remains<Element>) -> Vec<usize> {
+        std::iter::from_fn(|| array.take_last()).map(|element| element[7] as usize).collect()
+    }
+
+    #[test]
+    fn an_array_grows_by_moving_its_elements_from_the_end() {
+        let mut array = numbered(1);
+        while array.len() < SOME {
+            let len = array.len();
+            let mut grown = Zeroed::<Element>::new(2 * len + 1);
+            let (elements, memory) = grown.with_memory();
+            (0..(size_of_val(elements)).div_ceil(PIECE)).for_each(|piece| memory.populate(piece));
+            let mut old = array.remains();
+            for index in (0..len).rev() {
+                assert_eq!(old.last(), Some([index as u64; 8]));
+                elements[index] = old.take_last().unwrap();
+            }
+            assert!(old.take_last().is_none() && old.last().is_none());
+            drop(old);
+            assert!(elements[len..].iter().all(|element| *element == [0; 8]));
+            for (index, element) in elements.iter_mut().enumerate().skip(len) {
+                *element = [index as u64; 8];
+            }
+            array = grown;
+        }
+        assert!(array.iter().enumerate().all(|(index, element)| *element == [index as u64; 8]));
+    }
+
+    #[test]
+    fn a_part_outlives_the_other_one_wherever_the_array_is_split() {
+        for middle in [0, 1, PIECE / 64 - 1, PIECE / 64, PIECE / 64 + 1, SOME - 1, SOME, SOME + 1] {
+            let end = middle.min(SOME);
+            let [lower, upper] = numbered(SOME).remains().split(middle);
+            drop(upper);
+            assert!(rest(lower).into_iter().eq((0..end).rev()), "{middle}");
+            let [lower, upper] = numbered(SOME).remains().split(middle);
+            drop(lower);
+            assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
+            // The memory that one gives back is none of the other's.
+            let [lower, upper] = numbered(SOME).remains().split(middle);
+            assert_eq!(rest(lower).len(), end, "{middle}");
+            assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
+        }
+    }
+
+    #[test]
+    fn parts_are_taken_off_by_two_threads_at_once() {
+        let parts = numbered(SOME).remains().split(SOME / 2);
+        let taken = std::thread::scope(|scope| {
+            let threads = parts.map(|part| scope.spawn(|| rest(part)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(taken[0].iter().copied().eq((0..SOME / 2).rev()));
+        assert!(taken[1].iter().copied().eq((SOME / 2..SOME).rev()));
+    }
+
+    #[test]
+    fn an_array_may_be_dropped_with_elements_in_it() {
+        drop(numbered(SOME));
+        drop(Zeroed::<Element>::default().remains());
+        let mut array = numbered(SOME).remains();
+        assert!((0..SOME / 2).all(|_| array.take_last().is_some()));
+        let [lower, upper] = array.split(SOME / 4);
+        drop((upper, lower));
     }
 }
