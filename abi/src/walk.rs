@@ -177,4 +177,93 @@ mod tests {
         assert_eq!(sequences(&[]), []);
         assert_eq!(sequences(&file[..50]), []);
     }
+
+    fn met(bytes: &[u8], known: Known) -> Vec<(u64, u64)> {
+        let file = file(bytes);
+        let mut walk = Walk::new(&file, known).unwrap();
+        let mut found = Vec::new();
+        while let Some(met) = walk.next().unwrap() {
+            found.push((met.header.sequence.get(), met.offset));
+        }
+        found
+    }
+
+    #[test]
+    fn blocks_are_met_in_order_and_once() {
+        let known = (HEADER_BYTES, [0; 16], 2);
+        let of = |sequence| numbered(sequence, b"payload");
+        let len = of(0).len() as u64;
+        let other = BlockInfo { cpu: 2, recording: [1; 16], sequence: 1, ..BlockInfo::default() };
+        let parts = [of(0), of(0), of(5), of(3), block(&other, b""), of(6)];
+        let offset = 4 * len + HEADER_BYTES as u64;
+        assert_eq!(met(&parts.concat(), known), [(0, 0), (5, 2 * len), (6, offset)]);
+        // A block whose payload is cut is not met; one whose header ends with the file is.
+        let parts = [of(0), of(1)].concat();
+        assert_eq!(met(&parts[..parts.len() - 1], known), [(0, 0)]);
+        let empty = [of(0), numbered(1, b"")].concat();
+        assert_eq!(met(&empty, known), [(0, 0), (1, len)]);
+        assert_eq!(met(&empty[..empty.len() - 1], known), [(0, 0)]);
+    }
+
+    #[test]
+    fn the_next_header_is_found_wherever_it_stands_behind_damage() {
+        let known = (HEADER_BYTES, [0; 16], 2);
+        let other = block(&BlockInfo { cpu: 2, recording: [1; 16], ..BlockInfo::default() }, b"");
+        let mut bad = numbered(1, b"");
+        bad[20] ^= 1;
+        // Around the sizes that are looked through at once, each of them twice the one before.
+        let sizes = [1, 2, 511, 512, 513, 927, 928, 929, 1023, 1024, 1025, 2900, 4097, 70_000, 200_000];
+        let junk = sizes.into_iter().map(|len| vec![b'x'; len]).chain([bad.clone(), [&bad[..], &other].concat()]);
+        for junk in junk {
+            let file = [numbered(0, b"payload"), junk.clone(), numbered(2, b""), numbered(3, b"")].concat();
+            let at = (HEADER_BYTES + 7 + junk.len()) as u64;
+            let want = [(0, 0), (2, at), (3, at + HEADER_BYTES as u64)];
+            assert_eq!(met(&file, known), want, "{} bytes", junk.len());
+            assert_eq!(met(&file[..file.len() - 2 * HEADER_BYTES], known), [(0, 0)], "{} bytes", junk.len());
+        }
+    }
+
+    #[test]
+    fn a_payload_is_whole_or_none() {
+        let of = |bytes: &[u8], info: BlockInfo| {
+            let mut all = [&[0; HEADER_BYTES][..], bytes].concat();
+            let raw_len = (info.flags & FLAG_ZSTD != 0).then_some(11);
+            block::seal(&mut all, &info, raw_len);
+            all
+        };
+        let plain = BlockInfo { kind: kind::GAP, cpu: 2, flags: block::FLAG_OPTIONAL, ..BlockInfo::default() };
+        let mut blocks = vec![of(b"hello world", plain)];
+        #[cfg(feature = "zstd")]
+        {
+            let packed = zstd::bulk::compress(b"hello world", 1).unwrap();
+            blocks.push(of(&packed, BlockInfo { flags: FLAG_ZSTD, ..plain }));
+            let short = zstd::bulk::compress(b"hello", 1).unwrap();
+            let file = file(&of(&short, BlockInfo { flags: FLAG_ZSTD, ..plain }));
+            let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
+            let met = walk.next().unwrap().unwrap();
+            assert_eq!(walk.payload(&met).unwrap(), None);
+        }
+        for block in blocks {
+            let file = file(&block);
+            let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
+            let met = walk.next().unwrap().unwrap();
+            assert_eq!(walk.payload(&met).unwrap(), Some(&b"hello world"[..]));
+            // A file that became shorter since the block was met.
+            file.set_len(block.len() as u64 - 1).unwrap();
+            assert_eq!(walk.payload(&met).unwrap(), None);
+            assert!(walk.next().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_at_their_offset_up_to_the_end() {
+        let file = file(b"0123456789");
+        let mut buffer = [0; 4];
+        assert_eq!((read_at(&file, &mut buffer, 3).unwrap(), &buffer), (4, b"3456"));
+        assert_eq!((read_at(&file, &mut buffer, 8).unwrap(), &buffer), (2, b"8956"));
+        assert_eq!(read_at(&file, &mut buffer, 10).unwrap(), 0);
+        assert_eq!(read_at(&file, &mut [], 0).unwrap(), 0);
+        let dir = tempfile::tempdir().unwrap();
+        assert!(read_at(&File::open(dir.path()).unwrap(), &mut buffer, 0).is_err());
+    }
 }
