@@ -660,7 +660,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "payload too long")]
     fn a_payload_over_the_bound_is_not_written() {
-        seal(&mut vec![0; HEADER_BYTES], &BlockInfo::default(), Some(MAX_PAYLOAD_BYTES + 1));
+        seal(&mut [0; HEADER_BYTES], &BlockInfo::default(), Some(MAX_PAYLOAD_BYTES + 1));
     }
 
     #[test]

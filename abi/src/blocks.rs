@@ -489,7 +489,7 @@ mod tests {
     use std::io::{Seek, Write};
 
     use super::*;
-    use crate::block::{BlockInfo, FLAG_OPTIONAL, NO_CPU, crc32c, seal};
+    use crate::block::{BlockInfo, FLAG_OPTIONAL, NO_CPU, crc32c};
 
     const RECORDING: RecordingId = [7; 16];
     const CPU: u32 = 3;
@@ -513,7 +513,7 @@ mod tests {
         block::block(&info(kind::END, sequence), b"")
     }
 
-    /// A block whose header is not as [`seal`] makes it; its checksum is right.
+    /// A block whose header is not as [`block::seal`] makes it; its checksum is right.
     fn with_header(info: &BlockInfo, payload: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = block::block(info, payload);
         change(&mut bytes);
@@ -801,7 +801,7 @@ mod tests {
         let packed = zstd::bulk::compress(&text, 3).unwrap();
         let compressed = |sequence, flags, raw_len| {
             let mut bytes = [&[0; HEADER_BYTES][..], &packed].concat();
-            seal(&mut bytes, &BlockInfo { flags, ..info(kind::DATA, sequence) }, Some(raw_len));
+            block::seal(&mut bytes, &BlockInfo { flags, ..info(kind::DATA, sequence) }, Some(raw_len));
             bytes
         };
         let good = compressed(0, FLAG_ZSTD, text.len());

@@ -223,35 +223,33 @@ mod tests {
         }
     }
 
+    /// The payload of the only block of a file, and what it is once the file has lost its last byte.
+    fn payloads(bytes: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let file = file(bytes);
+        let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
+        let met = walk.next().unwrap().unwrap();
+        assert!(walk.next().unwrap().is_none());
+        let mut payload = || walk.payload(&met).unwrap().map(<[u8]>::to_vec);
+        let before = payload();
+        file.set_len(bytes.len() as u64 - 1).unwrap();
+        [before, payload()]
+    }
+
     #[test]
     fn a_payload_is_whole_or_none() {
-        let of = |bytes: &[u8], info: BlockInfo| {
-            let mut all = [&[0; HEADER_BYTES][..], bytes].concat();
-            let raw_len = (info.flags & FLAG_ZSTD != 0).then_some(11);
-            block::seal(&mut all, &info, raw_len);
-            all
-        };
-        let plain = BlockInfo { kind: kind::GAP, cpu: 2, flags: block::FLAG_OPTIONAL, ..BlockInfo::default() };
-        let mut blocks = vec![of(b"hello world", plain)];
-        #[cfg(feature = "zstd")]
-        {
-            let packed = zstd::bulk::compress(b"hello world", 1).unwrap();
-            blocks.push(of(&packed, BlockInfo { flags: FLAG_ZSTD, ..plain }));
-            let short = zstd::bulk::compress(b"hello", 1).unwrap();
-            let file = file(&of(&short, BlockInfo { flags: FLAG_ZSTD, ..plain }));
-            let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
-            let met = walk.next().unwrap().unwrap();
-            assert_eq!(walk.payload(&met).unwrap(), None);
-        }
-        for block in blocks {
-            let file = file(&block);
-            let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
-            let met = walk.next().unwrap().unwrap();
-            assert_eq!(walk.payload(&met).unwrap(), Some(&b"hello world"[..]));
-            // A file that became shorter since the block was met.
-            file.set_len(block.len() as u64 - 1).unwrap();
-            assert_eq!(walk.payload(&met).unwrap(), None);
-            assert!(walk.next().unwrap().is_none());
+        let info = BlockInfo { kind: kind::GAP, cpu: 2, flags: block::FLAG_OPTIONAL, ..BlockInfo::default() };
+        assert_eq!(payloads(&block(&info, b"hello world")), [Some(b"hello world".to_vec()), None]);
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn a_compressed_payload_is_expanded_or_none() {
+        for (text, want) in [(&b"hello world"[..], Some(b"hello world".to_vec())), (b"hello", None)] {
+            let packed = zstd::bulk::compress(text, 1).unwrap();
+            let mut bytes = [&[0; HEADER_BYTES][..], &packed].concat();
+            let info = BlockInfo { kind: kind::GAP, cpu: 2, flags: FLAG_ZSTD, ..BlockInfo::default() };
+            block::seal(&mut bytes, &info, Some(11));
+            assert_eq!(payloads(&bytes), [want, None]);
         }
     }
 
