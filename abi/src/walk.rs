@@ -193,9 +193,14 @@ mod tests {
         let known = (HEADER_BYTES, [0; 16], 2);
         let of = |sequence| numbered(sequence, b"payload");
         let len = of(0).len() as u64;
-        let other = BlockInfo { cpu: 2, recording: [1; 16], sequence: 1, ..BlockInfo::default() };
-        let parts = [of(0), of(0), of(5), of(3), block(&other, b""), of(6)];
-        let offset = 4 * len + HEADER_BYTES as u64;
+        // Blocks of another CPU or recording do not count, whatever their numbers.
+        let foreign = [
+            BlockInfo { cpu: 2, recording: [1; 16], sequence: 6, ..BlockInfo::default() },
+            BlockInfo { cpu: 3, sequence: 7, ..BlockInfo::default() },
+        ];
+        let foreign = foreign.map(|info| block(&info, b"")).concat();
+        let parts = [of(0), of(0), of(5), of(3), foreign.clone(), of(6)];
+        let offset = 4 * len + foreign.len() as u64;
         assert_eq!(met(&parts.concat(), known), [(0, 0), (5, 2 * len), (6, offset)]);
         // A block whose payload is cut is not met; one whose header ends with the file is.
         let parts = [of(0), of(1)].concat();
