@@ -160,6 +160,25 @@ fn events_that_the_kernel_refused_were_lost_between_two_samples() {
 }
 
 #[test]
+fn loss_since_the_start_of_the_trace_may_be_before_or_behind_the_first_event() {
+    let mut made = Made::pc();
+    made.data(&[page(&[10])]).counters(counters(0, 3, 0, 1), Interval::new(0, 12));
+    let seen = made.end_with(|end, _| end.counters.dropped = 3.into()).read();
+    assert_eq!(seen.told, [gap(None, 12, 3, GapCause::Counters), At(10)]);
+    assert_eq!((seen.facts.lost_before, seen.facts.lost), (None, Some(3)));
+}
+
+#[test]
+fn a_mark_without_a_number_in_a_damaged_block_is_told_by_the_end() {
+    let mut made = Made::pc();
+    made.data(&[page(&[10])]).data(&[marked(Missed::Uncounted, &[20])]).data(&[page(&[30])]);
+    made.end_with(|end, _| end.counters.overrun = 5.into()).damage(2);
+    let seen = made.read();
+    assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::BadPayload], Some(5)));
+    assert_eq!(seen.gaps(), [gap(10, 30, None, GapCause::Damage)]);
+}
+
+#[test]
 fn some_loss_between_samples_and_some_at_no_time_are_told_apart() {
     let mut made = Made::pc();
     made.data(&[page(&[10])]).counters(counters(0, 3, 0, 1), Interval::new(9, 12));

@@ -98,6 +98,23 @@ fn an_event_that_goes_back_in_time_takes_the_time_before_it() {
     assert_eq!((seen.codes(), seen.facts.verdict), (vec![Code::BackInTime; 2], Verdict::Complete));
     assert_eq!(seen.facts.faults[0].message, "time stamp 15 follows 20");
     assert_eq!(seen.facts.faults[0].offset, made.offset(1));
+    // The header has the stamp of the last record, and the event the time before it.
+    let mut made = Made::pc();
+    made.data(&[page(&[10, 20]), page(&[15])]).end();
+    let seen = made.read();
+    assert_eq!((&seen.told[..], seen.codes()), (&[10, 20, 20].map(At)[..], vec![Code::BackInTime]));
+}
+
+#[test]
+fn a_thousand_findings_are_kept_and_the_others_counted() {
+    let mut made = Made::pc();
+    (1..=1100).rev().for_each(|n| {
+        made.data(&[page(&[n])]);
+    });
+    let seen = made.end().read();
+    assert_eq!((seen.facts.faults.len(), seen.facts.faults_left_out), (1000, 99));
+    assert!(seen.codes().iter().all(|&code| code == Code::BackInTime));
+    assert!(seen.told.iter().all(|&told| told == At(1100)) && seen.told.len() == 1100);
 }
 
 #[test]
