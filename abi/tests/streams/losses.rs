@@ -325,6 +325,22 @@ fn events_that_no_gap_block_places_were_lost_at_any_time() {
 }
 
 #[test]
+fn marks_behind_a_gap_block_are_counted_where_headers_leave_gap_blocks_out() {
+    for missed in [Missed::Counted(3), Missed::Uncounted] {
+        let mut made = Made::pc();
+        made.data(&[page(&[10])]).gap(GAP_NOT_WRITTEN, 5, untimed(), "").data(&[marked(missed, &[20])]);
+        made.end_with(|end, _| {
+            (end.counters.overrun, end.counters.recorder_lost, end.counters.read) = (3.into(), 5.into(), 7.into());
+        });
+        let seen = made.read();
+        let lost = Some(3).filter(|_| missed != Missed::Uncounted);
+        let mark = gap(10, 20, lost, GapCause::Overrun);
+        assert_eq!(seen.told, [At(10), mark, gap(10, 20, 5, GapCause::Recorder), At(20)]);
+        assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::RecorderLoss, Code::Overrun], Some(8)));
+    }
+}
+
+#[test]
 fn a_change_by_another_program_is_told_once_with_its_last_interval() {
     let mut made = Made::pc();
     made.data(&[page(&[10])]).gap(GAP_FOREIGN, LOST_UNKNOWN, Interval::new(8, u64::MAX), "tracing_on is 0");

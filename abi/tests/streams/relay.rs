@@ -1,7 +1,7 @@
 //! Relay channels of 2008: raw streams of every layout, and recordings of them.
 
 use kmemtrace_abi::block::{GAP_FULL, Interval, item, kind};
-use kmemtrace_abi::event::{Action, GapCause, Kind};
+use kmemtrace_abi::event::{Action, GapCause, Item, Kind};
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::relay::Layout;
 use kmemtrace_abi::target::Endian;
@@ -179,6 +179,25 @@ fn a_raw_stream_is_read_piece_by_piece() {
         let want: Vec<Told> = (1..3000).map(At).chain(gap.iter().copied()).chain((5000..12_000).map(At)).collect();
         assert!(seen.told == want, "{junk} bytes: {:?} {:?}", seen.gaps(), seen.facts.faults);
         assert_eq!((seen.codes().len(), seen.facts.bytes), (gap.len(), bytes.len() as u64));
+    }
+}
+
+#[test]
+fn a_record_between_two_pieces_is_whole() {
+    for layout in [Layout::R1, Layout::R4] {
+        let record = |n: u32| match layout {
+            Layout::R4 => r4(PC, n.is_multiple_of(3), n),
+            _ => fixed(PC, layout, true, n.into()),
+        };
+        let mut trace = Dir::new(&[("cpu0", &(1..9000).flat_map(record).collect::<Vec<u8>>())]).open();
+        let mut items: Vec<Item> = Vec::new();
+        // All in one batch, so that records are taken to the end of each piece.
+        assert!(trace.streams[0].decode(&mut trace.names, &mut items, 100_000));
+        assert!(items.iter().map(Told::of).eq((1..9000).map(At)), "{layout:?}");
+        assert_eq!(
+            (trace.streams[0].facts().verdict, &trace.streams[0].facts().faults[..]),
+            (Verdict::Complete, &[][..])
+        );
     }
 }
 
