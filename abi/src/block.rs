@@ -697,7 +697,7 @@ mod tests {
         let sample = CounterSample { counters: Counters::default(), grew: Interval::new(3, 4) };
         assert_eq!(CounterSample::parse(sample.as_bytes()), Some(sample));
         assert_eq!(CounterSample::parse(&sample.as_bytes()[..47]), None);
-        // What a later minor version adds is passed over.
+        // Bytes that a later minor version adds are passed over.
         assert_eq!(CounterSample::parse(&[sample.as_bytes(), b"more"].concat()), Some(sample));
     }
 

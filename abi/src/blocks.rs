@@ -537,7 +537,7 @@ mod tests {
         payload: Vec<u8>,
     }
 
-    /// All of a file: its blocks, its findings and how it ended.
+    /// Blocks, findings and ending of a file.
     struct Seen {
         reader: BlockReader,
         got: Vec<Got>,
@@ -846,7 +846,7 @@ mod tests {
             assert!(seen.got.iter().all(|got| got.payload == b"payload"));
             assert_eq!(seen.got[1].offset, len as u64 + 7);
             assert_eq!(seen.reader.known(), Some((len, RECORDING, CPU)));
-            // All headers of a file have the same length.
+            // Headers of a file have the same length.
             let seen = Seen::parts(&[&longer(0, kind::DATA, len), &data(1), &longer(2, kind::END, len)]);
             assert_eq!(seen.numbers(), [(0, false), (2, true)]);
             assert_eq!(seen.found(), [(Code::BadHeader, len as u64 + 7, None)]);
@@ -985,7 +985,7 @@ mod tests {
         window.advance(300_000);
         assert_eq!(window.fill(AHEAD).len(), AHEAD);
         assert!(window.fill(AHEAD + 1) == &bytes[301_000..301_000 + AHEAD + (128 << 10)]);
-        // Nothing is behind the end.
+        // A file that ends before gives what it has.
         assert!(window.fill(400_000) == &bytes[301_000..]);
         window.advance(usize::MAX);
         assert_eq!((window.offset(), window.fill(1).len()), (bytes.len() as u64, 0));

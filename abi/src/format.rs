@@ -291,7 +291,7 @@ mod tests {
         ] {
             assert_eq!(line(text), want, "{text}");
         }
-        // Nothing reaches beyond the longest record, 16 MiB.
+        // No field reaches beyond the longest record, 16 MiB.
         for (offset, size, is_good) in
             [(16_777_216, 0, true), (16_777_217, 0, false), (0, 16_777_216, true), (0, 16_777_217, false)]
         {

@@ -64,7 +64,7 @@ fn a_mark_without_a_number_stands_for_what_the_counters_have() {
     made.data(&[marked(Missed::Uncounted, &[5]), page(&[6])]);
     let seen = made.end_with(|end, _| end.counters.overrun = 9.into()).read();
     assert_eq!(seen.told, [gap(None, 5, None, GapCause::Overrun), At(5), At(6)]);
-    // It is the only gap, so the number is that of the events before the first one.
+    // With one gap alone, the counters' number is that of the events before the first one.
     assert_eq!((seen.facts.lost, seen.facts.lost_before), (Some(9), Some(9)));
     let message = seen.message(Code::Overrun);
     assert_eq!(message, "9 events lost in 1 gaps; 1 gaps have no number of their own");
@@ -151,7 +151,7 @@ fn events_that_the_kernel_refused_were_lost_between_two_samples() {
     let seen = made.read();
     let lost = |from, to: Option<u64>, lost| gap(from, to, lost, GapCause::Counters);
     let gaps = [lost(ms(9), Some(ms(12)), 3), lost(ms(13), Some(ms(14)), 2), lost(ms(14), None, 1)];
-    // All of them are known before the first event: the merge of all CPUs cannot go back.
+    // These gaps are known before the first event: the merge of all CPUs cannot go back.
     assert_eq!(seen.told, [&gaps[..], &[At(ms(10)), At(ms(11)), At(ms(15))]].concat());
     assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::Unplaced], Some(6)));
     let message = "6 more events lost that no mark tells of, each between two looks at the counters";
@@ -223,7 +223,7 @@ fn what_other_readers_took_is_lost() {
     let seen = made.read();
     assert_eq!(seen.told[0], gap(9, 12, 4, GapCause::Counters));
     assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::NoEnd, Code::Unplaced], Some(4)));
-    // Those that the recorder could not write were its own.
+    // Events that the recorder could not write went to no other reader.
     let mut made = Made::pc();
     made.data(&[page(&[10, 11])]).gap(GAP_NOT_WRITTEN, 5, untimed(), "disk full");
     made.end_with(|end, _| (end.counters.read, end.counters.recorder_lost) = (7.into(), 5.into()));
@@ -308,7 +308,7 @@ fn a_gap_block_with_times_is_told_before_the_first_event() {
     assert_eq!(seen.told, [recorder(8, Some(12)), recorder(15, None), At(10), At(20)]);
     assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::Cleared, Code::Uncounted], None));
     assert_eq!((seen.facts.late_loss, seen.facts.verdict), (false, Verdict::Lossy));
-    // What could not be written is where the block stands, whatever it says of times.
+    // Events that could not be written are missing where the block stands, whatever it says of times.
     let mut made = Made::pc();
     made.data(&[page(&[10])]).gap(GAP_NOT_WRITTEN, 2, Interval::new(8, 12), "").data(&[page(&[20])]);
     let seen = made.end_with(|end, _| (end.counters.read, end.counters.recorder_lost) = (4.into(), 2.into())).read();
@@ -431,7 +431,7 @@ fn loss_that_a_growing_file_tells_late_is_a_gap_over_everything() {
     let (told, seen) = grown(&made, &refused);
     assert_eq!(told, [first, At(10), At(20), gap(10, None, 5, GapCause::Counters)]);
     assert!(seen.facts.late_loss && seen.facts.lost == Some(7));
-    // Nothing more was lost: the gaps were told in time.
+    // Without more loss, the gaps were told in time.
     let mut quiet = made.clone();
     quiet.data(&[page(&[20])]).end_with(|end, _| end.counters.dropped = 2.into());
     let (told, seen) = grown(&made, &quiet);

@@ -94,7 +94,7 @@ pub(crate) const KFREE: &str = "name: kfree\nID: 9\nformat:\n\
 /// A sub-buffer to be made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
-    /// Its time stamp, where that is not its first record's time.
+    /// Time stamp, where it is not the first record's time.
     pub(crate) start: Option<u64>,
     pub(crate) missed: Option<Missed>,
     pub(crate) times: Vec<u64>,
@@ -284,7 +284,7 @@ impl Dir {
         self.0.path().join(name)
     }
 
-    /// All of every stream.
+    /// Reads every stream to its end.
     pub(crate) fn read(&self) -> Vec<Seen> {
         let mut trace = self.open();
         (0..trace.streams.len()).map(|stream| Seen::of(&mut trace, stream)).collect()
@@ -309,7 +309,7 @@ impl Told {
     }
 }
 
-/// All that a stream told.
+/// Items and facts of a stream that was read to its end.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) told: Vec<Told>,
@@ -353,7 +353,7 @@ impl Seen {
     }
 }
 
-/// Counters by overrun, dropped and lost by the recorder, of a file that has so many events.
+/// Counters with these numbers of events: overrun, dropped, lost by the recorder, read.
 pub(crate) fn counters(overrun: u64, dropped: u64, recorder_lost: u64, read: u64) -> Counters {
     Counters {
         overrun: overrun.into(),

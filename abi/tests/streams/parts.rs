@@ -38,7 +38,7 @@ fn told(stream: &mut CpuStream, names: &mut kmemtrace_abi::event::Names, batch: 
     }
 }
 
-/// All of a file, and its landmarks.
+/// Items of a whole file, and its landmarks.
 fn whole(dir: &Dir) -> (Vec<Told>, Landmarks) {
     let mut trace = dir.open();
     assert!(trace.streams[0].landmarks().is_none());
@@ -101,7 +101,7 @@ fn a_part_begins_at_the_last_block_before_its_window_and_ends_behind_it() {
     let points: Vec<_> = landmarks.points.iter().map(|p| (p.offset, p.sequence, p.events, p.last)).collect();
     let point =
         |block: usize, events, last: u64| (made.offset(block), block as u64, events, Some(last).filter(|&n| n > 0));
-    // Where an event block follows loss that is told with it, reading cannot begin.
+    // Reading cannot begin at a block whose first event tells of loss before it.
     assert_eq!(points, [point(1, 0, 0), point(2, 2, 11), point(4, 4, 21), point(6, 6, 31), point(10, 10, 51)]);
     let file = made.bytes().len() as u64;
     for (window, read, bytes) in [

@@ -191,7 +191,7 @@ fn a_record_between_two_pieces_is_whole() {
         };
         let mut trace = Dir::new(&[("cpu0", &(1..9000).flat_map(record).collect::<Vec<u8>>())]).open();
         let mut items: Vec<Item> = Vec::new();
-        // All in one batch, so that records are taken to the end of each piece.
+        // One batch for the whole stream, so that records are taken to the end of each piece.
         assert!(trace.streams[0].decode(&mut trace.names, &mut items, 100_000));
         assert!(items.iter().map(Told::of).eq((1..9000).map(At)), "{layout:?}");
         assert_eq!(

@@ -109,7 +109,7 @@ fn loss_that_only_stats_tell_of_is_known_before_the_first_event() {
         (&plain, stats(0, 0, 0, 2), vec![At(10), At(20)], vec![]),
         (&plain, stats(0, 4, 2, 0), vec![lost(10, 4), At(10), At(20)], vec![Code::Unplaced]),
         (&plain, stats(5, 0, 2, 0), vec![lost(10, 5), At(10), At(20)], vec![Code::Unplaced]),
-        // Nothing but the end of the file tells of events that were handed out and are not there.
+        // Events that were handed out and are not there are told only at the end of the file.
         (&plain, stats(0, 0, 9, 0), vec![At(10), At(20), lost(10, 7)], vec![Code::UnlikeStats, Code::Unplaced]),
         (&plain, stats(0, 1, 9, 0), vec![lost(10, 8), At(10), At(20)], vec![Code::UnlikeStats, Code::Unplaced]),
         (&plain, stats(0, 0, 1, 5), vec![At(10), At(20)], vec![Code::UnlikeStats]),
