@@ -153,8 +153,12 @@ fn a_raw_stream_goes_on_behind_damage() {
             let all = [&before[..], junk].concat();
             let seen = raw(&all);
             // A single byte may be the start of a record.
-            let end = if junk.len() > 1 { damage(9, None) } else { Told::Gap(Some(9), None, None, GapCause::Cut) };
-            assert_eq!((&seen.told[9..], seen.facts.bytes), (&[end][..], all.len() as u64));
+            let (end, code) = match junk.len() {
+                1 => (Told::Gap(Some(9), None, None, GapCause::Cut), Code::RelayCut),
+                _ => (damage(9, None), Code::BadRelayRecord),
+            };
+            assert_eq!((&seen.told[9..], seen.codes()), (&[end][..], vec![code]));
+            assert_eq!(seen.facts.bytes, all.len() as u64);
         }
         let cut = &records(1..4)[..records(1..4).len() - 1];
         let seen = raw(cut);
