@@ -593,4 +593,143 @@ mod tests {
         payload.extend_from_slice(&[1, 0, 0, 0, 255, 255, 255, 255]);
         assert_eq!(item::walk(&payload).last(), Some(Err(())));
     }
+
+    /// A header with `change`, whose checksum is right.
+    fn resealed(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut block = sample();
+        change(&mut block);
+        let len = usize::from(u16::from_le_bytes([block[12], block[13]])).clamp(CRC_FROM, block.len());
+        let crc = crc32c(&block[CRC_FROM..len]).to_le_bytes();
+        block[8..12].copy_from_slice(&crc);
+        block
+    }
+
+    #[test]
+    fn a_header_tells_what_its_writer_said() {
+        let info = BlockInfo {
+            kind: kind::DATA,
+            flags: FLAG_OPTIONAL,
+            cpu: 3,
+            recording: [7; 16],
+            sequence: 9,
+            events_before: 100,
+            lost_before: 5,
+            first: 1000,
+            last: 2000,
+            events: 2,
+        };
+        let block = block(&info, b"123456789");
+        let Parsed::Header(header, HEADER_BYTES) = parse(&block, None) else { panic!("no header") };
+        assert_eq!((header.kind, header.flags, header.cpu.get()), (kind::DATA, FLAG_OPTIONAL, 3));
+        assert_eq!((header.recording, header.sequence.get(), header.events.get()), ([7; 16], 9, 2));
+        assert_eq!((header.events_before.get(), header.lost_before.get()), (100, 5));
+        assert_eq!((header.first.get(), header.last.get()), (1000, 2000));
+        assert_eq!((header.payload_len.get(), header.raw_len.get()), (9, 9));
+        assert_eq!(header.payload_crc.get(), 0xe306_9283);
+        assert_eq!((&block[HEADER_BYTES..], block.len()), (&b"123456789"[..], 105));
+        // As FORMAT.md has it: readers in other languages go by these offsets.
+        assert_eq!(block[..8], *b"\x89kmTRC\r\n");
+        assert_eq!(block[12..20], [96, 0, 1, 0, 1, 0, kind::DATA, FLAG_OPTIONAL]);
+        assert_eq!((block[40], block[84], block[88]), (9, 9, 9));
+    }
+
+    #[test]
+    fn no_number_of_a_header_is_beyond_its_bound() {
+        let long = |at: usize, len: u32| resealed(|block| block[at..at + 4].copy_from_slice(&len.to_le_bytes()));
+        for at in [84, 88] {
+            assert!(matches!(parse(&long(at, 16_777_216), None), Parsed::Header(_, HEADER_BYTES)), "{at}");
+            assert_eq!(parse(&long(at, 16_777_217), None), Parsed::Bad);
+            assert_eq!(parse(&long(at, u32::MAX), None), Parsed::Bad);
+        }
+        let header = |len: u16| {
+            resealed(|block| {
+                block.resize(600, 0);
+                block[12..14].copy_from_slice(&len.to_le_bytes());
+            })
+        };
+        for (len, is_good) in [(95, false), (96, true), (97, true), (512, true), (513, false), (0, false)] {
+            let parsed = parse(&header(len), None);
+            assert_eq!(matches!(parsed, Parsed::Header(_, found) if found == usize::from(len)), is_good, "{len}");
+            assert_eq!(parsed == Parsed::Bad, !is_good);
+            assert_eq!(parse(&header(len), Some(100)), Parsed::Bad, "not the length of the file's other headers");
+        }
+        assert_eq!(parse(&header(200)[..199], None), Parsed::Short(200));
+        assert!(matches!(parse(&header(200)[..200], Some(200)), Parsed::Header(_, 200)));
+    }
+
+    #[test]
+    #[should_panic(expected = "payload too long")]
+    fn a_payload_over_the_bound_is_not_written() {
+        seal(&mut [0; HEADER_BYTES], &BlockInfo::default(), Some(MAX_PAYLOAD_BYTES + 1));
+    }
+
+    #[test]
+    fn an_interval_has_its_ends_or_those_of_the_trace() {
+        for (from, to, ends) in [
+            (0, 0, None),
+            (7, 0, None),
+            (7, 9, Some((Some(7), Some(9)))),
+            (0, 9, Some((None, Some(9)))),
+            (7, u64::MAX, Some((Some(7), None))),
+            (0, u64::MAX, Some((None, None))),
+        ] {
+            assert_eq!(Interval::new(from, to).ends(), ends, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn losses_of_kernel_and_recorder_are_added_up() {
+        let counters = Counters {
+            overrun: 1.into(),
+            commit_overrun: 2.into(),
+            dropped: 4.into(),
+            read: 100.into(),
+            unread: 200.into(),
+            recorder_lost: 8.into(),
+        };
+        assert_eq!((counters.kernel_lost(), counters.lost()), (7, 15));
+        let most = Counters { overrun: u64::MAX.into(), ..counters };
+        assert_eq!((most.kernel_lost(), most.lost()), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn a_whole_sample_of_counters_has_its_interval() {
+        let sample = CounterSample { counters: Counters::default(), grew: Interval::new(3, 4) };
+        assert_eq!(CounterSample::parse(sample.as_bytes()), Some(sample));
+        assert_eq!(CounterSample::parse(&sample.as_bytes()[..47]), None);
+        // Bytes that a later minor version adds are passed over.
+        assert_eq!(CounterSample::parse(&[sample.as_bytes(), b"more"].concat()), Some(sample));
+    }
+
+    #[test]
+    fn only_a_whole_end_block_is_the_end_of_a_file() {
+        let end = End { events: 12.into(), ..End::default() };
+        let info = BlockInfo { kind: kind::END, sequence: 4, ..BlockInfo::default() };
+        let good = block(&info, end.as_bytes());
+        assert_eq!(End::TAIL_BYTES, good.len());
+        let (header, found) = End::with_header(&good).unwrap();
+        assert_eq!((header.sequence.get(), found), (4, end));
+        let mut wrong_crc = good.clone();
+        wrong_crc[HEADER_BYTES + 1] ^= 1;
+        let other_kind = block(&BlockInfo { kind: kind::COUNTERS, ..info }, end.as_bytes());
+        // A header whose payload is longer than what stands behind it, though the checksum is that of what does.
+        let mut cut = good.clone();
+        cut[84] += 1;
+        let crc = crc32c(&cut[CRC_FROM..HEADER_BYTES]).to_le_bytes();
+        cut[8..12].copy_from_slice(&crc);
+        for bad in [&wrong_crc[..], &other_kind, &cut, &good[1..], &[&good[..], b"x"].concat(), b""] {
+            assert_eq!(End::at_end_of(bad), None);
+        }
+    }
+
+    #[test]
+    fn an_item_is_as_long_as_it_says() {
+        let mut payload = Vec::new();
+        item::put(&mut payload, 0x1234, 0x5678, &[9; 300]);
+        assert_eq!(payload[..8], [0x34, 0x12, 0x78, 0x56, 0x2c, 1, 0, 0]);
+        assert_eq!(item::walk(&payload).collect::<Vec<_>>(), [Ok((0x1234, 0x5678, &[9; 300][..]))]);
+        assert_eq!(item::walk(&payload[..307]).collect::<Vec<_>>(), [Err(())]);
+        assert_eq!(item::walk(&payload[..7]).collect::<Vec<_>>(), [Err(())]);
+        assert_eq!(item::walk(&[]).count(), 0);
+    }
 }

@@ -177,4 +177,96 @@ mod tests {
         assert_eq!(sequences(&[]), []);
         assert_eq!(sequences(&file[..50]), []);
     }
+
+    fn met(bytes: &[u8], known: Known) -> Vec<(u64, u64)> {
+        let file = file(bytes);
+        let mut walk = Walk::new(&file, known).unwrap();
+        let mut found = Vec::new();
+        while let Some(met) = walk.next().unwrap() {
+            found.push((met.header.sequence.get(), met.offset));
+        }
+        found
+    }
+
+    #[test]
+    fn blocks_are_met_in_order_and_once() {
+        let known = (HEADER_BYTES, [0; 16], 2);
+        let of = |sequence| numbered(sequence, b"payload");
+        let len = of(0).len() as u64;
+        // Blocks of another CPU or recording do not count, whatever their numbers.
+        let foreign = [
+            BlockInfo { cpu: 2, recording: [1; 16], sequence: 6, ..BlockInfo::default() },
+            BlockInfo { cpu: 3, sequence: 7, ..BlockInfo::default() },
+        ];
+        let foreign = foreign.map(|info| block(&info, b"")).concat();
+        let parts = [of(0), of(0), of(5), of(3), foreign.clone(), of(6)];
+        let offset = 4 * len + foreign.len() as u64;
+        assert_eq!(met(&parts.concat(), known), [(0, 0), (5, 2 * len), (6, offset)]);
+        // A block whose payload is cut is not met; one whose header ends with the file is.
+        let parts = [of(0), of(1)].concat();
+        assert_eq!(met(&parts[..parts.len() - 1], known), [(0, 0)]);
+        let empty = [of(0), numbered(1, b"")].concat();
+        assert_eq!(met(&empty, known), [(0, 0), (1, len)]);
+        assert_eq!(met(&empty[..empty.len() - 1], known), [(0, 0)]);
+    }
+
+    #[test]
+    fn the_next_header_is_found_wherever_it_stands_behind_damage() {
+        let known = (HEADER_BYTES, [0; 16], 2);
+        let other = block(&BlockInfo { cpu: 2, recording: [1; 16], ..BlockInfo::default() }, b"");
+        let mut bad = numbered(1, b"");
+        bad[20] ^= 1;
+        // Around the sizes that are looked through at once, each of them twice the one before.
+        let sizes = [1, 2, 511, 512, 513, 927, 928, 929, 1023, 1024, 1025, 2900, 4097, 70_000, 200_000];
+        let junk = sizes.into_iter().map(|len| vec![b'x'; len]).chain([bad.clone(), [&bad[..], &other].concat()]);
+        for junk in junk {
+            let file = [numbered(0, b"payload"), junk.clone(), numbered(2, b""), numbered(3, b"")].concat();
+            let at = (HEADER_BYTES + 7 + junk.len()) as u64;
+            let want = [(0, 0), (2, at), (3, at + HEADER_BYTES as u64)];
+            assert_eq!(met(&file, known), want, "{} bytes", junk.len());
+            assert_eq!(met(&file[..file.len() - 2 * HEADER_BYTES], known), [(0, 0)], "{} bytes", junk.len());
+        }
+    }
+
+    /// The payload of the only block of a file, and what it is once the file has lost its last byte.
+    fn payloads(bytes: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let file = file(bytes);
+        let mut walk = Walk::new(&file, (HEADER_BYTES, [0; 16], 2)).unwrap();
+        let met = walk.next().unwrap().unwrap();
+        assert!(walk.next().unwrap().is_none());
+        let mut payload = || walk.payload(&met).unwrap().map(<[u8]>::to_vec);
+        let before = payload();
+        file.set_len(bytes.len() as u64 - 1).unwrap();
+        [before, payload()]
+    }
+
+    #[test]
+    fn a_payload_is_whole_or_none() {
+        let info = BlockInfo { kind: kind::GAP, cpu: 2, flags: block::FLAG_OPTIONAL, ..BlockInfo::default() };
+        assert_eq!(payloads(&block(&info, b"hello world")), [Some(b"hello world".to_vec()), None]);
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn a_compressed_payload_is_expanded_or_none() {
+        for (text, want) in [(&b"hello world"[..], Some(b"hello world".to_vec())), (b"hello", None)] {
+            let packed = zstd::bulk::compress(text, 1).unwrap();
+            let mut bytes = [&[0; HEADER_BYTES][..], &packed].concat();
+            let info = BlockInfo { kind: kind::GAP, cpu: 2, flags: FLAG_ZSTD, ..BlockInfo::default() };
+            block::seal(&mut bytes, &info, Some(11));
+            assert_eq!(payloads(&bytes), [want, None]);
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_at_their_offset_up_to_the_end() {
+        let file = file(b"0123456789");
+        let mut buffer = [0; 4];
+        assert_eq!((read_at(&file, &mut buffer, 3).unwrap(), &buffer), (4, b"3456"));
+        assert_eq!((read_at(&file, &mut buffer, 8).unwrap(), &buffer), (2, b"8956"));
+        assert_eq!(read_at(&file, &mut buffer, 10).unwrap(), 0);
+        assert_eq!(read_at(&file, &mut [], 0).unwrap(), 0);
+        let dir = tempfile::tempdir().unwrap();
+        assert!(read_at(&File::open(dir.path()).unwrap(), &mut buffer, 0).is_err());
+    }
 }

@@ -439,4 +439,195 @@ mod tests {
             assert_eq!((event.action, event.pid), (Action::Other, None), "{id}");
         }
     }
+
+    /// A format of event 9 with these fields, each its declaration, offset and size, behind `common_type`.
+    fn format(name: &str, fields: &[(&str, usize, usize)]) -> EventFormat {
+        let common = ("unsigned short common_type", 0, 2);
+        let field = |&(declaration, offset, size): &(&str, usize, usize)| {
+            format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;\n")
+        };
+        let fields: String = [common].iter().chain(fields).map(field).collect();
+        EventFormat::parse(&format!("name: {name}\nID: 9\nformat:\n{fields}")).unwrap()
+    }
+
+    fn one(system: &str, format: EventFormat, names: &mut Names) -> Decoder {
+        Decoder::new(&[(system.to_owned(), format)], 4096, names)
+    }
+
+    /// A record of event 9 with these numbers, each its offset and size.
+    fn record(endian: Endian, len: usize, numbers: &[(u64, usize, usize)]) -> Vec<u8> {
+        let mut record = vec![0; len];
+        for &(number, offset, size) in [(9, 0, 2)].iter().chain(numbers) {
+            match endian {
+                Endian::Little => record[offset..offset + size].copy_from_slice(&number.to_le_bytes()[..size]),
+                Endian::Big => record[offset..offset + size].copy_from_slice(&number.to_be_bytes()[8 - size..]),
+            }
+        }
+        record
+    }
+
+    fn decode_in(endian: Endian, decoder: &Decoder, record: &Record<'_>, names: &mut Names) -> Event {
+        match endian {
+            Endian::Little => decode::<Little>(decoder, 1, 0, record, names),
+            Endian::Big => decode::<Big>(decoder, 1, 0, record, names),
+        }
+        .unwrap()
+    }
+
+    #[test]
+    fn numbers_of_every_size_are_read_in_either_byte_order() {
+        // The last fields begin right before the place from which a decoder has to look elsewhere, at it and behind it.
+        for last in [56, NEAR - 1, NEAR, NEAR + 1, 300] {
+            let fields = [
+                ("unsigned char common_flags", 2, 1),
+                ("int common_pid", 4, 4),
+                ("unsigned long call_site", 8, 4),
+                ("const void * ptr", 12, 8),
+                ("size_t bytes_req", 20, 2),
+                ("size_t bytes_alloc", 22, 4),
+                ("gfp_t gfp_flags", 26, 8),
+                ("int node", last, 1),
+            ];
+            let mut names = Names::new();
+            let decoder = one("kmem", format("kmalloc_node", &fields), &mut names);
+            for endian in [Endian::Little, Endian::Big] {
+                let numbers = [
+                    (0xa5, 2, 1),
+                    (0x0102_0304, 4, 4),
+                    (0x1122_3344, 8, 4),
+                    (0x0102_0304_0506_0708, 12, 8),
+                    (0x5566, 20, 2),
+                    (0x99aa_bbcc, 22, 4),
+                    (0xf1f2_f3f4_f5f6_f7f8, 26, 8),
+                    (0x7e, last, 1),
+                ];
+                let record = record(endian, last + 1, &numbers);
+                let more = [&record[..], &[0xff; 400]].concat();
+                for rest in [&record, &more] {
+                    let record = Record { time: 0, payload: &record, rest };
+                    let event = decode_in(endian, &decoder, &record, &mut names);
+                    assert_eq!((event.flags, event.pid), (Some(0xa5), Some(0x0102_0304)), "{endian:?} {last}");
+                    assert_eq!((event.call_site, event.address), (0x1122_3344, 0x0102_0304_0506_0708));
+                    assert_eq!((event.requested, event.allocated), (0x5566, 0x99aa_bbcc));
+                    assert_eq!((event.gfp, event.node), (Some(0xf1f2_f3f4_f5f6_f7f8), Some(0x7e)));
+                    assert_eq!((event.action, event.failed), (Action::Alloc(Kind::Kmalloc), false));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_event_does_to_objects_what_its_name_says() {
+        let fields = [("const void * ptr", 8, 8), ("struct page * page", 16, 8), ("unsigned long call_site", 24, 8)];
+        for (system, name, action) in [
+            ("kmem", "kmalloc", Action::Alloc(Kind::Kmalloc)),
+            ("kmem", "kmalloc_node", Action::Alloc(Kind::Kmalloc)),
+            ("kmem", "kmem_cache_alloc", Action::Alloc(Kind::Cache)),
+            ("kmem", "kmem_cache_alloc_node", Action::Alloc(Kind::Cache)),
+            ("kmem", "kfree", Action::Free(Kind::Kmalloc)),
+            ("kmem", "kmem_cache_free", Action::Free(Kind::Cache)),
+            ("kmem", "mm_page_alloc", Action::Alloc(Kind::Pages)),
+            ("kmem", "mm_page_free", Action::Free(Kind::Pages)),
+            ("kmem", "mm_page_free_direct", Action::Free(Kind::Pages)),
+            ("kmem", "rss_stat", Action::Other),
+            ("sched", "kmalloc", Action::Other),
+        ] {
+            let mut names = Names::new();
+            let decoder = one(system, format(name, &fields), &mut names);
+            let record = record(Endian::Little, 32, &[(0x1111, 8, 8), (0x2222, 16, 8), (0x3333, 24, 8)]);
+            let event = decode_in(Endian::Little, &decoder, &whole(&record), &mut names);
+            // Kernels before 4.2 tell of a page by its `struct page`.
+            let (address, call_site) = match action {
+                Action::Other => (0, 0),
+                Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages) => (0x2222, 0x3333),
+                _ => (0x1111, 0x3333),
+            };
+            assert_eq!((event.action, event.address, event.call_site), (action, address, call_site), "{name}");
+            assert_eq!((names.get(event.name), event.failed), (name.as_bytes(), false));
+        }
+    }
+
+    #[test]
+    fn an_allocation_that_failed_has_no_object() {
+        let object = [("const void * ptr", 8, 8), ("struct page * page", 8, 8)];
+        let frame = [("unsigned long pfn", 8, 8), ("struct page * page", 8, 8)];
+        for (name, fields, address, failed) in [
+            ("kmalloc", &object[..], 0, true),
+            ("kmalloc", &object, u64::MAX, false),
+            ("kfree", &object, 0, false),
+            ("mm_page_alloc", &object, 0, true),
+            ("mm_page_alloc", &frame, 0, false),
+            ("mm_page_alloc", &frame, u64::MAX, true),
+            ("mm_page_alloc", &frame, u64::MAX >> 1, false),
+        ] {
+            let mut names = Names::new();
+            let decoder = one("kmem", format(name, fields), &mut names);
+            let record = record(Endian::Big, 16, &[(address, 8, 8)]);
+            let event = decode_in(Endian::Big, &decoder, &whole(&record), &mut names);
+            assert_eq!((event.address, event.failed), (address, failed), "{name} {address:#x}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_its_object_is_other() {
+        // Too large for a number, in another place than the record, or not there.
+        for fields in [&[("char ptr", 8, 3)][..], &[("__data_loc char[] ptr", 8, 4)], &[("int node", 8, 4)]] {
+            let mut names = Names::new();
+            let decoder = one("kmem", format("kmalloc", fields), &mut names);
+            let record = record(Endian::Little, 16, &[(7, 8, 4)]);
+            let event = decode_in(Endian::Little, &decoder, &whole(&record), &mut names);
+            assert_eq!((event.action, event.address, event.node), (Action::Other, 0, None), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_cache_has_its_name_wherever_the_record_says_that_it_stands() {
+        for (declaration, base) in [("__data_loc char[] name", 0), ("__rel_loc char[] name", 20)] {
+            let fields = [("const void * ptr", 8, 8), (declaration, 16, 4)];
+            let mut names = Names::new();
+            for event in ["kmem_cache_free", "kmem_cache_alloc"] {
+                let decoder = one("kmem", format(event, &fields), &mut names);
+                for endian in [Endian::Little, Endian::Big] {
+                    for (at, len, want) in [(24, 7, Some(&b"dentry"[..])), (25, 6, Some(b"entry")), (28, 4, None)] {
+                        let mut record = record(endian, 31, &[(5, 8, 8), ((at - base) | len << 16, 16, 4)]);
+                        record[24..].copy_from_slice(b"dentry\0");
+                        let event = decode_in(endian, &decoder, &whole(&record), &mut names);
+                        let cache = event.cache.map(|name| names.get(name));
+                        assert_eq!((event.address, cache), (5, want), "{declaration} {endian:?} {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_ends_before_its_fields_is_refused() {
+        let fields = [("const void * ptr", 8, 8), ("int common_pid", 4, 4)];
+        let mut names = Names::new();
+        let decoder = one("kmem", format("kfree", &fields), &mut names);
+        let bytes = record(Endian::Little, 16, &[(5, 8, 8)]);
+        assert_eq!(decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names).address, 5);
+        for (have, need) in [(15, 16), (2, 16), (1, 2), (0, 2)] {
+            let error = decode::<Little>(&decoder, 1, 0, &whole(&bytes[..have]), &mut names);
+            assert_eq!(error, Err(ShortRecord { have, need }));
+        }
+    }
+
+    #[test]
+    fn the_first_description_of_an_event_holds() {
+        let formats = ["kfree", "kmalloc"].map(|name| ("kmem".to_owned(), format(name, &[("const void * ptr", 8, 8)])));
+        let mut names = Names::new();
+        let decoder = Decoder::new(&formats, 4096, &mut names);
+        let bytes = record(Endian::Little, 16, &[]);
+        let event = decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names);
+        assert_eq!(event.action, Action::Free(Kind::Kmalloc));
+    }
+
+    #[test]
+    fn bytes_of_pages_are_doubled_for_each_order() {
+        for (order, bytes) in [(0, 4096), (1, 8192), (10, 4 << 20), (51, 1 << 63), (52, u64::MAX), (64, u64::MAX)] {
+            assert_eq!(page_bytes(4096, order), bytes, "{order}");
+        }
+        assert_eq!((page_bytes(0, 63), page_bytes(1, 1 << 32)), (0, u64::MAX));
+    }
 }

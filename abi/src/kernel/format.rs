@@ -265,4 +265,89 @@ mod tests {
         assert!(PageShape::parse(&page(8, 12, 4084), Endian::Little).is_err());
         assert!(PageShape::parse("", Endian::Little).is_err());
     }
+
+    #[test]
+    fn every_field_has_its_place_size_and_sign() {
+        let line = |text: &str| parse_field(text).map(|f| (f.name, f.offset, f.size, f.signed, f.place));
+        let field = |name: &str, offset, size, signed, place| Some((name.to_owned(), offset, size, signed, place));
+        for (text, want) in [
+            ("field:int a;\toffset:4;\tsize:4;\tsigned:1;", field("a", 4, 4, true, Place::Fixed)),
+            ("field:int a;\toffset:4;\tsize:4;\tsigned:0;", field("a", 4, 4, false, Place::Fixed)),
+            ("field:char *a;\toffset:0;\tsize:8;\tsigned:0;", field("a", 0, 8, false, Place::Fixed)),
+            ("field:u8 a[];\toffset:9;\tsize:0;\tsigned:0;", field("a", 9, 0, false, Place::Fixed)),
+            ("field:__data_loc char[] a;\toffset:8;\tsize:4;\tsigned:0;", field("a", 8, 4, false, Place::DataLoc)),
+            ("field:__rel_loc char[] a;\toffset:8;\tsize:4;\tsigned:0;", field("a", 8, 4, false, Place::RelLoc)),
+            ("field:__rel_loc char[] a;\toffset:8;\tsize:2;\tsigned:0;", None),
+            // Kernels up to 2.6.32 tell no sign, so it is that of the type.
+            ("field:pid_t a;\toffset:0;\tsize:4;", field("a", 0, 4, true, Place::Fixed)),
+            ("field:const long a;\toffset:0;\tsize:8;", field("a", 0, 8, true, Place::Fixed)),
+            ("field:unsigned int a;\toffset:0;\tsize:4;", field("a", 0, 4, false, Place::Fixed)),
+            ("field:internal a;\toffset:0;\tsize:4;", field("a", 0, 4, false, Place::Fixed)),
+            ("field:int a;\toffset:0;", None),
+            ("field:int a;\tsize:4;", None),
+            ("field:int a;\toffset:-1;\tsize:4;", None),
+            ("field:;\toffset:0;\tsize:4;", None),
+            ("int a;\toffset:0;\tsize:4;", None),
+        ] {
+            assert_eq!(line(text), want, "{text}");
+        }
+        // No field reaches beyond the longest record, 16 MiB.
+        for (offset, size, is_good) in
+            [(16_777_216, 0, true), (16_777_217, 0, false), (0, 16_777_216, true), (0, 16_777_217, false)]
+        {
+            let text = format!("field:u8 a[9]; offset:{offset}; size:{size}; signed:0;");
+            assert_eq!(parse_field(&text).is_some(), is_good, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_own_name() {
+        let text = "name: x\nID: 3\n\tfield:int a;\toffset:0;\tsize:4;\n\tfield:int ab;\toffset:4;\tsize:4;\n";
+        let format = EventFormat::parse(text).unwrap();
+        assert_eq!(format.field("ab").map(|field| field.offset), Some(4));
+        assert_eq!(format.field("b"), None);
+        let many = format!("name: x\nID: 3\n{}", "field:int a; offset:0; size:4;\n".repeat(1024));
+        assert_eq!(EventFormat::parse(&many).map(|format| format.fields.len()), Ok(1024));
+        assert_eq!(EventFormat::parse("name: x\nID: 3\n\n\nfield:a"), Err(FormatError::BadField(5)));
+        assert_eq!(without_print_fmt("name: x\nID: 3\n"), "name: x\nID: 3\n");
+    }
+
+    #[test]
+    fn a_page_whose_parts_overlap_is_refused() {
+        let text = |(commit, size): (usize, usize), (data, room): (usize, usize)| {
+            format!(
+                "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+                 \tfield: local_t commit;\toffset:{commit};\tsize:{size};\tsigned:1;\n\
+                 \tfield: char data;\toffset:{data};\tsize:{room};\tsigned:1;\n"
+            )
+        };
+        let parse = |commit, data| PageShape::parse(&text(commit, data), Endian::Little);
+        let good = |commit, data, word_bytes: u8| {
+            let (commit_offset, commit_size) = commit;
+            let (data_offset, room): (usize, usize) = data;
+            let target = Target { endian: Endian::Little, word_bytes };
+            let shape = PageShape { target, commit_offset, commit_size, data_offset, size: data_offset + room };
+            assert_eq!(parse(commit, data), Ok(shape));
+        };
+        good((8, 8), (16, 4080), 8);
+        good((8, 4), (12, 4084), 4);
+        good((16, 8), (24, 1), 8);
+        good((8, 8), (16, 16_777_200), 8);
+        let overlap = Err(FormatError::Contradiction("timestamp, commit word and data overlap"));
+        for (commit, data) in [((7, 8), (16, 4080)), ((8, 8), (15, 4080)), ((9, 8), (16, 4080)), ((9, 4), (12, 4080))] {
+            assert_eq!(parse(commit, data), overlap, "{commit:?} {data:?}");
+        }
+        let room = Err(FormatError::Contradiction("the data has no room, or too much"));
+        assert_eq!([parse((8, 8), (16, 0)), parse((8, 8), (16, 16_777_201))], [room.clone(), room]);
+        let text = text((8, 8), (16, 4080));
+        let lines: Vec<&str> = text.lines().collect();
+        let without = |n: usize| {
+            let kept = lines.iter().enumerate().filter(|&(line, _)| line != n).map(|(_, text)| *text);
+            PageShape::parse(&kept.collect::<Vec<_>>().join("\n"), Endian::Big)
+        };
+        assert_eq!(without(1), Err(FormatError::Missing("commit")));
+        assert_eq!(without(2), Err(FormatError::Missing("data")));
+        assert_eq!(PageShape::parse("\n\tfield: x\n", Endian::Big), Err(FormatError::BadField(2)));
+        assert!(PageShape::parse(&format!("# a comment\n{text}"), Endian::Big).is_ok());
+    }
 }

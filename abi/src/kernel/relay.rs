@@ -407,4 +407,158 @@ mod tests {
         bad_feature[1] = 3;
         assert_eq!(parse::<Little>(Layout::R4, &bad_feature), Parsed::Bad);
     }
+
+    const BOTH: [Endian; 2] = [Endian::Little, Endian::Big];
+
+    fn parse_in(endian: Endian, layout: Layout, bytes: &[u8]) -> Parsed {
+        match endian {
+            Endian::Little => parse::<Little>(layout, bytes),
+            Endian::Big => parse::<Big>(layout, bytes),
+        }
+    }
+
+    #[test]
+    fn a_layout_has_the_name_that_a_file_header_has() {
+        for (layout, name) in [(Layout::R1, "r1"), (Layout::R3, "r3"), (Layout::R4, "r4")] {
+            assert_eq!((layout.name(), Layout::from_name(name)), (name, Some(layout)));
+        }
+        assert_eq!(Layout::from_name("r2"), None);
+    }
+
+    #[test]
+    fn records_of_every_layout_have_their_fields_in_either_byte_order() {
+        for endian in BOTH {
+            let allocation = Allocation { requested: 40, allocated: 64, gfp: 0xd0, node: -1 };
+            for layout in [Layout::R1, Layout::R3] {
+                for (id, allocation) in [(1, Some(allocation)), (2, None)] {
+                    let record = RelayRecord {
+                        stamp: 99,
+                        kind: Kind::Kmalloc,
+                        call_site: 0xc010_0000,
+                        ptr: 0xc800_1000,
+                        allocation,
+                    };
+                    let bytes = fixed(endian, layout, id, 99);
+                    assert_eq!(parse_in(endian, layout, &bytes), Parsed::Record(record, 56), "{layout:?}");
+                    assert_eq!(parse_in(endian, layout, &bytes[..55]), Parsed::Short);
+                    assert_eq!(parse_in(endian, layout, &bytes[..3]), Parsed::Short);
+                }
+                for id in [0, 3] {
+                    assert_eq!(parse_in(endian, layout, &fixed(endian, layout, id, 99)), Parsed::Bad, "{layout:?}");
+                }
+            }
+            let allocation = Allocation { requested: 100, allocated: 128, gfp: 0xcc0, node: -1 };
+            for (id, len, allocation) in [(0, ALLOC_BYTES, Some(allocation)), (1, FREE_BYTES, None)] {
+                let record = RelayRecord {
+                    stamp: 7,
+                    kind: Kind::Cache,
+                    call_site: 0xffff_ffff_8100_0000,
+                    ptr: 0xffff_8880_0000_1000,
+                    allocation,
+                };
+                let bytes = r4(endian, id, 7, &[]);
+                assert_eq!(parse_in(endian, Layout::R4, &bytes), Parsed::Record(record, len));
+                assert_eq!(parse_in(endian, Layout::R4, &bytes[..len - 1]), Parsed::Short);
+                assert_eq!(parse_in(endian, Layout::R4, &bytes[..3]), Parsed::Short);
+            }
+        }
+    }
+
+    #[test]
+    fn the_type_of_a_record_is_the_kind_of_its_object() {
+        for (id, kind) in [(0, Some(Kind::Kmalloc)), (1, Some(Kind::Cache)), (2, Some(Kind::Pages)), (3, None)] {
+            let mut bytes = r4(Endian::Little, 1, 1, &[]);
+            bytes[1] = id;
+            let found = match parse::<Little>(Layout::R4, &bytes) {
+                Parsed::Record(record, _) => Some(record.kind),
+                _ => None,
+            };
+            assert_eq!(found, kind, "{id}");
+        }
+    }
+
+    #[test]
+    fn features_fill_a_record_to_its_end() {
+        let of = |features: &[u8]| parse::<Little>(Layout::R4, &r4(Endian::Little, 1, 1, features));
+        for features in [&[3, 0, 9][..], &[4, 0, 9, 1], &[3, 0, 9, 5, 0, 9, 1, 2]] {
+            let len = FREE_BYTES + features.len();
+            assert!(matches!(of(features), Parsed::Record(_, found) if found == len), "{features:?}");
+        }
+        for features in [&[3, 0][..], &[2, 0, 9], &[0, 0, 9], &[4, 0, 9], &[3, 0, 9, 1], &[3, 0, 9, 9, 0, 9]] {
+            assert_eq!(of(features), Parsed::Bad, "{features:?}");
+        }
+        // A size that is less than what every record has, and a size that R3 does not know.
+        let mut small = r4(Endian::Little, 0, 1, &[]);
+        small[2] = ALLOC_BYTES as u8 - 1;
+        assert_eq!(parse::<Little>(Layout::R4, &small), Parsed::Bad);
+        let mut other = fixed(Endian::Little, Layout::R3, 1, 1);
+        other[2] = 57;
+        assert_eq!(parse::<Little>(Layout::R3, &other), Parsed::Bad);
+    }
+
+    #[test]
+    fn numbers_rise_across_their_wrap_and_times_do_not_fall() {
+        let of = |stamps: [u32; 3]| stamps.map(|stamp| r4(Endian::Little, 1, stamp, &[])).concat();
+        let run = |stamps| run_length::<Little>(Layout::R4, &of(stamps));
+        for (stamps, length) in [
+            ([1, 2, 3], (3, true)),
+            ([u32::MAX - 1, u32::MAX, 0], (3, true)),
+            ([5, 5, 6], (1, false)),
+            ([5, 6, 4], (2, false)),
+            ([0, 0x7fff_ffff, 0xffff_fffe], (3, true)),
+            ([0, 0x8000_0001, 0x8000_0002], (1, false)),
+        ] {
+            assert_eq!(run(stamps), length, "{stamps:?}");
+        }
+        for layout in [Layout::R1, Layout::R3] {
+            let of = |stamps: [u64; 3]| stamps.map(|stamp| fixed(Endian::Big, layout, 1, stamp)).concat();
+            assert_eq!(run_length::<Big>(layout, &of([5, 5, 1 << 40])), (3, true));
+            assert_eq!(run_length::<Big>(layout, &of([5, 4, 6])), (1, false));
+        }
+    }
+
+    #[test]
+    fn records_behind_other_bytes_are_no_stream_unless_they_go_on() {
+        // One record and then something else may be chance, two in a row are none.
+        let record = |n| r4(Endian::Little, 1, n, &[]);
+        assert_eq!(detect(&[record(1), vec![9; 30]].concat()), None);
+        assert_eq!(detect(&[record(1), record(2), vec![9; 30]].concat()), Some((Layout::R4, Endian::Little)));
+        assert_eq!(detect(&[record(1), record(2)[..10].to_vec()].concat()), Some((Layout::R4, Endian::Little)));
+        // More records than it takes to convince.
+        let many: Vec<u8> = (1..100).flat_map(|n| r4(Endian::Big, 0, n, &[])).collect();
+        assert_eq!(detect(&many), Some((Layout::R4, Endian::Big)));
+    }
+
+    #[test]
+    fn three_records_convince_behind_damage_or_those_up_to_the_end() {
+        let records = |count: u32| (1..=count).flat_map(|n| r4(Endian::Little, 1, n, &[])).collect::<Vec<u8>>();
+        let junk = [9; 5];
+        for (bytes, at_end, want) in [
+            ([&junk[..], &records(3), &[9; 40]].concat(), false, Some(5)),
+            ([&junk[..], &records(2), &[9; 40]].concat(), false, None),
+            ([&junk[..], &records(2), &[9; 40]].concat(), true, None),
+            ([&junk[..], &records(2)].concat(), false, None),
+            ([&junk[..], &records(2)].concat(), true, Some(5)),
+            ([&junk[..], &records(1)].concat(), true, Some(5)),
+            (records(1)[..10].to_vec(), true, None),
+            // The place where reading stands is known to be bad.
+            (records(5), false, Some(24)),
+        ] {
+            assert_eq!(resume::<Little>(Layout::R4, &bytes, at_end), want, "{} bytes, {at_end}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn whole_records_are_counted_up_to_what_is_none() {
+        for endian in BOTH {
+            let stream = [r4(endian, 1, 8, &[]), r4(endian, 0, 9, &[]), r4(endian, 1, 12, &[])].concat();
+            let all = RelayTally { events: 3, first: 8, last: 12, consumed: 96, bad: false };
+            assert_eq!(tally(Layout::R4, endian, &stream), all);
+            assert_eq!(tally(Layout::R4, endian, &[&stream[..], &[9; 50]].concat()), RelayTally { bad: true, ..all });
+            assert_eq!(tally(Layout::R4, endian, &[]), RelayTally::default());
+            assert_eq!(first_stamp(Layout::R4, endian, &stream), Some(8));
+            assert_eq!(first_stamp(Layout::R4, endian, &stream[..20]), None);
+            assert_eq!(first_stamp(Layout::R1, endian, &fixed(endian, Layout::R1, 2, 77)), Some(77));
+        }
+    }
 }

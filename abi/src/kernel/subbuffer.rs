@@ -396,4 +396,189 @@ mod tests {
         let before = (2 << 59) - 1;
         assert_eq!(fix_absolute(3, before), (2 << 59) + 3);
     }
+
+    /// A sub-buffer in either byte order, with words of either size.
+    fn made(endian: Endian, word_bytes: u8, commit: u32, entries: &[u32], behind: Option<u64>) -> Vec<u8> {
+        let put = |page: &mut Vec<u8>, value: u64, size: usize| match endian {
+            Endian::Little => page.extend_from_slice(&value.to_le_bytes()[..size]),
+            Endian::Big => page.extend_from_slice(&value.to_be_bytes()[8 - size..]),
+        };
+        let mut page = Vec::new();
+        put(&mut page, 1000, 8);
+        // The kernel sign-extends the commit word.
+        put(&mut page, i64::from(commit.cast_signed()).cast_unsigned(), word_bytes.into());
+        entries.iter().for_each(|&entry| put(&mut page, entry.into(), 4));
+        behind.into_iter().for_each(|count| put(&mut page, count, word_bytes.into()));
+        page
+    }
+
+    /// The first word of an entry.
+    fn head(endian: Endian, type_len: u32, delta: u32) -> u32 {
+        match endian {
+            Endian::Little => delta << 5 | type_len,
+            Endian::Big => type_len << DELTA_BITS | delta,
+        }
+    }
+
+    const ALL: [(Endian, u8); 4] = [(Endian::Little, 8), (Endian::Big, 8), (Endian::Little, 4), (Endian::Big, 4)];
+
+    #[test]
+    fn every_entry_is_walked_in_every_byte_order_and_word_size() {
+        for (endian, word) in ALL {
+            let head = |type_len, delta| head(endian, type_len, delta);
+            let entries = [
+                &[head(1, 5), 1][..], // data, +5
+                &[head(30, 3), 2],    // extend: (2 << 27) + 3
+                &[head(28, (1 << 27) - 1)],
+                &[7; 28],                    // the longest short form, the greatest delta
+                &[head(0, 2), 12, 8, 9],     // long form: +2
+                &[head(29, 1), 8, 0],        // filler: no time
+                &[head(29, 2), 4],           // discarded event: +2
+                &[head(29, 9), 8, 0],        // discarded event: +9
+                &[head(31, 7), 100],         // absolute: (100 << 27) + 7
+                &[head(0, 0), 4],            // long form without payload
+                &[head(29, 0), 99, 1, 2, 3], // the rest is padding
+            ]
+            .concat();
+            let shape = shape(endian, word);
+            let page = made(endian, word, entries.len() as u32 * 4, &entries, None);
+            let extended = 1005 + (2 << 27) + 3 + (1 << 27) - 1;
+            let absolute = (100 << 27) + 7;
+            let want = [(1005, 4), (extended, 112), (extended + 2, 8), (absolute, 0)];
+            let records: Vec<(u64, usize)> = match endian {
+                Endian::Little => walked::<Little>(&shape, &page),
+                Endian::Big => walked::<Big>(&shape, &page),
+            };
+            assert_eq!(records, want, "{endian:?} {word}");
+            let (tally, stored) = tally(&shape, &page).unwrap();
+            let commit = entries.len() as u64 * 4;
+            assert_eq!(tally, Tally { events: 4, first: 1005, last: absolute, commit, missed: None });
+            assert_eq!((stored, trimmed_len(&shape, &page)), (page.len(), Ok(page.len())));
+        }
+    }
+
+    /// Time and payload length of each record; the time after the last one is that of the last entry.
+    fn walked<O: TargetOrder>(shape: &PageShape, page: &[u8]) -> Vec<(u64, usize)> {
+        let mut records = SubBuffer::parse::<O>(shape, page).unwrap().records::<O>();
+        let found: Vec<_> = records.by_ref().map(|record| record.map(|r| (r.time, r.payload.len())).unwrap()).collect();
+        assert_eq!(Some(records.time()), found.last().map(|&(time, _)| time));
+        assert!(records.next().is_none());
+        found
+    }
+
+    #[test]
+    fn a_record_has_the_bytes_of_its_entry_and_those_behind_it() {
+        let entries = [(1 << 5) | 2, 1, 2, 0, 8, 3, (1 << 5) | 1, 4];
+        let page = page(32, &entries);
+        let shape = shape(Endian::Little, 8);
+        let sub_buffer = SubBuffer::parse::<Little>(&shape, &page).unwrap();
+        let words = |bytes: &[u8]| bytes.chunks(4).map(|word| word[0]).collect::<Vec<u8>>();
+        let found: Vec<_> = sub_buffer.records::<Little>().map(|record| record.unwrap()).collect();
+        let found: Vec<_> = found.iter().map(|record| (words(record.payload), words(record.rest))).collect();
+        let long_rest = vec![3, 33, 4];
+        assert_eq!(found, [(vec![1, 2], vec![1, 2, 0, 8, 3, 33, 4]), (vec![3], long_rest), (vec![4], vec![4])]);
+    }
+
+    #[test]
+    fn loss_before_a_sub_buffer_is_told_with_its_number_where_there_is_room() {
+        for (endian, word) in ALL {
+            let shape = shape(endian, word);
+            let entries = [head(endian, 1, 6), 1];
+            let parse = |page: &[u8]| tally(&shape, page).map(|(tally, stored)| (tally.missed, stored));
+            let of = |commit, behind| parse(&made(endian, word, commit, &entries, behind));
+            let len = shape.data_offset + 8;
+            let counted = Ok((Some(Missed::Counted(0x0102_0304)), len + usize::from(word)));
+            assert_eq!(of(MISSED_EVENTS | MISSED_STORED | 8, Some(0x0102_0304)), counted, "{endian:?} {word}");
+            assert_eq!(of(MISSED_EVENTS | 8, Some(3)), Ok((Some(Missed::Uncounted), len)));
+            assert_eq!(of(8, Some(3)), Ok((None, len)));
+            assert_eq!(of(MISSED_STORED | 8, Some(3)), Ok((None, len)));
+            // A mark without an event is kept: the loss is before it.
+            let empty = made(endian, word, MISSED_EVENTS, &[], None);
+            assert_eq!(trimmed_len(&shape, &empty), Ok(shape.data_offset));
+            assert_eq!(trimmed_len(&shape, &made(endian, word, 0, &[], None)), Ok(0));
+        }
+    }
+
+    #[test]
+    fn no_sub_buffer_counts_more_than_it_has_room_for() {
+        for (endian, word) in ALL {
+            let shape = shape(endian, word);
+            let word = usize::from(word);
+            let room = shape.size - shape.data_offset;
+            let of = |commit: usize, flags: u32, bytes: usize| {
+                let mut page = made(endian, word as u8, commit as u32 | flags, &[], None);
+                page.resize(bytes, 0);
+                trimmed_len(&shape, &page)
+            };
+            let size = shape.size;
+            assert_eq!(of(room, 0, size), Ok(size));
+            assert_eq!(of(room + 1, 0, size), Err(SubBufferError::Commit { commit: room + 1, room }));
+            assert_eq!(of(room, 0, size - 1), Err(SubBufferError::Cut { have: size - 1, need: size }));
+            let stored = MISSED_EVENTS | MISSED_STORED;
+            assert_eq!(of(room - word, stored, size), Ok(size));
+            assert_eq!(of(room - word + 4, stored, size), Err(SubBufferError::Commit { commit: room + 4, room }));
+            let page = made(endian, word as u8, 0, &[], None);
+            let need = shape.data_offset;
+            for have in 0..need {
+                assert_eq!(trimmed_len(&shape, &page[..have]), Err(SubBufferError::Cut { have, need }));
+            }
+        }
+        // Event data may begin behind the commit word.
+        let shape = PageShape { data_offset: 20, ..shape(Endian::Little, 8) };
+        assert_eq!(trimmed_len(&shape, &page(0, &[])), Err(SubBufferError::Cut { have: 16, need: 20 }));
+    }
+
+    #[test]
+    fn an_entry_may_end_where_the_data_ends_and_no_later() {
+        for (entries, want) in [
+            (&[1, 0][..], Ok(1000)),
+            (&[2, 0], Err((0, 12))),
+            (&[0, 8, 0], Ok(1000)),
+            (&[0, 12, 0], Err((0, 16))),
+            (&[(2 << 5) | 29, 8, 0, 1, 0], Ok(1002)),
+            (&[1, 0, (2 << 5) | 29, 8, 0], Ok(1000)),
+            (&[(2 << 5) | 29, 12, 0], Err((0, 16))),
+            (&[1, 0, 1], Err((8, 8))),
+        ] {
+            let want = want.map_err(|(offset, length)| SubBufferError::Entry { offset, length });
+            let page = page(entries.len() as u64 * 4, entries);
+            assert_eq!(times(&page).last(), Some(&want), "{entries:?}");
+        }
+        // An entry cut in its first word.
+        assert_eq!(times(&page(10, &[1, 0, 0])).last(), Some(&Err(SubBufferError::Entry { offset: 8, length: 2 })));
+    }
+
+    #[test]
+    fn the_first_time_of_a_run_is_that_of_its_first_record() {
+        for (endian, word) in ALL {
+            let shape = shape(endian, word);
+            let empty = made(endian, word, MISSED_EVENTS | MISSED_STORED, &[], Some(9));
+            let full = made(endian, word, 8, &[head(endian, 1, 77), 0], None);
+            let bad = made(endian, word, 8, &[head(endian, 2, 77), 0], None);
+            assert_eq!(first_time(&shape, &[&empty[..], &full, &full].concat()), Some(1077));
+            assert_eq!(first_time(&shape, &empty), None);
+            assert_eq!(first_time(&shape, &[]), None);
+            assert_eq!(first_time(&shape, &[&bad[..], &full].concat()), None);
+        }
+    }
+
+    #[test]
+    fn what_is_counted_of_a_sub_buffer_ends_with_what_makes_no_sense() {
+        let page = page(20, &[(1 << 5) | 1, 0, (1 << 5) | 1, 0, 9]);
+        let (tally, _) = tally(&shape(Endian::Little, 8), &page).unwrap();
+        assert_eq!(tally, Tally { events: 2, first: 1001, last: 1002, commit: 20, missed: None });
+    }
+
+    #[test]
+    fn absolute_stamps_have_59_bits() {
+        let top = 5u64 << 59;
+        let low = (1u64 << 59) - 1;
+        // Equal to the time before it is not before it.
+        assert_eq!(fix_absolute(low, top | low), top | low);
+        assert_eq!(fix_absolute(0, top), top);
+        assert_eq!(fix_absolute(low - 1, top | low), (6 << 59) | (low - 1));
+        // Bits of the stamp beyond its 59 are not its own.
+        assert_eq!(fix_absolute((1 << 59) | 7, top), top | 7);
+        assert_eq!(fix_absolute(low, low), low);
+    }
 }
