@@ -1,0 +1,36 @@
+# One line for each thing that people and CI run. `just` alone lists them.
+
+_list:
+    @just --list --unsorted
+
+# Programs, library and tests, as tests run them
+build:
+    cargo build --workspace --locked
+
+# All that must pass, as in CI; as root with the live tests and the guests
+test:
+    ./tests/run
+
+# Format and clippy
+lint:
+    cargo fmt --all --check && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+# Documentation of all crates; a warning is an error
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --locked
+
+# All measurements, as root (KMEMTRACE_BENCH_SECONDS=3 for a short look)
+bench:
+    ./benches/run
+
+# A check with the oldest compiler that Cargo.toml names
+msrv:
+    CARGO_TARGET_DIR=target/msrv cargo "+$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" check --workspace --all-targets --locked
+
+# Miri on the unsafe code of the library (needs the nightly components miri and rust-src)
+miri:
+    CARGO_TARGET_DIR=target/miri cargo +nightly miri test --locked -p kmemtrace --lib -- zeroed prefetch
+
+# The programs of this tree against those of a commit: the same documents, messages and exit statuses
+compare commit="main":
+    ./tests/compare {{commit}}
