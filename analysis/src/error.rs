@@ -32,6 +32,11 @@ pub enum AnalysisError {
         /// The clock's name, or `none`.
         clock: String,
     },
+    /// The window counts from the end of the trace, and the input can be read only once.
+    #[error(
+        "--time: this input can be read only once, and the end of the trace is known too late: give times from its begin"
+    )]
+    EndUnknown,
     /// A thread ended early.
     #[error("a thread has failed")]
     Thread,

@@ -101,7 +101,8 @@ impl StreamState {
         let unplaced = growth.saturating_add(beyond);
         self.tell_of_marks(lost.saturating_sub(unplaced));
         // Events that another program read have a finding of their own, with another remedy.
-        if unplaced > self.read_by_others {
+        let has_own = self.facts.faults.iter().any(|fault| fault.code == Code::OtherReader);
+        if unplaced > (if has_own { self.read_by_others } else { 0 }) {
             self.tell_of_unplaced(unplaced);
         }
         self.tell_whole(None, items);

@@ -211,7 +211,7 @@ fn what_other_readers_took_is_lost() {
     made.data(&[page(&[10, 11])]).end_with(|end, _| end.counters.read = 7.into());
     let seen = made.read();
     assert_eq!(seen.told[0], gap(10, None, 5, GapCause::Counters));
-    assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::OtherReader, Code::Unplaced], Some(5)));
+    assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::OtherReader], Some(5)));
     let message = seen.message(Code::OtherReader);
     assert_eq!(
         message,

@@ -10,7 +10,7 @@ use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::Trace;
+use kmemtrace_abi::trace::{InputKind, Trace};
 
 use crate::account::classes::Grouping;
 use crate::account::completeness::Completeness;
@@ -237,6 +237,9 @@ fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -
     }
     if let Some(last) = index.and_then(Index::last_key) {
         return Ok(last);
+    }
+    if matches!(trace.info.input, InputKind::Other(_)) {
+        return Err(AnalysisError::EndUnknown);
     }
     Ok(pipeline::last_key(&mut Trace::open(&trace.inputs)?, progress))
 }
