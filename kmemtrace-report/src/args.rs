@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 
@@ -130,7 +130,7 @@ impl Args {
     pub(crate) fn view_and_inputs(&self) -> (View, Vec<PathBuf>) {
         let named = self.words.first().and_then(|word| View::from_str(word.to_str()?, false).ok());
         // A directory of that name is a directory: `./live` says so.
-        let is_pack = self.words.first().is_some_and(|word| word == "pack");
+        let is_pack = self.words.first().is_some_and(|word| word == Path::new("pack"));
         let inputs = &self.words[usize::from(named.is_some() || is_pack)..];
         let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
         (named.unwrap_or(View::Summary), inputs)

@@ -103,7 +103,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn run(args: &Args) -> anyhow::Result<u8> {
     let (view, inputs) = args.view_and_inputs();
-    if args.words.first().is_some_and(|word| word == "pack") {
+    if args.words.first().is_some_and(|word| word == Path::new("pack")) {
         let level = args.level.unwrap_or(pack::LEVEL);
         let how = pack::How { level, takes_unfinished: args.force, threads: threads(args), is_quiet: args.quiet };
         pack::pack(&inputs, how)?;
