@@ -1,4 +1,4 @@
-//! `kmemtrace-report pack`: smaller files that say the same.
+//! `kmemtrace-report pack`: smaller files with the same events.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -129,7 +129,7 @@ fn what_a_recorder_or_another_pack_has_locked_is_refused() {
     let lock = fs::File::open(dir.path()).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for path in [dir.path(), &dir.file(&files[0].0)] {
-        // Not even -f takes a file away from its recorder.
+        // Even -f takes no file away from its recorder.
         let output = run("kmemtrace-report", &["pack", "-f"], &[path]);
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("a recorder or another pack"), "{output:?}");

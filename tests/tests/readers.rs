@@ -1,4 +1,4 @@
-//! Check and report as they are run, on random traces of any machine: every view says what the reference says.
+//! Check and report on random traces of any machine: every view equals the reference's.
 //!
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
@@ -59,7 +59,7 @@ fn reports_of_relay_channels_say_what_the_reference_says() {
             } else {
                 Directory::new(&relay_dir(&workload, &options, &streams, seed))
             };
-            // Historic streams have no numbers: only the channel's counter can tell of loss.
+            // Historic streams have no numbers: only the channel's counter shows loss.
             let overruns = (raw && seed % 3 == 0).then_some(5);
             if let Some(overruns) = overruns {
                 dir.write("total_overruns", format!("{overruns}\n").as_bytes());
@@ -105,7 +105,7 @@ fn two_runs_print_the_same_bytes() {
     }
 }
 
-/// The verdict that the checker gives each file, by CPU.
+/// Verdicts of the checker for each file, by CPU.
 fn checked(dir: &Directory, status: i32) -> Vec<(Option<u64>, String, Value)> {
     let output = run("kmemtrace-check", &["--format", "json"], &[dir.path()]);
     assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
@@ -170,7 +170,7 @@ fn check_tells_cut_from_damaged() {
     assert!(verdicts(1).contains(&(Some(1), "truncated".into())));
 }
 
-/// A number in a block that another program may change and put the checksums right again.
+/// Number in a block that another program may change, with right checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forged {
     First,
@@ -180,7 +180,8 @@ enum Forged {
     EndLast,
 }
 
-/// The file with such a number in its block `which` of those that have it made greater or less; `None` where there is no such block.
+/// File with such a number made greater or less, in block `which` of those that have it; `None` if there is no such
+/// block.
 fn forge(file: &[u8], forged: Forged, which: usize, by: u64) -> Option<Vec<u8>> {
     let (mut out, mut met) = (Vec::new(), 0);
     for piece in pieces(file) {
@@ -285,7 +286,7 @@ fn windows_from_the_end_are_the_same_with_and_without_end_blocks() {
         let relative = summary(&dir, &from_the_end);
         assert_eq!(relative, absolute, "seed {seed}");
         assert!(relative["events"]["total"].as_u64() > Some(10), "seed {seed}: {relative}");
-        // Without its last byte a file has no end block.
+        // A file without its last byte has no end block.
         let cut = files.into_iter().map(|(name, mut bytes)| {
             bytes.pop();
             (name, bytes)
