@@ -190,7 +190,7 @@ fn measure(load: LoadOptions) -> Row {
     let document =
         json(&run_to(0, "kmemtrace-report", &["summary", "--no-index", "--strict", "--format", "json"], &[trace]));
     let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
-    assert_eq!(number(&document["events"]["total"]), load.events, "the report does not tell of all events");
+    assert_eq!(number(&document["events"]["total"]), load.events, "the report has another number of events");
     let live = number(&document["total"]["live_objects"]);
     assert!(live.abs_diff(load.live.into()) <= 128, "{live} live objects are reported");
     let runs = Way::ALL.map(|way| (0..ROUNDS).map(|_| usage(&mut way.command(trace))).collect()).into();
@@ -244,10 +244,10 @@ fn print(rows: &[Row]) {
         .collect();
     let names: Vec<&'static str> = reports.iter().map(|way| way.name()).collect();
     table("memory beyond that of the second row, bytes", &head(&[&["for each"], names.as_slice()].concat()), &costs);
-    let most = &rows[USUAL + 1];
+    let larger = &rows[USUAL + 1];
     println!("\nten times as many events, from the second row to the third:");
     for way in ways {
-        let (time, memory) = (most.cpu_ns(way) / usual.cpu_ns(way), most.peak(way) / usual.peak(way));
+        let (time, memory) = (larger.cpu_ns(way) / usual.cpu_ns(way), larger.peak(way) / usual.peak(way));
         println!("  {}: {time:.2} times the time an event, {memory:.2} times the memory", way.name());
     }
 }

@@ -1,6 +1,6 @@
 //! Resources of a command, as the kernel counts them: the only unsafe code of the benchmarks.
 
-#![expect(unsafe_code, reason = "nothing safe tells what one child used")]
+#![expect(unsafe_code, reason = "no safe function returns the resources of one child")]
 
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ pub struct Usage {
 ///
 /// # Panics
 /// If the command cannot be started or fails.
-#[expect(clippy::zombie_processes, reason = "wait4 waits for it")]
+#[expect(clippy::zombie_processes, reason = "wait4 waits for the child")]
 pub fn usage(command: &mut Command) -> Usage {
     let start = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();

@@ -86,7 +86,7 @@ fn print_view(args: &Args, view: &View, inputs: &[PathBuf]) -> anyhow::Result<u8
     let mut trace = open(args, inputs)?;
     let query = with_options(args, (view.query)(args.format));
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    tell_empty_window(args, &trace, analysis.events(), analysis.first_key());
+    explain_empty_window(args, &trace, analysis.events(), analysis.first_key());
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
     let shape = Shape { sort: args.sort.iter().map(|&by| by.into()).collect(), top };
@@ -110,7 +110,7 @@ fn print_events(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<u8> {
     let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
     let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {gaps} gaps", observed.events);
     let status = status(args, completeness);
-    tell_empty_window(args, &trace, observed.events, observed.first_key);
+    explain_empty_window(args, &trace, observed.events, observed.first_key);
     Ok(status)
 }
 
@@ -150,8 +150,8 @@ fn status(args: &Args, completeness: &Completeness) -> u8 {
     exit::OK
 }
 
-/// Explains an empty `--time` window: times are those of the trace's clock, not of the wall's.
-fn tell_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
+/// Explains an empty `--time` window by the first event's time: times are those of the trace's clock, not of the wall's.
+fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
     if args.time.is_some() && events == 0 {
         let units = trace.info.keys().per_second();
         let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };

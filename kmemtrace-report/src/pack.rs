@@ -56,7 +56,7 @@ impl Meter {
     }
 
     /// Prints a file's size before and after.
-    fn tell(&self, path: &Path, before: u64, after: u64) {
+    fn print_sizes(&self, path: &Path, before: u64, after: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.clear();
         let shown = escape(path.as_os_str().as_encoded_bytes());
@@ -110,11 +110,11 @@ fn pack_files(dir: &Arc<Directory>, files: &[OsString], how: How) -> Vec<anyhow:
     // A packed file frees room when it replaces the original. A disk too full for several files at a time may have
     // room for one.
     let was_full = |error: &anyhow::Error| error.root_cause().downcast_ref().is_some_and(is_full);
-    let mut goes_on = threads > 1 && packed.iter().flatten().all(|packed| packed.as_ref().err().is_none_or(was_full));
+    let mut retries = threads > 1 && packed.iter().flatten().all(|packed| packed.as_ref().err().is_none_or(was_full));
     for (name, packed) in files.iter().zip(&mut packed) {
-        if goes_on && !matches!(packed, Some(Ok(()))) {
+        if retries && !matches!(packed, Some(Ok(()))) {
             let result = pack_file(dir, name, how, &meter);
-            goes_on = result.is_ok();
+            retries = result.is_ok();
             *packed = Some(result);
         }
     }
@@ -180,7 +180,7 @@ fn pack_file(dir: &Arc<Directory>, name: &OsStr, how: How, meter: &Meter) -> any
         );
     }
     new.put().with_context(|| format!("{shown}: cannot be replaced"))?;
-    meter.tell(&path, before.size, after);
+    meter.print_sizes(&path, before.size, after);
     Ok(())
 }
 

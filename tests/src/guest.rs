@@ -47,7 +47,7 @@ fn run_script(script: &str, arguments: &[OsString]) -> Result<Output, Skip> {
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => Ok(output),
-        Some(CANNOT_BE_HAD) => Err(Skip(errors.lines().last().unwrap_or("something cannot be had").to_owned())),
+        Some(CANNOT_BE_HAD) => Err(Skip(errors.lines().last().unwrap_or("a package or a tool is missing").to_owned())),
         _ => panic!("{script} {arguments:?}: {errors}"),
     }
 }

@@ -18,7 +18,7 @@ pub const VECTOR_BYTES: usize = 2 * size_of::<usize>();
 
 /// Makes `count` allocations, each exactly one `kmalloc` of `VECTOR_BYTES * vectors` bytes, freed at once.
 pub fn iov(count: usize, vectors: usize) -> io::Result<()> {
-    assert!(vectors > STACK_VECTORS, "so few vectors need no kmalloc");
+    assert!(vectors > STACK_VECTORS, "{vectors} vectors need no kmalloc");
     let null = File::open("/dev/null")?;
     let mut bytes = vec![[0u8; 1]; vectors];
     for _ in 0..count {

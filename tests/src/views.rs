@@ -109,7 +109,7 @@ fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
         (events, gaps)
     };
     let ((want, want_gaps), (have, have_gaps)) = (split(expected), split(found));
-    assert_eq!(want.len(), have.len(), "{what}, events: number of them");
+    assert_eq!(want.len(), have.len(), "{what}: number of events");
     for (number, (want, have)) in want.iter().zip(&have).enumerate() {
         let mut differences = differences(want, have);
         // A member that the event does not have must not be in its line.

@@ -148,8 +148,8 @@ fn until_recording(child: &mut Child, dir: &Directory, filled: &Filled<'_>) {
         cpus.iter().any(|&cpu| filled.instance.stat(cpu, "read events").is_ok_and(|read| read > 0))
     };
     while !is_read() || !dir.file("trace/meta.out").is_file() {
-        assert!(Instant::now() < deadline, "it does not begin to record");
-        assert!(matches!(child.try_wait(), Ok(None)), "it has ended early");
+        assert!(Instant::now() < deadline, "the recorder does not begin to record");
+        assert!(matches!(child.try_wait(), Ok(None)), "the recorder has ended early");
         sleep(Duration::from_millis(5));
     }
 }
@@ -189,11 +189,11 @@ fn an_instance_made_by_hand_is_left_as_it_was() -> Result<(), Skip> {
         assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
         assert!(filled.instance.path().is_dir(), "the instance is gone");
         assert_eq!(filled.changes(), []);
-        assert!(!filled.has_mark(), "it was not drained");
+        assert!(!filled.has_mark(), "the buffer was not drained");
         let whole = run("kmemtrace-check", &[], &[&dir.file("trace")]);
         assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stdout));
         filled.recover();
-        assert!(filled.instance.path().is_dir(), "recover has removed it");
+        assert!(filled.instance.path().is_dir(), "recover has removed the instance");
     }
     Ok(())
 }
@@ -211,9 +211,9 @@ fn a_killed_recorders_instance_goes_once_recorded() -> Result<(), Skip> {
         must("kmemtraced", command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output())
     };
     assert_eq!(boot(&["-o", "trace", "--", "./nosuch"]).status.code(), Some(2));
-    assert!(path.is_dir(), "a start that fails has removed it");
+    assert!(path.is_dir(), "a start that fails has removed the instance");
     assert_recorded(&boot(&["-d", "50ms", "-o", "trace"]));
-    assert!(!path.exists(), "what a recorder has made is left");
+    assert!(!path.exists(), "the killed recorder's instance is left");
     Ok(())
 }
 
@@ -224,7 +224,7 @@ fn the_top_level_buffer_is_left_without_events() -> Result<(), Skip> {
     let options = [&CHANGES[..], &["-d", "100ms", "-o", "trace"]].concat();
     assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
     assert_eq!(filled.changes(), [("set_event", String::new())]);
-    assert!(!filled.has_mark(), "it was not drained");
+    assert!(!filled.has_mark(), "the buffer was not drained");
     Ok(())
 }
 
@@ -243,7 +243,7 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
             "{kind:?}: nothing is left to set back"
         );
         let said = filled.recover();
-        assert!(filled.instance.path().is_dir(), "{kind:?}: recover has removed it");
+        assert!(filled.instance.path().is_dir(), "{kind:?}: recover has removed the instance");
         assert_eq!(filled.changes(), changed, "{kind:?}");
         assert!(said.contains("what was changed in"), "{kind:?}: {said}");
     }
@@ -272,7 +272,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         let mut strace = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
         let deadline = Instant::now() + Duration::from_secs(20);
         while !dir.path().read_dir().is_ok_and(|mut names| names.next().is_some()) {
-            assert!(Instant::now() < deadline && matches!(strace.try_wait(), Ok(None)), "it does not set up");
+            assert!(Instant::now() < deadline && matches!(strace.try_wait(), Ok(None)), "the recorder does not set up");
             sleep(Duration::from_millis(10));
         }
         sleep(Duration::from_millis(300));
@@ -322,14 +322,14 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
     let output = must("kmemtraced", child.wait_with_output());
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(!filled.changes().is_empty(), "it is set back: {stderr}");
+    assert!(!filled.changes().is_empty(), "the event is set back: {stderr}");
     let path = filled.instance.path().display();
     assert!(
         stderr.contains(&format!("{path}: is still being set back: if it stays, run kmemtraced recover")),
         "{stderr}"
     );
     filled.recover();
-    assert_eq!(filled.changes(), [], "recover has not set it back");
+    assert_eq!(filled.changes(), [], "recover has not set the event back");
     Ok(())
 }
 

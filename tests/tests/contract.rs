@@ -116,7 +116,7 @@ fn pairs_waste_and_peaks() {
 }
 
 #[test]
-fn what_an_address_was_last_seen_doing_decides() {
+fn the_last_event_of_an_address_decides() {
     let work = Scenario::new(Shape::plain(), 1)
         .kfree(1, 0, FREE_SITE, A) // older than the trace
         .kfree(2, 0, FREE_SITE, A) // second free in a row
@@ -405,7 +405,7 @@ fn events_tell_their_contexts_and_leave_nothing_out() {
 }
 
 #[test]
-fn an_input_that_does_not_tell_the_recorders_threads_leaves_nothing_out() {
+fn an_input_without_the_recorders_threads_leaves_nothing_out() {
     let scenario = || Scenario::new(Shape::plain(), 1).thread(77, 0).kmalloc(1, 0, SITE, A, (8, 8));
     let untold = json!({ "trace": { "own_threads": null }, "own": null, "total": { "allocs": 1 } });
     assert_all("an old recording", scenario().finish(), &[("summary", untold.clone())]);
@@ -458,7 +458,7 @@ fn assert_any_cut(what: &str, dir: &Directory, known: Known, seed: u64) {
 }
 
 #[test]
-fn any_number_of_threads_says_the_same() {
+fn any_number_of_threads_prints_the_same() {
     for seed in seeds(500..508) {
         let (options, workload) = random_workload(seed, 700);
         let dir = Directory::new(&trace_dir(&workload, seed));
@@ -473,7 +473,7 @@ fn any_number_of_threads_says_the_same() {
 }
 
 #[test]
-fn what_needs_more_memory_than_allowed_stops_with_a_line() {
+fn a_report_beyond_its_memory_limit_stops_with_a_line() {
     let (_, workload) = random_workload(1, 700);
     let dir = Directory::new(&trace_dir(&workload, 1));
     for (jobs, view) in [("1", "summary"), ("3", "sites"), ("2", "live")] {
@@ -532,7 +532,7 @@ fn measured(arguments: &[&str], trace: &Path) -> (usize, u64) {
         buffer.resize(1 << 16, 0);
     }
     assert!(child.wait().unwrap().success(), "{arguments:?}");
-    assert!(peak > 0, "its memory was never seen");
+    assert!(peak > 0, "the memory of the report was never read");
     (lines, peak)
 }
 

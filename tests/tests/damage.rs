@@ -191,11 +191,11 @@ fn a_record_that_cannot_be_decoded_is_one_gap_with_what_is_missing_before_it() {
     let data: Vec<usize> = (0..seed.blocks.len()).filter(|&i| seed.blocks[i].is_data).collect();
     let is_record = |&i: &usize| (1..29).contains(&first_record(block(i)).1);
     let longest = data.iter().copied().filter(is_record).max_by_key(|&i| first_record(block(i)).1).unwrap();
-    let (_, most_words, id) = first_record(block(longest));
+    let (_, max_words, id) = first_record(block(longest));
     let mut tried = 0;
     for (number, next) in data.iter().copied().zip(data.iter().copied().skip(1)).filter(|(_, next)| is_record(next)) {
         let (at, words, _) = first_record(block(next));
-        if words >= most_words || next != number + 1 {
+        if words >= max_words || next != number + 1 {
             continue;
         }
         tried += 1;

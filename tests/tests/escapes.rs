@@ -247,7 +247,7 @@ fn names_longer_than_a_table_can_be_wide_print() {
             assert!(before_marks.all(|part| part.ends_with(&end)), "{what}: cut in {end}");
         }
         let symbols = json(&run("kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]).stdout);
-        assert!(strings(&symbols["rows"], "symbol").contains(&format!("{name}+0x1")), "JSON has it whole");
+        assert!(strings(&symbols["rows"], "symbol").contains(&format!("{name}+0x1")), "JSON has the whole name");
     }
 }
 
@@ -268,5 +268,5 @@ fn caches_with_names_longer_than_a_table_can_be_wide_print() {
         assert_eq!(text.contains(r"\x1b…"), ["caches", "live"].contains(&view), "{view}");
     }
     let caches = json(&run("kmemtrace-report", &["caches", "--format", "json"], &[dir.path()]).stdout);
-    assert_eq!(caches["rows"][0]["cache"], name, "JSON has it whole");
+    assert_eq!(caches["rows"][0]["cache"], name, "JSON has the whole name");
 }

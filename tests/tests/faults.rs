@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         ("a_command_is_recorded_and_its_status_passed_on", a_command_is_recorded_and_its_status_passed_on),
         ("limits_end_it", limits_end_it),
         ("a_thread_that_cannot_be_had_is_told", a_thread_that_cannot_be_had_is_told),
-        ("what_somebody_else_reads_is_told", what_somebody_else_reads_is_told),
+        ("events_read_by_another_program_are_reported", events_read_by_another_program_are_reported),
         ("a_reader_of_trace_pipe_is_told_with_its_remedy", a_reader_of_trace_pipe_is_told_with_its_remedy),
         ("a_killed_recorders_channel_is_set_back", a_killed_recorders_channel_is_set_back),
     ])
@@ -162,7 +162,7 @@ fn a_killed_recorder_leaves_a_trace_and_nothing_enabled() -> Result<(), Skip> {
     assert!(String::from_utf8_lossy(&output).contains(&name));
     nothing_is_left(&tracefs, &name);
     let output = run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
-    assert!(!String::from_utf8_lossy(&output).contains(&name), "it is gone already");
+    assert!(!String::from_utf8_lossy(&output).contains(&name), "the instance is gone already");
     Ok(())
 }
 
@@ -344,7 +344,7 @@ fn a_cleared_buffer_is_told() -> Result<(), Skip> {
     assert!(ended.stderr.contains("somebody cleared the buffer"), "{}", ended.stderr);
     let summary = json(&views::printed("summary", &ended.trace()));
     assert_eq!(summary["completeness"]["verdict"], "lossy");
-    assert_eq!(summary["completeness"]["lost_events"], Value::Null, "nobody knows how many");
+    assert_eq!(summary["completeness"]["lost_events"], Value::Null, "the number of lost events is unknown");
     Ok(())
 }
 
@@ -437,14 +437,14 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     let pid = rustix::process::Pid::from_child(&child);
     must("kill", rustix::process::kill_process(pid, Signal::KILL));
     must("kmemtraced", child.wait());
-    assert_eq!(enabled(), "1", "nobody was there to set it back");
+    assert_eq!(enabled(), "1", "a killed recorder has set the switch back");
     let output = run("kmemtraced", &["recover"], &[]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("enabled is 0 again"), "{output:?}");
     assert_eq!(enabled(), "0");
     Ok(())
 }
 
-fn what_somebody_else_reads_is_told() -> Result<(), Skip> {
+fn events_read_by_another_program_are_reported() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&[]);
     let instance = recorder.instance(&tracefs);

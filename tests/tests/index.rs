@@ -250,7 +250,7 @@ fn a_window_reads_what_is_in_it() {
 }
 
 #[test]
-fn views_that_ask_the_same_share_an_answer() {
+fn views_with_the_same_query_share_figures() {
     let dir = long(8);
     let whole = |view| with(&[view], dir.path());
     assert!(whole("summary").says(WRITTEN));
@@ -273,7 +273,7 @@ fn views_that_ask_the_same_share_an_answer() {
 }
 
 #[test]
-fn an_answer_without_the_recorders_own_objects_is_none_for_one_with_them() {
+fn figures_without_the_recorders_own_objects_serve_no_report_with_them() {
     let mut options = Options::plain(Shape::plain(), 2, 3000);
     options.own_threads = true;
     let dir = directory(&trace_dir(&workload(9, &options), 9));
@@ -290,11 +290,11 @@ fn an_answer_without_the_recorders_own_objects_is_none_for_one_with_them() {
 }
 
 #[test]
-fn small_unfinished_and_damaged_traces_have_none() {
+fn small_unfinished_and_damaged_traces_have_no_index() {
     let files = trace_dir(&workload(3, &Options::plain(Shape::plain(), 2, 2000)), 3);
     let dir = directory(&files);
     report(&["summary"], dir.path());
-    assert!(!dir.file(INDEX).exists(), "64 MiB is more than that");
+    assert!(!dir.file(INDEX).exists(), "a trace below 64 MiB has no index");
     let (name, whole) = &files[0];
     let cut = whole[..whole.len() - 10].to_vec();
     let mut flipped = whole.clone();
@@ -368,7 +368,7 @@ fn an_index_of_files_that_were_changed_is_not_used() {
     with(&["summary"], a.path());
     fs::copy(a.file(INDEX), b.file(INDEX)).unwrap();
     assert!(with(&["summary"], b.path()).says("older than the trace"));
-    assert!(with(&["summary"], b.path()).says(USED), "it was written anew");
+    assert!(with(&["summary"], b.path()).says(USED), "the index was written anew");
 }
 
 /// Sets the checksum to that of the bytes.
@@ -388,7 +388,7 @@ fn indexed() -> (Directory, Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_index_is_as_good_as_none() {
+fn a_damaged_index_is_ignored() {
     let (dir, index) = indexed();
     let expected = LOOKS.map(|options| without(options, dir.path()));
     let mut random = Random::new(1);
@@ -433,7 +433,7 @@ fn no_index_makes_a_report_fail() {
 }
 
 #[test]
-fn damage_that_no_time_stamp_tells_of_is_found_where_it_is_read() {
+fn damage_without_a_new_time_stamp_is_found_on_reading() {
     let files = trace_dir(&workload(11, &Options::plain(Shape::plain(), 1, 20_000)), 11);
     let (name, bytes) = &files[0];
     let dir = directory(&files);
@@ -464,7 +464,7 @@ fn damage_that_no_time_stamp_tells_of_is_found_where_it_is_read() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_to_has_none() {
+fn an_unwritable_directory_has_no_index() {
     let dir = directory(&trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 2000)), 4));
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
     // Root ignores permissions unless it has no capabilities.
@@ -484,7 +484,7 @@ fn a_directory_that_cannot_be_written_to_has_none() {
 }
 
 #[test]
-fn what_stands_in_its_place_is_left_alone() {
+fn a_file_in_the_place_of_the_index_is_left_alone() {
     let dir = directory(&trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 2000)), 4));
     let plain = without(&["sites"], dir.path());
     fs::create_dir(dir.file(INDEX)).unwrap();
@@ -495,7 +495,7 @@ fn what_stands_in_its_place_is_left_alone() {
 }
 
 #[test]
-fn the_other_programs_cope_with_it() {
+fn check_and_pack_accept_an_index() {
     let (dir, _) = indexed();
     let checked = || json(&run("kmemtrace-check", &["--format", "json"], &[dir.path()]).stdout);
     let mode = fs::metadata(dir.file(INDEX)).unwrap().permissions().mode() & 0o777;
@@ -506,12 +506,12 @@ fn the_other_programs_cope_with_it() {
     with(&["summary"], dir.path());
     let plain = without(&["summary"], dir.path());
     run_to(0, "kmemtrace-report", &["pack"], &[dir.path()]);
-    assert!(!dir.file(INDEX).exists(), "it was of the files before");
+    assert!(!dir.file(INDEX).exists(), "pack has left the index of the files before");
     assert_same("packed", &plain, &with(&["summary"], dir.path()));
 }
 
 #[test]
-fn memory_that_is_not_allowed_is_not_taken() {
+fn the_memory_limit_holds_with_and_without_an_index() {
     let (dir, _) = indexed();
     let limited = ["live", "--format", "table", "--max-memory", "1M"];
     let [a, b] = [&["--no-index"][..], &["--index-from", "0"]]

@@ -21,7 +21,7 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 
 fn main() -> ExitCode {
-    runner::main(&[("each_failed_call_is_told_or_harmless", each_failed_call_is_told_or_harmless)])
+    runner::main(&[("each_failed_call_has_message_or_harmless", each_failed_call_has_message_or_harmless)])
 }
 
 /// System calls, and errors that they may fail with. Calls that are not listed cannot fail for a reason outside of the
@@ -77,7 +77,7 @@ struct Case {
     number: u32,
 }
 
-fn each_failed_call_is_told_or_harmless() -> Result<(), Skip> {
+fn each_failed_call_has_message_or_harmless() -> Result<(), Skip> {
     let tracefs = can_record()?;
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
@@ -217,22 +217,22 @@ fn judge(
         return Err("a defect".to_owned());
     }
     if tracefs.path().join("instances").join(name).exists() {
-        let is_told = stderr.contains("cannot be removed");
+        let has_message = stderr.contains("cannot be removed");
         run("kmemtraced", &["recover", "-B", name], &[]);
-        if !is_told {
-            return Err("the instance is left and that is not told".to_owned());
+        if !has_message {
+            return Err("the instance is left, and no message says so".to_owned());
         }
     }
     if status == 2 {
-        let is_told = !stderr.trim().is_empty();
-        return if is_told { Ok("refused".to_owned()) } else { Err("refused without a word".to_owned()) };
+        let has_message = !stderr.trim().is_empty();
+        return if has_message { Ok("refused".to_owned()) } else { Err("refused without a message".to_owned()) };
     }
     let checked = run("kmemtrace-check", &[], &[trace]).status.code();
     if status == 0 && checked != Some(0) {
         return Err(format!("status 0, and check says {checked:?}"));
     }
     if status != 0 && stderr.trim().is_empty() {
-        return Err("loss without a word".to_owned());
+        return Err("loss without a message".to_owned());
     }
     if checked != Some(0) {
         return Ok(format!("status {status}, check {}", checked.unwrap_or(-1)));

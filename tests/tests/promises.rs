@@ -392,7 +392,7 @@ fn interrupts_on_the_recorders_threads_are_recorded() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&[]);
     let left_out = must("set_event_notrace_pid", recorder.instance(&tracefs).read("set_event_notrace_pid"));
-    assert_eq!(left_out.trim(), "", "threads whose events the kernel drops, those of interrupts on them with them");
+    assert_eq!(left_out.trim(), "", "threads whose events the kernel drops, together with those of interrupts on them");
     let pid = i64::from(recorder.pid());
     run_to(0, "kmemload", &["rounds", "500"], &[]);
     let ended = recorder.stop();
@@ -415,7 +415,7 @@ fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     let child = must("kmemtraced", command.spawn());
     let deadline = Instant::now() + Duration::from_secs(30);
     while fs::read_to_string(channel.join("enabled")).is_ok_and(|text| text.trim() != "1") {
-        assert!(Instant::now() < deadline, "it does not begin to record");
+        assert!(Instant::now() < deadline, "the recorder does not begin to record");
         sleep(Duration::from_millis(10));
     }
     must("channel", fs::remove_dir_all(&channel));
@@ -476,7 +476,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     let directory = Directory::new(&[]);
     let instance = tracefs.path().join("instances/kmemtrace");
     if instance.exists() {
-        return Err(Skip("somebody records in the default instance".to_owned()));
+        return Err(Skip("another recorder uses the default instance".to_owned()));
     }
     let mut command = Command::new(program("kmemtraced"));
     let child = command.current_dir(directory.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -484,7 +484,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let text = |file: &str| fs::read_to_string(instance.join(file)).unwrap_or_default();
     while text("tracing_on").trim() != "1" || !directory.file("kmemtrace.data/meta.out").exists() {
-        assert!(Instant::now() < deadline, "it does not begin to record");
+        assert!(Instant::now() < deadline, "the recorder does not begin to record");
         sleep(Duration::from_millis(10));
     }
     assert!(text("trace_clock").contains("[mono]"), "{}", text("trace_clock"));

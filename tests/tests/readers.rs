@@ -38,7 +38,7 @@ fn the_usual_traces_have_every_finding() {
 }
 
 #[test]
-fn reports_say_what_the_reference_says() {
+fn reports_equal_the_reference() {
     for seed in seeds(0..25) {
         let (options, workload) = random_workload(seed, 700);
         let dir = Directory::new(&trace_dir(&workload, seed));
@@ -49,7 +49,7 @@ fn reports_say_what_the_reference_says() {
 }
 
 #[test]
-fn reports_of_relay_channels_say_what_the_reference_says() {
+fn reports_of_relay_channels_equal_the_reference() {
     for seed in seeds(0..20) {
         for raw in [true, false] {
             let (workload, options, streams) = random_relay(seed, 500);
@@ -127,7 +127,7 @@ fn verdict_of(cpu: &PerCpu) -> &'static str {
 }
 
 #[test]
-fn check_tells_each_file_s_verdict_and_counts() {
+fn check_prints_each_files_verdict_and_counts() {
     for seed in seeds(0..30) {
         let (_, workload) = random_workload(seed, 400);
         let dir = Directory::new(&trace_dir(&workload, seed));
@@ -214,7 +214,7 @@ fn forge(file: &[u8], forged: Forged, which: usize, by: u64) -> Option<Vec<u8>> 
 }
 
 #[test]
-fn times_and_losses_that_are_not_those_of_the_events_are_found() {
+fn wrong_times_and_losses_in_blocks_are_found() {
     let recordings = seeds(0..6).map(|seed| {
         let mut options = Options::plain(Shape::plain(), 2, 1500);
         (options.loss, options.uncounted) = (seed % 3 > 0, seed % 2 == 0);
@@ -250,7 +250,7 @@ fn times_and_losses_that_are_not_those_of_the_events_are_found() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_status_3_and_one_line() {
+fn an_input_without_a_trace_is_refused_with_status_3_and_one_line() {
     let dir = Directory::new(&[("notes.txt".into(), b"nothing".to_vec())]);
     let garbage = Directory::new(&[("cpu0.out".into(), vec![0x55; 5000])]);
     for program in ["kmemtrace-check", "kmemtrace-report"] {
@@ -262,7 +262,7 @@ fn what_is_no_trace_is_refused_with_status_3_and_one_line() {
             assert!(output.stdout.is_empty(), "{program}");
         }
         let output = run(program, &[], &[&dir.file("absent")]);
-        assert_eq!(output.status.code(), Some(2), "{program} of a path that is not there");
+        assert_eq!(output.status.code(), Some(2), "{program} of a path that does not exist");
     }
 }
 

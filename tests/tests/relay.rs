@@ -144,7 +144,7 @@ fn records_that_come_in_pieces_while_it_runs_are_all_there() {
         sleep(Duration::from_millis(3));
     }
     assert_eq!(stop(recorder), 0);
-    assert_eq!(fs::read_to_string(live.file("enabled")).unwrap().trim(), "0", "it is set back");
+    assert_eq!(fs::read_to_string(live.file("enabled")).unwrap().trim(), "0", "the switch is set back");
     assert_same_figures("in pieces", raw.path(), &out.file("trace"));
 }
 

@@ -95,7 +95,7 @@ fn the_loads_known_allocations_are_in_each() {
 }
 
 #[test]
-fn reports_say_what_the_reference_says() {
+fn reports_equal_the_reference() {
     for (name, ..) in samples() {
         let (trace, _dir) = sample(name);
         assert_views(name, &trace, &Known::of_trace(Trace::open(std::slice::from_ref(&trace)).unwrap()));

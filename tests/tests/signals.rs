@@ -244,7 +244,7 @@ const STOPPING: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::Q
 fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let goes_on = ["sh", "-c", "trap '' TERM INT; sleep 3"];
-    // Stages, with the condition for each, and the command that ends a run without a signal.
+    // Name of the stage, options, true for a run with COMMAND, and a wait until the stage is reached.
     type Stage = (&'static str, &'static [&'static str], bool, fn(&Recorder<'_>));
     let stages: [Stage; 4] = [
         ("set-up", &[], false, |r| r.until_set_up()),
@@ -374,7 +374,10 @@ fn a_second_signal_ends_it_while_the_disk_stalls() -> Result<(), Skip> {
         sleep(Duration::from_millis(1000));
         recorder.signal(Signal::TERM);
         sleep(Duration::from_millis(500));
-        assert!(recorder.has_instance() && !recorder.is_dead(), "it has drained to a disk that takes nothing");
+        assert!(
+            recorder.has_instance() && !recorder.is_dead(),
+            "the recorder has drained to a disk that takes nothing"
+        );
         recorder.signal(Signal::TERM);
         recorder.ends_within(SECOND);
     });
@@ -425,7 +428,7 @@ fn a_second_signal_ends_a_removal_that_hangs() -> Result<(), Skip> {
     recorder.ends_within(SECOND);
     let (status, stderr) = (recorder.status(), recorder.stderr());
     assert_eq!(status.code(), Some(3), "{status}: {stderr}");
-    assert!(recorder.has_instance(), "it was removed all the same: {stderr}");
+    assert!(recorder.has_instance(), "the instance was removed all the same: {stderr}");
     let left =
         format!("{}: is still being removed: if it stays, run kmemtraced recover", recorder.instance.path().display());
     assert!(stderr.contains(&left), "{stderr}");
@@ -461,7 +464,7 @@ fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
     assert!(stderr.contains("ended at once by a second signal"), "{stderr}");
     assert!(!stderr.contains("recover"), "{stderr}");
     let kept = must("cpu0.out", fs::read(recorder.directory.file("trace/cpu0.out")));
-    assert!(kept == before, "the earlier recording is not what it was");
+    assert!(kept == before, "the earlier recording has changed");
     Ok(())
 }
 
@@ -588,7 +591,7 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() -> Result<(), Skip> {
     recorder.until_recording();
     recorder.signal(Signal::HUP);
     sleep(Duration::from_millis(300));
-    assert!(recorder.is_on(), "HUP has stopped it: {}", recorder.stderr());
+    assert!(recorder.is_on(), "HUP has stopped the recorder: {}", recorder.stderr());
     recorder.signal(Signal::TERM);
     recorder.assert_clean_end("nohup");
     Ok(())

@@ -161,7 +161,7 @@ fn a_file_that_changes_under_pack_is_left_as_it_is() -> Result<(), Skip> {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{what}: {output:?}");
         one_line(&output, says);
-        assert!(fs::read(&path).unwrap() == changed, "{what}: it was replaced");
+        assert!(fs::read(&path).unwrap() == changed, "{what}: the file was replaced");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files.len(), "{what}: something is left behind");
     }
     Ok(())
@@ -182,7 +182,11 @@ fn a_moved_directory_gets_no_file_elsewhere() -> Result<(), Skip> {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert_eq!(fs::read(victim.join("cpu0.out")).unwrap(), b"of root");
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(&moved).unwrap().count(), files.len(), "what was unfinished is removed where it was made");
+    assert_eq!(
+        fs::read_dir(&moved).unwrap().count(),
+        files.len(),
+        "the unfinished file is removed from the moved directory"
+    );
     Ok(())
 }
 

@@ -24,7 +24,7 @@ fn plain(seed: u64) -> Directory {
 }
 
 #[test]
-fn reports_of_trees_say_what_the_reference_says() {
+fn reports_of_trees_equal_the_reference() {
     for seed in 0..25 {
         let (options, workload) = random_tree(seed, 600);
         let dir = Directory::new(&tree(&workload, seed));

@@ -32,7 +32,7 @@ fn report_to(stdout: impl Into<Stdio>, arguments: &[&str], trace: &Path) -> Outp
 }
 
 #[test]
-fn a_reader_who_has_had_enough_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let trace = recording(1);
     for view in VIEWS {
         for format in FORMATS {
@@ -46,7 +46,7 @@ fn a_reader_who_has_had_enough_is_no_error() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named() {
+fn an_output_that_cannot_be_written_is_named() {
     let trace = recording(1);
     for view in VIEWS {
         for format in FORMATS {
@@ -58,7 +58,7 @@ fn what_cannot_be_written_is_named() {
 }
 
 #[test]
-fn without_a_thread_to_be_had_one_does_all() {
+fn without_further_threads_the_first_does_all() {
     // `timeout` itself fails with its own status, so the limit works.
     let timeout = limited("timeout", 1).args(["9", "true"]).output().unwrap();
     assert_eq!(timeout.status.code(), Some(125), "{timeout:?}");
@@ -108,7 +108,7 @@ fn an_output_file_is_whole_or_as_it_was() {
 }
 
 #[test]
-fn a_slip_of_the_hand_is_told_from_a_bad_trace() {
+fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let (trace, other, nowhere) = (recording(1), recording(2), Directory::new(&[]));
     let (dir, second) = (trace.path().to_str().unwrap(), other.path().to_str().unwrap());
     let cpu0 = trace.file("cpu0.out");
@@ -133,7 +133,7 @@ fn a_slip_of_the_hand_is_told_from_a_bad_trace() {
 }
 
 #[test]
-fn a_window_without_events_is_no_riddle() {
+fn an_empty_window_names_the_first_event() {
     let trace = recording(1);
     for backwards in ["5,1", "+2s,+1s", "-1s,-2s", "60%,50%"] {
         let output = run("kmemtrace-report", &["--time", backwards], &[trace.path()]);

@@ -96,7 +96,7 @@ fn a_tree_without_some_of_its_sub_buffers_has_a_gap() {
 }
 
 #[test]
-fn what_a_tree_s_stats_count_beyond_its_marks_is_a_gap() {
+fn loss_in_a_trees_stats_beyond_its_marks_is_a_gap() {
     let work = workload(6, &Options { loss: true, ..Options::plain(Shape::plain(), 2, 5000) });
     let dir = Directory::new(&tree(&work, 6));
     let gaps = |dir: &Directory| summary(dir.path())["completeness"]["gaps"].as_u64().unwrap();
@@ -113,7 +113,7 @@ fn what_a_tree_s_stats_count_beyond_its_marks_is_a_gap() {
 }
 
 #[test]
-fn what_a_relay_channel_dropped_makes_every_finding_suspect() {
+fn drops_of_a_relay_channel_make_every_finding_suspect() {
     let mut work = workload(7, &Options::plain(Shape::plain(), 3, 20_000));
     let options =
         |layout| RelayOptions { layout, endian: Endian::Little, first_sequence: 1, features: true, holes: true };
@@ -220,7 +220,7 @@ fn a_recording_that_was_killed_still_tells_where_events_were_lost() {
 }
 
 #[test]
-fn what_another_program_changed_is_a_gap_on_every_cpu() {
+fn a_change_by_another_program_is_a_gap_on_every_cpu() {
     let changed = |hands: &[Hand]| {
         reissued().with(|work| {
             for cpu in &mut work.cpus {
@@ -454,7 +454,7 @@ fn a_clock_that_counts_ticks_has_no_seconds() {
 }
 
 #[test]
-fn without_an_order_of_events_what_it_tells_is_null() {
+fn without_an_order_of_events_ordered_figures_are_null() {
     let options = Options { clock: Some("uptime"), ..Options::plain(Shape::plain(), 3, 3000) };
     let dir = Directory::new(&trace_dir(&workload(9, &options), 9));
     let summary = summary(dir.path());

@@ -115,7 +115,7 @@ fn boot_events_of_an_instance() -> Result<(), Skip> {
     let head = json(&views::printed("summary", &trace));
     let lost = head["trace"]["since_boot"]["lost_before_first"].as_u64();
     assert!(lost.is_some_and(|lost| lost > 1000), "{}", head["trace"]);
-    assert_eq!(head["completeness"]["lost_events"].as_u64(), lost, "all that was lost was lost before");
+    assert_eq!(head["completeness"]["lost_events"].as_u64(), lost, "every lost event was lost before the first one");
     Ok(())
 }
 

@@ -89,18 +89,18 @@ fn each_piece(
 
 /// Cell, cut to its length limit.
 fn cut(mut cell: String) -> String {
-    if let Some((most, _)) = cell.char_indices().nth(MAX_CHARACTERS) {
-        cell.truncate(whole(&cell, most));
+    if let Some((limit, _)) = cell.char_indices().nth(MAX_CHARACTERS) {
+        cell.truncate(whole_escapes(&cell, limit));
         cell.push(CUT);
     }
     cell
 }
 
-/// Length of the escaped text up to `most`, a character boundary, without the escape sequence that would be cut there.
-fn whole(text: &str, most: usize) -> usize {
+/// Length of the escaped text up to `limit`, a character boundary, without the escape sequence that would be cut there.
+fn whole_escapes(text: &str, limit: usize) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while at < most {
+    while at < limit {
         let rest = &bytes[at..];
         let taken = match rest {
             [b'\\', b'x', ..] => 4,
@@ -108,12 +108,12 @@ fn whole(text: &str, most: usize) -> usize {
             [b'\\', ..] => 2,
             _ => 1,
         };
-        if at + taken > most {
+        if at + taken > limit {
             return at;
         }
         at += taken;
     }
-    most
+    limit
 }
 
 #[cfg(test)]
