@@ -1,5 +1,5 @@
-//! What checking and reporting cost, beside reading the same bytes: on a recording of the running kernel where that can be had, on
-//! a generated trace else.
+//! Costs of checking and reporting, beside reading the same bytes: on a recording of the running kernel if one can be
+//! made, else on a generated trace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use kmemtrace_tests::runner::Skip;
 
 const ROUNDS: usize = 5;
 
-/// What is measured on one core and on all: name, program, arguments.
+/// Programs measured on one core and on all: name, program, arguments.
 const PROGRAMS: [(&str, &str, &[&str]); 7] = [
     ("check", "kmemtrace-check", &[]),
     ("report summary", "kmemtrace-report", &["summary", "--no-index", "--format", "json"]),
@@ -70,20 +70,20 @@ fn on_all_cores(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Lets a command take a trace.
+/// Runs a command on a trace.
 fn take(mut command: Command, trace: &Path) {
     command.arg(trace);
     finish(command);
 }
 
-/// Lets a command run to its end.
+/// Runs a command to its end.
 fn finish(mut command: Command) {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert!(status.is_ok_and(|status| status.success()), "{command:?} has failed");
 }
 
-/// Seconds of each of these, the median of some runs after one that warms the page cache. They take turns, so that what else the
-/// machine does is the same to all.
+/// Seconds of each way: the median of [`ROUNDS`] runs after one that warms the page cache. The ways alternate, so that
+/// other load on the machine slows all of them alike.
 fn in_turns(ways: &[Box<dyn Fn() + '_>]) -> Vec<f64> {
     ways.iter().for_each(|way| way());
     let mut seconds = vec![Vec::new(); ways.len()];
@@ -97,12 +97,12 @@ fn in_turns(ways: &[Box<dyn Fn() + '_>]) -> Vec<f64> {
     seconds.into_iter().map(median).collect()
 }
 
-/// Seconds of a command alone.
+/// Seconds of a single command.
 fn time(command: impl Fn() -> Command) -> f64 {
     in_turns(&[Box::new(|| finish(command()))])[0]
 }
 
-/// A recording of perf.
+/// Recording of perf.
 struct Perf {
     directory: Directory,
     samples: f64,
@@ -110,7 +110,7 @@ struct Perf {
 }
 
 impl Perf {
-    /// Of the same load; `None` where perf cannot record.
+    /// Records the same load; `None` where perf cannot record.
     fn recorded(mode: &[&str]) -> Option<Perf> {
         let directory = Directory::new(&[]);
         let data = directory.file("perf.data");
@@ -195,7 +195,7 @@ fn analyse(name: &str, trace: &Path, perf: Option<Perf>) {
     with_index(trace);
 }
 
-/// What the index beside a trace is good for.
+/// Measures reports with and without an index beside the trace.
 fn with_index(trace: &Path) {
     let index = trace.join("report.index");
     let report = |options: &[&str]| {

@@ -1,5 +1,5 @@
-//! What recording costs, beside a bare loop that splices whole sub-buffers into a file and does nothing else; whether anything
-//! is lost at full speed; and whether two recorders of one run say the same. Needs root and tracefs.
+//! Costs of recording, beside a bare loop that only splices whole sub-buffers into a file; loss at full speed; and
+//! agreement of two recorders of one run. Needs root and tracefs.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -25,13 +25,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{SpliceFlags, splice};
 use serde_json::Value;
 
-/// Of each way to drain, and the median of so many.
+/// Rounds of each way to drain; the median counts.
 const ROUNDS: usize = 3;
 const BUFFER_KIB: u64 = 16 << 10;
 const EVENTS: [&str; 4] = ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"];
-/// Of `trace-cmd record`, which makes and removes it.
+/// Instance of `trace-cmd record`, which makes and removes it.
 const TRACE_CMD_INSTANCE: &str = "kmemtrace-bench-trace-cmd";
-/// Of `mix`, that make a little more than a million events a second.
+/// Rounds of `mix` a second and CPU: a little more than a million events a second.
 const ROUNDS_A_SECOND: &str = "13000";
 
 fn main() {
@@ -55,14 +55,14 @@ fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// One way to drain, over one load.
+/// Figures of one way to drain, over one load.
 struct Run {
     events: u64,
     cpu_ns: u64,
     file_bytes: u64,
-    /// Sum of the sub-buffers' commit sizes; 0 where it was not looked at.
+    /// Bytes of events: sum of the sub-buffers' commit sizes; 0 where it was not measured.
     event_bytes: u64,
-    /// Of the splice loop's files, ten pages a zstd frame.
+    /// Bytes of the splice loop's files in zstd frames of ten pages each.
     packed_bytes: u64,
     lost: u64,
 }
@@ -77,12 +77,12 @@ fn load(mode: &[&str]) -> Child {
     must("kmemload", Command::new(program("kmemload")).args(mode).stdout(Stdio::null()).spawn())
 }
 
-/// A file of a recorder, and how much is in it.
+/// Size of a file; 0 if it is missing.
 fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
-/// What the sub-buffers in a file have of events: all but headers, loss words and slack.
+/// Bytes of events in a file's sub-buffers, without headers, loss words and slack.
 fn event_bytes(path: &Path, shape: &PageShape) -> u64 {
     let mut file = must("file", File::open(path));
     let mut page = vec![0; shape.size];
@@ -95,13 +95,13 @@ fn event_bytes(path: &Path, shape: &PageShape) -> u64 {
     bytes
 }
 
-/// Bytes of a file in zstd frames of so many bytes each, at zstd's own level.
+/// Size of a file in zstd frames of `chunk` bytes each, at zstd's default level.
 fn packed_bytes(path: &Path, chunk: usize) -> u64 {
     let bytes = must("file", std::fs::read(path));
     bytes.chunks(chunk).map(|chunk| must("zstd", zstd::bulk::compress(chunk, 0)).len() as u64).sum()
 }
 
-/// Splices the sub-buffers of one CPU to a file until told to stop; processor time, ns.
+/// Splices the sub-buffers of one CPU to a file until `stop`; returns processor time, ns.
 fn splice_cpu(instance: &Instance<'_>, cpu: u32, file: &File, shape: &PageShape, stop: &AtomicBool) -> u64 {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu as usize);
@@ -170,7 +170,7 @@ fn splice_loop(tracefs: &Tracefs, mode: &[&str], subbuffer_kib: Option<&str>) ->
     Some(Run { events: sum("read events"), cpu_ns, file_bytes, event_bytes, packed_bytes, lost: sum("overrun") })
 }
 
-/// What check says of a recording's CPU files.
+/// Events and lost events of a recording's CPU files, as check reports them.
 fn totals(trace: &Path) -> (u64, u64) {
     let found = json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout);
     let files = found["files"].as_array().into_iter().flatten();
@@ -259,7 +259,7 @@ impl Program {
         }
     }
 
-    /// What stands before the command to be recorded, with a buffer of so many KiB for each CPU.
+    /// Words before the command to be recorded, for a buffer of `kib` KiB for each CPU.
     fn arguments(self, kib: u64, out: &Path) -> Vec<String> {
         let kmemtraced = program("kmemtraced").display().to_string();
         let (size, out) = (format!("{kib}K"), out.display().to_string());
@@ -277,7 +277,7 @@ impl Program {
         words
     }
 
-    /// Events of a recording that it made, and how many it lost.
+    /// Events of this program's recording, and lost events.
     fn events(self, out: &Path) -> (f64, f64) {
         match self {
             Program::Uncompressed | Program::Compressed => {
@@ -289,11 +289,11 @@ impl Program {
         }
     }
 
-    /// Processor time of recording a command, ns; `None`, and a line that says why, where this program does not run.
+    /// Processor time of recording a command, ns; `None`, and a line with the reason, where this program does not run.
     fn cost(self, tracefs: &Tracefs, kib: u64, out: &Path, work: &[String]) -> Option<f64> {
         let cost = cost(&[&self.arguments(kib, out), work].concat());
         if self == Program::TraceCmd && cost.is_err() {
-            // It leaves its instance, which what it has started may still be reading.
+            // trace-cmd leaves its instance, and its children may still read it, so the removal is tried for a while.
             let instance = tracefs.path().join("instances").join(TRACE_CMD_INSTANCE);
             for _ in 0..20 {
                 if std::fs::remove_dir(&instance).is_ok() || !instance.exists() {
@@ -306,7 +306,7 @@ impl Program {
     }
 }
 
-/// Processor time of a command and its children, ns; or why there is none. What it leaves running where it fails is ended, too.
+/// Processor time of a command and its children, ns, or the error. A failed command's process group is killed.
 fn cost(words: &[String]) -> Result<f64, String> {
     let directory = Directory::new(&[]);
     let complaints = must("file", File::create(directory.file("stderr")));
@@ -324,9 +324,9 @@ fn cost(words: &[String]) -> Result<f64, String> {
     Ok(children_ns() - start)
 }
 
-/// What a fixed piece of work costs in all, kernel and recorder together, beyond the work itself.
+/// Costs of a fixed piece of work in all, kernel and recorder together, beyond the work itself.
 fn beside_others(tracefs: &Tracefs) {
-    // Of what differs little from the work alone, more is needed to tell.
+    // Differences to the work alone are small, so more rounds are needed.
     const ROUNDS: usize = 7;
     let rounds = (seconds(6) * 10_000).min(60_000).to_string();
     let directory = Directory::new(&[]);
@@ -343,7 +343,8 @@ fn beside_others(tracefs: &Tracefs) {
         }
     };
     let (mut alone, mut kernel) = (Vec::new(), Vec::new());
-    // Of each recorder processor time and bytes, without what it takes to begin and end, which is the same for a second and a day.
+    // Processor time and bytes of each recorder, without those of its start and end, which do not grow with the
+    // recording.
     let mut recorders: Vec<(Program, Vec<f64>, Vec<f64>)> =
         Program::ALL.map(|program| (program, vec![], vec![])).into();
     for _ in 0..ROUNDS {
@@ -389,7 +390,7 @@ fn bytes_of(path: &Path) -> u64 {
     }
 }
 
-/// What is lost at full speed with smaller buffers.
+/// Loss at full speed with smaller buffers.
 fn buffers(tracefs: &Tracefs) {
     let time = seconds(4).min(4).to_string();
     let work = [program("kmemload").display().to_string(), "mix".to_owned(), time.clone()];
@@ -415,7 +416,7 @@ fn buffers(tracefs: &Tracefs) {
     table(&format!("`kmemload mix {time}`"), &["", "buffer of a CPU", "M events", "lost", "share"], &rows);
 }
 
-/// At least a million events a second on each CPU, for a minute if nobody asks for less, into files on disk.
+/// Records at least a million events a second on each CPU, for a minute by default, into files on disk.
 fn full_speed() {
     let time = seconds(60);
     let recorder = Recorder::start_in(Directory::on_disk(), &instance_name(), &[]);
@@ -446,12 +447,12 @@ fn full_speed() {
         &["CPU", "events", "M events/s", "lost", "check"],
         &rows,
     );
-    // It says so where the kernel handed out another number of events than there are in a file.
+    // The recorder reports it if the kernel handed out another number of events than its file has.
     let differs = ended.stderr.contains("somebody else read its buffer");
     println!("events in the files = the kernel's `read events`: {}", if differs { "NO" } else { "yes" });
 }
 
-/// Allocations of a command's threads by call-site and kind: how many, and bytes.
+/// Allocations of a command's threads by call-site and kind: number, and bytes.
 fn allocations(trace: &Path, comm: &str) -> Vec<[String; 5]> {
     let sites = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json", "--comm", comm], &[trace]));
     let rows = sites["rows"].as_array().cloned().unwrap_or_default();

@@ -1,8 +1,9 @@
-//! What checking and reporting cost as traces grow: from a million events to a hundred, from ten thousand live objects to ten
-//! million, from two CPUs' files to 64. All on generated load; beside it, on the same data, what the machine can do.
+//! Costs of checking and reporting as traces grow: from a million events to a hundred, from ten thousand live objects
+//! to ten million, from two CPUs' files to 64. All load is generated; limits of the machine on the same data stand
+//! beside it.
 //!
-//! `live` is `live --top 20`. Processor time is what the tables compare, because it hardly depends on what else runs. Everything is run in a
-//! process of its own: a child's greatest memory is never less than that of who started it.
+//! `live` is `live --top 20`. The tables compare processor time, because it hardly depends on other load. Each run is
+//! a process of its own: a child's greatest memory is never less than its parent's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,10 +17,10 @@ use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
 const ROUNDS: usize = 3;
-/// `KMEMTRACE_BENCH_SECONDS` of this make the loads as large as they are meant to be; fewer make them smaller.
+/// Value of `KMEMTRACE_BENCH_SECONDS` that gives the loads their full size; smaller values shrink them.
 const FULL: u64 = 30;
 const FEW_LIVE: u32 = 10_000;
-/// The row that others are held against: 10 M events, few live objects, two files.
+/// Reference row of the comparisons: 10 M events, few live objects, two files.
 const USUAL: usize = 1;
 
 fn main() {
@@ -62,7 +63,7 @@ fn all() {
     print(&rows);
 }
 
-/// A way to go through a trace.
+/// Ways to read a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Cat,
@@ -131,16 +132,16 @@ fn files(trace: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(trace).into_iter().flatten().flatten().map(|file| file.path()).collect()
 }
 
-/// What a load came to.
+/// Results of a load.
 struct Row {
     load: LoadOptions,
     bytes: u64,
-    /// Frees that the summary tells of.
+    /// Frees in the summary.
     frees: u64,
-    /// By [`Way`].
+    /// Runs by [`Way`].
     runs: Vec<Vec<Usage>>,
-    /// Nanoseconds to pair and count an event, to insert it in or remove it from a plain hash table, and for a random update
-    /// of one.
+    /// Nanoseconds to pair and count an event, to insert it in or remove it from a plain hash table, and for a random
+    /// update of one.
     pairing: f64,
     plain: f64,
     update: f64,
@@ -189,7 +190,7 @@ fn measure(load: LoadOptions) -> Row {
     let document =
         json(&run_to(0, "kmemtrace-report", &["summary", "--no-index", "--strict", "--format", "json"], &[trace]));
     let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
-    assert_eq!(number(&document["events"]["total"]), load.events, "the report does not tell of all events");
+    assert_eq!(number(&document["events"]["total"]), load.events, "the report has another number of events");
     let live = number(&document["total"]["live_objects"]);
     assert!(live.abs_diff(load.live.into()) <= 128, "{live} live objects are reported");
     let runs = Way::ALL.map(|way| (0..ROUNDS).map(|_| usage(&mut way.command(trace))).collect()).into();
@@ -232,7 +233,7 @@ fn print(rows: &[Row]) {
     let costs: Vec<Vec<String>> = rows
         .iter()
         .filter_map(|row| {
-            // What it has more of than the usual row.
+            // Difference to the usual row that takes memory.
             let (what, number) = match row.load.reuses {
                 true => ("live object", f64::from(row.load.live - usual.load.live)),
                 false => ("freed address", row.frees as f64),
@@ -243,10 +244,10 @@ fn print(rows: &[Row]) {
         .collect();
     let names: Vec<&'static str> = reports.iter().map(|way| way.name()).collect();
     table("memory beyond that of the second row, bytes", &head(&[&["for each"], names.as_slice()].concat()), &costs);
-    let most = &rows[USUAL + 1];
+    let larger = &rows[USUAL + 1];
     println!("\nten times as many events, from the second row to the third:");
     for way in ways {
-        let (time, memory) = (most.cpu_ns(way) / usual.cpu_ns(way), most.peak(way) / usual.peak(way));
+        let (time, memory) = (larger.cpu_ns(way) / usual.cpu_ns(way), larger.peak(way) / usual.peak(way));
         println!("  {}: {time:.2} times the time an event, {memory:.2} times the memory", way.name());
     }
 }

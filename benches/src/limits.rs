@@ -1,4 +1,4 @@
-//! What the machine can do: the least that a report needs, without a report.
+//! Limits of the machine: the least work that a report needs, without a report.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use kmemtrace_tests::programs::program;
 
 use crate::{median, on_one_core};
 
-/// Adds up what it gets: nothing that the decoder does may be left out.
+/// Checksum over the decoded items, so that the compiler cannot leave any decoding out.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -29,11 +29,11 @@ impl EventSink for Sum {
     }
 }
 
-/// What an event does to a table of live objects.
+/// Update of a table of live objects by an event.
 struct Update {
     at: u64,
     address: u64,
-    /// Of an allocation.
+    /// Sizes, for an allocation.
     sizes: Option<[u64; 2]>,
 }
 
@@ -68,11 +68,11 @@ pub fn decode_all(trace: &Path) {
     black_box(sum.0);
 }
 
-/// Nanoseconds that a report on one core merges an event for, and that it pairs and counts it for, as it says itself; the middle
-/// ones of three.
+/// Nanoseconds to merge an event, and to pair and count it, as a report on one core prints them; the medians of three
+/// runs.
 ///
 /// # Panics
-/// If it does not say so.
+/// If the report does not print them.
 pub fn stages(trace: &Path) -> [f64; 2] {
     let once = || {
         let mut report =
@@ -88,8 +88,8 @@ pub fn stages(trace: &Path) -> [f64; 2] {
     [0, 1].map(|stage| median(three.iter().map(|stages| stages[stage]).collect()))
 }
 
-/// Nanoseconds that a plain hash table takes for an event of the trace, one after the other in the order of their time: an
-/// allocation inserts its address, a free removes it.
+/// Nanoseconds of a plain hash table for an event of the trace, in the order of time: an allocation inserts its
+/// address, a free removes it.
 ///
 /// # Panics
 /// If the trace cannot be opened.
@@ -114,7 +114,7 @@ pub fn plain_table(trace: &Path) -> f64 {
     time * 1e9 / updates.len() as f64
 }
 
-/// Nanoseconds that a plain hash table of so many entries takes for a random update: one entry is removed, and another one
+/// Nanoseconds of a plain hash table with `live` entries for a random update: one entry is removed, and another one
 /// inserted.
 pub fn random_update(live: usize) -> f64 {
     const UPDATES: usize = 4_000_000;

@@ -1,10 +1,10 @@
-//! What to do about a finding: the remedy stands beside it, so that nobody has to look it up.
+//! Remedies: one line of advice for each finding, printed beside it.
 
 use kmemtrace_abi::fault::{Code, Fault};
 
 use crate::checks::STILL_RECORDED;
 
-/// One line about a finding in a file.
+/// Remedy for a finding in a file.
 pub(crate) fn about(fault: &Fault) -> Option<&'static str> {
     match fault.message.ends_with(STILL_RECORDED) {
         true => Some("check it again when its recorder has stopped"),
@@ -12,7 +12,7 @@ pub(crate) fn about(fault: &Fault) -> Option<&'static str> {
     }
 }
 
-/// One line about such findings, or nothing where there is nothing to do.
+/// Remedy for a code; `None` where the user has nothing to do.
 pub(crate) fn remedy(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::Overrun | Code::Unplaced => {

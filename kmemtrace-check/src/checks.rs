@@ -1,7 +1,7 @@
-//! What shows only when all of a trace has been read: each check looks for one thing and has one code.
+//! Checks of a whole trace, one code each.
 //!
-//! The checks within a file (checksums, order, totals, endings, marks against counters, missing CPUs) are made
-//! where the file is read, in `kmemtrace-abi`, so that a report comes to the same verdict.
+//! Checks within a file (checksums, order, totals, endings, marks against counters, missing CPUs) run in
+//! `kmemtrace-abi` while a file is read, so that a report comes to the same verdict.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::reading::CheckedTrace;
 
-/// A check and the code that it gives.
+/// Check function with the code that it reports.
 type Check = (Code, fn(&mut CheckedTrace));
 
-/// All of them; a later one may rely on the loss that an earlier one has counted.
+/// Checks in the order in which they run: a later one relies on the loss that an earlier one has counted.
 const CHECKS: &[Check] = &[
     (Code::SequenceHole, sequence_numbers_have_no_holes),
     (Code::Unplaced, dropped_records_are_accounted_for),
-    (Code::NoMeta, names_are_there),
-    (Code::NoEnd, nobody_is_recording),
+    (Code::NoMeta, meta_out_is_present),
+    (Code::NoEnd, unfinished_files_are_not_being_recorded),
 ];
 
 /// Runs every check over a trace.
@@ -29,19 +29,20 @@ pub(crate) fn run(trace: &mut CheckedTrace) {
     }
 }
 
-/// A finding about a whole file rather than a place in it.
+/// Finding about a whole file: offset 0, no block.
 fn finding(code: Code, message: String) -> Fault {
     Fault { code, offset: 0, block: None, message }
 }
 
-/// A relay channel numbers its records over all CPUs. The file with the record after a hole has the finding.
+/// Reports holes in a relay channel's sequence numbers, which run over all CPUs; the file with the record after a hole
+/// has the finding.
 fn sequence_numbers_have_no_holes(trace: &mut CheckedTrace) {
     for file in &mut trace.files {
         let holes = file.holes;
         if holes.count == 0 {
             continue;
         }
-        // What the recorder says that it lost are numbers that are missing, not others beside them.
+        // The recorder's count of lost records is part of the missing numbers, so the larger of both holds.
         file.facts.lost = file.facts.lost.map(|lost| lost.max(holes.missing));
         file.facts.gaps += holes.count;
         let message = format!(
@@ -55,13 +56,14 @@ fn sequence_numbers_have_no_holes(trace: &mut CheckedTrace) {
     }
 }
 
-/// A relay channel counts what it dropped, over all CPUs. What no hole accounts for has no place and no CPU; the first
-/// file has the finding.
+/// Compares a relay channel's count of dropped records, over all CPUs, with the holes. Records that no hole explains
+/// have no CPU, so the first file has the finding.
 fn dropped_records_are_accounted_for(trace: &mut CheckedTrace) {
     let Some(total) = trace.total_overruns else { return };
     let missing = trace.files.iter().map(|f| f.holes.missing).fold(0, u64::saturating_add);
     if total > missing {
-        // Dropped records have no number, so their place is unknown: a gap on every CPU, from the first event to the last.
+        // Dropped records have no number, so their place is unknown: a gap on every CPU, from the first event to the
+        // last.
         trace.files.iter_mut().filter(|f| f.facts.cpu.is_some()).for_each(|f| f.facts.gaps += 1);
     }
     let counted = trace.files.iter().filter_map(|f| f.facts.lost).fold(0, u64::saturating_add);
@@ -77,8 +79,9 @@ fn dropped_records_are_accounted_for(trace: &mut CheckedTrace) {
     }
 }
 
-/// A directory of ours has a `meta.out`. That it has none is no finding about any of its files.
-fn names_are_there(trace: &mut CheckedTrace) {
+/// Reports a recording of `kmemtraced` without `meta.out`: a finding about the directory, because every file may be
+/// whole.
+fn meta_out_is_present(trace: &mut CheckedTrace) {
     let has_meta = trace.files.iter().any(|f| f.facts.cpu.is_none());
     if trace.is_dir && trace.info.input == InputKind::Kmemtrace && !has_meta {
         let message = "has no meta.out: figures are right, names of symbols, modules and commands are missing";
@@ -86,11 +89,11 @@ fn names_are_there(trace: &mut CheckedTrace) {
     }
 }
 
-/// What the message of a file that ends early says then.
+/// Suffix of the message about an unfinished file whose recorder still runs.
 pub(crate) const STILL_RECORDED: &str = "; it is still being recorded";
 
-/// A file that ends early is no damage while its recorder runs: the recorder holds a lock on the directory.
-fn nobody_is_recording(trace: &mut CheckedTrace) {
+/// Marks unfinished files as still being recorded while a recorder holds the lock on their directory.
+fn unfinished_files_are_not_being_recorded(trace: &mut CheckedTrace) {
     let is_unfinished = |fault: &Fault| matches!(fault.code, Code::NoEnd | Code::CutInBlock | Code::Empty);
     let unfinished = trace.files.iter().flat_map(|f| &f.facts.faults).any(is_unfinished);
     let dir = if trace.is_dir { Some(trace.path.as_path()) } else { trace.path.parent() };
@@ -102,13 +105,13 @@ fn nobody_is_recording(trace: &mut CheckedTrace) {
     }
 }
 
-/// Whether somebody holds the lock of a directory (`flock`).
+/// True while another process holds the lock (`flock`) on a directory.
 fn is_locked(dir: &Path) -> bool {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    // A FIFO that another user has put in its place meanwhile is no directory, and does not block.
+    // A FIFO that another user puts in the directory's place is refused instead of waited for.
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) else { return false };
-    // Released when the directory is closed, at the end of this function.
+    // The lock ends when the directory is closed, at the end of this function.
     let shared = rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockShared);
     shared == Err(rustix::io::Errno::WOULDBLOCK)
 }
@@ -160,7 +163,7 @@ mod tests {
                     let verdict = if missing > 0 { Verdict::Lossy } else { Verdict::Complete };
                     assert_eq!(file.facts.verdict, verdict);
                 }
-                // The numbers of one CPU alone tell nothing: others have the rest.
+                // Holes need all CPUs: a missing number may be in another CPU's file.
                 let alone = checked(trace.files[0].facts.path.clone());
                 assert_eq!((codes(&alone), alone.files[0].facts.lost), (vec![vec![]], Some(0)));
             }
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_channel_dropped_counts_once() {
+    fn records_dropped_by_the_channel_count_once() {
         let (_, raw, streams) = Sample::relay(1);
         let missing: u64 = streams.holes.iter().map(|(before, after)| after - before - 1).sum();
         for (overruns, lost) in [(missing - 1, missing), (missing, missing), (missing + 7, missing + 7)] {
@@ -199,7 +202,7 @@ mod tests {
         assert_eq!(trace.findings.iter().map(|f| f.code).collect::<Vec<_>>(), [Code::NoMeta]);
         assert!(trace.files.iter().all(|f| f.facts.verdict == Verdict::Complete));
         assert!(checked(sample.file("cpu0.out")).findings.is_empty());
-        // Raw relay files never have one.
+        // Raw relay files never have a `meta.out`.
         let (_, raw, _) = Sample::relay(2);
         assert!(checked(raw.path().to_owned()).findings.is_empty());
     }

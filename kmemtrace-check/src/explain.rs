@@ -1,4 +1,4 @@
-//! `--explain CODE`.
+//! Explanations of codes, for `--explain CODE`.
 
 use std::io::Write;
 
@@ -6,10 +6,10 @@ use kmemtrace_abi::fault::{Code, Verdict};
 
 use crate::advice;
 
-/// Columns of the text.
+/// Width of the text, in columns.
 const WIDTH: usize = 96;
 
-/// `K301`, `k301` or `301`.
+/// Parses `K301`, `k301` or `301`.
 pub(crate) fn parse_code(text: &str) -> Result<Code, String> {
     let digits = text.strip_prefix(['K', 'k']).unwrap_or(text);
     let code = digits.parse().ok().and_then(Code::from_number);
@@ -19,7 +19,7 @@ pub(crate) fn parse_code(text: &str) -> Result<Code, String> {
     })
 }
 
-/// The word for a verdict on a file.
+/// Verdict on a file, as a word.
 pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Complete => "ok",
@@ -29,7 +29,7 @@ pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
     }
 }
 
-/// All that is to say about a code.
+/// Prints title, meaning, effect on the verdict, and remedy of a code.
 pub(crate) fn print(code: Code, out: &mut Vec<u8>) {
     let effect = match code.verdict() {
         Verdict::Complete => "a file with it is still ok".to_owned(),

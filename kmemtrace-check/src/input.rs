@@ -1,11 +1,11 @@
-//! What to check where nothing is named.
+//! Default input: the trace in the working directory.
 
 use std::path::{Path, PathBuf};
 
-/// Where `kmemtraced` writes by default.
+/// Directory that `kmemtraced` writes by default.
 const DEFAULT: &str = "kmemtrace.data";
 
-/// The paths given, or what is in the working directory.
+/// Paths given, else the trace in the working directory.
 pub(crate) fn or_default(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     if !paths.is_empty() {
         return Ok(paths.to_vec());
@@ -15,8 +15,8 @@ pub(crate) fn or_default(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     })
 }
 
-/// The trace in a directory: where its files lie in the directory itself, that is the trace, since only together
-/// they show what is missing.
+/// Trace in a directory. Files that lie in the directory itself are checked together, because missing files and holes
+/// show only over all CPUs.
 fn default_in(here: &Path) -> Option<PathBuf> {
     if here.join(DEFAULT).exists() {
         return Some(PathBuf::from(DEFAULT));

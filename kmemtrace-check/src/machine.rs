@@ -1,4 +1,4 @@
-//! Results for programs: one JSON document, or a row a file.
+//! Machine-readable results: one JSON document, or rows of CSV or TSV, one a file.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::explain::verdict_name;
 use crate::reading::CheckedTrace;
 
-/// `kmemtrace.check/1`. Members may be added; those here keep their names and meanings.
+/// Document `kmemtrace.check/1`. Members may be added; existing ones keep their names and meanings.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -20,7 +20,7 @@ struct Document<'a> {
     lossy: usize,
     truncated: usize,
     corrupt: usize,
-    /// Those about a directory rather than one of its files.
+    /// Findings about a directory rather than one of its files.
     findings: Vec<Finding<'a>>,
 }
 
@@ -55,7 +55,7 @@ fn all_facts(traces: &[CheckedTrace]) -> impl Iterator<Item = &FileReport> {
     traces.iter().flat_map(|t| &t.files).map(|f| &f.facts)
 }
 
-/// Files with this verdict.
+/// Number of files with this verdict.
 pub(crate) fn count(traces: &[CheckedTrace], verdict: Verdict) -> usize {
     all_facts(traces).filter(|f| f.verdict == verdict).count()
 }
@@ -100,7 +100,7 @@ fn source_name(source: Source) -> &'static str {
     }
 }
 
-/// All of it as one document.
+/// Writes all results as one JSON document.
 pub(crate) fn json(traces: &[CheckedTrace], out: &mut Vec<u8>) {
     let document = Document {
         schema: "kmemtrace.check/1",
@@ -111,7 +111,7 @@ pub(crate) fn json(traces: &[CheckedTrace], out: &mut Vec<u8>) {
         corrupt: count(traces, Verdict::Corrupt),
         findings: traces.iter().flat_map(|t| &t.findings).map(Finding::new).collect(),
     };
-    // Strings and numbers always have JSON.
+    // Serialization of strings and numbers cannot fail.
     let text = serde_json::to_string_pretty(&document).unwrap_or_default();
     out.extend_from_slice(escape_json(&text).as_bytes());
     out.push(b'\n');
@@ -133,7 +133,7 @@ const COLUMNS: [&str; 13] = [
     "findings",
 ];
 
-/// The members of a file but for its findings, of which it has the codes; its path by `name`.
+/// Cells of a file's row: codes stand for its findings, and `name` escapes its path.
 fn cells(facts: &FileReport, name: fn(&[u8]) -> Cow<'_, str>) -> [String; COLUMNS.len()] {
     let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
     let file = File::new(facts);
@@ -157,13 +157,14 @@ fn cells(facts: &FileReport, name: fn(&[u8]) -> Cow<'_, str>) -> [String; COLUMN
     ]
 }
 
-/// Comma-separated, with a header row.
+/// Writes comma-separated rows with a header.
 pub(crate) fn csv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
     let row = |cells: &[String]| cells.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(",");
     rows(traces, escape_csv, row, out);
 }
 
-/// Tab-separated, with a line that names the version and a header row. No cell holds a tab: they are escaped.
+/// Writes tab-separated rows after a line with the format's version and a header. No cell holds a tab: they are
+/// escaped.
 pub(crate) fn tsv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
     out.extend_from_slice(b"# kmemtrace 1 check\n");
     rows(traces, escape, |cells| cells.join("\t"), out);
@@ -181,7 +182,7 @@ fn rows(
     }
 }
 
-/// A cell of a CSV file, in quotes where it must be.
+/// CSV cell, quoted where it has a comma or a quote.
 fn quoted(text: &str) -> Cow<'_, str> {
     if text.contains(['"', ',']) { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
 }

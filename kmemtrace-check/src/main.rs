@@ -1,7 +1,8 @@
-//! `kmemtrace-check`: is a trace whole, and if not, what is missing, where, and what to do about it.
+//! `kmemtrace-check`: verifies a trace, and prints for each file what is lost, missing or damaged, where, and the
+//! remedy.
 //!
-//! [`input`] finds the paths, [`reading`] reads every byte of them once, [`checks`] looks at what was read as a
-//! whole, [`table`] and [`machine`] print it. What is wrong within a file the reader of `kmemtrace-abi` finds.
+//! [`input`] finds the paths, [`reading`] reads every byte once, [`checks`] looks for findings over the whole trace,
+//! [`table`] and [`machine`] print. Findings within a file come from the reader in `kmemtrace-abi`.
 
 mod advice;
 mod checks;
@@ -31,26 +32,26 @@ use reading::CheckedTrace;
 struct Options {
     /// Files or directories [default: ./kmemtrace.data, else ./cpu*.out]
     ///
-    /// A FILE is checked alone. What shows only over all CPUs (a CPU's file missing, holes in the sequence
-    /// numbers of a relay channel) is checked in a DIR.
+    /// A FILE is checked alone. Findings over all CPUs (a CPU's file missing, holes in the sequence numbers of a
+    /// relay channel) need a DIR.
     #[arg(value_name = "FILE or DIR")]
     paths: Vec<PathBuf>,
     /// Exit with 3 unless every file is ok
     #[arg(long)]
     strict: bool,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Findings shown a file in a table
+    /// Findings to show for each file of a table
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
-    /// Files read at once [default: one for each CPU]
+    /// Files to read at the same time [default: one for each CPU]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
-    /// Print nothing where every file is ok
+    /// Print nothing if every file is ok
     #[arg(short, long)]
     quiet: bool,
-    /// Say what a finding means, and end
+    /// Explain the code of a finding, and exit
     #[arg(long, value_name = "CODE", value_parser = explain::parse_code, conflicts_with = "paths")]
     explain: Option<Code>,
 }
@@ -62,31 +63,35 @@ Exit status:
   2  could not be checked: usage, unreadable
   3  corrupt, or no trace at all";
 
-/// How results are printed.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people
+    /// Aligned table for people
     Table,
-    /// One document, all findings
+    /// One JSON document with all findings
     Json,
-    /// A row a file
+    /// Comma-separated rows, one a file
     Csv,
-    /// A row a file
+    /// Tab-separated rows, one a file
     Tsv,
 }
 
-/// Exit statuses, from best to worst.
-mod status {
+/// Exit statuses, from best to worst; `kmemtrace-report` uses the same names.
+mod exit {
+    /// Every file is whole and no event was lost.
     pub(crate) const OK: u8 = 0;
+    /// Usable, but a file is lossy or truncated.
     pub(crate) const INCOMPLETE: u8 = 1;
-    pub(crate) const UNREADABLE: u8 = 2;
-    pub(crate) const CORRUPT: u8 = 3;
+    /// Wrong usage, unreadable input, or an output that cannot be written.
+    pub(crate) const UNUSABLE: u8 = 2;
+    /// No trace at all, a corrupt file, or `--strict` and a file that is not whole.
+    pub(crate) const BAD_TRACE: u8 = 3;
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let mut text = Vec::new();
-    let mut status = status::OK;
+    let mut status = exit::OK;
     if let Some(code) = options.explain {
         explain::print(code, &mut text);
     } else {
@@ -104,7 +109,7 @@ fn main() -> ExitCode {
                 }
             }
         }
-        let is_silent = traces.is_empty() || options.quiet && status == status::OK;
+        let is_silent = traces.is_empty() || options.quiet && status == exit::OK;
         if !is_silent {
             match options.format {
                 Format::Table => table::print(&traces, options.limit, &mut text),
@@ -116,31 +121,31 @@ fn main() -> ExitCode {
     }
     let mut stdout = io::stdout();
     match stdout.write_all(&text).and_then(|()| stdout.flush()) {
-        // Whoever reads may stop when they have seen enough.
+        // A closed pipe is no error: the reader of the output may stop early.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain(&format!("standard output cannot be written: {error}"));
-            status = status.max(status::UNREADABLE);
+            status = status.max(exit::UNUSABLE);
         }
         _ => {}
     }
     ExitCode::from(status)
 }
 
-/// Why an input was not checked.
+/// Failure to check an input.
 struct Problem {
     status: u8,
     message: String,
 }
 
-/// Checks the inputs one after the other, each for itself: they may be of different recordings.
+/// Checks each input by itself: inputs may be of different recordings.
 fn check_all(paths: &[PathBuf], threads: usize) -> Vec<Result<CheckedTrace, Problem>> {
     let paths = match input::or_default(paths) {
         Ok(paths) => paths,
-        Err(message) => return vec![Err(Problem { status: status::UNREADABLE, message })],
+        Err(message) => return vec![Err(Problem { status: exit::UNUSABLE, message })],
     };
     let check = |path| {
         let mut trace = reading::read(path, threads).map_err(|error| {
-            let status = if error.is_no_trace() { status::CORRUPT } else { status::UNREADABLE };
+            let status = if error.is_no_trace() { exit::BAD_TRACE } else { exit::UNUSABLE };
             Problem { status, message: error.to_string() }
         })?;
         checks::run(&mut trace);
@@ -151,27 +156,27 @@ fn check_all(paths: &[PathBuf], threads: usize) -> Vec<Result<CheckedTrace, Prob
 
 fn status_of(trace: &CheckedTrace, strict: bool) -> u8 {
     match trace.files.iter().map(|f| f.facts.verdict).max().unwrap_or_default() {
-        Verdict::Complete => status::OK,
-        Verdict::Corrupt => status::CORRUPT,
-        Verdict::Lossy | Verdict::Truncated if strict => status::CORRUPT,
-        Verdict::Lossy | Verdict::Truncated => status::INCOMPLETE,
+        Verdict::Complete => exit::OK,
+        Verdict::Corrupt => exit::BAD_TRACE,
+        Verdict::Lossy | Verdict::Truncated if strict => exit::BAD_TRACE,
+        Verdict::Lossy | Verdict::Truncated => exit::INCOMPLETE,
     }
 }
 
-/// One line on standard error. It names a path, so it passes the escaping function as a whole.
+/// Prints one line on standard error, escaped as a whole because it may name a path.
 fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "kmemtrace-check: {}", escape(message.as_bytes()));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PathBuf, check_all, status, status_of};
+    use super::{PathBuf, check_all, exit, status_of};
     use crate::sample::Sample;
     use kmemtrace_tests::generate::{Options, Shape};
 
-    /// The worst status of these inputs, and the complaints.
+    /// Worst status of the inputs, and the complaints.
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
-        let (mut status, mut complaints) = (status::OK, Vec::new());
+        let (mut status, mut complaints) = (exit::OK, Vec::new());
         for result in check_all(paths, 2) {
             match result {
                 Ok(trace) => status = status.max(status_of(&trace, strict)),
@@ -201,7 +206,7 @@ mod tests {
             let middle = bytes.len() / 2;
             bytes[middle] ^= 4;
         });
-        // Each input is a recording of its own.
+        // Inputs are separate recordings.
         for (inputs, want, strict) in
             [(&[&whole][..], 0, 0), (&[&whole, &lossy], 1, 3), (&[&cut, &whole], 1, 3), (&[&bad, &whole, &cut], 3, 3)]
         {
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_is_told_in_a_line() {
+    fn an_unreadable_input_is_reported_in_one_line() {
         let sample = Sample::new(&Options::plain(Shape::plain(), 1, 10), 1);
         let make = |name: &str| sample.path().join(name);
         rustix::fs::mknodat(

@@ -1,5 +1,5 @@
-//! Reads every byte of a trace once, and keeps what the checks and the table need of it: memory does not
-//! grow with the length of the trace.
+//! Reading: every byte of a trace once. Memory does not grow with the length of the trace, because only facts for the
+//! checks and the table are kept.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -12,43 +12,43 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::{FileReport, MAX_FAULTS};
 use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
 
-/// A trace that was read.
+/// Trace after reading.
 #[derive(Debug)]
 pub(crate) struct CheckedTrace {
-    /// As given.
+    /// Path as given.
     pub(crate) path: PathBuf,
-    /// A directory, of which all files were read; else one file for itself.
+    /// True for a directory, read as a whole; false for a single file.
     pub(crate) is_dir: bool,
     pub(crate) info: TraceInfo,
-    /// One for each CPU, ascending, then `meta.out`.
+    /// Files of the CPUs, ascending, then `meta.out`.
     pub(crate) files: Vec<CheckedFile>,
-    /// What is to say of the directory rather than of one of its files.
+    /// Findings about the directory rather than one of its files.
     pub(crate) findings: Vec<Fault>,
     /// Records that a relay channel dropped, all CPUs together.
     pub(crate) total_overruns: Option<u64>,
 }
 
-/// A file that was read, or one that should be there.
+/// File of a trace, present or missing.
 #[derive(Debug)]
 pub(crate) struct CheckedFile {
     pub(crate) facts: FileReport,
     pub(crate) is_there: bool,
-    /// The gap that lost most events in the kernel's buffer.
+    /// Gap with the most events lost in the kernel's buffer.
     pub(crate) worst_gap: Option<Gap>,
-    /// Missing sequence numbers that end with a record of this file.
+    /// Missing sequence numbers before records of this file.
     pub(crate) holes: Holes,
 }
 
-/// Runs of missing sequence numbers.
+/// Holes: runs of missing sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holes {
-    /// Runs.
+    /// Number of runs.
     pub(crate) count: u64,
-    /// Numbers missing in all of them.
+    /// Missing numbers, over all runs.
     pub(crate) missing: u64,
-    /// Numbers missing in the longest one.
+    /// Missing numbers of the longest run.
     pub(crate) longest: u64,
-    /// The number after the longest one.
+    /// Sequence number after the longest run.
     pub(crate) longest_before: u64,
 }
 
@@ -78,7 +78,7 @@ impl CheckedFile {
     }
 }
 
-/// What is kept of a stream's items.
+/// Figures gathered from a stream's items.
 #[derive(Debug, Default)]
 struct Noted {
     worst_gap: Option<Gap>,
@@ -105,18 +105,18 @@ impl EventSink for Noted {
     }
 }
 
-/// Gaps compare by the events they lost, then by the time they took.
+/// Rank of a gap: lost events, then duration.
 fn weight(gap: &Gap) -> (u64, u64) {
     let time = gap.from.zip(gap.to).map_or(0, |(from, to)| to.saturating_sub(from));
     (gap.lost.unwrap_or(0), time)
 }
 
-/// Reads the trace directory or file at `path`, its files on so many threads.
+/// Reads the trace directory or file at `path` on `threads` threads.
 pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenError> {
     let is_dir = path.is_dir();
     let mut trace = Trace::open(std::slice::from_ref(&path))?;
     if !is_dir {
-        // A file is enough for itself: the recording's other CPUs are not asked for.
+        // A single file is checked alone, without the recording's other CPUs.
         let missing = std::mem::take(&mut trace.info.missing);
         trace.streams.retain(|s| !missing.contains(&s.cpu()));
     }
@@ -133,7 +133,7 @@ pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenEr
     Ok(CheckedTrace { path, is_dir, info: trace.info, files, findings: Vec::new(), total_overruns })
 }
 
-/// Reads streams on so many threads, each to its end on one of them.
+/// Reads streams on `threads` threads, each stream to its end on one of them.
 fn read_apart(streams: &mut [CpuStream], names: &Names, threads: usize) -> Vec<CheckedFile> {
     let count = streams.len();
     let mut files: Vec<Option<CheckedFile>> = streams.iter().map(|_| None).collect();
@@ -146,7 +146,7 @@ fn read_apart(streams: &mut [CpuStream], names: &Names, threads: usize) -> Vec<C
         }
     };
     thread::scope(|scope| {
-        // Where the system has no thread to give, the others read its files.
+        // A thread that the system refuses is no error: the others read its files.
         (1..threads.min(count)).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });
@@ -154,26 +154,26 @@ fn read_apart(streams: &mut [CpuStream], names: &Names, threads: usize) -> Vec<C
 }
 
 fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
-    /// Items read at once.
+    /// Items of one read.
     const BATCH: usize = 1 << 16;
     let mut noted = Noted::default();
     while stream.decode(names, &mut noted, BATCH) {}
     CheckedFile { worst_gap: noted.worst_gap, ..CheckedFile::new(stream.facts().clone(), true) }
 }
 
-/// A stream and its next event.
+/// Stream and its next event.
 struct Head<'a> {
     stream: &'a mut CpuStream,
     items: Vec<StreamItem>,
     index: usize,
-    /// Key of the next event; `None` at the end.
+    /// Order key of the next event; `None` at the end.
     next: Option<u64>,
     file: CheckedFile,
     noted: Noted,
 }
 
 impl Head<'_> {
-    /// Goes on to the next event.
+    /// Moves to the next event.
     fn advance(&mut self, names: &mut Names) {
         loop {
             while let Some(item) = self.items.get(self.index) {
@@ -197,8 +197,8 @@ impl Head<'_> {
     }
 }
 
-/// Reads all streams in the order of their sequence numbers, which count over all CPUs: where one is missing
-/// after that of the record before, a record is lost.
+/// Reads all streams merged by sequence number. The numbers run over all CPUs, so a number that no file has is a lost
+/// record.
 fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFile> {
     let mut heads: Vec<Head<'_>> = streams
         .iter_mut()
@@ -228,7 +228,7 @@ fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFil
     heads.into_iter().map(file).collect()
 }
 
-/// The stream whose next event comes first, and the key up to which it stays the first.
+/// Index of the stream with the least next key, and the key up to which that stream stays the least.
 fn least(heads: &[Head<'_>]) -> Option<(usize, u64)> {
     let mut first: Option<(u64, usize)> = None;
     let mut until = u64::MAX;
@@ -245,7 +245,7 @@ fn least(heads: &[Head<'_>]) -> Option<(usize, u64)> {
 }
 
 impl CheckedTrace {
-    /// What people call the file: its name alone where there is one directory, else its path.
+    /// Displayed name of a file: the bare name if one directory is checked, else the path.
     pub(crate) fn label(&self, file: &CheckedFile, only_trace: bool) -> PathBuf {
         if only_trace && self.is_dir { file.facts.name() } else { file.facts.path.clone() }
     }

@@ -1,4 +1,4 @@
-//! Made-up traces on disk, for tests.
+//! Sample traces for tests: generated, on disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use kmemtrace_tests::generate::{
 };
 use tempfile::TempDir;
 
-/// A trace in a directory that goes away with this.
+/// Trace in a temporary directory, removed on drop.
 pub(crate) struct Sample(TempDir);
 
 impl Sample {
-    /// What `kmemtraced` leaves of a recording of tracefs.
+    /// Recording of tracefs, as `kmemtraced` writes it.
     pub(crate) fn new(options: &Options, seed: u64) -> Sample {
         Sample::of(trace_dir(&workload(seed, options), seed))
     }
 
-    /// A relay channel with holes in its numbers across their wrap-around, on three CPUs: as recorded, and raw.
+    /// Relay channel on three CPUs with holes in its numbers across their wrap-around: as recorded, and raw.
     pub(crate) fn relay(seed: u64) -> (Sample, Sample, RelayStreams) {
         let mut workload = workload(seed, &Options::plain(Shape::plain(), 3, 3000));
         let first_sequence = u32::MAX - 700;

@@ -1,4 +1,4 @@
-//! Results for people: a row a file, then what was found and what to do, then the count.
+//! Table for people: a row a file, then findings with remedies, then totals.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use crate::explain::verdict_name;
 use crate::machine::count;
 use crate::reading::{CheckedFile, CheckedTrace};
 
-/// How order keys are shown.
+/// Format of order keys.
 #[derive(Clone, Copy, Debug)]
 struct Keys {
     clock: Clock,
-    /// Key of the trace's first event.
+    /// Order key of the trace's first event.
     first: u64,
 }
 
@@ -35,10 +35,10 @@ impl Keys {
     }
 }
 
-/// Columns; the first and the last are text.
+/// Column headings; the first and the last column are text.
 const HEADINGS: [&str; 8] = ["FILE", "EVENTS", "BLOCKS", "FIRST", "LAST", "LOST", "GAPS", "VERDICT"];
 
-/// Prints all traces as one table; at most `limit` findings a file.
+/// Prints all traces as one table, with at most `limit` findings a file.
 pub(crate) fn print(traces: &[CheckedTrace], limit: usize, out: &mut Vec<u8>) {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     let mut findings = String::new();
@@ -83,7 +83,7 @@ fn row(label: String, file: &CheckedFile, keys: Keys) -> [String; HEADINGS.len()
     ]
 }
 
-/// Cells under their headings: numbers to the right, the first and the last column to the left. Nothing is cut.
+/// Aligns cells under their headings: numbers right, the first and the last column left. No cell is cut.
 fn aligned(rows: &[[String; HEADINGS.len()]]) -> String {
     let mut widths = [0; HEADINGS.len()];
     for row in rows {
@@ -106,7 +106,7 @@ fn aligned(rows: &[[String; HEADINGS.len()]]) -> String {
     text
 }
 
-/// What was found in a file: its name once, then a line a finding, then what to do.
+/// Prints a file's name, its findings, a line each, and the remedies.
 fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mut String) {
     let facts = &file.facts;
     if facts.faults.is_empty() {
@@ -118,7 +118,7 @@ fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mu
         let _ = writeln!(text, "{name:<margin$}  {code:<4}  {message}");
         name = "";
     };
-    // What is true of the whole file comes first: it is the sum of what follows.
+    // Findings about the whole file come first: they sum up the others.
     let mut faults: Vec<&Fault> = facts.faults.iter().collect();
     faults.sort_by_key(|fault| fault.block.is_some() || fault.offset > 0);
     for fault in faults.iter().take(limit) {
@@ -137,7 +137,7 @@ fn describe(label: &str, file: &CheckedFile, keys: Keys, limit: usize, text: &mu
     remedies(&faults).for_each(|remedy| line("", remedy));
 }
 
-/// What was found of a directory as such.
+/// Prints the findings about a directory.
 fn describe_directory(trace: &CheckedTrace, text: &mut String) {
     let name = escape(trace.path.as_os_str().as_encoded_bytes());
     for fault in &trace.findings {
@@ -148,7 +148,7 @@ fn describe_directory(trace: &CheckedTrace, text: &mut String) {
     }
 }
 
-/// What to do about these, each once.
+/// Remedies for these findings, each once.
 fn remedies(faults: &[&Fault]) -> impl Iterator<Item = &'static str> {
     let mut remedies: Vec<&'static str> = Vec::new();
     for remedy in faults.iter().filter_map(|fault| advice::about(fault)) {
@@ -159,7 +159,7 @@ fn remedies(faults: &[&Fault]) -> impl Iterator<Item = &'static str> {
     remedies.into_iter()
 }
 
-/// How long the gap that lost most events took, and when it was.
+/// Duration and time of the gap with the most lost events.
 fn worst_gap(file: &CheckedFile, keys: Keys) -> Option<String> {
     let (gap, Keys { clock, first }) = (file.worst_gap?, keys);
     let (from, to) = gap.from.zip(gap.to)?;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_as_people_expect() {
+    fn a_table_has_rows_findings_remedies_and_totals() {
         let sample = Sample::new(&Options::plain(Shape::plain(), 3, 100), 1);
         let mut trace = trace(&sample);
         for (file, events, lost, first) in
@@ -256,7 +256,7 @@ cpu2.out  K301  block 1: \\x1b[31mchecksum differs
     }
 
     #[test]
-    fn what_a_directory_lacks_is_told_of_the_directory() {
+    fn a_finding_about_a_directory_names_the_directory() {
         let sample = Sample::new(&Options::plain(Shape::plain(), 1, 10), 1);
         std::fs::remove_file(sample.file("meta.out")).unwrap();
         let text = printed(&[trace(&sample)], 20);

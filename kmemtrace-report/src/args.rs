@@ -1,4 +1,4 @@
-//! The command line: options and the words before them.
+//! Command line: options, and the words before them.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use kmemtrace::{Glob, Kind, Select, Site, SizeRange, SortKey, TimeWindow, parse_
 
 use crate::views::{Command, VIEWS};
 
-/// Reports who allocates kernel memory, how much of it is wasted, what stays, and which frees do not match.
+/// Reports call-sites that allocate kernel memory, bytes wasted, objects still live, and frees that do not match.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -19,16 +19,16 @@ pub(crate) struct Args {
     /// A view (or pack: store the recording smaller), then the trace directory or files [default: summary of ./kmemtrace.data]
     #[arg(value_name = "VIEW] [DIR|FILE")]
     pub(crate) words: Vec<PathBuf>,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: Format,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Overwrite the output file; pack what has no end
+    /// Overwrite the output file; pack files without an end block
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Sort rows by these, greatest first
+    /// Sort keys of the rows, greatest first
     #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', default_value = "wasted")]
     pub(crate) sort: Vec<SortBy>,
     /// Rows to show; the rest becomes one "others" row [default: 20 on a terminal, else all]
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     pub(crate) time: Option<TimeWindow>,
     #[command(flatten)]
     pub(crate) filters: Filters,
-    /// Show what the recorder itself allocates, too
+    /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters")]
     pub(crate) own: bool,
     /// Exact bytes in tables
@@ -51,25 +51,25 @@ pub(crate) struct Args {
     /// Threads to use [default: one for each CPU]
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Events taken at once; tests make it small
+    /// Events of one window of the analysis; tests make it small
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) window_events: Option<usize>,
-    /// Sizes of objects that are kept once; tests make them few
+    /// Limit of size classes, each kept once for all its objects; tests make it small
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) sized_classes: Option<u32>,
-    /// Stop with a message where more memory would be needed: 512M, 4G [default: a quarter of what is free, at least 256M]
+    /// Memory limit, beyond which the report stops with a message: 512M, 4G [default: a quarter of what is free, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_memory: Option<u64>,
-    /// How small pack makes it: a zstd level [default: 9]
+    /// zstd level of pack [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<i32>,
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long)]
     pub(crate) no_index: bool,
-    /// Bytes of a trace from which it has an index; tests make it small
+    /// Least size of a trace with an index, in bytes; tests make it small
     #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::cache::PAYS_FROM, hide = true)]
     pub(crate) index_from: u64,
-    /// Say on standard error what became of the index, and what took how long
+    /// Print on standard error how the index was used, and the time of each stage
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// No progress line on a terminal
@@ -84,7 +84,7 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with K, M or G: 512M".to_owned())
 }
 
-/// The options that select. They are ANDed, the values of one are ORed.
+/// Filters on objects. Options are ANDed, the values of one option are ORed.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Filters {
     /// Only allocations by these thread ids
@@ -111,14 +111,14 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// As the library takes them.
+    /// Filters as the library takes them.
     pub(crate) fn select(&self) -> Select {
         let Filters { pid, comm, module, cache, site, kind, size } = self.clone();
         Select { pid, comm, module, cache, site, kind, size }
     }
 }
 
-/// What rows are sorted by, greatest first (names: smallest first).
+/// Sort keys, greatest first (names: smallest first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortBy {
     /// Bytes lost to internal fragmentation.
@@ -129,20 +129,20 @@ pub(crate) enum SortBy {
     Live,
     /// Greatest number of live bytes.
     Peak,
-    /// Bytes taken, over all allocations.
+    /// Allocated bytes, over all allocations.
     #[value(aliases = ["total", "total_dynamic"])]
     Allocated,
-    /// Bytes asked for, over all allocations.
+    /// Requested bytes, over all allocations.
     Requested,
-    /// Allocations.
+    /// Number of allocations.
     #[value(alias = "alloc_count")]
     Allocs,
-    /// Frees that were seen.
+    /// Number of observed frees.
     #[value(alias = "free_count")]
     Frees,
-    /// Frees on another CPU.
+    /// Number of frees on another CPU than the allocation's.
     Cross,
-    /// The call-site or cache itself.
+    /// Call-site or cache.
     #[value(alias = "cache")]
     Site,
 }
@@ -166,28 +166,28 @@ impl From<SortBy> for SortKey {
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Aligned table for people
     Table,
-    /// One document
+    /// One JSON document
     Json,
-    /// One object a line
+    /// JSON Lines, one object a line
     Jsonl,
     /// Comma-separated rows
     Csv,
 }
 
 impl Args {
-    /// The command that the first word names, if it does, and the inputs.
+    /// Command that the first word names, if any, and the inputs.
     pub(crate) fn command_and_inputs(&self) -> (Command, Vec<PathBuf>) {
         let first = self.words.first().and_then(|word| word.to_str());
         let named = first.and_then(Command::named);
-        // A directory of that name is a directory: `./live` says so.
+        // A view wins over a directory of the same name; the user can write `./live` for the directory.
         let inputs = &self.words[usize::from(named.is_some())..];
         let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
         (named.unwrap_or(Command::View(&VIEWS[0])), inputs)
     }
 
-    /// What may be the matter where the trace cannot be opened, other than the trace.
+    /// Likely mistake on the command line, for a trace that cannot be opened.
     pub(crate) fn hint(&self) -> Option<String> {
         let is_view =
             |word: &PathBuf| matches!(word.to_str().and_then(Command::named), Some(Command::View(_) | Command::Events));

@@ -1,6 +1,7 @@
-//! `kmemtrace-report`: prints what a trace says of the kernel's memory.
+//! `kmemtrace-report`: prints views of a kernel memory trace.
 //!
-//! The library `kmemtrace` has the figures and the documents. Here are arguments, the table of views, the terminal, and rendering.
+//! Figures and documents come from the library `kmemtrace`. This program has the arguments, the table of views, the
+//! terminal, and the renderers.
 
 mod args;
 mod pack;
@@ -25,10 +26,16 @@ use terminal::output::Output;
 use terminal::progress::ProgressLine;
 use views::{Command, View};
 
-/// Usage, or something that cannot be read or written.
-const UNUSABLE: u8 = 2;
-/// No trace at all, or `--strict` and an incomplete one.
-const NO_TRACE: u8 = 3;
+/// Exit statuses; `kmemtrace-check` uses the same names. Status 1 is check's for an incomplete trace: a report is printed
+/// for such a trace, too.
+mod exit {
+    /// A view was printed, whatever the verdict on the trace.
+    pub(crate) const OK: u8 = 0;
+    /// Wrong usage, unreadable input, an output that cannot be written, or more memory than `--max-memory`.
+    pub(crate) const UNUSABLE: u8 = 2;
+    /// No trace at all, or `--strict` and a verdict other than complete.
+    pub(crate) const BAD_TRACE: u8 = 3;
+}
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -40,7 +47,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say(&escape(format!("{error:#}").as_bytes()));
-            ExitCode::from(if is_no_trace(&error) { NO_TRACE } else { UNUSABLE })
+            ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
     }
 }
@@ -68,7 +75,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
             let level = args.level.unwrap_or(pack::LEVEL);
             let how = pack::How { level, takes_unfinished: args.force, threads: threads(args), is_quiet: args.quiet };
             pack::pack(&inputs, how)?;
-            Ok(0)
+            Ok(exit::OK)
         }
         Command::Events => print_events(args, &inputs),
         Command::View(view) => print_view(args, view, &inputs),
@@ -79,7 +86,7 @@ fn print_view(args: &Args, view: &View, inputs: &[PathBuf]) -> anyhow::Result<u8
     let mut trace = open(args, inputs)?;
     let query = with_options(args, (view.query)(args.format));
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    tell_empty_window(args, &trace, analysis.events(), analysis.first_key());
+    explain_empty_window(args, &trace, analysis.events(), analysis.first_key());
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
     let shape = Shape { sort: args.sort.iter().map(|&by| by.into()).collect(), top };
@@ -92,7 +99,7 @@ fn print_events(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<u8> {
     let query = with_options(args, Query::by_kind());
     query.check_window(&trace)?;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
-    // No progress between lines that may go to a terminal through a pipe.
+    // Lines may reach a terminal through a pipe, where a progress line would mix with them.
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let mut lines = LineWriter::new(&mut out);
     let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
@@ -103,11 +110,11 @@ fn print_events(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<u8> {
     let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
     let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {gaps} gaps", observed.events);
     let status = status(args, completeness);
-    tell_empty_window(args, &trace, observed.events, observed.first_key);
+    explain_empty_window(args, &trace, observed.events, observed.first_key);
     Ok(status)
 }
 
-/// The query with the options of the command line that every view has.
+/// Query with the options that every view has.
 fn with_options(args: &Args, query: Query) -> Query {
     let mut query = query
         .select(args.filters.select())
@@ -130,7 +137,7 @@ fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     })
 }
 
-/// The threads that are asked for, or as many as there are CPUs.
+/// Number of threads: `--jobs`, else the number of CPUs.
 fn threads(args: &Args) -> usize {
     args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
 }
@@ -138,13 +145,13 @@ fn threads(args: &Args) -> usize {
 fn status(args: &Args, completeness: &Completeness) -> u8 {
     if args.strict && completeness.verdict != Verdict::Complete {
         say(&format!("the trace is {}", completeness.verdict_name()));
-        return NO_TRACE;
+        return exit::BAD_TRACE;
     }
-    0
+    exit::OK
 }
 
-/// Says why there is nothing to see where `--time` has no event: the trace's clock is not the wall's.
-fn tell_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
+/// Explains an empty `--time` window by the first event's time: times are those of the trace's clock, not of the wall's.
+fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
     if args.time.is_some() && events == 0 {
         let units = trace.info.keys().per_second();
         let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };

@@ -1,5 +1,5 @@
-//! `kmemtrace-report pack`: the files of a recording, each replaced by one that says the same in less room. Every byte that is no
-//! whole block is copied as it is, so that a damaged file stays what it was.
+//! `kmemtrace-report pack`: replaces each file of a recording by a smaller one with the same events. Bytes outside of
+//! whole blocks are copied unchanged, so that a damaged file stays as damaged as it was.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,22 +22,22 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::terminal::progress::ProgressLine;
 
-/// The level where none is asked for: higher ones take many times as long for a few percent.
+/// Default zstd level. Higher levels take many times as long for a few percent.
 pub(crate) const LEVEL: i32 = 9;
 
-/// How to pack.
+/// Options of packing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    /// The level of zstd.
+    /// Zstd level.
     pub(crate) level: i32,
-    /// Files that have no end are packed, too.
+    /// True if files without an end block are packed, too.
     pub(crate) takes_unfinished: bool,
-    /// So many files at once.
+    /// Number of files packed at the same time.
     pub(crate) threads: usize,
     pub(crate) is_quiet: bool,
 }
 
-/// How far all threads are together.
+/// Progress over all threads.
 struct Meter {
     bytes: AtomicU64,
     total: u64,
@@ -47,7 +47,7 @@ struct Meter {
 impl Meter {
     fn add(&self, bytes: usize) {
         let bytes = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        // Whoever has it shows it; the others go on.
+        // A thread that does not get the lock goes on packing: another thread shows the progress.
         if let Ok(mut progress) = self.progress.try_lock()
             && progress.is_due()
         {
@@ -55,12 +55,12 @@ impl Meter {
         }
     }
 
-    /// Says what became of a file.
-    fn tell(&self, path: &Path, before: u64, after: u64) {
+    /// Prints a file's size before and after.
+    fn print_sizes(&self, path: &Path, before: u64, after: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.clear();
         let shown = escape(path.as_os_str().as_encoded_bytes());
-        // Nobody may be reading; the other files are to be packed all the same.
+        // An error on standard output is ignored: the other files are packed all the same.
         let _ = writeln!(io::stdout(), "{shown}   {} -> {} bytes", grouped(before), grouped(after));
     }
 }
@@ -71,12 +71,12 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
         bail!("--level {}: zstd has {:?}", how.level, zstd::compression_level_range());
     }
     for input in inputs {
-        // Says what is no recording, or one of a newer version, as every view does.
+        // Every view refuses a directory without a recording, and a newer format; pack refuses them alike.
         Trace::open(std::slice::from_ref(input))?;
         let (dir, names) = files(input)?;
         let packed = pack_files(&dir, &names, how);
         if packed.iter().any(Result::is_ok) {
-            // It is of the files that were there before.
+            // The index belongs to the files before packing.
             kmemtrace::cache::remove(&dir);
         }
         packed.into_iter().collect::<anyhow::Result<()>>()?;
@@ -84,7 +84,7 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Packs files of a directory: what became of each. After one that cannot be packed no other is begun.
+/// Packs files of a directory; a result for each. After the first failure no thread begins another file.
 fn pack_files(dir: &Arc<Directory>, files: &[OsString], how: How) -> Vec<anyhow::Result<()>> {
     let total = files.iter().filter_map(|name| Some(dir.state(name).ok()?.size)).sum();
     let meter = Meter { bytes: AtomicU64::new(0), total, progress: Mutex::new(ProgressLine::new(how.is_quiet)) };
@@ -103,26 +103,26 @@ fn pack_files(dir: &Arc<Directory>, files: &[OsString], how: How) -> Vec<anyhow:
     };
     let threads = how.threads.min(files.len());
     thread::scope(|scope| {
-        // Where the system has no thread to give, the others pack its files.
+        // A thread that the system refuses is no error: the others pack its files.
         (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });
-    // A packed file makes room once it has replaced what it was made of: where there was none for several at once, there may be
-    // for one after the other.
+    // A packed file frees room when it replaces the original. A disk too full for several files at a time may have
+    // room for one.
     let was_full = |error: &anyhow::Error| error.root_cause().downcast_ref().is_some_and(is_full);
-    let mut goes_on = threads > 1 && packed.iter().flatten().all(|packed| packed.as_ref().err().is_none_or(was_full));
+    let mut retries = threads > 1 && packed.iter().flatten().all(|packed| packed.as_ref().err().is_none_or(was_full));
     for (name, packed) in files.iter().zip(&mut packed) {
-        if goes_on && !matches!(packed, Some(Ok(()))) {
+        if retries && !matches!(packed, Some(Ok(()))) {
             let result = pack_file(dir, name, how, &meter);
-            goes_on = result.is_ok();
+            retries = result.is_ok();
             *packed = Some(result);
         }
     }
     packed.into_iter().flatten().collect()
 }
 
-/// The files of a recording, the one given or those in the directory given, and that directory, locked as its recorder does: a
-/// file that was replaced while it is recorded would go on growing without a name.
+/// Files of a recording (the one given, or those in the directory given) and their directory, locked as its recorder
+/// locks it: a recorder would go on writing to a file that was replaced, and no name would lead to its events.
 fn files(input: &Path) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
     let shown = || format!("{}: cannot be read", input.display());
     let single = if input.is_dir() { None } else { input.file_name() };
@@ -143,7 +143,7 @@ fn files(input: &Path) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
     Ok((dir, names))
 }
 
-/// Whether there was no room on the disk.
+/// True for an error of a full disk.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
@@ -180,18 +180,18 @@ fn pack_file(dir: &Arc<Directory>, name: &OsStr, how: How, meter: &Meter) -> any
         );
     }
     new.put().with_context(|| format!("{shown}: cannot be replaced"))?;
-    meter.tell(&path, before.size, after);
+    meter.print_sizes(&path, before.size, after);
     Ok(())
 }
 
-/// True for a file, at its first byte before and afterwards, that begins with a whole block.
+/// True for a file that begins with a whole block. The file stands at its first byte, before and after.
 fn begins_with_block(mut file: &File) -> io::Result<bool> {
     let is_block = matches!(PieceReader::new(file.try_clone()?).next_piece()?, Some(Piece::Block { .. }));
     file.rewind()?;
     Ok(is_block)
 }
 
-/// The side of the copy that failed.
+/// Side of the copy that failed.
 enum Failure {
     Reading(io::Error),
     Writing(io::Error),
@@ -203,7 +203,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes the parts of `source` anew; the bytes written.
+/// Writes the packed pieces of `source`; returns the number of bytes written.
 fn write(source: &mut PieceReader, file: &File, level: i32, meter: &Meter) -> Result<u64, Failure> {
     let mut out = BufWriter::new(file);
     let (mut compressor, mut expander) = (Compressor::new(level)?, Decompressor::new()?);
@@ -217,7 +217,7 @@ fn write(source: &mut PieceReader, file: &File, level: i32, meter: &Meter) -> Re
                 let len = compressor.compress_to_buffer(payload, &mut frame[HEADER_BYTES..])?;
                 let sealed = &mut frame[..HEADER_BYTES + len];
                 if len < payload.len() {
-                    // The original is about to go.
+                    // The original is deleted after this, so the frame is decompressed and compared first.
                     if expander.decompress(&sealed[HEADER_BYTES..], payload.len())? != payload {
                         return Err(io::Error::other("a block does not come back from zstd as it was").into());
                     }

@@ -1,4 +1,4 @@
-//! The table of views: what each asks of the trace, the document that it makes of the answer, and its table for people.
+//! Table of views: for each view its query, its document, and its table for people.
 //!
 //! A new view is a line of [`VIEWS`], a document in the library and a table in `render`.
 
@@ -8,21 +8,21 @@ use kmemtrace::{Analysis, Query, Shape};
 use crate::args::Format;
 use crate::render::table::{self, Table};
 
-/// One view.
+/// View: a query and the document made of its result.
 pub(crate) struct View {
-    /// Its name, as in the document's `schema`.
+    /// Name, as in the document's `schema`.
     pub(crate) name: &'static str,
-    /// Another name for it.
+    /// Second name on the command line.
     alias: Option<&'static str>,
-    /// The question, for a format of output.
+    /// Query, for an output format.
     pub(crate) query: fn(Format) -> Query,
-    /// The document of the answer.
+    /// Document of the analysis.
     pub(crate) document: for<'a> fn(&'a Analysis, &Shape) -> Document<'a>,
-    /// Its table for people.
+    /// Table for people.
     pub(crate) table: Table,
 }
 
-/// All views that make a document; the first is the one for a trace without a word before it.
+/// Views that make a document; the first is the default.
 pub(crate) const VIEWS: [View; 6] = [
     View {
         name: "summary",
@@ -63,14 +63,14 @@ pub(crate) const VIEWS: [View; 6] = [
     },
 ];
 
-/// What the first word of the command line asks for.
+/// Command, from the first word of the command line.
 #[derive(Clone, Copy)]
 pub(crate) enum Command {
-    /// A view of the table.
+    /// View of the table.
     View(&'static View),
-    /// The events themselves, a line each.
+    /// Events, a line each.
     Events,
-    /// A smaller copy of the recording.
+    /// Smaller copy of the recording.
     Pack,
 }
 

@@ -1,4 +1,5 @@
-//! Other kernels and other machines: guests of `tests/vm/boot`, with our programs in them.
+//! Guests of `tests/vm/boot`: virtual machines with other kernels or architectures, in which the project's programs
+//! run.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -12,10 +13,10 @@ use crate::programs::{json, run, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
-/// The project's programs that a guest gets.
+/// Programs of the project that a guest gets.
 const PROGRAMS: [&str; 4] = ["kmemtraced", "kmemtrace-check", "kmemtrace-report", "kmemload"];
 
-/// What scripts may use: `recording FILE` waits until a recorder whose messages go to FILE is at work.
+/// Prelude of every script: `recording FILE` waits until the recorder whose messages go to FILE records.
 const PRELUDE: &str = "
 set -e
 recording() {
@@ -28,30 +29,30 @@ recording() {
 }
 ";
 
-/// Status of a script that lacks something which cannot be had.
+/// Exit status of a script that needs something unavailable here: a reason to skip.
 const CANNOT_BE_HAD: i32 = 77;
 
-/// A path below the top of the project.
+/// Path in the project's directory.
 fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Runs a script of the project; what it lacks is a reason to skip.
+/// Runs a script of the project; skips where a package or tool is not available.
 ///
 /// # Panics
-/// If it fails.
+/// If the script fails.
 fn run_script(script: &str, arguments: &[OsString]) -> Result<Output, Skip> {
     let output = Command::new(project(script)).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{script}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => Ok(output),
-        Some(CANNOT_BE_HAD) => Err(Skip(errors.lines().last().unwrap_or("something cannot be had").to_owned())),
+        Some(CANNOT_BE_HAD) => Err(Skip(errors.lines().last().unwrap_or("a package or a tool is missing").to_owned())),
         _ => panic!("{script} {arguments:?}: {errors}"),
     }
 }
 
-/// The path that a script prints as its last line; it is run once for each `argument`.
+/// Path that a script prints as its last line; the script runs once for each `argument`.
 fn made(script: &'static str, arguments: &[&str]) -> Result<PathBuf, Skip> {
     static MADE: Mutex<Option<HashMap<String, Result<PathBuf, Skip>>>> = Mutex::new(None);
     let key = format!("{script} {}", arguments.join(" "));
@@ -66,29 +67,29 @@ fn made(script: &'static str, arguments: &[&str]) -> Result<PathBuf, Skip> {
     .clone()
 }
 
-/// The directory of our programs for an architecture.
+/// Directory of our programs for an architecture.
 pub fn programs_for(arch: &str) -> Result<PathBuf, Skip> {
     made("tests/vm/build", &[arch])
 }
 
-/// The relay module for the usual kernel of an architecture.
+/// Relay module for the default kernel of an architecture.
 pub fn relay_module(arch: &str) -> Result<PathBuf, Skip> {
     made("tests/relay-module/build", &[arch])
 }
 
-/// Where a package of this machine's architecture is unpacked.
+/// Directory of an unpacked package of this machine's architecture.
 pub fn package(name: &str) -> Result<PathBuf, Skip> {
     made("tests/vm/boot", &["-s", name])
 }
 
-/// A guest that has not been started.
+/// Guest before its start.
 #[derive(Debug)]
 pub struct Guest {
     arguments: Vec<OsString>,
 }
 
 impl Guest {
-    /// One that has our programs, where they can be built for it.
+    /// Guest with our programs; skips if they cannot be built for its architecture.
     pub fn new(arch: &str) -> Result<Guest, Skip> {
         let mut guest = Guest { arguments: vec!["-a".into(), arch.into()] };
         let programs = programs_for(arch)?;
@@ -98,21 +99,21 @@ impl Guest {
         Ok(guest)
     }
 
-    /// With an option of `tests/vm/boot`.
+    /// Adds an option of `tests/vm/boot`.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl Into<OsString>) -> Guest {
         self.arguments.extend([name.into(), value.into()]);
         self
     }
 
-    /// With nothing mounted.
+    /// Leaves all file systems of the guest unmounted.
     #[must_use]
     pub fn bare(mut self) -> Guest {
         self.arguments.push("-b".into());
         self
     }
 
-    /// Boots it, runs `script`, and returns what that left in `/out`.
+    /// Boots the guest, runs `script`, and returns the files that the script left in `/out`.
     ///
     /// # Panics
     /// If the guest does not come to an end, or the script fails.
@@ -124,7 +125,7 @@ impl Guest {
         Ok(out)
     }
 
-    /// Boots it, runs `script`, and cuts the power after so many seconds.
+    /// Boots the guest, runs `script`, and cuts the power after `seconds`.
     ///
     /// # Panics
     /// If the guest ends before.
@@ -136,7 +137,7 @@ impl Guest {
     }
 }
 
-/// What the checker of this machine says of the files of a trace from elsewhere: the worst verdict, and the events in them.
+/// Worst verdict and number of events of a trace from a guest, by the checker of this machine.
 pub fn checked(trace: &Path) -> (String, u64) {
     let document = json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout);
     let files = document["files"].as_array().cloned().unwrap_or_default();
@@ -145,7 +146,7 @@ pub fn checked(trace: &Path) -> (String, u64) {
     (verdict.unwrap_or("ok").to_owned(), events)
 }
 
-/// Rows of `sites` whose symbol is one of these, whatever a compiler has appended to it.
+/// Rows of `sites` whose symbol is in `symbols`; suffixes that a compiler appends are ignored.
 ///
 /// # Panics
 /// If there is no report.

@@ -1,6 +1,7 @@
-//! What needs more than one crate: the slow, obvious reference model, the binaries as they are run, live kernels.
+//! Shared parts of the tests that need more than one crate: the slow reference model, runs of the programs, live
+//! kernels.
 //!
-//! The tests themselves are in `tests/`; what they share is here.
+//! The tests themselves are in `tests/`.
 
 pub mod corpus;
 pub mod generate;

@@ -1,4 +1,4 @@
-//! The running kernel: whether it can be traced from here, and a tracefs instance of a test's own.
+//! Running kernel: tracefs, and an instance for each test.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ pub fn root() -> Result<(), Skip> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(Skip("needs to be run as root".to_owned())) }
 }
 
-/// tracefs: where it is mounted, or a mount of its own that goes away with this.
+/// Mount of tracefs: the machine's, or a temporary one that is removed on drop.
 #[derive(Debug)]
 pub struct Tracefs {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Finds or mounts it.
+    /// Finds or mounts tracefs.
     pub fn find() -> Result<Tracefs, Skip> {
         root()?;
         for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
@@ -42,7 +42,7 @@ impl Tracefs {
         Ok(tracefs)
     }
 
-    /// Where it is.
+    /// Path of the mount.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -57,24 +57,24 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.own.is_some() {
-            // What stays mounted is the kernel's tracefs: harmless, and nothing can be done about it here.
+            // A failed unmount leaves the kernel's tracefs mounted, which does no harm.
             let _ = unmount(&self.path, UnmountFlags::DETACH);
         }
     }
 }
 
-/// An instance; one of a test's own is removed with this.
+/// Tracing instance; an instance made by a test is removed on drop.
 #[derive(Debug)]
 pub struct Instance<'a> {
     path: PathBuf,
-    /// Made here, and so removed here.
+    /// True if this test made the instance, and removes it.
     own: bool,
-    /// An instance must not outlive the mount it was found on.
+    /// Lifetime of the mount, which the instance must not outlive.
     _tracefs: &'a Tracefs,
 }
 
 impl<'a> Instance<'a> {
-    /// A new one that records nothing yet.
+    /// Makes a new instance, which records nothing yet.
     pub fn new(tracefs: &'a Tracefs) -> Result<Instance<'a>, Skip> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -84,26 +84,24 @@ impl<'a> Instance<'a> {
         Ok(Instance { path, own: true, _tracefs: tracefs })
     }
 
-    /// One that somebody else has made.
+    /// Instance made by another program, by name.
     pub fn of(tracefs: &'a Tracefs, name: &str) -> Instance<'a> {
         Instance { path: tracefs.path.join("instances").join(name), own: false, _tracefs: tracefs }
     }
 
-    /// Its directory.
+    /// Path of its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes a control file.
     pub fn write(&self, file: &str, text: &str) -> io::Result<()> {
-        // Never with truncation: to some of these files that is a command of its own.
+        // No truncation: to some control files it is a command of its own.
         OpenOptions::new().write(true).open(self.path.join(file))?.write_all(text.as_bytes())
     }
 
-    /// Reads a control file.
-    ///
-    /// `header_page` and `header_event` give all of their text to the first read and nothing to later ones, and
-    /// `read_to_string` begins with a read of 32 bytes: so this asks for much at once.
+    /// Reads a control file with one large read. The kernel gives all of `header_page` and `header_event` to the first
+    /// read and nothing to later ones, and `read_to_string` begins with a read of 32 bytes.
     pub fn read(&self, file: &str) -> io::Result<String> {
         let mut file = File::open(self.path.join(file))?;
         let mut text = Vec::new();
@@ -117,7 +115,7 @@ impl<'a> Instance<'a> {
         String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// A number in `per_cpu/cpuN/stats`.
+    /// Counter in `per_cpu/cpuN/stats`.
     pub fn stat(&self, cpu: u32, name: &str) -> io::Result<u64> {
         let text = self.read(&format!("per_cpu/cpu{cpu}/stats"))?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -125,7 +123,7 @@ impl<'a> Instance<'a> {
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("no {name} in stats: {text}")))
     }
 
-    /// CPUs that have a buffer, ascending.
+    /// CPUs with a buffer, ascending.
     pub fn cpus(&self) -> io::Result<Vec<u32>> {
         let mut cpus = Vec::new();
         for entry in fs::read_dir(self.path.join("per_cpu"))? {
@@ -136,7 +134,7 @@ impl<'a> Instance<'a> {
         Ok(cpus)
     }
 
-    /// Takes everything out of a CPU's buffer: sub-buffers of `size` bytes, the last one partial.
+    /// Drains a CPU's buffer: sub-buffers of `size` bytes, the last one partial.
     pub fn drain(&self, cpu: u32, size: usize) -> io::Result<Vec<Vec<u8>>> {
         let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
         let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();

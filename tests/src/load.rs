@@ -1,4 +1,4 @@
-//! Kernel allocations of a known number and size, made by ordinary system calls.
+//! Loads: kernel allocations of a known number and size, made by ordinary system calls.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Vectors that the kernel keeps on its stack: more of them are one `kmalloc`.
+/// Limit of vectors on the kernel's stack; beyond it, the kernel makes one `kmalloc`.
 pub const STACK_VECTORS: usize = 8;
 
 /// Bytes of an iovec on this machine.
 pub const VECTOR_BYTES: usize = 2 * size_of::<usize>();
 
-/// `count` times exactly one `kmalloc` of `VECTOR_BYTES * vectors` bytes, freed at once.
+/// Makes `count` allocations, each exactly one `kmalloc` of `VECTOR_BYTES * vectors` bytes, freed at once.
 pub fn iov(count: usize, vectors: usize) -> io::Result<()> {
-    assert!(vectors > STACK_VECTORS, "so few vectors need no kmalloc");
+    assert!(vectors > STACK_VECTORS, "{vectors} vectors need no kmalloc");
     let null = File::open("/dev/null")?;
     let mut bytes = vec![[0u8; 1]; vectors];
     for _ in 0..count {
@@ -28,12 +28,12 @@ pub fn iov(count: usize, vectors: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// `count` objects (each an `eventfd_ctx`, by kmalloc) that live as long as the descriptors returned.
+/// Makes `count` objects (each an `eventfd_ctx`, by kmalloc) that live as long as the descriptors returned.
 pub fn leak(count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|_| eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)).collect()
 }
 
-/// The CPUs that this thread may run on, ascending.
+/// CPUs on which this thread may run, ascending.
 pub fn cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
@@ -45,8 +45,8 @@ fn run_on(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// `count` datagrams of `bytes` bytes, sent on `cpus.0` and received on `cpus.1`: the two objects of each (its head
-/// and its data) are freed on another CPU than they were made on.
+/// Sends `count` datagrams of `bytes` bytes on CPU `cpus.0` and receives them on `cpus.1`, so that the two objects of
+/// each (head and data) are allocated on one CPU and freed on another.
 pub fn cross(count: usize, bytes: usize, cpus: (usize, usize)) -> io::Result<()> {
     let (sender, receiver) = UnixDatagram::pair()?;
     let receiving = thread::spawn(move || -> io::Result<()> {
@@ -70,14 +70,14 @@ pub fn cross(count: usize, bytes: usize, cpus: (usize, usize)) -> io::Result<()>
     receiving.join().map_err(|_| panicked())?
 }
 
-/// Many kinds of objects that live for a moment, on every CPU at once for `time`: some eighty events a round. As many rounds a
-/// second on each CPU as it can, or at most `pace`.
+/// Runs rounds of short-lived objects of many kinds, some eighty events each, on every CPU for `time`; at most `pace`
+/// rounds a second on each CPU, without `pace` as many as it can.
 pub fn mix(time: Duration, pace: Option<u32>) -> io::Result<()> {
     let start = Instant::now();
     mix_while(&|_| start.elapsed() < time, pace)
 }
 
-/// The same, `count` rounds on every CPU.
+/// Runs `count` rounds of [`mix`] on every CPU.
 pub fn rounds(count: u64) -> io::Result<()> {
     mix_while(&|done| done < count, None)
 }
@@ -112,8 +112,8 @@ fn mix_while(goes_on: &(impl Fn(u64) -> bool + Sync), pace: Option<u32>) -> io::
     })
 }
 
-/// Holds `count` objects in all and replaces one after the other at random, on every CPU at once for `time`: two
-/// objects of the kernel each, and no descriptor.
+/// Holds `count` objects and replaces one after the other at random, on every CPU for `time`. Each is two objects of
+/// the kernel, without a descriptor.
 pub fn items(count: usize, time: Duration) -> io::Result<()> {
     let cpus = cpus()?.len();
     on_every_cpu(|cpu| {
@@ -141,7 +141,7 @@ pub fn items(count: usize, time: Duration) -> io::Result<()> {
     })
 }
 
-/// Runs this on each CPU, pinned to it.
+/// Runs `work` on each CPU, pinned to it.
 fn on_every_cpu(work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     let cpus = cpus()?;
     thread::scope(|scope| {

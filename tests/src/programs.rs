@@ -1,4 +1,4 @@
-//! The three commands as they are run, and their JSON held against what is expected.
+//! Runs of the programs, and comparison of their JSON with expected values.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The path of one of the project's programs, built in the profile of the running test.
+/// Path of one of the project's programs, built in the profile of the running test.
 ///
 /// # Panics
-/// If it is not built: `cargo build --workspace` does that.
+/// If the program is not built: `cargo build --workspace` builds it.
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    // target/PROFILE/deps/TEST
+    // Layout: target/PROFILE/deps/TEST.
     let path = test.parent().and_then(Path::parent).map(|dir| dir.join(name)).unwrap_or_default();
     assert!(path.is_file(), "{} is not built: run `cargo build --workspace` first", path.display());
     path
 }
 
-/// A program that may have so many threads, its first one among them; from util-linux, as every Debian has it.
+/// Command limited to `threads` threads, the first one among them; uses util-linux, which every Debian has.
 pub fn limited(program: impl AsRef<OsStr>, threads: u32) -> Command {
-    // Root may have as many as it likes, unless it runs them for somebody and has not the capabilities.
+    // The kernel exempts root from the limit, so root runs the program as another real user without the capabilities.
     let is_root = rustix::process::getuid().is_root();
     let mut command = Command::new(if is_root { "setpriv" } else { "prlimit" });
     if is_root {
@@ -34,16 +34,16 @@ pub fn limited(program: impl AsRef<OsStr>, threads: u32) -> Command {
 /// Runs a program to its end.
 ///
 /// # Panics
-/// If it cannot be started.
+/// If the program cannot be started.
 pub fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
     let output = Command::new(program(name)).args(arguments).args(paths).output();
     output.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Runs a program that must come to the exit status `status`; returns its standard output.
+/// Runs a program that must exit with `status`; returns its standard output.
 ///
 /// # Panics
-/// If it comes to another.
+/// If the exit status is another one.
 pub fn run_to(status: i32, name: &str, arguments: &[&str], paths: &[&Path]) -> Vec<u8> {
     let output = run(name, arguments, paths);
     assert_eq!(
@@ -58,7 +58,7 @@ pub fn run_to(status: i32, name: &str, arguments: &[&str], paths: &[&Path]) -> V
 /// Runs a program that must end within `limit`.
 ///
 /// # Panics
-/// If it cannot be started, or has to be killed.
+/// If the program cannot be started, or has to be killed.
 pub fn run_within(limit: Duration, name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
     let mut command = Command::new(program(name));
     command.args(arguments).args(paths).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -75,25 +75,25 @@ pub fn run_within(limit: Duration, name: &str, arguments: &[&str], paths: &[&Pat
     child.wait_with_output().unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The JSON document in `bytes`.
+/// JSON document in `bytes`.
 ///
 /// # Panics
-/// If there is none.
+/// If `bytes` are no JSON.
 pub fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes)
         .unwrap_or_else(|error| panic!("no JSON ({error}): {}", String::from_utf8_lossy(bytes)))
 }
 
-/// The JSON values in `bytes`, one a line.
+/// JSON values in `bytes`, one a line.
 ///
 /// # Panics
-/// If a line is none.
+/// If a line is no JSON.
 pub fn json_lines(bytes: &[u8]) -> Vec<Value> {
     bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect()
 }
 
-/// Where `found` is not what is expected: every member expected must be there and equal; others may be there too,
-/// since fields may be added. Each is a path and what differs.
+/// Differences of `found` from `expected`, each a path and the two values. Expected members must be there and equal;
+/// others may be there too, since fields may be added.
 pub fn differences(expected: &Value, found: &Value) -> Vec<String> {
     let mut out = Vec::new();
     compare("$", expected, found, &mut out);

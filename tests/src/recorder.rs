@@ -1,4 +1,4 @@
-//! `kmemtraced` at work on the running kernel, in an instance of a test's own.
+//! Recorder: `kmemtraced` on the running kernel, in an instance of the test's own.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -14,40 +14,40 @@ use crate::programs::{program, run};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
-/// A recorder that is recording.
+/// Running recorder.
 #[derive(Debug)]
 pub struct Recorder {
     child: Child,
     instance: String,
-    /// Where its `trace` goes.
+    /// Directory of the `trace`.
     pub directory: Directory,
 }
 
-/// A recorder's end.
+/// Recorder that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it said.
+    /// Messages on standard error.
     pub stderr: String,
-    /// With its `trace`.
+    /// Directory of the `trace`.
     pub directory: Directory,
 }
 
 impl Ended {
-    /// The trace directory.
+    /// Path of the trace directory.
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
 }
 
-/// A name for an instance that nobody else has.
+/// Unique name for an instance.
 pub fn instance_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("kmemtrace-recorder-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Skips where recording is not possible; the recorder finds its own way to tracefs.
+/// Skips where recording is not possible; the recorder finds tracefs by itself.
 pub fn can_record() -> Result<Tracefs, Skip> {
     let tracefs = Tracefs::find()?;
     tracefs.need_event("kmem/kmalloc")?;
@@ -55,19 +55,19 @@ pub fn can_record() -> Result<Tracefs, Skip> {
 }
 
 impl Recorder {
-    /// Starts one that records slab events, with these options besides.
+    /// Starts a recorder of slab events, with these options besides.
     ///
     /// # Panics
-    /// If it does not begin to record.
+    /// If the recorder does not begin to record.
     pub fn start(options: &[&str]) -> Recorder {
         let directory = Directory::new(&[]);
         Recorder::start_in(directory, &instance_name(), options)
     }
 
-    /// Starts one in a directory and an instance by name.
+    /// Starts a recorder in a directory and an instance by name.
     ///
     /// # Panics
-    /// If it does not begin to record.
+    /// If the recorder does not begin to record.
     pub fn start_in(directory: Directory, instance: &str, options: &[&str]) -> Recorder {
         let mut command = Command::new(program("kmemtraced"));
         command.args(["-e", "slab", "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
@@ -91,25 +91,25 @@ impl Recorder {
         on.is_ok_and(|on| on.trim() == "1") && self.directory.file("trace/meta.out").is_file()
     }
 
-    /// Its instance.
+    /// Instance of the recorder.
     pub fn instance<'a>(&self, tracefs: &'a Tracefs) -> Instance<'a> {
         Instance::of(tracefs, &self.instance)
     }
 
-    /// The instance's name.
+    /// Name of the instance.
     pub fn instance_name(&self) -> &str {
         &self.instance
     }
 
-    /// Its process id.
+    /// Process id of the recorder.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends the recorder a signal.
     ///
     /// # Panics
-    /// If it cannot be sent.
+    /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap_or_else(|error| panic!("kill: {error}"));
     }
@@ -122,26 +122,26 @@ impl Recorder {
         text
     }
 
-    /// Waits for its end.
+    /// Waits for the recorder's end.
     ///
     /// # Panics
-    /// If that cannot be told.
+    /// If waiting fails.
     pub fn wait(mut self) -> Ended {
         let stderr = self.stderr();
         let status = self.child.wait().unwrap_or_else(|error| panic!("kmemtraced: {error}"));
         Ended { status, stderr, directory: self.directory }
     }
 
-    /// Stops it as a user does.
+    /// Stops the recorder as a user does, by SIGTERM.
     pub fn stop(self) -> Ended {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Stops it; the trace that it leaves, which check must find as the recorder said.
+    /// Stops the recorder and returns its directory. Check must end with the recorder's exit status: whole, or lossy.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the exit statuses differ.
     pub fn stop_whole(self) -> Directory {
         let ended = self.stop();
         assert!(matches!(ended.status.code(), Some(0 | 1)), "kmemtraced: {}: {}", ended.status, ended.stderr);

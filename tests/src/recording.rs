@@ -9,17 +9,17 @@ use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
 use tempfile::TempDir;
 
-/// Files in a directory that goes away with this.
+/// Temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Directory {
     dir: TempDir,
 }
 
 impl Directory {
-    /// A directory of these files: in memory where there is a tmpfs for all.
+    /// Creates a directory with these files: in memory if there is a tmpfs for all users.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If the directory cannot be made.
     pub fn new(files: &[(String, Vec<u8>)]) -> Directory {
         let shared = Path::new("/dev/shm");
         let dir = tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir());
@@ -30,28 +30,28 @@ impl Directory {
         directory
     }
 
-    /// An empty one where temporary files go: on a disk, mostly.
+    /// Creates an empty directory among the temporary files: on a disk, mostly.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If the directory cannot be made.
     pub fn on_disk() -> Directory {
         Directory { dir: tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary directory: {error}")) }
     }
 
-    /// Its path.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The path of a file in it.
+    /// Path of a file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The text of a file.
+    /// Text of a file.
     ///
     /// # Panics
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn text(&self, name: &str) -> String {
         let path = self.file(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -60,7 +60,7 @@ impl Directory {
     /// Replaces a file.
     ///
     /// # Panics
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.file(name);
         if let Some(parent) = path.parent() {
@@ -70,24 +70,24 @@ impl Directory {
     }
 }
 
-/// Seeds of random traces: the usual ones, or those that `KMEMTRACE_SEEDS=FROM..TO` asks for.
+/// Seeds of random traces: the usual ones, or the range in `KMEMTRACE_SEEDS=FROM..TO`.
 ///
 /// # Panics
-/// If it asks for something else.
+/// If the variable is no range.
 pub fn seeds(usual: Range<u64>) -> Range<u64> {
     let asked = std::env::var("KMEMTRACE_SEEDS").ok();
     let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
 }
 
-/// The workload of `seed`, of any shape and up to `events` events.
+/// Workload of `seed`, of any shape and up to `events` events.
 pub fn random_workload(seed: u64, events: usize) -> (Options, Workload) {
     let options = Options::random(&mut Random::new(seed), events);
     let workload = workload(seed, &options);
     (options, workload)
 }
 
-/// The same for a captured tree, which has no gap blocks, no nodes, and always says where it is from.
+/// Workload of `seed` for a captured tree, which has no gap blocks, no nodes, and always names its source.
 pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
     let mut random = Random::new(seed);
     let mut options = Options::random(&mut random, events);
@@ -99,15 +99,15 @@ pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
     (options, workload)
 }
 
-/// A relay channel of any layout for the workload of `seed`: raw files have no gaps of their own, so
-/// every CPU is there and nothing is lost but by holes in the numbers.
+/// Relay channel of any layout for the workload of `seed`. Raw files have no gaps of their own, so every CPU is there
+/// and events are lost only by holes in the numbers.
 pub fn random_relay(seed: u64, events: usize) -> (Workload, RelayOptions, RelayStreams) {
     let mut random = Random::new(seed ^ 0x5eed);
     let mut options = Options::random(&mut random, events);
     options.cpus = (0..1 + random.below(4) as u32).collect();
     (options.loss, options.unplaced, options.foreign) = (false, false, false);
     (options.cut, options.missing) = (Vec::new(), Vec::new());
-    // Fewer records tell no layout.
+    // The reader cannot tell the layout from fewer records.
     options.events = options.events.max(40);
     let mut workload = workload(seed, &options);
     let layout = *random.pick(&[Layout::R4, Layout::R4, Layout::R4, Layout::R1, Layout::R3]);

@@ -1,17 +1,17 @@
-//! Runs tests that not every machine can run. One that cannot run is counted and listed as skipped with its
-//! reason at the end; it never passes quietly.
+//! Test runner for tests that not every machine can run. A test that cannot run is counted and listed as skipped with
+//! its reason at the end; it never passes quietly.
 //!
-//! Takes the arguments of `cargo test -- …` that make sense here: names to select by, `--exact`, `--skip NAME`, `--list`.
-//! With `KMEMTRACE_NO_SKIP=1` a skipped test is a failed one.
+//! Arguments are those of `cargo test -- …` that make sense here: names to select by, `--exact`, `--skip NAME`,
+//! `--list`. With `KMEMTRACE_NO_SKIP=1` a skipped test is a failed one.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-/// Why a test cannot run here.
+/// Reason why a test cannot run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip(pub String);
 
-/// A test by its name: it panics to fail.
+/// Test with its name; a panic is a failure.
 pub type Test = (&'static str, fn() -> Result<(), Skip>);
 
 /// Runs the tests that the command line selects, one after the other.
@@ -39,7 +39,7 @@ pub fn main(tests: &[Test]) -> ExitCode {
                 println!("test {name} ... FAILED: must not be skipped ({reason})");
                 failed.push(name);
             }
-            // The panic has told why.
+            // The panic has already printed the reason.
             Err(_) => {
                 println!("test {name} ... FAILED");
                 failed.push(name);
@@ -58,7 +58,7 @@ pub fn main(tests: &[Test]) -> ExitCode {
 struct Selection {
     list: bool,
     exact: bool,
-    /// `--ignored`: only tests that are marked so, and none is.
+    /// `--ignored`: no test is marked so, so none runs.
     none: bool,
     names: Vec<String>,
     without: Vec<String>,

@@ -1,18 +1,18 @@
-//! Workloads written down by hand, one event a line.
+//! Scenarios: workloads written by hand, one event a line.
 
 use crate::generate::{PerCpu, Shape, Workload};
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, Names, StreamItem};
 
-/// A workload in the making, on a current little-endian 64-bit kernel (or another [`Shape`]).
+/// Builder of a workload, on a current little-endian 64-bit kernel (or another [`Shape`]).
 #[derive(Debug)]
 pub struct Scenario {
     workload: Workload,
-    /// Thread id and `common_flags` of the events to come.
+    /// Thread id and `common_flags` of the next events.
     thread: (i32, u8),
 }
 
 impl Scenario {
-    /// Nothing yet, on CPUs 0 to `cpus` - 1.
+    /// Empty workload on CPUs 0 to `cpus` - 1.
     pub fn new(shape: Shape, cpus: u32) -> Scenario {
         let per_cpu = |cpu| PerCpu { cpu, ..PerCpu::default() };
         Scenario {
@@ -30,19 +30,19 @@ impl Scenario {
         }
     }
 
-    /// Changes what the trace tells of itself.
+    /// Changes facts that the trace has about itself.
     pub fn with(mut self, change: impl FnOnce(&mut Workload)) -> Scenario {
         change(&mut self.workload);
         self
     }
 
-    /// The events to come are on this thread, with these `common_flags`.
+    /// Sets thread id and `common_flags` of the next events.
     pub fn thread(mut self, pid: i32, flags: u8) -> Scenario {
         self.thread = (pid, flags);
         self
     }
 
-    /// Done.
+    /// Returns the workload.
     pub fn finish(self) -> Workload {
         self.workload
     }
@@ -74,13 +74,13 @@ impl Scenario {
         }
     }
 
-    /// `kmalloc` of (requested, allocated) bytes.
+    /// Adds a `kmalloc` of (requested, allocated) bytes.
     pub fn kmalloc(mut self, at: u64, cpu: u32, site: u64, address: u64, bytes: (u64, u64)) -> Scenario {
         let event = self.blank(at, Action::Alloc(Kind::Kmalloc), address, site);
         self.push(cpu, "kmalloc", None, Event { requested: bytes.0, allocated: bytes.1, ..event })
     }
 
-    /// `kmem_cache_alloc` from a cache.
+    /// Adds a `kmem_cache_alloc` from a cache.
     pub fn cache_alloc(
         mut self,
         at: u64,
@@ -94,38 +94,38 @@ impl Scenario {
         self.push(cpu, "kmem_cache_alloc", Some(cache), Event { requested: bytes.0, allocated: bytes.1, ..event })
     }
 
-    /// `mm_page_alloc` of `bytes` at a frame.
+    /// Adds an `mm_page_alloc` of `bytes` at a frame.
     pub fn page_alloc(mut self, at: u64, cpu: u32, frame: u64, bytes: u64) -> Scenario {
         let event = self.blank(at, Action::Alloc(Kind::Pages), frame, 0);
         let failed = frame == self.workload.shape.word_max();
         self.push(cpu, "mm_page_alloc", None, Event { requested: bytes, allocated: bytes, failed, ..event })
     }
 
-    /// `kfree`.
+    /// Adds a `kfree`.
     pub fn kfree(mut self, at: u64, cpu: u32, site: u64, address: u64) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Kmalloc), address, site);
         self.push(cpu, "kfree", None, event)
     }
 
-    /// `kmem_cache_free` to a cache.
+    /// Adds a `kmem_cache_free` to a cache.
     pub fn cache_free(mut self, at: u64, cpu: u32, site: u64, address: u64, cache: &str) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Cache), address, site);
         self.push(cpu, "kmem_cache_free", Some(cache), event)
     }
 
-    /// `mm_page_free`.
+    /// Adds an `mm_page_free`.
     pub fn page_free(mut self, at: u64, cpu: u32, frame: u64) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Pages), frame, 0);
         self.push(cpu, "mm_page_free", None, event)
     }
 
-    /// `mm_page_free_batched`, which is no free of its own.
+    /// Adds an `mm_page_free_batched`, which is no free of its own.
     pub fn page_free_batched(mut self, at: u64, cpu: u32, frame: u64) -> Scenario {
         let event = self.blank(at, Action::Other, frame, 0);
         self.push(cpu, "mm_page_free_batched", None, event)
     }
 
-    /// A mark before the CPU's next event: `lost` events overwritten between its last event and `to`.
+    /// Adds a mark before the CPU's next event: the kernel overwrote `lost` events between the last event and `to`.
     pub fn lost(mut self, cpu: u32, to: u64, lost: u64) -> Scenario {
         let stream = &mut self.workload.cpus[cpu as usize];
         let from = stream.items.iter().rev().find_map(|item| match item {

@@ -1,4 +1,4 @@
-//! What the report program prints for a trace, held against the reference.
+//! Comparison of the report program's views with the reference.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::reference::{Known, documents, pairs};
 /// Views that print one document.
 pub const DOCUMENTS: [&str; 6] = ["summary", "sites", "caches", "mismatch", "live", "cross"];
 
-/// What the program prints for a view.
+/// Bytes that the program prints for a view.
 ///
 /// # Panics
-/// If it fails.
+/// If the program fails.
 pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
     run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[trace])
 }
 
-/// The lines of `events`.
+/// Lines of `events`.
 ///
 /// # Panics
 /// If there is no report.
@@ -27,7 +27,7 @@ pub fn events(trace: &Path) -> Vec<Value> {
     json_lines(&printed("events", trace))
 }
 
-/// What every view should print.
+/// Expected document of every view, and the expected lines of `events`.
 pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
     let pairs = pairs::pairs(known);
     let documents = vec![
@@ -41,10 +41,10 @@ pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
     (documents, documents::events(known, &pairs))
 }
 
-/// Holds every view of `trace` against what is `known` of it.
+/// Compares every view of `trace` with the reference.
 ///
 /// # Panics
-/// If a view differs, with a list of how.
+/// If a view differs, with a list of the differences.
 pub fn assert_views(what: &str, trace: &Path, known: &Known) {
     let (documents, lines) = expected(known);
     for (view, document) in documents {
@@ -53,10 +53,10 @@ pub fn assert_views(what: &str, trace: &Path, known: &Known) {
     assert_lines(what, &lines, &events(trace));
 }
 
-/// Holds what is `printed` of a view against the document that is expected.
+/// Compares a printed view with the expected document.
 ///
 /// # Panics
-/// If it differs, with a list of how.
+/// If the view differs, with a list of the differences.
 pub fn assert_document(what: &str, (view, expected): (&str, Value), printed: &[u8]) {
     let (expected, found) = (comparable(view, expected), comparable(view, json(printed)));
     let differences = differences(&expected, &found);
@@ -71,10 +71,10 @@ fn listed(differences: &[String]) -> String {
 /// Members that name a row.
 const KEYS: [&str; 7] = ["class", "alloc_site", "free_site", "call_site", "cache", "kind", "address"];
 
-/// Members that the reference knows nothing of: it resolves no addresses.
+/// Members that the reference does not have: it resolves no addresses.
 const SYMBOLS: [&str; 4] = ["symbol", "module", "alloc_symbol", "free_symbol"];
 
-/// A document without symbols, whose order of rows of equal rank does not matter, where the contract does not tell it.
+/// Document without symbols, with rows of equal rank in a fixed order where the contract leaves their order open.
 fn comparable(view: &str, mut document: Value) -> Value {
     for row in document["rows"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         row.retain(|member, _| !SYMBOLS.contains(&member.as_str()));
@@ -83,7 +83,7 @@ fn comparable(view: &str, mut document: Value) -> Value {
     let rank = match view {
         "sites" | "caches" => "wasted",
         "mismatch" => "count",
-        // Only of rows that have any is it said what is in them, and nothing of their order.
+        // The contract fixes rows only of call-sites with cross-CPU pairs, and leaves their order open.
         "cross" => {
             if let Some(rows) = document["rows"].as_array_mut() {
                 rows.retain(|row| row["cross_cpu"] != 0);
@@ -101,7 +101,7 @@ fn comparable(view: &str, mut document: Value) -> Value {
     document
 }
 
-/// Events must come in their order; gaps must all be there.
+/// Compares lines: events must come in order, gaps in any order.
 fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
     let split = |lines: &[Value]| -> (Vec<Value>, Vec<Value>) {
         let (mut gaps, events): (Vec<_>, Vec<_>) = lines.iter().cloned().partition(|line| line["event"] == "gap");
@@ -109,10 +109,10 @@ fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
         (events, gaps)
     };
     let ((want, want_gaps), (have, have_gaps)) = (split(expected), split(found));
-    assert_eq!(want.len(), have.len(), "{what}, events: number of them");
+    assert_eq!(want.len(), have.len(), "{what}: number of events");
     for (number, (want, have)) in want.iter().zip(&have).enumerate() {
         let mut differences = differences(want, have);
-        // What an event has not, its line has not.
+        // A member that the event does not have must not be in its line.
         for member in ["requested", "allocated", "gfp", "node", "cache", "context"] {
             if want.get(member).is_none() && have.get(member).is_some_and(|value| !value.is_null()) {
                 differences.push(format!("$.{member}: {}, and the event has none", have[member]));
@@ -124,10 +124,10 @@ fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
     assert!(differences.is_empty(), "{what}, gaps:\n{}", listed(&differences));
 }
 
-/// Checks what must hold of any trace: rows sum to totals, and every allocation has one fate.
+/// Checks invariants of any trace: rows sum to totals, and every allocation has one fate.
 ///
 /// # Panics
-/// If it does not.
+/// If an invariant does not hold.
 pub fn assert_invariants(what: &str, trace: &Path) {
     let summary = json(&printed("summary", trace));
     let number = |value: &Value, member: &str| {
@@ -153,7 +153,7 @@ pub fn assert_invariants(what: &str, trace: &Path) {
     ];
     let kinds = ["kmalloc", "cache", "pages"].map(|kind| (kind, &summary["kinds"][kind]));
     fates(&summary["total"]);
-    // Figures that a clock without order does not tell are null.
+    // Figures that need an order of events are null on a clock without order.
     let is_known = |member: &&str| !summary["total"][*member].is_null();
     for member in SUMMED.into_iter().filter(is_known) {
         let sum = number(kinds[0].1, member) + number(kinds[1].1, member);
@@ -188,11 +188,11 @@ pub fn assert_invariants(what: &str, trace: &Path) {
     }
 }
 
-/// Holds a recording of `kmemload iov 3000 20` against what that does, on a machine of this word size; `options` select
-/// the load.
+/// Compares a recording of `kmemload iov 3000 20` on a machine of this word size with the allocations of that load;
+/// `options` select the load.
 ///
 /// # Panics
-/// If it differs.
+/// If the recording differs.
 pub fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
     let rows = sites(trace, options, &["iovec_from_user"]);
     let [row] = &rows[..] else { panic!("{}: call-sites of iovecs: {rows:?}", trace.display()) };

@@ -1,6 +1,6 @@
-//! `kmemtraced --boot` on buffers that were filled before it came: a start that fails takes nothing, and the end leaves a buffer as
-//! its owner made it. An instance made by hand stands for one that the kernel makes at boot; given as `--tracefs` it stands for the
-//! top-level buffer. Tests that cannot run here are listed as skipped at the end.
+//! `kmemtraced --boot` on buffers that were filled before its start: a start that fails takes nothing, and the end
+//! leaves a buffer as its owner made it. An instance made by hand stands for one that the kernel makes at boot; given
+//! as `--tracefs` it stands for the top-level buffer. Tests that cannot run here are listed as skipped at the end.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Text in a buffer from before the recording.
 const MARK: &str = "from before the recording";
-/// Options that change all there is to change: events, size.
+/// Options that change every setting of a buffer: events, size.
 const CHANGES: [&str; 4] = ["-e", "kmem:mm_page_free", "-b", "24M"];
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Passes on a fault of a test's surroundings as a panic.
+/// Panics on an error in the test's environment.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
@@ -42,18 +42,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A buffer as a recorder is told of it.
+/// Kind of buffer, as a recorder's arguments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum As {
     Instance,
     TopLevel,
 }
 
-/// A buffer with events in it.
+/// Buffer that holds events.
 struct Filled<'a> {
     instance: Instance<'a>,
     kind: As,
-    /// Control files and their text.
+    /// Control files and their text before the recording.
     found: Vec<(&'static str, String)>,
 }
 
@@ -61,7 +61,7 @@ struct Filled<'a> {
 const FILES: [&str; 3] = ["set_event", "tracing_on", "buffer_size_kb"];
 
 impl<'a> Filled<'a> {
-    /// Records `kfree` with `tracing_on` as said, and has [`MARK`] in it.
+    /// Enables `kfree`, sets `tracing_on`, and writes [`MARK`] into the buffer.
     fn new(tracefs: &'a Tracefs, kind: As, tracing_on: &str) -> Result<Filled<'a>, Skip> {
         tracefs.need_event("kmem/mm_page_free")?;
         let instance = Instance::new(tracefs)?;
@@ -79,7 +79,7 @@ impl<'a> Filled<'a> {
         self.instance.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The recorder's arguments for this buffer.
+    /// Recorder's arguments for this buffer.
     fn arguments(&self) -> Vec<String> {
         let path = self.instance.path().display().to_string();
         match self.kind {
@@ -88,14 +88,14 @@ impl<'a> Filled<'a> {
         }
     }
 
-    /// The recorder, in a directory.
+    /// Recorder command, in a directory.
     fn recorder(&self, dir: &Directory, options: &[&str]) -> Command {
         let mut command = Command::new(program("kmemtraced"));
         command.arg("-q").args(self.arguments()).args(options).current_dir(dir.path()).stdin(Stdio::null());
         command
     }
 
-    /// Removes what killed recorders have left; their standard output.
+    /// Runs `kmemtraced recover`, which removes the leftovers of killed recorders; returns its standard output.
     fn recover(&self) -> String {
         let options: Vec<String> = self.arguments().into_iter().skip(1).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -106,7 +106,7 @@ impl<'a> Filled<'a> {
         must("trace", self.instance.read("trace")).contains(MARK)
     }
 
-    /// The control files that are not as they were, with what they say.
+    /// Control files that have changed, with their present text.
     fn changes(&self) -> Vec<(&'static str, String)> {
         let now = |file| self.instance.read(file).unwrap_or_else(|error| error.to_string());
         self.found
@@ -117,7 +117,7 @@ impl<'a> Filled<'a> {
             .collect()
     }
 
-    /// Nothing was taken from it, and nothing is changed in it.
+    /// Asserts that no event was taken and no control file changed.
     fn assert_untouched(&self, after: &str) {
         assert!(self.instance.path().is_dir(), "{after}: the instance is gone");
         assert_eq!(self.changes(), [], "{after}");
@@ -148,8 +148,8 @@ fn until_recording(child: &mut Child, dir: &Directory, filled: &Filled<'_>) {
         cpus.iter().any(|&cpu| filled.instance.stat(cpu, "read events").is_ok_and(|read| read > 0))
     };
     while !is_read() || !dir.file("trace/meta.out").is_file() {
-        assert!(Instant::now() < deadline, "it does not begin to record");
-        assert!(matches!(child.try_wait(), Ok(None)), "it has ended early");
+        assert!(Instant::now() < deadline, "the recorder does not begin to record");
+        assert!(matches!(child.try_wait(), Ok(None)), "the recorder has ended early");
         sleep(Duration::from_millis(5));
     }
 }
@@ -189,11 +189,11 @@ fn an_instance_made_by_hand_is_left_as_it_was() -> Result<(), Skip> {
         assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
         assert!(filled.instance.path().is_dir(), "the instance is gone");
         assert_eq!(filled.changes(), []);
-        assert!(!filled.has_mark(), "it was not drained");
+        assert!(!filled.has_mark(), "the buffer was not drained");
         let whole = run("kmemtrace-check", &[], &[&dir.file("trace")]);
         assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stdout));
         filled.recover();
-        assert!(filled.instance.path().is_dir(), "recover has removed it");
+        assert!(filled.instance.path().is_dir(), "recover has removed the instance");
     }
     Ok(())
 }
@@ -211,9 +211,9 @@ fn a_killed_recorders_instance_goes_once_recorded() -> Result<(), Skip> {
         must("kmemtraced", command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output())
     };
     assert_eq!(boot(&["-o", "trace", "--", "./nosuch"]).status.code(), Some(2));
-    assert!(path.is_dir(), "a start that fails has removed it");
+    assert!(path.is_dir(), "a start that fails has removed the instance");
     assert_recorded(&boot(&["-d", "50ms", "-o", "trace"]));
-    assert!(!path.exists(), "what a recorder has made is left");
+    assert!(!path.exists(), "the killed recorder's instance is left");
     Ok(())
 }
 
@@ -224,7 +224,7 @@ fn the_top_level_buffer_is_left_without_events() -> Result<(), Skip> {
     let options = [&CHANGES[..], &["-d", "100ms", "-o", "trace"]].concat();
     assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
     assert_eq!(filled.changes(), [("set_event", String::new())]);
-    assert!(!filled.has_mark(), "it was not drained");
+    assert!(!filled.has_mark(), "the buffer was not drained");
     Ok(())
 }
 
@@ -243,7 +243,7 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
             "{kind:?}: nothing is left to set back"
         );
         let said = filled.recover();
-        assert!(filled.instance.path().is_dir(), "{kind:?}: recover has removed it");
+        assert!(filled.instance.path().is_dir(), "{kind:?}: recover has removed the instance");
         assert_eq!(filled.changes(), changed, "{kind:?}");
         assert!(said.contains("what was changed in"), "{kind:?}: {said}");
     }
@@ -256,7 +256,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         let filled = Filled::new(&tracefs, kind, "1")?;
         let dir = Directory::new(&[]);
         let mut command = Command::new("strace");
-        // The reader threads are pinned before anything is enabled.
+        // The recorder pins its reader threads before it enables any event.
         let hang = [
             "-f",
             "-qq",
@@ -272,7 +272,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         let mut strace = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
         let deadline = Instant::now() + Duration::from_secs(20);
         while !dir.path().read_dir().is_ok_and(|mut names| names.next().is_some()) {
-            assert!(Instant::now() < deadline && matches!(strace.try_wait(), Ok(None)), "it does not set up");
+            assert!(Instant::now() < deadline && matches!(strace.try_wait(), Ok(None)), "the recorder does not set up");
             sleep(Duration::from_millis(10));
         }
         sleep(Duration::from_millis(300));
@@ -299,7 +299,7 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     let switch = filled.instance.path().join("events/kmem/mm_page_free/enable");
     let mut command = Command::new("strace");
-    // The first write enables the event, the second one sets it back. With -D the recorder is the child.
+    // The first write enables the event, the second one sets it back. With -D strace lets the recorder be the child.
     command.args([
         "-D",
         "-f",
@@ -322,24 +322,24 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
     let output = must("kmemtraced", child.wait_with_output());
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(!filled.changes().is_empty(), "it is set back: {stderr}");
+    assert!(!filled.changes().is_empty(), "the event is set back: {stderr}");
     let path = filled.instance.path().display();
     assert!(
         stderr.contains(&format!("{path}: is still being set back: if it stays, run kmemtraced recover")),
         "{stderr}"
     );
     filled.recover();
-    assert_eq!(filled.changes(), [], "recover has not set it back");
+    assert_eq!(filled.changes(), [], "recover has not set the event back");
     Ok(())
 }
 
-/// Events between their enabling and the start of COMMAND are part of the recording.
+/// Loss before COMMAND starts: the recording begins when the events are enabled.
 fn losses_while_the_recording_begins_are_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let filled = Filled::new(&tracefs, As::Instance, "0")?;
     must("buffer_size_kb", filled.instance.write("buffer_size_kb", "16"));
     let dir = Directory::new(&[]);
-    // While COMMAND takes long to start, the small buffer runs over.
+    // COMMAND takes long to start, and the small buffer overruns meanwhile.
     let mut command = Command::new("strace");
     let slow = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", "inject=execve:delay_enter=1s:when=2"];
     command.args(slow).arg(program("kmemtraced")).arg("-q").args(filled.arguments());

@@ -1,5 +1,4 @@
-//! Small traces whose figures were worked out by hand from the words that define them: the reference must give
-//! them, and so must the program.
+//! Small traces with figures worked out by hand from the contract: reference and program must both give them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +25,7 @@ const SITE: u64 = 0xffff_ffff_8100_0010;
 const OTHER_SITE: u64 = 0xffff_ffff_8100_0020;
 const FREE_SITE: u64 = 0xffff_ffff_8100_0f00;
 
-/// Holds what reference and program say of a view against what was worked out by hand.
+/// Compares the views of reference and program with figures worked out by hand.
 fn assert_all(what: &str, workload: Workload, by_hand: &[(&str, Value)]) {
     let dir = Directory::new(&trace_dir(&workload, 1));
     let known = Known::of_workload(workload);
@@ -42,7 +41,7 @@ fn assert_all(what: &str, workload: Workload, by_hand: &[(&str, Value)]) {
     assert_views(what, dir.path(), &known);
 }
 
-/// The members given by hand must be there; rows in whatever order, each given one once.
+/// Compares a document with the members given by hand; rows may come in any order, each exactly once.
 fn assert_document(what: &str, by_hand: &Value, found: &Value) {
     if let (Some(by_hand), Some(rows)) = (by_hand["rows"].as_array(), found["rows"].as_array()) {
         assert_eq!(by_hand.len(), rows.len(), "{what}: {found}");
@@ -117,15 +116,15 @@ fn pairs_waste_and_peaks() {
 }
 
 #[test]
-fn what_an_address_was_last_seen_doing_decides() {
+fn the_last_event_of_an_address_decides() {
     let work = Scenario::new(Shape::plain(), 1)
         .kfree(1, 0, FREE_SITE, A) // older than the trace
-        .kfree(2, 0, FREE_SITE, A) // now its last event is a free
+        .kfree(2, 0, FREE_SITE, A) // second free in a row
         .kmalloc(3, 0, SITE, A, (8, 8))
-        .cache_alloc(4, 0, OTHER_SITE, A, (8, 16), "dentry") // its free had no event
+        .cache_alloc(4, 0, OTHER_SITE, A, (8, 16), "dentry") // inferred free of the object before
         .cache_free(5, 0, FREE_SITE, A, "dentry")
         .cache_free(6, 0, FREE_SITE, A, "dentry")
-        .page_alloc(7, 0, A, 4096) // frames are of another space
+        .page_alloc(7, 0, A, 4096) // frames are another address space
         .page_free(8, 0, A + 1)
         .finish();
     let summary = json!({
@@ -159,7 +158,7 @@ fn kinds_and_caches_that_do_not_match() {
             .cache_alloc(1, 0, SITE, A, (8, 8), "dentry")
             .kfree(2, 0, FREE_SITE, A) // legal from 6.4 on
             .kmalloc(3, 0, SITE, A, (8, 8))
-            .cache_free(4, 0, FREE_SITE, A, "kmalloc-8") // never
+            .cache_free(4, 0, FREE_SITE, A, "kmalloc-8") // never legal
             .cache_alloc(5, 0, SITE, A, (8, 8), "dentry")
             .cache_free(6, 0, FREE_SITE, A, "inode_cache")
     };
@@ -186,16 +185,16 @@ fn loss_that_may_explain_a_finding_makes_it_suspect() {
         .kmalloc(20, 1, SITE, C, (8, 8))
         .lost(1, 40, 5)
         .kfree(45, 1, FREE_SITE, C)
-        // Over before the loss.
+        // Second free, before the loss.
         .kfree(1, 0, FREE_SITE, A)
         .kfree(19, 0, FREE_SITE, A)
-        // It touches the end of the loss.
+        // Reissue that touches the end of the loss.
         .kmalloc(40, 0, SITE, B, (8, 8))
         .kmalloc(42, 0, SITE, B, (8, 8))
-        // After it.
+        // Reissue after the loss.
         .kmalloc(43, 0, OTHER_SITE, D, (8, 8))
         .kmalloc(44, 0, OTHER_SITE, D, (8, 8))
-        // From before to after it.
+        // Second free: the first was before the loss, this one is after it.
         .kfree(50, 0, FREE_SITE, A)
         .finish();
     let summary = json!({
@@ -271,7 +270,7 @@ fn a_missing_or_unfinished_file_is_a_gap() {
     assert_all("missing", missing, &[("summary", summary)]);
 }
 
-/// Thread 77 is the recorder's.
+/// Makes thread 77 the recorder's.
 fn own_threads(workload: &mut Workload) {
     workload.own_threads = Some(vec![77]);
 }
@@ -293,24 +292,24 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
             .kmalloc(24, 1, SITE, D, (8, 4))
             // The first object, freed by the recorder.
             .kfree(30, 1, FREE_SITE, A)
-            // Interrupts that land on the recorder's thread allocate for others.
+            // Interrupts on the recorder's thread allocate for others.
             .thread(77, HARD_IRQ)
             .kmalloc(40, 1, OTHER_SITE, A, (200, 256))
             .thread(77, SOFT_IRQ | 0x01)
             .cache_alloc(41, 1, OTHER_SITE, A + 0x80, (64, 64), "dentry")
             .thread(77, 0x40)
             .page_alloc(42, 1, 0x78, 8192)
-            // An interrupt's free of the recorder's object, and another thread's.
+            // Frees of the recorder's object, by an interrupt, and of another object, by another thread.
             .thread(77, HARD_IRQ)
             .kfree(50, 1, FREE_SITE, B)
             .thread(7, 0)
             .kfree(60, 0, FREE_SITE, A)
-            // Nothing is live there any more: a free by the recorder counts as any.
+            // No object is live at these addresses, so a free by the recorder counts as any.
             .thread(77, 0)
             .kfree(70, 1, FREE_SITE, A)
             .kfree(71, 1, FREE_SITE, A + 0x1000_0000)
             .kfree(72, 1, FREE_SITE, 0)
-            // The address of the recorder's object, and the recorder's new object at that of another.
+            // Reuse of the recorder's address, and the recorder's reuse of another's.
             .thread(7, 0)
             .kmalloc(80, 0, OTHER_SITE, C, (10, 16))
             .thread(77, 0)
@@ -357,7 +356,7 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
         "findings": { "inferred_free": { "count": 2 }, "short_alloc": { "count": 1 }, "failed_alloc": { "count": 1 } },
     });
     assert_document("shown", &shown, &report(&["summary", "--own"]));
-    // Other filters do not change what is told of the recorder; a window does.
+    // A filter does not change the recorder's own figures; a window does.
     let filtered = json!({ "total": { "allocs": 0 }, "own": { "allocs": 5, "allocated": 7236 } });
     assert_document("filtered", &filtered, &report(&["summary", "--size", "1000..2000"]));
     let filtered = json!({ "total": { "allocs": 2 }, "own": { "allocs": 5, "allocated": 7236 } });
@@ -373,7 +372,7 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
     assert!(table(&["summary"]).contains(line), "{}", table(&["summary"]));
     let line = "  counted above        5 allocations (7.07 KiB) of the recorder itself\n";
     assert!(table(&["summary", "--own"]).contains(line), "{}", table(&["summary", "--own"]));
-    // Filters may take them out of the figures above.
+    // Filters may hide the recorder's objects from the figures above this line.
     let line = "  not left out         5 allocations (7.07 KiB) of the recorder itself, before filters\n";
     let filtered = table(&["summary", "--own", "--kind", "pages"]);
     assert!(filtered.contains(line), "{filtered}");
@@ -406,7 +405,7 @@ fn events_tell_their_contexts_and_leave_nothing_out() {
 }
 
 #[test]
-fn an_input_that_does_not_tell_the_recorders_threads_leaves_nothing_out() {
+fn an_input_without_the_recorders_threads_leaves_nothing_out() {
     let scenario = || Scenario::new(Shape::plain(), 1).thread(77, 0).kmalloc(1, 0, SITE, A, (8, 8));
     let untold = json!({ "trace": { "own_threads": null }, "own": null, "total": { "allocs": 1 } });
     assert_all("an old recording", scenario().finish(), &[("summary", untold.clone())]);
@@ -416,7 +415,7 @@ fn an_input_that_does_not_tell_the_recorders_threads_leaves_nothing_out() {
     assert_all("nothing to leave out", others, &[("summary", nothing)]);
     let table = run_to(0, "kmemtrace-report", &["summary", "--format", "table"], &[dir.path()]);
     assert!(!String::from_utf8(table).unwrap().contains("left out"));
-    // A list that is none is damage, and is told.
+    // A damaged list of threads is reported as damage.
     let damaged = scenario().with(|workload| workload.own_threads = Some(vec![77, -1])).finish();
     let dir = Directory::new(&trace_dir(&damaged, 1));
     let found = json(&printed("summary", dir.path()));
@@ -428,14 +427,14 @@ fn an_input_that_does_not_tell_the_recorders_threads_leaves_nothing_out() {
     assert!(told.contains("OWN_THREADS is no list of thread ids"), "{told}");
 }
 
-/// Holds every view of a trace, however the work is cut, against the bytes that one thread prints by default, and those
-/// against the reference.
+/// Compares every view of a trace, at any number of threads and any window size, with the bytes that one thread prints
+/// by default, and those with the reference.
 fn assert_any_cut(what: &str, dir: &Directory, known: Known, seed: u64) {
     assert_views(what, dir.path(), &known);
     for view in DOCUMENTS {
         let alone = printed(view, dir.path());
         for jobs in 1..=8u64 {
-            // From an event at a time to all of them at once.
+            // Window sizes from one event to more than the trace has.
             let window = [1, 2, 7, 40, 300][(seed + jobs) as usize % 5];
             let sized = [0, 5, 1000][(seed + jobs) as usize % 3];
             let [jobs, window, sized] = [jobs, window, sized].map(|n| n.to_string());
@@ -459,7 +458,7 @@ fn assert_any_cut(what: &str, dir: &Directory, known: Known, seed: u64) {
 }
 
 #[test]
-fn any_number_of_threads_says_the_same() {
+fn any_number_of_threads_prints_the_same() {
     for seed in seeds(500..508) {
         let (options, workload) = random_workload(seed, 700);
         let dir = Directory::new(&trace_dir(&workload, seed));
@@ -474,7 +473,7 @@ fn any_number_of_threads_says_the_same() {
 }
 
 #[test]
-fn what_needs_more_memory_than_allowed_stops_with_a_line() {
+fn a_report_beyond_its_memory_limit_stops_with_a_line() {
     let (_, workload) = random_workload(1, 700);
     let dir = Directory::new(&trace_dir(&workload, 1));
     for (jobs, view) in [("1", "summary"), ("3", "sites"), ("2", "live")] {
@@ -510,18 +509,19 @@ fn rows_take_no_memory_however_many_they_are() {
     }
 }
 
-/// Lines on the standard output of a report, and the most memory that it took, in KiB. The output is read as it comes.
+/// Lines on a report's standard output, and the greatest memory of the report, in KiB. Lines are counted while they
+/// arrive.
 fn measured(arguments: &[&str], trace: &Path) -> (usize, u64) {
     let mut command = Command::new(program("kmemtrace-report"));
     let mut child = command.args(arguments).arg(trace).stdout(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut stdout = child.stdout.take().unwrap();
-    // The program waits with the rest of its first buffer until the first page is taken, a byte at first.
+    // The program waits with the rest of its first buffer until the first page is read, which starts with one byte.
     rustix::pipe::fcntl_setpipe_size(&stdout, 4096).unwrap();
     let (mut lines, mut peak, mut buffer) = (0, 0, vec![0; 1]);
     loop {
         let len = stdout.read(&mut buffer).unwrap();
-        // At its end it may be gone before it is asked; then the last look counts.
+        // The program may have ended before its status is read; then the last value counts.
         let text = fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
         peak = line.map_or(peak, |kilobytes| kilobytes.trim().parse().unwrap());
@@ -532,7 +532,7 @@ fn measured(arguments: &[&str], trace: &Path) -> (usize, u64) {
         buffer.resize(1 << 16, 0);
     }
     assert!(child.wait().unwrap().success(), "{arguments:?}");
-    assert!(peak > 0, "its memory was never seen");
+    assert!(peak > 0, "the memory of the report was never read");
     (lines, peak)
 }
 

@@ -1,5 +1,5 @@
-//! A file cut at any byte, with any bit flipped, with blocks missing, doubled, moved or mixed up: never a panic, always the
-//! right verdict, and no event of a whole block is lost.
+//! Damaged files: cut at any byte, with any bit flipped, with blocks missing, doubled, moved or mixed up. The reader
+//! never panics, gives the right verdict, and loses no event of a whole block.
 //!
 //! `KMEMTRACE_ALL_BITS=1` flips every bit; otherwise every 37th.
 
@@ -15,7 +15,7 @@ use kmemtrace_abi::trace::{OpenError, Trace};
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_tests::recording::{Directory, random_relay};
 
-/// A file of one CPU and what is in it.
+/// Undamaged file of one CPU, and its contents.
 struct Seed {
     name: String,
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The blocks of a whole file, by the offsets that its format promises.
+/// Blocks of a whole file, by the offsets in its headers.
 fn blocks(bytes: &[u8]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut at = 0;
@@ -63,7 +63,7 @@ impl Seed {
         self.blocks.iter().enumerate().filter(|(i, _)| select(*i)).map(|(_, b)| b.events).sum()
     }
 
-    /// What a reader makes of `bytes` in the file's place.
+    /// Result of reading `bytes` in the file's place.
     fn read(&self, dir: &Directory, bytes: &[u8]) -> Read {
         dir.write("cpu0.out", bytes);
         match Trace::open(&[dir.file("cpu0.out")]) {
@@ -72,13 +72,13 @@ impl Seed {
         }
     }
 
-    /// The blocks in this order.
+    /// Blocks in this order.
     fn joined(&self, order: &[usize]) -> Vec<u8> {
         order.iter().flat_map(|&i| &self.bytes[self.blocks[i].bytes.clone()]).copied().collect()
     }
 }
 
-/// What is in the file of CPU 0; others of the recording may be missing.
+/// Result of reading the file of CPU 0; other files of the recording may be missing.
 struct Read {
     verdict: Verdict,
     events: u64,
@@ -111,7 +111,7 @@ fn seeds() -> Vec<Seed> {
     ];
     for (i, &(endian, word_bytes, page_bytes, era, aligned)) in shapes.iter().enumerate() {
         for (events, loss) in [(0, false), (1, false), (30, false), (60, true)] {
-            // Nearly empty files are nearly the same on all of them.
+            // Nearly empty files differ little between shapes.
             if events < 2 && i > 1 {
                 continue;
             }
@@ -160,7 +160,7 @@ fn a_flipped_bit_anywhere_is_corrupt_and_costs_its_block_only() {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let hit = seed.blocks.iter().position(|b| b.bytes.contains(&(bit / 8))).unwrap();
             let read = seed.read(&dir, &bytes);
-            // The first block tells how to decode the others.
+            // The first block has the formats for decoding the others.
             let left = seed.events(|i| hit != 0 && i != hit);
             assert_eq!((read.verdict, read.events), (Verdict::Corrupt, left), "{} bit {bit}", seed.name);
             assert!(read.gaps > 0, "{} bit {bit}: no gap", seed.name);
@@ -168,7 +168,7 @@ fn a_flipped_bit_anywhere_is_corrupt_and_costs_its_block_only() {
     }
 }
 
-/// Gives a block that was changed the checksums that belong to it.
+/// Gives a changed block the checksums that belong to it.
 fn seal(block: &mut [u8]) {
     let payload_crc = crc32c(&block[HEADER_BYTES..]);
     block[92..96].copy_from_slice(&payload_crc.to_le_bytes());
@@ -176,7 +176,7 @@ fn seal(block: &mut [u8]) {
     block[8..12].copy_from_slice(&header_crc.to_le_bytes());
 }
 
-/// The first record of a little-endian block of data: where it begins, its words and the id of its event.
+/// First record of a little-endian block of data: its offset, its words and the id of its event.
 fn first_record(block: &[u8]) -> (usize, u32, [u8; 2]) {
     let at = HEADER_BYTES + 16;
     (at, u32_at(block, at) & 0x1f, [block[at + 4], block[at + 5]])
@@ -191,17 +191,17 @@ fn a_record_that_cannot_be_decoded_is_one_gap_with_what_is_missing_before_it() {
     let data: Vec<usize> = (0..seed.blocks.len()).filter(|&i| seed.blocks[i].is_data).collect();
     let is_record = |&i: &usize| (1..29).contains(&first_record(block(i)).1);
     let longest = data.iter().copied().filter(is_record).max_by_key(|&i| first_record(block(i)).1).unwrap();
-    let (_, most_words, id) = first_record(block(longest));
+    let (_, max_words, id) = first_record(block(longest));
     let mut tried = 0;
     for (number, next) in data.iter().copied().zip(data.iter().copied().skip(1)).filter(|(_, next)| is_record(next)) {
         let (at, words, _) = first_record(block(next));
-        if words >= most_words || next != number + 1 {
+        if words >= max_words || next != number + 1 {
             continue;
         }
         tried += 1;
         let mut bytes = seed.bytes.clone();
         let next = seed.blocks[next].bytes.clone();
-        // As an event whose fields take more than there is.
+        // The record becomes an event whose fields are longer than the record.
         bytes[next.start + at + 4..][..2].copy_from_slice(&id);
         seal(&mut bytes[next]);
         let read = seed.read(&dir, &bytes);
@@ -262,7 +262,7 @@ fn missing_doubled_and_moved_blocks_are_corrupt() {
             let mut order = whole.clone();
             let (a, b) = (random.below(order.len() as u64) as usize, random.below(order.len() as u64) as usize);
             match random.below(3) {
-                // Without its last blocks the file is just cut.
+                // A file without its last blocks is only cut.
                 0 if a + 1 < order.len() => drop(order.remove(a)),
                 1 => order.insert(b, a),
                 _ => order.swap(a, b),
@@ -273,7 +273,7 @@ fn missing_doubled_and_moved_blocks_are_corrupt() {
             let read = seed.read(&dir, &seed.joined(&order));
             assert_eq!(read.verdict, Verdict::Corrupt, "{} {order:?}", seed.name);
             assert!(read.events <= seed.events(|_| true), "{} {order:?}: {} events", seed.name, read.events);
-            // Blocks that stand where they should count, if it is known how to decode them.
+            // Blocks at the place of their number count, if the formats are known.
             let mut next = 0;
             let mut kept = vec![false; whole.len()];
             for &i in &order {

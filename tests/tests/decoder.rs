@@ -1,4 +1,4 @@
-//! What the reader decodes is what the generator says happened, for any machine, kernel and loss.
+//! Decoder: its items are those of the generator, for any machine, kernel and loss.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use kmemtrace_tests::generate::{relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::Known;
 
-/// An item with its names spelled out, comparable between traces.
+/// Item with its names spelled out, comparable between traces.
 #[derive(Debug, PartialEq)]
 enum Plain {
     Event { event: Event, name: String, cache: Option<String> },
@@ -24,7 +24,7 @@ fn plain(items: &[StreamItem], names: &Names) -> Vec<Plain> {
         StreamItem::Event(event) => {
             let (name, cache) = (text(event.name), event.cache.map(text));
             let mut event = Event { name: same, cache: None, ..event };
-            // Of other events only time, thread and name are promised.
+            // Other events promise only time, thread and name.
             if event.action == Action::Other {
                 event.address = 0;
             }
@@ -73,7 +73,7 @@ fn relay_channels_are_read_back_raw_and_recorded() {
             let dir = Directory::new(&files);
             let mut found = Known::of_trace(Trace::open(&[dir.path().to_owned()]).unwrap());
             let truth = Known::of_relay(workload, &options, &streams, raw, None);
-            // Missing numbers are seen by who has merged all CPUs, not file by file.
+            // A reader of single files does not see missing numbers: they show only in the merge of all CPUs.
             (found.verdict, found.lost) = (truth.verdict, truth.lost);
             assert_same(seed, &truth, &found);
         }

@@ -1,5 +1,6 @@
-//! Names are bytes that strangers choose: any process sets its comm, any module names its caches. Whatever they hold, no output
-//! carries a character that a terminal, a spreadsheet or a reader's eye would act on, and a program finds the names as they are.
+//! Escaping of names. Any process sets its comm, any module names its caches; whatever bytes they choose, no output
+//! has a character that a terminal, a spreadsheet or a reader's eye would act on, and programs get the names
+//! unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +22,7 @@ use serde_json::Value;
 const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
 const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];
 
-/// Names that would do something: to the clipboard, the screen, the order of letters, a spreadsheet, JSON, or a CSV file.
+/// Hostile names: to the clipboard, the screen, the order of letters, a spreadsheet, JSON, or a CSV file.
 const NAMES: [&[u8]; 16] = [
     b"a\x1b]52;c;cm0gLXJm\x07",
     b"b\x1b[2J\x08",
@@ -42,7 +43,7 @@ const NAMES: [&[u8]; 16] = [
 ];
 const SITE: u64 = 0xffff_ffff_8100_0001;
 
-/// A machine on which each of the names is that of a cache whose objects are freed to another, leaked, and freed twice.
+/// Workload whose caches have these names; their objects are freed to another cache, leaked, and freed twice.
 fn machine() -> Workload {
     let fill = |workload: &mut Workload| {
         let mut put = |cpu: u32, at: u64, number: usize, address: u64, action: Action, cache: &[u8]| {
@@ -81,7 +82,7 @@ fn machine() -> Workload {
     Scenario::new(Shape::plain(), 2).with(fill).finish()
 }
 
-/// A captured tree of [`machine`], in a directory with a name of that sort.
+/// Captured tree of [`machine`], in a directory with a hostile name.
 fn hostile() -> (Directory, PathBuf) {
     let dir = Directory::new(&[]);
     for (name, bytes) in tree(&machine(), 1) {
@@ -105,7 +106,7 @@ fn hostile() -> (Directory, PathBuf) {
     (dir, path)
 }
 
-/// Checks that both streams of a program are valid text with nothing in it that acts or hides; returns them.
+/// Checks that both streams of a program are valid text without characters that act or hide; returns them.
 fn assert_harmless(what: &str, output: &Output) -> String {
     let mut all = String::new();
     for bytes in [&output.stdout, &output.stderr] {
@@ -126,12 +127,12 @@ fn assert_harmless(what: &str, output: &Output) -> String {
     all
 }
 
-/// All strings of a member, in any row.
+/// Strings of a member, in any row.
 fn strings(rows: &Value, member: &str) -> BTreeSet<String> {
     rows.as_array().unwrap().iter().filter_map(|row| Some(row[member].as_str()?.to_owned())).collect()
 }
 
-/// The names as JSON has them, with the text that follows each.
+/// Names as JSON has them, with the text that follows each.
 fn expected(after: &str) -> BTreeSet<String> {
     NAMES.iter().map(|name| format!("{}{after}", String::from_utf8_lossy(name))).collect()
 }
@@ -148,7 +149,7 @@ fn no_output_of_any_view_acts_on_a_terminal() {
             if view == "events" || format.starts_with("json") {
                 continue;
             }
-            // No name has a backslash, so two of them are of a name that was escaped twice.
+            // No name has a backslash, so two of them show that a name was escaped twice.
             assert!(!text.contains(r"\\"), "{what}: {text}");
             let has_names = view != "summary" || format == "table";
             assert!(!has_names || text.contains(r"\x1b]52;c;cm0gLXJm\x07"), "{what}: {text}");
@@ -197,7 +198,7 @@ fn names_of_files_are_escaped_in_results_and_complaints() {
         for input in [&cut, &path] {
             let mut output = run("kmemtrace-check", &["--format", format], &[input]);
             if format == "tsv" {
-                // Line ends stand between the cells.
+                // Tabs separate the cells.
                 output.stdout.iter_mut().filter(|byte| **byte == b'\t').for_each(|byte| *byte = b' ');
             }
             let text = assert_harmless(&format!("check {format}"), &output);
@@ -247,7 +248,7 @@ fn names_longer_than_a_table_can_be_wide_print() {
             assert!(before_marks.all(|part| part.ends_with(&end)), "{what}: cut in {end}");
         }
         let symbols = json(&run("kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]).stdout);
-        assert!(strings(&symbols["rows"], "symbol").contains(&format!("{name}+0x1")), "JSON has it whole");
+        assert!(strings(&symbols["rows"], "symbol").contains(&format!("{name}+0x1")), "JSON has the whole name");
     }
 }
 
@@ -268,5 +269,5 @@ fn caches_with_names_longer_than_a_table_can_be_wide_print() {
         assert_eq!(text.contains(r"\x1b…"), ["caches", "live"].contains(&view), "{view}");
     }
     let caches = json(&run("kmemtrace-report", &["caches", "--format", "json"], &[dir.path()]).stdout);
-    assert_eq!(caches["rows"][0]["cache"], name, "JSON has it whole");
+    assert_eq!(caches["rows"][0]["cache"], name, "JSON has the whole name");
 }

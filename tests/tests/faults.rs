@@ -1,5 +1,5 @@
-//! What goes wrong while recording, on the running kernel, as root: a slow reader, a kill, a full disk, a stranger. What cannot run
-//! here is listed as skipped at the end.
+//! Faults while recording on the running kernel, as root: a slow reader, a kill, a full disk, another program in the
+//! instance. Tests that cannot run here are listed as skipped at the end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,13 +36,13 @@ fn main() -> ExitCode {
         ("a_command_is_recorded_and_its_status_passed_on", a_command_is_recorded_and_its_status_passed_on),
         ("limits_end_it", limits_end_it),
         ("a_thread_that_cannot_be_had_is_told", a_thread_that_cannot_be_had_is_told),
-        ("what_somebody_else_reads_is_told", what_somebody_else_reads_is_told),
+        ("events_read_by_another_program_are_reported", events_read_by_another_program_are_reported),
         ("a_reader_of_trace_pipe_is_told_with_its_remedy", a_reader_of_trace_pipe_is_told_with_its_remedy),
         ("a_killed_recorders_channel_is_set_back", a_killed_recorders_channel_is_set_back),
     ])
 }
 
-/// Passes on what is wrong with a test's surroundings as a panic.
+/// Panics on an error in the test's environment.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
@@ -78,8 +78,8 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
     load_for(1000);
     recorder.signal(Signal::CONT);
     load_for(100);
-    // The kernel's counters, held open so that they can be read once the recorder has taken what there is. Its instance stays
-    // for as long.
+    // The kernel's counters are held open, so that they can be read after the recorder has drained the buffers. The
+    // open files keep the instance.
     let instance = recorder.instance(&tracefs);
     let cpus = must("per_cpu", instance.cpus());
     let held: Vec<File> = cpus
@@ -117,7 +117,7 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
     Ok(())
 }
 
-/// How often a process had each event at each call-site.
+/// Number of events of a process by event and call-site.
 fn events_by_site(trace: &Path, pid: i64) -> BTreeMap<(String, String), u64> {
     let lines = run_to(0, "kmemtrace-report", &["events", "--pid", &pid.to_string()], &[trace]);
     let mut sites = BTreeMap::new();
@@ -145,7 +145,7 @@ fn a_killed_recorder_leaves_a_trace_and_nothing_enabled() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let name = instance_name();
     for milliseconds in [0, 5, 60, 300, 1100] {
-        // Each one starts although the one before it was killed.
+        // Each recorder starts although the one before it was killed.
         let recorder = Recorder::start_in(Directory::new(&[]), &name, &["--flush", "100ms"]);
         load_for(milliseconds);
         recorder.signal(Signal::KILL);
@@ -162,11 +162,11 @@ fn a_killed_recorder_leaves_a_trace_and_nothing_enabled() -> Result<(), Skip> {
     assert!(String::from_utf8_lossy(&output).contains(&name));
     nothing_is_left(&tracefs, &name);
     let output = run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
-    assert!(!String::from_utf8_lossy(&output).contains(&name), "it is gone already");
+    assert!(!String::from_utf8_lossy(&output).contains(&name), "the instance is gone already");
     Ok(())
 }
 
-/// A file system of a few bytes.
+/// File system of a few bytes.
 struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
@@ -189,7 +189,7 @@ fn a_full_disk_ends_it_with_what_fitted() -> Result<(), Skip> {
         let directory = Directory::new(&[]);
         let path = directory.path().to_owned();
         let _small = Small::new(&path, kib);
-        // As it is, so that it does fill the disk.
+        // No compression, so that the recording fills the disk.
         let recorder = Recorder::start_in(directory, &instance_name(), &["--flush", "100ms", "--compress", "none"]);
         let name = recorder.instance_name().to_owned();
         load_for(2000);
@@ -261,7 +261,7 @@ fn a_second_recorder_is_refused() -> Result<(), Skip> {
 fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let cpus = must("affinity", load::cpus()).len() as u32;
-    // The main one, two for what is said and asked, and those of no CPU, half of one, one, and so on.
+    // Threads in the order of their start: main, messages and record, then writer and reader of each CPU.
     for (threads, refused) in [(1, "messages"), (2, "record"), (3, "write0"), (4, "read0"), (5, "write1"), (6, "read1")]
     {
         if threads > 2 + 2 * cpus {
@@ -284,7 +284,7 @@ fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
 
 fn a_removed_output_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // The directory: there is nothing to go on for. A file: the others are still worth something.
+    // A removed directory ends the recording; after a removed file the other files are still useful.
     for (removed, said) in [("trace", "cpu0.out"), ("trace/cpu0.out", "somebody removed cpu0.out while recording")] {
         let recorder = Recorder::start(&[]);
         let name = recorder.instance_name().to_owned();
@@ -314,17 +314,17 @@ fn an_earlier_recording_is_not_lost() -> Result<(), Skip> {
     let status = |output: &std::process::Output| output.status.code();
     assert_eq!(status(&in_directory(&["-d", "50ms"])), Some(0));
     let events = must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out")));
-    // What did not begin takes no name away.
+    // A recording that did not begin takes no name away.
     assert_eq!(status(&in_directory(&["--", "/no/such/command"])), Some(2));
     assert_eq!(must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out"))), events);
     assert!(!directory.file("kmemtrace.data.old").exists());
-    // What is behind a link is not emptied.
+    // The target of a link is not emptied.
     must("link", std::os::unix::fs::symlink("kmemtrace.data", directory.file("link")));
     let refused = in_directory(&["-d", "50ms", "-f", "-o", "link"]);
     assert_eq!(status(&refused), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is no directory"), "{refused:?}");
     assert_eq!(must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out"))), events);
-    // What a killed pack has left is no reason to refuse.
+    // The leftover of a killed pack is no reason to refuse.
     directory.write("kmemtrace.data/cpu0.out.packing", b"half of it");
     for _ in 0..2 {
         let output = in_directory(&["-d", "50ms"]);
@@ -344,7 +344,7 @@ fn a_cleared_buffer_is_told() -> Result<(), Skip> {
     assert!(ended.stderr.contains("somebody cleared the buffer"), "{}", ended.stderr);
     let summary = json(&views::printed("summary", &ended.trace()));
     assert_eq!(summary["completeness"]["verdict"], "lossy");
-    assert_eq!(summary["completeness"]["lost_events"], Value::Null, "nobody knows how many");
+    assert_eq!(summary["completeness"]["lost_events"], Value::Null, "the number of lost events is unknown");
     Ok(())
 }
 
@@ -356,11 +356,11 @@ fn signals_at_any_time_make_one_clean_end() -> Result<(), Skip> {
         let mut command = Command::new(program("kmemtraced"));
         command.args(["-q", "-B", &name, "-o"]).arg(directory.file("trace"));
         let mut child = must("kmemtraced", command.spawn());
-        // Later ones meet the start, the recording, and the drain.
+        // Later runs meet the start, the recording, and the drain.
         sleep(Duration::from_millis(20 + 150 * run));
         let pid = rustix::process::Pid::from_child(&child);
         for n in 0..60 {
-            // Only one of them asks for the end: a second would not wait for the drain.
+            // Only one signal asks for the end: a second one would not wait for the drain.
             let stopping = [Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT][run as usize];
             let signal = if n == 30 { stopping } else { [Signal::USR1, Signal::USR2][n % 2] };
             if rustix::process::kill_process(pid, signal).is_err() {
@@ -437,14 +437,14 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     let pid = rustix::process::Pid::from_child(&child);
     must("kill", rustix::process::kill_process(pid, Signal::KILL));
     must("kmemtraced", child.wait());
-    assert_eq!(enabled(), "1", "nobody was there to set it back");
+    assert_eq!(enabled(), "1", "a killed recorder has set the switch back");
     let output = run("kmemtraced", &["recover"], &[]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("enabled is 0 again"), "{output:?}");
     assert_eq!(enabled(), "0");
     Ok(())
 }
 
-fn what_somebody_else_reads_is_told() -> Result<(), Skip> {
+fn events_read_by_another_program_are_reported() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&[]);
     let instance = recorder.instance(&tracefs);
@@ -472,7 +472,7 @@ fn a_reader_of_trace_pipe_is_told_with_its_remedy() -> Result<(), Skip> {
     let recorder = Recorder::start(&[]);
     let pipe = recorder.instance(&tracefs).path().join("per_cpu/cpu0/trace_pipe");
     let mut stranger = must("cat", Command::new("cat").arg(pipe).stdout(Stdio::null()).spawn());
-    // At a pace that the buffer is large enough for: all loss is the stranger's.
+    // The buffer is large enough for this pace, so all loss comes from the other reader.
     run_to(0, "kmemload", &["mix", "3", "2000"], &[]);
     must("kill", stranger.kill());
     must("cat", stranger.wait());

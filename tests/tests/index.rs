@@ -1,5 +1,5 @@
-//! The index beside a trace: every view says the same without it, while it is written, and from it; and an index that does not fit
-//! the trace, or is damaged, is as good as none.
+//! Index beside a trace: every view is the same without it, while it is written, and from it. An index that does not
+//! fit the trace, or is damaged, is ignored.
 //!
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
@@ -23,7 +23,7 @@ const USED: &str = "the figures are taken from it";
 const NARROWED: &str = "bytes had to be read";
 const WRITTEN: &str = "report.index: written";
 
-/// What a report printed: its document, what it said of the trace, and what of the index.
+/// Output of a report: the document, messages about the trace, and messages about the index.
 struct Report {
     out: Vec<u8>,
     said: Vec<String>,
@@ -40,7 +40,7 @@ impl Report {
     fn of(output: Output) -> Report {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{text}");
-        // How long it took is never the same.
+        // Durations differ from run to run.
         let lines = text.lines().filter(|line| !line.contains("paired for ")).map(str::to_owned);
         let (of_index, said) = lines.partition(|line| line.contains(INDEX));
         Report { out: output.stdout, said, of_index }
@@ -63,7 +63,7 @@ fn with(options: &[&str], dir: &Path) -> Report {
     report(&[options, &["--index-from", "0", "-v"]].concat(), dir)
 }
 
-/// Both say the same of the trace.
+/// Asserts equal output and messages about the trace.
 fn assert_same(what: &str, a: &Report, b: &Report) {
     assert_eq!(a.said, b.said, "{what}");
     if a.out != b.out {
@@ -73,7 +73,7 @@ fn assert_same(what: &str, a: &Report, b: &Report) {
     }
 }
 
-/// A trace in a directory whose files are old enough to be told from changed ones.
+/// Directory with a trace whose files are old enough for an index: a later change shows in their times.
 fn directory(files: &[(String, Vec<u8>)]) -> Directory {
     let dir = Directory::new(files);
     settle();
@@ -84,14 +84,14 @@ fn settle() {
     std::thread::sleep(Duration::from_millis(40));
 }
 
-/// Traces that end as they should: others have no index.
+/// Workload without cut or missing files: other traces have no index.
 fn whole(seed: u64, events: usize) -> (String, Workload) {
     let mut options = Options::random(&mut Random::new(seed), events);
     (options.cut, options.missing) = (Vec::new(), Vec::new());
     (format!("seed {seed}, {:?}", options.shape), workload(seed, &options))
 }
 
-/// Order keys where a reader may go wrong: of several events, and those with which blocks end.
+/// Order keys at which a reader may go wrong: those of several events, and the last ones of blocks.
 fn edges(dir: &Path) -> Vec<u64> {
     let lines = without(&["events"], dir).out;
     let mut keys: Vec<u64> = lines
@@ -117,7 +117,7 @@ fn edges(dir: &Path) -> Vec<u64> {
     edges
 }
 
-/// So many windows on the trace.
+/// Random windows on the trace, `count` of them.
 fn windows(dir: &Path, random: &mut Random, count: usize) -> Vec<String> {
     let summary = json(&without(&["summary"], dir).out);
     let [first, last] = ["first", "last"].map(|member| summary["trace"][member].as_u64().unwrap());
@@ -145,13 +145,13 @@ fn windows(dir: &Path, random: &mut Random, count: usize) -> Vec<String> {
     (0..count).map(window).collect()
 }
 
-/// Whether there can be an index of it.
+/// True if the trace can have an index.
 fn is_whole(dir: &Path) -> bool {
     let verdict = &json(&without(&["summary"], dir).out)["completeness"]["verdict"];
     verdict == "complete" || verdict == "lossy"
 }
 
-/// Every view of a trace, of all of it and of windows, with filters and without, is the same with an index.
+/// Asserts that every view, with and without window and filters, is the same with an index.
 fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
     let mut random = Random::new(seed ^ 0x1dec);
     let by_time = json(&without(&["summary"], dir).out)["trace"]["order"] == "time";
@@ -226,7 +226,7 @@ fn real_recordings_say_the_same_with_an_index() {
     }
 }
 
-/// A trace of many blocks.
+/// Trace of many blocks.
 fn long(seed: u64) -> Directory {
     let mut options = Options::plain(Shape::plain(), 3, 60_000);
     (options.loss, options.step) = (true, 2000);
@@ -250,7 +250,7 @@ fn a_window_reads_what_is_in_it() {
 }
 
 #[test]
-fn views_that_ask_the_same_share_an_answer() {
+fn views_with_the_same_query_share_figures() {
     let dir = long(8);
     let whole = |view| with(&[view], dir.path());
     assert!(whole("summary").says(WRITTEN));
@@ -263,7 +263,7 @@ fn views_that_ask_the_same_share_an_answer() {
         let report = whole(view);
         assert!(report.says(USED) && !report.says(WRITTEN), "{view}");
     }
-    // Formats, tables among them, are made from the same figures.
+    // Formats, tables among them, are rendered from the same figures.
     for format in ["table", "csv", "jsonl"] {
         let [plain, used] = [&["--no-index"][..], &["--index-from", "0"]].map(|options| {
             run_to(0, "kmemtrace-report", &[options, &["sites", "--format", format]].concat(), &[dir.path()])
@@ -273,7 +273,7 @@ fn views_that_ask_the_same_share_an_answer() {
 }
 
 #[test]
-fn an_answer_without_the_recorders_own_objects_is_none_for_one_with_them() {
+fn figures_without_the_recorders_own_objects_serve_no_report_with_them() {
     let mut options = Options::plain(Shape::plain(), 2, 3000);
     options.own_threads = true;
     let dir = directory(&trace_dir(&workload(9, &options), 9));
@@ -290,11 +290,11 @@ fn an_answer_without_the_recorders_own_objects_is_none_for_one_with_them() {
 }
 
 #[test]
-fn small_unfinished_and_damaged_traces_have_none() {
+fn small_unfinished_and_damaged_traces_have_no_index() {
     let files = trace_dir(&workload(3, &Options::plain(Shape::plain(), 2, 2000)), 3);
     let dir = directory(&files);
     report(&["summary"], dir.path());
-    assert!(!dir.file(INDEX).exists(), "64 MiB is more than that");
+    assert!(!dir.file(INDEX).exists(), "a trace below 64 MiB has no index");
     let (name, whole) = &files[0];
     let cut = whole[..whole.len() - 10].to_vec();
     let mut flipped = whole.clone();
@@ -307,14 +307,14 @@ fn small_unfinished_and_damaged_traces_have_none() {
             assert!(!dir.file(INDEX).exists(), "{options:?}");
         }
     }
-    // Nor have files of a recording on their own.
+    // A single file of a recording has no index either.
     dir.write(name, whole);
     settle();
     run_to(0, "kmemtrace-report", &["--index-from", "0", "summary"], &[&dir.file(name)]);
     assert!(!dir.file(INDEX).exists());
 }
 
-/// Views and windows that are looked at after something has changed.
+/// Views and windows to compare after a change.
 const LOOKS: [&[&str]; 4] =
     [&["summary"], &["live"], &["sites", "--time", "30%,50%"], &["events", "--time", "60%,65%"]];
 
@@ -363,21 +363,21 @@ fn an_index_of_files_that_were_changed_is_not_used() {
         dir.write(INDEX, &old);
         assert_not_used(what, dir.path());
     }
-    // The index of another directory with the very same files.
+    // The index of another directory with equal files.
     let [a, b] = [&files, &files].map(|files| directory(files));
     with(&["summary"], a.path());
     fs::copy(a.file(INDEX), b.file(INDEX)).unwrap();
     assert!(with(&["summary"], b.path()).says("older than the trace"));
-    assert!(with(&["summary"], b.path()).says(USED), "it was written anew");
+    assert!(with(&["summary"], b.path()).says(USED), "the index was written anew");
 }
 
-/// Puts the checksum right.
+/// Sets the checksum to that of the bytes.
 fn seal(index: &mut [u8]) {
     let checksum = crc32c(&index[12..]).to_le_bytes();
     index[8..12].copy_from_slice(&checksum);
 }
 
-/// A small trace and its index, with all there can be in one.
+/// Small trace and its index, with every kind of entry.
 fn indexed() -> (Directory, Vec<u8>) {
     let mut options = Options::plain(Shape::plain(), 2, 1500);
     (options.loss, options.uncounted) = (true, true);
@@ -388,7 +388,7 @@ fn indexed() -> (Directory, Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_index_is_as_good_as_none() {
+fn a_damaged_index_is_ignored() {
     let (dir, index) = indexed();
     let expected = LOOKS.map(|options| without(options, dir.path()));
     let mut random = Random::new(1);
@@ -417,7 +417,7 @@ fn no_index_makes_a_report_fail() {
     for number in 0..280 {
         let mut bytes = index.clone();
         for _ in 0..1 + random.below(3) {
-            // Behind the magic, the checksum, the version and what tells which files it is of.
+            // Bytes after the magic, the checksum, the version and the identity of the files.
             let at = 300 + random.below(bytes.len() as u64 - 300) as usize;
             match random.below(3) {
                 0 => bytes[at] ^= 1 << random.below(8),
@@ -433,7 +433,7 @@ fn no_index_makes_a_report_fail() {
 }
 
 #[test]
-fn damage_that_no_time_stamp_tells_of_is_found_where_it_is_read() {
+fn damage_without_a_new_time_stamp_is_found_on_reading() {
     let files = trace_dir(&workload(11, &Options::plain(Shape::plain(), 1, 20_000)), 11);
     let (name, bytes) = &files[0];
     let dir = directory(&files);
@@ -442,7 +442,7 @@ fn damage_that_no_time_stamp_tells_of_is_found_where_it_is_read() {
     let mut rotten = bytes.clone();
     rotten[bytes.len() / 4..bytes.len() / 4 * 3].iter_mut().step_by(1000).for_each(|byte| *byte ^= 0x40);
     fs::write(dir.file(name), &rotten).unwrap();
-    // The index is made to be of the file as it is now.
+    // The index is changed to name the file as it is now.
     let mut index = fs::read(dir.file(INDEX)).unwrap();
     let at = index.windows(name.len()).position(|bytes| bytes == name.as_bytes()).unwrap() + name.len() + 24;
     let now = fs::metadata(dir.file(name)).unwrap();
@@ -453,7 +453,7 @@ fn damage_that_no_time_stamp_tells_of_is_found_where_it_is_read() {
         index[at + 16 * number..][..16].copy_from_slice(&time.to_le_bytes());
     }
     seal(&mut index);
-    // Where all is read anyway, too.
+    // Reports that read all data find the damage, too.
     for options in [&options[..], &["events", "--time", "30%,70%"], &["caches"]] {
         dir.write(INDEX, &index);
         let report = with(options, dir.path());
@@ -464,10 +464,10 @@ fn damage_that_no_time_stamp_tells_of_is_found_where_it_is_read() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_to_has_none() {
+fn an_unwritable_directory_has_no_index() {
     let dir = directory(&trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 2000)), 4));
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    // Root may write anywhere, unless it has no capabilities.
+    // Root ignores permissions unless it has no capabilities.
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let mut command = Command::new(if is_root { "setpriv".into() } else { program("kmemtrace-report") });
     if is_root {
@@ -484,7 +484,7 @@ fn a_directory_that_cannot_be_written_to_has_none() {
 }
 
 #[test]
-fn what_stands_in_its_place_is_left_alone() {
+fn a_file_in_the_place_of_the_index_is_left_alone() {
     let dir = directory(&trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 2000)), 4));
     let plain = without(&["sites"], dir.path());
     fs::create_dir(dir.file(INDEX)).unwrap();
@@ -495,7 +495,7 @@ fn what_stands_in_its_place_is_left_alone() {
 }
 
 #[test]
-fn the_other_programs_cope_with_it() {
+fn check_and_pack_accept_an_index() {
     let (dir, _) = indexed();
     let checked = || json(&run("kmemtrace-check", &["--format", "json"], &[dir.path()]).stdout);
     let mode = fs::metadata(dir.file(INDEX)).unwrap().permissions().mode() & 0o777;
@@ -506,18 +506,18 @@ fn the_other_programs_cope_with_it() {
     with(&["summary"], dir.path());
     let plain = without(&["summary"], dir.path());
     run_to(0, "kmemtrace-report", &["pack"], &[dir.path()]);
-    assert!(!dir.file(INDEX).exists(), "it was of the files before");
+    assert!(!dir.file(INDEX).exists(), "pack has left the index of the files before");
     assert_same("packed", &plain, &with(&["summary"], dir.path()));
 }
 
 #[test]
-fn memory_that_is_not_allowed_is_not_taken() {
+fn the_memory_limit_holds_with_and_without_an_index() {
     let (dir, _) = indexed();
     let limited = ["live", "--format", "table", "--max-memory", "1M"];
     let [a, b] = [&["--no-index"][..], &["--index-from", "0"]]
         .map(|options| run("kmemtrace-report", &[&limited[..], options].concat(), &[dir.path()]));
     assert_eq!((a.status.code(), b.status.code()), (Some(2), Some(2)), "{b:?}");
-    // After how many events that was noticed differs from run to run.
+    // The number of events before the limit differs from run to run.
     let line = |output: &Output| String::from_utf8_lossy(&output.stderr).split(" after ").next().map(str::to_owned);
     assert_eq!(line(&a), line(&b));
 }

@@ -1,4 +1,4 @@
-//! On the running kernel, as root. What cannot run here is listed as skipped at the end.
+//! Tests on the running kernel, as root. Tests that cannot run here are listed as skipped at the end.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Passes on what is wrong with a test's surroundings as a panic.
+/// Panics on an error in the test's environment.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
@@ -54,7 +54,7 @@ fn sub_buffers_hold_what_the_kernel_counted() -> Result<(), Skip> {
     let tracefs = Tracefs::find()?;
     tracefs.need_event("kmem/kmalloc")?;
     let instance = Instance::new(&tracefs)?;
-    // Small enough to overrun, so that there are marks.
+    // The buffer is small enough to overrun, so that there are marks.
     must("buffer size", instance.write("buffer_size_kb", "16"));
     let header_page = must("header_page", instance.read("events/header_page"));
     let shape = must("header_page", PageShape::parse(&header_page, Endian::NATIVE));
@@ -125,7 +125,7 @@ fn loads_allocate_what_they_say() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Runs the load to its end; its process id.
+/// Runs the load to its end; returns its process id.
 fn run_load(arguments: &[&str]) -> i64 {
     let output = run_to(0, "kmemload", arguments, &[]);
     pid_of(&output)
@@ -136,12 +136,12 @@ fn pid_of(stdout: &[u8]) -> i64 {
     must("kmemload's pid", text.lines().next().unwrap_or_default().parse())
 }
 
-/// The events of a process (of all its threads only where it has one).
+/// Events of a process; for one with several threads, of its first thread only.
 fn events_of(trace: &Path, pid: i64) -> Vec<Value> {
     views::events(trace).into_iter().filter(|event| event["pid"] == pid).collect()
 }
 
-/// How often a process asked for room for so many iovecs.
+/// Number of allocations that a process made for `vectors` iovecs.
 fn iovecs_of(trace: &Path, pid: i64, vectors: usize) -> usize {
     let bytes = vectors * load::VECTOR_BYTES;
     events_of(trace, pid).iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count()
@@ -158,7 +158,7 @@ fn known_allocations_are_all_recorded() -> Result<(), Skip> {
     let bytes = VECTORS * load::VECTOR_BYTES;
     let made: Vec<_> = events.iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).collect();
     assert_eq!(made.len(), COUNT);
-    // Each of them is freed again before the next, so all have one call-site and none is left.
+    // Each iovec is freed before the next, so all have one call-site and none is left.
     let site = &made[0]["call_site"];
     assert!(made.iter().all(|e| e["call_site"] == *site));
     let sites = json(&views::printed("sites", &trace.file("trace")));
@@ -182,7 +182,7 @@ fn objects_held_are_live() -> Result<(), Skip> {
     let trace = recorder.stop_whole();
     drop(load.stdin.take());
     must("kmemload", load.wait());
-    // Of one call-site there are exactly so many.
+    // One call-site has exactly this number of live objects.
     let live = json(&views::printed("live", &trace.file("trace")));
     let rows: Vec<_> = live["rows"].as_array().into_iter().flatten().filter(|row| row["pid"] == pid).collect();
     let mut sites: Vec<&str> =

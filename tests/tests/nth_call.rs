@@ -1,8 +1,9 @@
-//! Each system call of a recording fails once, by strace: start, run and end. Whatever fails, each event is in a file or told as
-//! lost, nothing hangs, and nothing is left in tracefs. Tests that cannot run here are listed as skipped at the end.
+//! System calls of a recorder that fail, one at a time, by strace: at start, run and end. Each event is then in a file
+//! or reported as lost, nothing hangs, and nothing is left in tracefs. Tests that cannot run here are listed as
+//! skipped at the end.
 //!
-//! By default a sample of the calls fails. `KMEMTRACE_CALLS=all` takes every one of them (some ten minutes on two cores), and
-//! `KMEMTRACE_CALLS=NAME` every call of that name.
+//! By default a sample of the calls fails. `KMEMTRACE_CALLS=all` takes every one of them (some ten minutes on two
+//! cores), and `KMEMTRACE_CALLS=NAME` every call of that name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,12 +21,12 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 
 fn main() -> ExitCode {
-    runner::main(&[("each_failed_call_is_told_or_harmless", each_failed_call_is_told_or_harmless)])
+    runner::main(&[("each_failed_call_has_message_or_harmless", each_failed_call_has_message_or_harmless)])
 }
 
-/// System calls, and the errors that they may fail with. What is not here cannot fail for a reason outside of the program
-/// (futex, close, gettid, signal handlers and masks, getrandom once the kernel has booted), or is the memory of its allocator, whose failures
-/// `signals.rs` tests by limits.
+/// System calls, and errors that they may fail with. Calls that are not listed cannot fail for a reason outside of the
+/// program (futex, close, gettid, signal handlers and masks, getrandom once the kernel has booted), or are the memory
+/// of its allocator, whose failures `signals.rs` tests by limits.
 const FAILURES: [(&str, &str); 29] = [
     ("openat", "EMFILE"),
     ("openat", "EACCES"),
@@ -63,12 +64,12 @@ const OPTIONS: [&str; 8] = ["-e", "slab", "-b", "1M", "--flush", "100ms", "-d", 
 /// Allocations of the load, and vectors of each.
 const COUNT: usize = 300;
 const VECTORS: usize = 77;
-/// A sample has about so many cases.
+/// Approximate number of cases in a sample.
 const SAMPLE: usize = 120;
-/// Nothing takes longer.
+/// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The `number`th call of `name` in each thread fails with `error`.
+/// Failure of the `number`th call of `name` in each thread with `error`.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
@@ -76,7 +77,7 @@ struct Case {
     number: u32,
 }
 
-fn each_failed_call_is_told_or_harmless() -> Result<(), Skip> {
+fn each_failed_call_has_message_or_harmless() -> Result<(), Skip> {
     let tracefs = can_record()?;
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
@@ -105,7 +106,7 @@ fn each_failed_call_is_told_or_harmless() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Cases to run: of each call that a recording makes, so many numbers as the thread with most of them has.
+/// Cases to run: for each system call, numbers up to the greatest count of any thread.
 fn cases() -> Vec<Case> {
     let counts = count_calls();
     let wanted = std::env::var("KMEMTRACE_CALLS").unwrap_or_default();
@@ -122,13 +123,13 @@ fn cases() -> Vec<Case> {
     if !wanted.is_empty() {
         return all;
     }
-    // The first ones of each call, and of the many later ones some.
+    // A sample has the first calls of each name, and every `step`th of the later ones.
     let (first, later): (Vec<Case>, Vec<Case>) = all.into_iter().partition(|case| case.number <= 2);
     let step = (later.len() / SAMPLE.saturating_sub(first.len()).max(1)).max(1);
     first.into_iter().chain(later.into_iter().step_by(step)).collect()
 }
 
-/// The greatest number of times that a thread of a recording makes each call.
+/// Greatest number of calls of each name by a thread of a recording.
 fn count_calls() -> BTreeMap<String, u32> {
     let (directory, name) = (Directory::new(&[]), instance_name());
     let log = directory.file("log");
@@ -152,7 +153,7 @@ fn count_calls() -> BTreeMap<String, u32> {
     counts
 }
 
-/// Records while the call fails. How that ended, or what must not be.
+/// Records while the call fails; returns the way the recording ended, or the broken promise.
 fn fail(tracefs: &Tracefs, case: Case) -> Result<String, String> {
     let (directory, name) = (Directory::new(&[]), instance_name());
     let trace = directory.file("trace");
@@ -170,7 +171,7 @@ fn fail(tracefs: &Tracefs, case: Case) -> Result<String, String> {
         .map_err(|fault| format!("{fault}: status {status}: {stderr}"))
 }
 
-/// Makes the known allocations while the recorder records; whether it recorded before and after.
+/// Makes the known allocations while the recorder records; returns true if it recorded before and after.
 fn load_once_it_records(child: &mut Child, instance: &Path, trace: &Path) -> bool {
     let records = || std::fs::read_to_string(instance.join("tracing_on")).is_ok_and(|on| on.trim() == "1");
     let enabled =
@@ -200,7 +201,7 @@ fn wait(child: &mut Child) -> Result<i32, String> {
     }
 }
 
-/// Holds what a recorder left against what it said.
+/// Compares the files and the instance that a recorder left with its messages.
 fn judge(
     tracefs: &Tracefs,
     name: &str,
@@ -216,22 +217,22 @@ fn judge(
         return Err("a defect".to_owned());
     }
     if tracefs.path().join("instances").join(name).exists() {
-        let is_told = stderr.contains("cannot be removed");
+        let has_message = stderr.contains("cannot be removed");
         run("kmemtraced", &["recover", "-B", name], &[]);
-        if !is_told {
-            return Err("the instance is left and that is not told".to_owned());
+        if !has_message {
+            return Err("the instance is left, and no message says so".to_owned());
         }
     }
     if status == 2 {
-        let is_told = !stderr.trim().is_empty();
-        return if is_told { Ok("refused".to_owned()) } else { Err("refused without a word".to_owned()) };
+        let has_message = !stderr.trim().is_empty();
+        return if has_message { Ok("refused".to_owned()) } else { Err("refused without a message".to_owned()) };
     }
     let checked = run("kmemtrace-check", &[], &[trace]).status.code();
     if status == 0 && checked != Some(0) {
         return Err(format!("status 0, and check says {checked:?}"));
     }
     if status != 0 && stderr.trim().is_empty() {
-        return Err("loss without a word".to_owned());
+        return Err("loss without a message".to_owned());
     }
     if checked != Some(0) {
         return Ok(format!("status {status}, check {}", checked.unwrap_or(-1)));

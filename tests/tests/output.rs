@@ -1,6 +1,6 @@
-//! The recorder's directory and what else it refuses before it changes anything: earlier recordings, names that other users plant,
-//! files under the directory's name, buffers too large for the machine, instances that no recorder has made. What cannot run here
-//! is listed as skipped at the end.
+//! Recorder's directory, and refusals before any change: earlier recordings, names that other users plant, files under
+//! the directory's name, buffers too large for the machine, instances that no recorder has made. Tests that cannot run
+//! here are listed as skipped at the end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -17,7 +17,7 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A user who is not root.
+/// User id other than root's.
 const OTHER_USER: u32 = 65534;
 
 fn main() -> ExitCode {
@@ -43,12 +43,12 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Passes on what is wrong with a test's surroundings as a panic.
+/// Panics on an error in the test's environment.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// The recorder with `arguments`, in a directory; killed after 30 s.
+/// Runs the recorder with `arguments` in a directory; killed after 30 s.
 fn record(dir: &Directory, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "30"]).arg(program("kmemtraced")).args(["-q", "-B", &instance_name()]);
@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A recorder's refusal: exit status 2 and one line with `said` in it.
+/// Asserts a recorder's refusal: exit status 2 and one line with `said` in it.
 fn assert_refused(output: &Output, said: &str) {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}: {} {stderr}", output.status);
@@ -74,7 +74,7 @@ fn assert_recorded(output: &Output) {
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// A name, and how to put something under it.
+/// Name, and a function that puts something under it.
 type Planted = (&'static str, fn(&Path));
 
 /// Files of a directory by name.
@@ -128,7 +128,7 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
     for form in ["trace", "trace/", "./trace"] {
         let dir = Directory::new(&[]);
         assert_recorded(&record(&dir, &["-d", "20ms", "-o", "trace"]));
-        // Files that killed readers leave, as they were named and as they are.
+        // Files that killed readers leave, under old and present names.
         let left = ["report.index", "report.index.new", "report.index.new-0123456789abcdef", "cpu0.out.packing"];
         left.iter().for_each(|name| dir.write(&format!("trace/{name}"), b"x"));
         dir.write("trace/cpu1.out.packing-0123456789abcdef", b"x");
@@ -157,7 +157,7 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
     Ok(())
 }
 
-/// The recorder under strace with these injections; skips where there is no strace.
+/// Runs the recorder under strace with these injections; skips without strace.
 fn under_strace(dir: &Directory, injections: &[&str], arguments: &[&str], instance: &str) -> Result<Output, Skip> {
     let mut command = Command::new("strace");
     command.current_dir(dir.path());
@@ -167,7 +167,7 @@ fn under_strace(dir: &Directory, injections: &[&str], arguments: &[&str], instan
 
 fn strace(command: &mut Command, injections: &[&str], arguments: &[&str], instance: &str) {
     command.args(["-f", "-qq", "-o", "/dev/null"]);
-    // A call that is not traced is not injected into.
+    // strace injects only into calls that it traces.
     let calls: Vec<&str> = injections.iter().filter_map(|injection| injection.split(':').next()).collect();
     command.args(["-e", &format!("trace={}", calls.join(","))]);
     injections.iter().for_each(|injection| {
@@ -176,7 +176,7 @@ fn strace(command: &mut Command, injections: &[&str], arguments: &[&str], instan
     command.arg(program("kmemtraced")).args(["-q", "-d", "50ms", "-B", instance]).args(arguments);
 }
 
-/// Two recordings in the default names, of which `kmemtrace.data` is the later one.
+/// Two recordings under the default names; `kmemtrace.data` is the later one.
 fn two_recordings() -> Directory {
     let dir = Directory::new(&[]);
     for _ in 0..2 {
@@ -192,7 +192,7 @@ fn a_recorder_killed_at_any_call_loses_no_recording() -> Result<(), Skip> {
     let recordings = two_recordings();
     let [earlier, older] = ["kmemtrace.data", "kmemtrace.data.old"].map(|name| files(&recordings.file(name)));
     let mut kills = 0;
-    // Plain calls first; then renameat2 answers as on file systems that cannot exchange names.
+    // Plain calls first; then renameat2 fails as on file systems that cannot exchange names.
     let plain: &[(&str, &[&str])] = &[("/^mkdir", &[]), ("/^rename", &[]), ("/^unlink", &[]), ("/^rmdir", &[])];
     let in_steps: &[(&str, &[&str])] = &[("/^renameat$", &["renameat2:error=EINVAL"])];
     for arguments in [&[][..], &["-f", "-o", "kmemtrace.data"]] {
@@ -204,7 +204,7 @@ fn a_recorder_killed_at_any_call_loses_no_recording() -> Result<(), Skip> {
                 }
                 let kill = format!("{call}:signal=KILL:when={n}");
                 let instance = instance_name();
-                // Without state files: their calls are not of interest.
+                // `/run` is read-only, so that the calls for state files, which are not tested here, fail at once.
                 let mut command = Command::new("unshare");
                 let script = "mount -t tmpfs -o ro none /run && exec strace \"$@\"";
                 command.args(["-m", "sh", "-c", script, "sh"]).current_dir(dir.path());
@@ -254,7 +254,7 @@ fn file_systems_that_cannot_exchange_names_do() -> Result<(), Skip> {
 
 fn a_name_that_cannot_be_taken_is_told() -> Result<(), Skip> {
     can_record()?;
-    // As overlayfs answers for a directory of its lower layer.
+    // The error is overlayfs's for a directory of its lower layer.
     let dir = two_recordings();
     let earlier = files(&dir.file("kmemtrace.data"));
     let arguments = ["-f", "-o", "kmemtrace.data"];
@@ -332,7 +332,7 @@ fn a_full_disk_leaves_the_earlier_recording() -> Result<(), Skip> {
     let first = record(&dir, &["-d", "20ms", "-o", "trace"]);
     let earlier = files(&dir.file("trace"));
     let fill = vec![1; 4096 << 10];
-    // As much of it as there is room for.
+    // A filler takes the rest of the disk.
     let filled = fs::write(dir.file("filler"), &fill);
     let output = record(&dir, &["-d", "20ms", "-f", "-o", "trace"]);
     let later = files(&dir.file("trace"));
@@ -380,7 +380,7 @@ fn a_lock_that_fails_is_no_other_recorder() -> Result<(), Skip> {
     Ok(())
 }
 
-/// A directory of another user, which that one can reach.
+/// Directory of another user, which that user can reach.
 fn others_directory(dir: &Directory) -> PathBuf {
     must("chmod", fs::set_permissions(dir.path(), Permissions::from_mode(0o711)));
     let place = dir.file("place");
@@ -403,7 +403,7 @@ fn names_that_another_user_swaps_lead_nowhere_else() -> Result<(), Skip> {
     let place = others_directory(&dir);
     let victim = dir.file("victim");
     must("mkdir", fs::create_dir(&victim));
-    // Each directory that appears is moved away, and a link to the victim has its name.
+    // The script moves each directory that appears away, and puts a link to the victim in its place.
     let script = format!(
         "i=0; while :; do for t in trace trace.exchange-*; do
            if [ -d $t ] && [ ! -L $t ]; then mv -T $t away.$i && ln -s {} $t; i=$((i+1)); touch swapped; fi
@@ -451,7 +451,7 @@ fn a_directory_swapped_before_it_is_opened_is_refused() -> Result<(), Skip> {
     {
         let script = format!("until [ -d trace ]; do :; done; mv -T trace away && {swap}; touch swapped");
         let mut racer = as_other_user(&script, &place).spawn().map_err(|error| Skip(format!("setpriv: {error}")))?;
-        // Each mkdir takes its time, so that the other user is first.
+        // Each mkdir is delayed, so that the other user is first.
         let mut command = Command::new("strace");
         strace(&mut command, &["/^mkdir:delay_exit=400000"], &["-o", "trace"], &instance_name());
         let output = command.current_dir(&place).output();
@@ -495,7 +495,7 @@ fn a_link_of_another_user_is_not_followed() -> Result<(), Skip> {
     assert!(names(&target).is_empty());
     assert_recorded(&record(&dir, &["-d", "20ms", "-o", "place/ours/b"]));
     assert_recorded(&record(&dir, &["-d", "20ms", "-o", "place/ours/../place/c"]));
-    // The directory of the user for whom sudo runs it, a link of that user's in it, and another user's in it.
+    // Under sudo, a link of the calling user is followed in that user's directory; another user's is not.
     for (sudo_uid, status) in [(OTHER_USER, 0), (OTHER_USER - 1, 2)] {
         let mut command = Command::new(program("kmemtraced"));
         command.current_dir(dir.path()).env("SUDO_UID", sudo_uid.to_string());
@@ -525,7 +525,7 @@ fn modes_do_not_depend_on_the_umask() -> Result<(), Skip> {
     Ok(())
 }
 
-/// The recorder after `script` in a mount namespace of its own; `$0` is a directory for the script.
+/// Runs the recorder after `script` in a mount namespace of its own; `$0` is a directory for the script.
 fn with_mounts(dir: &Directory, script: &str, arguments: &[&str]) -> Result<Output, Skip> {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-e", "-c", &format!("{script}\nexec \"$@\"")]).arg(dir.path()).current_dir(dir.path());
@@ -534,7 +534,7 @@ fn with_mounts(dir: &Directory, script: &str, arguments: &[&str]) -> Result<Outp
     unless_refused(output)
 }
 
-/// The output of a program in a mount namespace; skips where none could be had.
+/// Returns the output of a program in a mount namespace; skips if the kernel refuses the namespace.
 fn unless_refused(output: Output) -> Result<Output, Skip> {
     let stderr = text(&output.stderr);
     match ["unshare: ", "mount: "].iter().any(|program| stderr.starts_with(program)) {
@@ -568,7 +568,7 @@ fn buffers_larger_than_the_machine_are_refused() -> Result<(), Skip> {
     Ok(())
 }
 
-/// An instance that no recorder has made; removed with this.
+/// Instance that no recorder has made; removed on drop.
 struct ByHand(PathBuf);
 
 impl ByHand {
@@ -601,7 +601,7 @@ fn an_instance_made_by_hand_stays() -> Result<(), Skip> {
     };
     assert_stays();
     must("remove", fs::remove_dir(&foreign.0));
-    // The name was a killed recorder's before, and its instance was removed by hand.
+    // A killed recorder had this name before, and its instance was removed by hand.
     let recorder = Recorder::start_in(Directory::new(&[]), &name, &[]);
     recorder.signal(Signal::KILL);
     recorder.wait();
@@ -609,7 +609,7 @@ fn an_instance_made_by_hand_stays() -> Result<(), Skip> {
     must("instance", fs::create_dir(&foreign.0));
     assert_stays();
     must("remove", fs::remove_dir(&foreign.0));
-    // A recorder's own goes.
+    // The instance of a killed recorder is removed.
     let recorder = Recorder::start_in(Directory::new(&[]), &instance_name(), &[]);
     let killed = recorder.instance_name().to_owned();
     recorder.signal(Signal::KILL);

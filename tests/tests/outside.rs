@@ -1,4 +1,5 @@
-//! The library as other projects use it: a crate outside of the workspace opens a trace, adds an observer and an input of its own.
+//! Library as other projects use it: a crate outside of the workspace opens a trace, and adds an observer and an input
+//! of its own.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use kmemtrace::{
     Action, Code, Event, EventNames, EventSource, Fault, Kind, OrderedItem, Query, StreamItem, Trace,
 };
 
-/// Allocations of one size at rising addresses, then a line that is damaged.
+/// Input of allocations of one size at rising addresses, then a damaged line.
 #[derive(Debug)]
 struct Made(u64);
 
@@ -67,7 +68,7 @@ fn a_crate_of_another_project_adds_an_observer_and_an_input() {
     );
     dir.write("Cargo.toml", manifest.as_bytes());
     dir.write("src/main.rs", MAIN.as_bytes());
-    // Versions that are there already: the test needs no network.
+    // The workspace's versions are there already: the test needs no network.
     fs::copy(root.join("Cargo.lock"), dir.file("Cargo.lock")).expect("Cargo.lock");
     let trace = root.join("tests/data/amd64-6.1");
     let run = Command::new(env!("CARGO"))

@@ -1,4 +1,4 @@
-//! `kmemtrace-report pack`: smaller files that say the same.
+//! `kmemtrace-report pack`: smaller files with the same events.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -30,12 +30,12 @@ fn a_packed_recording_says_the_same_in_less_room() {
         assert!(bytes_in(dir.path()) < bytes, "seed {seed}");
         let again = bytes_in(dir.path());
         run_to(0, "kmemtrace-report", &["pack", "--level", "3", "-f"], &[dir.path()]);
-        assert_eq!(bytes_in(dir.path()), again, "what is packed stays as it is");
+        assert_eq!(bytes_in(dir.path()), again, "a packed file stays as it is");
     }
 }
 
 #[test]
-fn however_many_files_are_packed_at_once_they_become_the_same() {
+fn any_number_of_pack_threads_writes_the_same_files() {
     let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 5, 4000)), 1);
     let packed = |jobs: &str| {
         let dir = Directory::new(&files);
@@ -52,7 +52,7 @@ fn however_many_files_are_packed_at_once_they_become_the_same() {
 }
 
 #[test]
-fn where_one_file_cannot_be_packed_all_say_what_they_said() {
+fn one_file_that_cannot_be_packed_changes_no_report() {
     for jobs in ["1", "3"] {
         let mut files = trace_dir(&workload(2, &Options::plain(Shape::plain(), 4, 3000)), 2);
         let cut = files.iter_mut().find(|(name, _)| name == "cpu2.out").unwrap();
@@ -108,7 +108,7 @@ fn damage_is_kept_as_it_is() {
 }
 
 #[test]
-fn what_may_still_be_recorded_is_left_alone() {
+fn an_unfinished_file_is_left_alone() {
     let mut files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 1, 1000)), 1);
     let len = files[0].1.len();
     files[0].1.truncate(len - 10);
@@ -122,14 +122,14 @@ fn what_may_still_be_recorded_is_left_alone() {
 }
 
 #[test]
-fn what_a_recorder_or_another_pack_has_locked_is_refused() {
+fn a_directory_locked_by_a_recorder_or_a_pack_is_refused() {
     let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 1, 1000)), 1);
     let dir = Directory::new(&files);
     let before = fs::read(dir.file(&files[0].0)).unwrap();
     let lock = fs::File::open(dir.path()).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for path in [dir.path(), &dir.file(&files[0].0)] {
-        // Not even -f takes a file away from its recorder.
+        // Even -f takes no file away from its recorder.
         let output = run("kmemtrace-report", &["pack", "-f"], &[path]);
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("a recorder or another pack"), "{output:?}");
@@ -140,7 +140,7 @@ fn what_a_recorder_or_another_pack_has_locked_is_refused() {
 }
 
 #[test]
-fn what_is_no_recording_is_no_trace_to_pack_either() {
+fn an_input_without_a_recording_is_no_trace_to_pack() {
     let dir = Directory::new(&[("notes.txt".to_owned(), b"nothing".to_vec())]);
     run_to(3, "kmemtrace-report", &["pack"], &[dir.path()]);
     run_to(3, "kmemtrace-report", &["pack"], &[&dir.file("notes.txt")]);

@@ -1,5 +1,5 @@
-//! Blocks whose checksums are right and whose contents make no sense: the report, the checker and `pack` end by themselves, with an
-//! exit status that the contract has.
+//! Blocks with right checksums and senseless contents: report, checker and `pack` end by themselves, with an exit
+//! status of the contract.
 //!
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
@@ -18,10 +18,10 @@ use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A file as its blocks.
+/// Blocks of a file.
 type Blocks = Vec<(BlockInfo, Vec<u8>)>;
 
-/// A small recording with samples of counters, gap blocks, the recorder's threads, and end blocks; its CPU 0 as blocks.
+/// Small recording with samples of counters, gap blocks, the recorder's threads, and end blocks; CPU 0 also as blocks.
 fn recording(seed: u64) -> (Vec<(String, Vec<u8>)>, Blocks) {
     let mut options = Options::plain(Shape::plain(), 2, 80);
     (options.loss, options.uncounted, options.recorder_loss) = (true, seed % 2 == 1, true);
@@ -43,7 +43,7 @@ fn file(blocks: &Blocks) -> Vec<u8> {
     blocks.iter().flat_map(|(info, payload)| block(info, payload)).collect()
 }
 
-/// Runs every reader on a directory: none may panic or hang.
+/// Runs every reader on a directory; none may panic or hang.
 fn assert_readers_end(what: &str, dir: &Directory) {
     let readers: [(&str, &[&str]); 6] = [
         ("kmemtrace-report", &["summary", "--own", "--index-from", "0"]),
@@ -70,7 +70,7 @@ fn try_each(files: &[(String, Vec<u8>)], changed: impl IntoIterator<Item = (Stri
     }
 }
 
-/// The first block of each kind that tells of loss.
+/// Indexes of the first block of each kind that records loss.
 fn telling(blocks: &Blocks) -> Vec<usize> {
     let first = |kind: u8| blocks.iter().position(|(info, _)| info.kind == kind);
     [kind::COUNTERS, kind::GAP, kind::END].into_iter().filter_map(first).collect()
@@ -83,7 +83,7 @@ fn intervals_that_make_no_sense_end_no_reader() {
     let times = [0, 1, middle, middle + 1, u64::MAX - 1, u64::MAX];
     let pairs: Vec<(u64, u64)> = times.iter().flat_map(|&from| times.iter().map(move |&to| (from, to))).collect();
     let changed = pairs.into_iter().flat_map(|(from, to)| {
-        // All at once for one interval; the counters and numbers are as they are, or as great as they can be.
+        // All blocks get the interval; counters and numbers stay, or become as great as they can be.
         [false, true].map(|is_greatest| {
             let mut changed = blocks.clone();
             for (info, payload) in &mut changed {
@@ -95,8 +95,8 @@ fn intervals_that_make_no_sense_end_no_reader() {
     try_each(&files, changed);
 }
 
-/// Sets the interval of a payload that has one; with `is_greatest`, every number in front of it to all ones, and a gap's
-/// reason to one of those that there are.
+/// Sets the interval of a payload that has one; with `is_greatest`, also sets every number before it to all ones, and
+/// a gap's reason to an existing one.
 fn forge(of: u8, payload: &mut Vec<u8>, interval: Interval, is_greatest: bool) {
     match of {
         kind::COUNTERS => {
@@ -180,7 +180,7 @@ fn single_bytes_and_header_fields_that_were_forged_end_no_reader() {
     }
 }
 
-/// A payload whose items of one tag have other bytes.
+/// Payload whose items of one tag have other bytes.
 fn with_item(payload: &[u8], tag: u16, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for found in item::walk(payload) {

@@ -1,5 +1,6 @@
-//! Promises of the recorder on the running kernel, as root, at the values that users have: how old an unread event may be, other
-//! people's hands on the control files, too few descriptors. Tests that cannot run here are listed as skipped at the end.
+//! Promises of the recorder on the running kernel, as root, with users' settings: age of an unread event, other
+//! programs' changes to the control files, too few descriptors. Tests that cannot run here are listed as skipped at
+//! the end.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Passes on what is wrong with a test's surroundings as a panic.
+/// Panics on an error in the test's environment.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
@@ -63,12 +64,12 @@ fn an_event_stays_unread_no_longer_than_flush_says() -> Result<(), Skip> {
     can_record()?;
     const COUNT: usize = 5000;
     const VECTORS: usize = 77;
-    // Far below the kernel's wake-up mark. The first is the default, as users have it.
+    // Fill levels far below the kernel's wake-up mark. The first case has the default `--flush`.
     for (options, flush) in
         [(&["-b", "64M"][..], 1000), (&["-b", "64M", "--flush", "2s"], 2000), (&["-b", "64M", "--flush", "300ms"], 300)]
     {
         let recorder = Recorder::start(options);
-        // Not in step with the recorder's timers.
+        // The delay is out of step with the recorder's timers.
         sleep(Duration::from_millis(1337));
         must("load", load::iov(COUNT, VECTORS));
         sleep(Duration::from_millis(flush) + GRACE);
@@ -107,10 +108,10 @@ fn spawn_load(arguments: &[&str]) -> Child {
     must("kmemload", command.args(arguments).stdout(Stdio::null()).spawn())
 }
 
-/// The file that must be named, and a shell command in a recorder's instance that changes it.
+/// Control file that the recorder must name, and a shell command in its instance that changes the file.
 type Hand = (&'static str, &'static str);
 
-/// Changes, and changes that are changed back within milliseconds.
+/// Changes, and changes that are undone within milliseconds.
 const HANDS: [Hand; 26] = [
     ("tracing_on", "echo 0 >tracing_on"),
     ("tracing_on", "echo 0 >tracing_on; echo 1 >tracing_on"),
@@ -143,7 +144,7 @@ const HANDS: [Hand; 26] = [
     ("per_cpu/cpu0/trace", "echo >per_cpu/cpu0/trace"),
 ];
 
-/// Lets a shell do it in the instance.
+/// Runs a shell command in the instance.
 fn lay_hand_on(tracefs: &Tracefs, instance: &str, what: &str) {
     let dir = tracefs.path().join("instances").join(instance);
     let output = must("sh", Command::new("sh").args(["-c", what]).current_dir(dir).output());
@@ -158,7 +159,7 @@ fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
         let before = now();
         lay_hand_on(&tracefs, recorder.instance_name(), what);
         let after = now();
-        // The recorder tells of the change at once, not at the end.
+        // The recorder reports the change at once, not at the end.
         sleep(Duration::from_millis(120));
         let ended = recorder.stop();
         assert_eq!(ended.status.code(), Some(1), "{what}: {}", ended.stderr);
@@ -168,7 +169,7 @@ fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
         let gaps = gaps(&ended.trace().join("cpu0.out"));
         let is_there = gaps.iter().any(|(gap, _)| {
             let (from, to) = (gap.interval.from.get(), gap.interval.to.get());
-            // The change came somewhere between the two times.
+            // The change came between the two times.
             gap.reason == GAP_FOREIGN && from <= after && from + 1_000_000_000 > before && before <= to
         });
         assert!(is_there, "{what}: no gap from {before} to {after}: {gaps:?}");
@@ -223,10 +224,11 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
 
 fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // A flush long enough for nothing to be read before; with and without a look in between.
+    // The flush is too long for any read before the clear; the recorder looks at the counters meanwhile in the second
+    // case only.
     for wait in [100, 1300] {
         let recorder = Recorder::start(&["--flush", "20s", "-b", "16M"]);
-        // Far more than what comes between the clear and the end.
+        // Many more events than between the clear and the end.
         must("load", load::iov(40_000, 9));
         sleep(Duration::from_millis(wait));
         lay_hand_on(&tracefs, recorder.instance_name(), "echo >trace");
@@ -235,13 +237,13 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
         let gaps = gaps(&ended.trace().join("cpu0.out"));
         let reasons: Vec<u32> = gaps.iter().map(|(gap, _)| gap.reason.get()).collect();
         assert!(reasons.contains(&GAP_FOREIGN), "after {wait} ms: {gaps:?}");
-        // The counters tell of the clear, too, where they were looked at before.
+        // Counters show the clear, too, if the recorder had looked at them before.
         assert!(wait < 1000 || reasons.contains(&GAP_CLEARED), "after {wait} ms: {gaps:?}");
     }
     Ok(())
 }
 
-/// Starts a recorder and lets a shell change its instance as soon as that is there.
+/// Starts a recorder and changes its instance from a shell as soon as the instance exists.
 fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str) -> (Output, Directory) {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let instance = tracefs.path().join("instances").join(&name);
@@ -268,7 +270,7 @@ fn a_change_during_set_up_is_told() -> Result<(), Skip> {
     ] {
         let (output, directory) = change_at_once(&tracefs, &["-d", "0.6"], what);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // Before the control files are watched, what is not as it was set is refused.
+        // The recorder refuses a change that comes before the control files are watched.
         if output.status.code() == Some(2) && stderr.contains("changed it while it was set up") {
             continue;
         }
@@ -298,7 +300,7 @@ fn a_clear_makes_suspect_what_was_not_read() -> Result<(), Skip> {
     let cleared = now();
     let ended = recorder.stop();
     let gaps = gaps(&ended.trace().join("cpu0.out"));
-    // Nothing was read since the start, so all of that is gone.
+    // Nothing was read since the start, so the gap covers the time since then.
     let covers = |gap: &GapRecord| gap.interval.from.get() <= begun && gap.interval.to.get() + 500_000_000 > cleared;
     assert!(gaps.iter().any(|(gap, _)| covers(gap)), "from {begun} to {cleared}: {gaps:?}");
     Ok(())
@@ -309,7 +311,7 @@ fn a_switch_that_cannot_seek_is_read_all_the_same() -> Result<(), Skip> {
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
     }
-    // Switches of debugfs are like that; plain files stand for a channel, and strace for the kernel.
+    // Switches of debugfs cannot seek; plain files stand for a channel, and strace for the kernel.
     let directory = Directory::new(&[]);
     let channel = directory.file("channel");
     must("channel", fs::create_dir(&channel));
@@ -377,7 +379,7 @@ fn a_recording_that_is_left_alone_is_complete() -> Result<(), Skip> {
     let ended = recorder.stop();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(!ended.stderr.contains("somebody"), "{}", ended.stderr);
-    // The recorder's own share is measured and told.
+    // The recorder measures and prints its own share.
     let line = ended.stderr.lines().find(|line| line.contains("of the recorder's own threads"));
     let line = line.unwrap_or_else(|| panic!("the own share is not told: {}", ended.stderr));
     let share: f64 = must("share", line.split(['(', '%']).nth(1).unwrap_or_default().parse());
@@ -390,7 +392,7 @@ fn interrupts_on_the_recorders_threads_are_recorded() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&[]);
     let left_out = must("set_event_notrace_pid", recorder.instance(&tracefs).read("set_event_notrace_pid"));
-    assert_eq!(left_out.trim(), "", "threads whose events the kernel drops, those of interrupts on them with them");
+    assert_eq!(left_out.trim(), "", "threads whose events the kernel drops, together with those of interrupts on them");
     let pid = i64::from(recorder.pid());
     run_to(0, "kmemload", &["rounds", "500"], &[]);
     let ended = recorder.stop();
@@ -413,7 +415,7 @@ fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     let child = must("kmemtraced", command.spawn());
     let deadline = Instant::now() + Duration::from_secs(30);
     while fs::read_to_string(channel.join("enabled")).is_ok_and(|text| text.trim() != "1") {
-        assert!(Instant::now() < deadline, "it does not begin to record");
+        assert!(Instant::now() < deadline, "the recorder does not begin to record");
         sleep(Duration::from_millis(10));
     }
     must("channel", fs::remove_dir_all(&channel));
@@ -424,7 +426,7 @@ fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     Ok(())
 }
 
-/// A recorder that may open so many files, and what it leaves.
+/// Runs a recorder with a limit of open files; returns its output.
 fn with_descriptors(limit: u32, name: &str, trace: &Path) -> Output {
     let script = format!("ulimit -n {limit}; exec \"$@\"");
     let mut command = Command::new("sh");
@@ -453,7 +455,7 @@ fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
                 let filled = files.filter(|file| file["cpu"].is_u64() && file["events"].as_u64() > Some(0)).count();
                 assert_eq!(filled, cpus, "ulimit -n {limit}: a busy CPU has no events: {stderr}\n{found}");
             }
-            // Below that the system's loader cannot even start it.
+            // The system's loader cannot even start the recorder below this limit.
             Some(127) if limit < 5 => {}
             status => {
                 assert_eq!(status, Some(2), "ulimit -n {limit}: {stderr}");
@@ -474,7 +476,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     let directory = Directory::new(&[]);
     let instance = tracefs.path().join("instances/kmemtrace");
     if instance.exists() {
-        return Err(Skip("somebody records in the default instance".to_owned()));
+        return Err(Skip("another recorder uses the default instance".to_owned()));
     }
     let mut command = Command::new(program("kmemtraced"));
     let child = command.current_dir(directory.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -482,7 +484,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let text = |file: &str| fs::read_to_string(instance.join(file)).unwrap_or_default();
     while text("tracing_on").trim() != "1" || !directory.file("kmemtrace.data/meta.out").exists() {
-        assert!(Instant::now() < deadline, "it does not begin to record");
+        assert!(Instant::now() < deadline, "the recorder does not begin to record");
         sleep(Duration::from_millis(10));
     }
     assert!(text("trace_clock").contains("[mono]"), "{}", text("trace_clock"));
@@ -504,7 +506,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     assert!(!instance.exists(), "the instance is left");
     let trace = directory.file("kmemtrace.data");
     assert_eq!(run("kmemtrace-check", &[], &[&trace]).status.code(), Some(0));
-    // Compressed while the writers keep up: an event takes more than 60 bytes in the kernel's buffer.
+    // Blocks are compressed while the writers keep up: an event takes more than 60 bytes in the kernel's buffer.
     let found = check(&trace);
     let files = found["files"].as_array().into_iter().flatten().filter(|file| file["cpu"].is_u64());
     let (mut all, mut bytes) = (0, 0);

@@ -1,4 +1,5 @@
-//! Bytes that a reader takes from the disk: no more than the files have, and of a window no more than the window needs.
+//! Bytes that a reader takes from the disk: at most those of the files, and for a window at most those that the window
+//! needs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -30,7 +31,8 @@ fn bytes_read() -> Result<u64, Skip> {
     count.and_then(|count| count.parse().ok()).ok_or_else(|| Skip(format!("{file} has no rchar")))
 }
 
-/// One CPU's events, of which the kernel overwrote 50 at no known time; `is_vague`: a mark without a count stands near the end.
+/// Events of one CPU, of which the kernel overwrote 50 at no known time; `is_vague` adds a mark without a count near
+/// the end.
 fn lossy(is_vague: bool) -> Workload {
     let (mut work, load) = Load::new(3, LoadOptions { cpus: 1, events: 40_000, live: 1000, reuses: true });
     let cpu = &mut work.cpus[0];
@@ -45,13 +47,13 @@ fn lossy(is_vague: bool) -> Workload {
     work
 }
 
-/// The recording of a workload whose end block says `marks`.
+/// Recording of a workload whose end block says `marks`.
 fn recording(work: &Workload, marks: u32) -> Directory {
     let says = |files: &[(String, Vec<u8>)]| End::at_end_of(&files[0].1).unwrap().marks.get() == marks;
     Directory::new(&(0..100).map(|seed| trace_dir(work, seed)).find(|files| says(files)).unwrap())
 }
 
-/// Events and bytes read of the first CPU's stream, and its landmarks; of a part where `part` tells which.
+/// Events and bytes read of the first CPU's stream, and its seek index; limited to a time range by `part`.
 fn read(path: &Path, part: Option<(&SeekIndex, (u64, u64))>) -> Result<(u64, u64, SeekIndex), Skip> {
     let mut trace = Trace::open(&[path.to_owned()]).unwrap();
     let stream = &mut trace.streams[0];
@@ -83,7 +85,7 @@ fn a_lossy_recording_is_read_once() -> Result<(), Skip> {
 }
 
 fn a_window_from_landmarks_reads_no_more_than_it_needs() -> Result<(), Skip> {
-    // The end block does not tell of marks, so who looks for loss beyond them looks at all data.
+    // The end block has no number of marks, so a reader that looks for further loss reads all data.
     let dir = recording(&lossy(true), MARKS_UNKNOWN);
     let (_, _, landmarks) = read(dir.path(), None)?;
     let at = landmarks.points[landmarks.points.len() / 2].last.unwrap();

@@ -1,4 +1,4 @@
-//! Check and report as they are run, on random traces of any machine: every view says what the reference says.
+//! Check and report on random traces of any machine: every view equals the reference's.
 //!
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
@@ -38,7 +38,7 @@ fn the_usual_traces_have_every_finding() {
 }
 
 #[test]
-fn reports_say_what_the_reference_says() {
+fn reports_equal_the_reference() {
     for seed in seeds(0..25) {
         let (options, workload) = random_workload(seed, 700);
         let dir = Directory::new(&trace_dir(&workload, seed));
@@ -49,7 +49,7 @@ fn reports_say_what_the_reference_says() {
 }
 
 #[test]
-fn reports_of_relay_channels_say_what_the_reference_says() {
+fn reports_of_relay_channels_equal_the_reference() {
     for seed in seeds(0..20) {
         for raw in [true, false] {
             let (workload, options, streams) = random_relay(seed, 500);
@@ -59,7 +59,7 @@ fn reports_of_relay_channels_say_what_the_reference_says() {
             } else {
                 Directory::new(&relay_dir(&workload, &options, &streams, seed))
             };
-            // Historic streams have no numbers: only the channel's counter can tell of loss.
+            // Historic streams have no numbers: only the channel's counter shows loss.
             let overruns = (raw && seed % 3 == 0).then_some(5);
             if let Some(overruns) = overruns {
                 dir.write("total_overruns", format!("{overruns}\n").as_bytes());
@@ -105,7 +105,7 @@ fn two_runs_print_the_same_bytes() {
     }
 }
 
-/// The verdict that the checker gives each file, by CPU.
+/// Verdicts of the checker for each file, by CPU.
 fn checked(dir: &Directory, status: i32) -> Vec<(Option<u64>, String, Value)> {
     let output = run("kmemtrace-check", &["--format", "json"], &[dir.path()]);
     assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
@@ -127,7 +127,7 @@ fn verdict_of(cpu: &PerCpu) -> &'static str {
 }
 
 #[test]
-fn check_tells_each_file_s_verdict_and_counts() {
+fn check_prints_each_files_verdict_and_counts() {
     for seed in seeds(0..30) {
         let (_, workload) = random_workload(seed, 400);
         let dir = Directory::new(&trace_dir(&workload, seed));
@@ -170,7 +170,7 @@ fn check_tells_cut_from_damaged() {
     assert!(verdicts(1).contains(&(Some(1), "truncated".into())));
 }
 
-/// A number in a block that another program may change and put the checksums right again.
+/// Number in a block that another program may change, with right checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forged {
     First,
@@ -180,7 +180,8 @@ enum Forged {
     EndLast,
 }
 
-/// The file with such a number in its block `which` of those that have it made greater or less; `None` where there is no such block.
+/// File with such a number made greater or less, in block `which` of those that have it; `None` if there is no such
+/// block.
 fn forge(file: &[u8], forged: Forged, which: usize, by: u64) -> Option<Vec<u8>> {
     let (mut out, mut met) = (Vec::new(), 0);
     for piece in pieces(file) {
@@ -213,7 +214,7 @@ fn forge(file: &[u8], forged: Forged, which: usize, by: u64) -> Option<Vec<u8>> 
 }
 
 #[test]
-fn times_and_losses_that_are_not_those_of_the_events_are_found() {
+fn wrong_times_and_losses_in_blocks_are_found() {
     let recordings = seeds(0..6).map(|seed| {
         let mut options = Options::plain(Shape::plain(), 2, 1500);
         (options.loss, options.uncounted) = (seed % 3 > 0, seed % 2 == 0);
@@ -249,7 +250,7 @@ fn times_and_losses_that_are_not_those_of_the_events_are_found() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_status_3_and_one_line() {
+fn an_input_without_a_trace_is_refused_with_status_3_and_one_line() {
     let dir = Directory::new(&[("notes.txt".into(), b"nothing".to_vec())]);
     let garbage = Directory::new(&[("cpu0.out".into(), vec![0x55; 5000])]);
     for program in ["kmemtrace-check", "kmemtrace-report"] {
@@ -261,7 +262,7 @@ fn what_is_no_trace_is_refused_with_status_3_and_one_line() {
             assert!(output.stdout.is_empty(), "{program}");
         }
         let output = run(program, &[], &[&dir.file("absent")]);
-        assert_eq!(output.status.code(), Some(2), "{program} of a path that is not there");
+        assert_eq!(output.status.code(), Some(2), "{program} of a path that does not exist");
     }
 }
 
@@ -285,7 +286,7 @@ fn windows_from_the_end_are_the_same_with_and_without_end_blocks() {
         let relative = summary(&dir, &from_the_end);
         assert_eq!(relative, absolute, "seed {seed}");
         assert!(relative["events"]["total"].as_u64() > Some(10), "seed {seed}: {relative}");
-        // Without its last byte a file has no end block.
+        // A file without its last byte has no end block.
         let cut = files.into_iter().map(|(name, mut bytes)| {
             bytes.pop();
             (name, bytes)

@@ -1,4 +1,4 @@
-//! `kmemtraced --relay` on channels that are plain files and pipes: what it records reports as the raw bytes do.
+//! `kmemtraced --relay` on channels of plain files and pipes: reports of the recording equal those of the raw bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use kmemtrace_tests::recording::{Directory, random_relay};
 use kmemtrace_tests::views::{DOCUMENTS, printed};
 use serde_json::Value;
 
-/// A channel of this machine's byte order from a seed at or after `seed`.
+/// Channel of this machine's byte order, from the first such seed at or after `seed`.
 fn native(mut seed: u64) -> RelayStreams {
     loop {
         let (_, options, streams) = random_relay(seed, 400);
@@ -27,7 +27,7 @@ fn native(mut seed: u64) -> RelayStreams {
     }
 }
 
-/// A directory as debugfs has it, with these records already in its buffers.
+/// Directory as debugfs has it, with these records already in its buffers.
 fn channel(streams: &RelayStreams, overruns: u64) -> Directory {
     let dir = Directory::new(&[]);
     for stream in &streams.cpus {
@@ -39,7 +39,7 @@ fn channel(streams: &RelayStreams, overruns: u64) -> Directory {
     dir
 }
 
-/// What a view prints, without what names the input, and what only a known kernel tells.
+/// Lines of a view, without members that name the input or need a known kernel.
 fn figures(view: &str, trace: &Path) -> Vec<Value> {
     let bytes = printed(view, trace);
     let lines: Vec<Value> = match view {
@@ -135,7 +135,7 @@ fn records_that_come_in_pieces_while_it_runs_are_all_there() {
             (pipe, stream.bytes())
         })
         .collect();
-    // No piece ends where a record does.
+    // Pieces never end where a record does.
     while pipes.iter().any(|(_, bytes)| !bytes.is_empty()) {
         for (pipe, bytes) in &mut pipes {
             let some = 1001.min(bytes.len());
@@ -144,7 +144,7 @@ fn records_that_come_in_pieces_while_it_runs_are_all_there() {
         sleep(Duration::from_millis(3));
     }
     assert_eq!(stop(recorder), 0);
-    assert_eq!(fs::read_to_string(live.file("enabled")).unwrap().trim(), "0", "it is set back");
+    assert_eq!(fs::read_to_string(live.file("enabled")).unwrap().trim(), "0", "the switch is set back");
     assert_same_figures("in pieces", raw.path(), &out.file("trace"));
 }
 

@@ -1,4 +1,5 @@
-//! Real recordings of many machines, in `tests/data`: what is in them, and every view of them held against the reference.
+//! Recordings of many real machines, in `tests/data`: their known contents, and every view compared with the
+//! reference.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +20,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
-/// A recording as it is, or unpacked into a directory that goes away with what is returned.
+/// Path of a recording, unpacked into a temporary directory if it is an archive.
 fn sample(name: &str) -> (PathBuf, Option<Directory>) {
     let plain = data(name);
     if plain.is_dir() {
@@ -65,7 +66,7 @@ fn each_has_what_was_recorded() {
             assert_eq!(&head["trace"][member], expected, "{name}: {member}");
         }
         if verdict == "lossy" {
-            // What the recorder printed when it stopped.
+            // The recorder printed this number when it stopped.
             assert_eq!(head["completeness"]["lost_events"], 22_678, "{name}");
         }
     }
@@ -94,7 +95,7 @@ fn the_loads_known_allocations_are_in_each() {
 }
 
 #[test]
-fn reports_say_what_the_reference_says() {
+fn reports_equal_the_reference() {
     for (name, ..) in samples() {
         let (trace, _dir) = sample(name);
         assert_views(name, &trace, &Known::of_trace(Trace::open(std::slice::from_ref(&trace)).unwrap()));

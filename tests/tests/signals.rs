@@ -1,5 +1,5 @@
-//! The recorder's end on the running kernel, as root: signals at every stage, terminals and disks that take nothing, limits. What
-//! cannot run here is listed as skipped at the end.
+//! Recorder's end on the running kernel, as root: signals at every stage, terminals and disks that take nothing,
+//! limits. Tests that cannot run here are listed as skipped at the end.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -41,13 +41,14 @@ fn main() -> ExitCode {
     ])
 }
 
-/// The promises are a second for a second signal and two for a first: half a second more is for a busy machine.
+/// Time limits. A second signal ends the recorder within a second, a first one within two; half a second more is for a
+/// busy machine.
 const SECOND: Duration = Duration::from_millis(1500);
 const FIRST: Duration = Duration::from_millis(2500);
-/// Longer than anything takes that does not hang.
+/// Time limit for everything that does not hang.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Passes on what is wrong with a test's surroundings as a panic.
+/// Panics on an error in the test's environment.
 fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
@@ -60,18 +61,18 @@ fn until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A recorder in an instance of its own. Both are gone with this.
+/// Recorder in an instance of its own. Both end on drop.
 struct Recorder<'a> {
     child: Child,
     instance: Instance<'a>,
     name: String,
     directory: Directory,
-    /// The file for messages, if it is not in the same directory.
+    /// Directory of the file for messages, if it is another one.
     messages: Option<Directory>,
 }
 
 impl<'a> Recorder<'a> {
-    /// Starts `wrapper kmemtraced OPTIONS -o DIRECTORY/trace -- COMMAND`, its standard error in DIRECTORY/stderr.
+    /// Starts `wrapper kmemtraced OPTIONS -o DIRECTORY/trace -- COMMAND`, with standard error in DIRECTORY/stderr.
     fn spawn(tracefs: &'a Tracefs, wrapper: &[&str], options: &[&str], command: &[&str]) -> Recorder<'a> {
         let directory = Directory::new(&[]);
         let stderr = must("stderr", File::create(directory.file("stderr")));
@@ -129,13 +130,13 @@ impl<'a> Recorder<'a> {
         must("kill", kill_process(Pid::from_child(&self.child), signal));
     }
 
-    /// True if the process has come to its end, even if one of its threads hangs in the kernel.
+    /// True if the process has ended, even if one of its threads hangs in the kernel.
     fn is_dead(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
     }
 
-    /// Waits for its end, which must not be later than that.
+    /// Waits for the recorder's end, at most `patience`.
     fn ends_within(&self, patience: Duration) {
         let begin = Instant::now();
         while !self.is_dead() {
@@ -149,7 +150,7 @@ impl<'a> Recorder<'a> {
         must("kmemtraced", self.child.wait())
     }
 
-    /// A description of a recorder that does not end: its threads, and its messages.
+    /// Description of a recorder that does not end: its threads, and its messages.
     fn state(&self) -> String {
         let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
         let threads = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
@@ -158,7 +159,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn stderr(&self) -> String {
-        // There is none where a pipe or a terminal takes the messages.
+        // The file is missing if a pipe or a terminal takes the messages.
         let directory = self.messages.as_ref().unwrap_or(&self.directory);
         fs::read_to_string(directory.file("stderr")).unwrap_or_default()
     }
@@ -167,7 +168,7 @@ impl<'a> Recorder<'a> {
         json(&run("kmemtrace-check", &["--format", "json"], &[&self.directory.file("trace")]).stdout)
     }
 
-    /// Asserts an orderly end: one, with all files finished, and nothing left.
+    /// Asserts an orderly end: exactly one, with all files finished, and no instance left.
     fn assert_clean_end(&mut self, what: &str) {
         let status = self.status();
         let stderr = self.stderr();
@@ -178,7 +179,7 @@ impl<'a> Recorder<'a> {
         assert!(!self.has_instance(), "{what}: instance {} is left", self.name);
     }
 
-    /// A second signal has ended it: files without an end, which is told, and nothing left in the kernel.
+    /// Asserts the end by a second signal: files without an end, a message about them, and no instance left.
     fn assert_cut(&mut self) {
         assert!(!self.has_instance(), "instance {} is left", self.name);
         let status = self.status();
@@ -204,7 +205,7 @@ impl Drop for Recorder<'_> {
     }
 }
 
-/// Load on every CPU while it lives.
+/// Runs `work` under load on every CPU.
 fn with_load<T>(work: impl FnOnce() -> T) -> T {
     let goes_on = std::sync::atomic::AtomicBool::new(true);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
@@ -216,14 +217,14 @@ fn with_load<T>(work: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        // A panic in here must not leave the threads at work.
+        // A panic in `work` must not leave the threads running.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         goes_on.store(false, relaxed);
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Signals that change nothing; the counters are said for one of them.
+/// Signals that change nothing; for USR1 the recorder prints its counters.
 const HARMLESS: [Signal; 12] = [
     Signal::USR1,
     Signal::USR2,
@@ -243,7 +244,7 @@ const STOPPING: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::Q
 fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let goes_on = ["sh", "-c", "trap '' TERM INT; sleep 3"];
-    // Until this stage is reached, and what ends it if no signal does.
+    // Name of the stage, options, true for a run with COMMAND, and a wait until the stage is reached.
     type Stage = (&'static str, &'static [&'static str], bool, fn(&Recorder<'_>));
     let stages: [Stage; 4] = [
         ("set-up", &[], false, |r| r.until_set_up()),
@@ -297,7 +298,7 @@ fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
 
 fn a_second_signal_ends_a_long_drain() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // Writers that are far behind.
+    // The writers are far behind.
     let mut recorder = Recorder::spawn(&tracefs, &[], &["-b", "32M", "--compress", "zstd:22"], &[]);
     recorder.until_recording();
     with_load(|| {
@@ -312,7 +313,7 @@ fn a_second_signal_ends_a_long_drain() -> Result<(), Skip> {
     Ok(())
 }
 
-/// An ext4 file system that takes no writes while it is frozen.
+/// Ext4 file system that takes no writes while it is frozen.
 struct Disk {
     at: std::path::PathBuf,
     _image: Directory,
@@ -350,7 +351,7 @@ impl Drop for Disk {
     }
 }
 
-/// A recorder whose trace is on a disk of its own.
+/// Recorder whose trace is on a disk of its own.
 fn spawn_on_disk(tracefs: &Tracefs, is_frozen: bool) -> Result<(Recorder<'_>, Disk), Skip> {
     let (directory, elsewhere) = (Directory::new(&[]), Directory::new(&[]));
     let disk = Disk::mount(directory.path())?;
@@ -373,7 +374,10 @@ fn a_second_signal_ends_it_while_the_disk_stalls() -> Result<(), Skip> {
         sleep(Duration::from_millis(1000));
         recorder.signal(Signal::TERM);
         sleep(Duration::from_millis(500));
-        assert!(recorder.has_instance() && !recorder.is_dead(), "it has drained to a disk that takes nothing");
+        assert!(
+            recorder.has_instance() && !recorder.is_dead(),
+            "the recorder has drained to a disk that takes nothing"
+        );
         recorder.signal(Signal::TERM);
         recorder.ends_within(SECOND);
     });
@@ -400,8 +404,8 @@ fn a_second_signal_ends_a_set_up_that_hangs() -> Result<(), Skip> {
     Ok(())
 }
 
-/// A wrapper that holds each of these system calls for longer than a second signal may take: strace, beside a recorder that has its
-/// own process id.
+/// Wrapper that delays each of these system calls longer than a second signal may take: strace, with the recorder as
+/// the process started.
 fn holding(calls: &str) -> Result<Vec<String>, Skip> {
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
@@ -424,7 +428,7 @@ fn a_second_signal_ends_a_removal_that_hangs() -> Result<(), Skip> {
     recorder.ends_within(SECOND);
     let (status, stderr) = (recorder.status(), recorder.stderr());
     assert_eq!(status.code(), Some(3), "{status}: {stderr}");
-    assert!(recorder.has_instance(), "it was removed all the same: {stderr}");
+    assert!(recorder.has_instance(), "the instance was removed all the same: {stderr}");
     let left =
         format!("{}: is still being removed: if it stays, run kmemtraced recover", recorder.instance.path().display());
     assert!(stderr.contains(&left), "{stderr}");
@@ -437,8 +441,8 @@ fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let wrapper = holding("renameat2")?;
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    // The disk hangs as the new recording takes the name of an earlier one: events come, and the thread that would close the control
-    // files is held.
+    // The disk hangs while the new recording takes the name of an earlier one: events arrive, and the thread that
+    // would close the control files is blocked.
     let directory = Directory::new(&[]);
     let earlier = ["-q", "-d", "50ms", "-B", &instance_name(), "-o"];
     assert_eq!(run("kmemtraced", &earlier, &[&directory.file("trace")]).status.code(), Some(0));
@@ -460,11 +464,11 @@ fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
     assert!(stderr.contains("ended at once by a second signal"), "{stderr}");
     assert!(!stderr.contains("recover"), "{stderr}");
     let kept = must("cpu0.out", fs::read(recorder.directory.file("trace/cpu0.out")));
-    assert!(kept == before, "the earlier recording is not what it was");
+    assert!(kept == before, "the earlier recording has changed");
     Ok(())
 }
 
-/// A pipe that is full; its reading end must be kept.
+/// Full pipe; its reading end must be kept.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reading, writing) = must("pipe", rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC));
     let flags = must("flags", rustix::fs::fcntl_getfl(&writing));
@@ -534,7 +538,7 @@ fn a_held_terminal_holds_up_nothing() -> Result<(), Skip> {
 
 fn a_report_that_hangs_is_ended_by_a_signal() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // After a limit the first signal is the one; after a stop signal it is the second.
+    // After a limit the first signal ends the report; after a stop signal the second one does.
     for (options, is_stopped) in [(&["--report", "sites", "-d", "300ms"][..], false), (&["--report", "sites"], true)] {
         let (_reading, writing) = full_pipe();
         let directory = Directory::new(&[]);
@@ -587,7 +591,7 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() -> Result<(), Skip> {
     recorder.until_recording();
     recorder.signal(Signal::HUP);
     sleep(Duration::from_millis(300));
-    assert!(recorder.is_on(), "HUP has stopped it: {}", recorder.stderr());
+    assert!(recorder.is_on(), "HUP has stopped the recorder: {}", recorder.stderr());
     recorder.signal(Signal::TERM);
     recorder.assert_clean_end("nohup");
     Ok(())

@@ -1,5 +1,6 @@
-//! Directories and files that another user plants, changes or holds back: the readers write through no link of theirs, wait for no
-//! writer, and believe no figures of theirs. Some of it needs root; what cannot run here is listed as skipped at the end.
+//! Directories and files that another user plants, changes or holds back: readers write through no planted link, wait
+//! for no writer, and believe no planted figures. Some tests need root; tests that cannot run here are listed as
+//! skipped at the end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,15 +21,15 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 
-/// A reader of such small inputs takes a few milliseconds.
+/// Time limit of a reader, which takes a few milliseconds for such small inputs.
 const LIMIT: Duration = Duration::from_secs(10);
 const KMSG: &str = "/proc/kmsg";
 const INDEX: &str = "report.index";
 const USED: &str = "the figures are taken from it";
-/// A user that no system has.
+/// User id that no system has.
 const STRANGER: u32 = 64_243;
 
-/// A change to what stands at a path.
+/// Change to a file at a path.
 type Change<'a> = &'a dyn Fn(&Path);
 
 fn main() -> ExitCode {
@@ -51,7 +52,7 @@ fn files(seed: u64, events: usize) -> Vec<(String, Vec<u8>)> {
     trace_dir(&workload(seed, &Options::plain(Shape::plain(), 1, events)), seed)
 }
 
-/// Files written a moment ago have no index.
+/// Waits until the files are old enough for an index.
 fn settle() {
     thread::sleep(Duration::from_millis(40));
 }
@@ -123,7 +124,7 @@ fn pack_does_not_follow_a_link_at_a_files_own_name() -> Result<(), Skip> {
     Ok(())
 }
 
-/// A pack that takes its time, and has begun to write.
+/// Starts a slow pack (level 22), and waits until it has begun to write.
 fn slow_pack(dir: &Path) -> Child {
     let mut command = Command::new(program("kmemtrace-report"));
     command.args(["pack", "-q", "--level", "22", "-j", "1"]).arg(dir).stderr(Stdio::piped());
@@ -160,7 +161,7 @@ fn a_file_that_changes_under_pack_is_left_as_it_is() -> Result<(), Skip> {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{what}: {output:?}");
         one_line(&output, says);
-        assert!(fs::read(&path).unwrap() == changed, "{what}: it was replaced");
+        assert!(fs::read(&path).unwrap() == changed, "{what}: the file was replaced");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files.len(), "{what}: something is left behind");
     }
     Ok(())
@@ -181,7 +182,11 @@ fn a_moved_directory_gets_no_file_elsewhere() -> Result<(), Skip> {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert_eq!(fs::read(victim.join("cpu0.out")).unwrap(), b"of root");
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(&moved).unwrap().count(), files.len(), "what was unfinished is removed where it was made");
+    assert_eq!(
+        fs::read_dir(&moved).unwrap().count(),
+        files.len(),
+        "the unfinished file is removed from the moved directory"
+    );
     Ok(())
 }
 
@@ -197,7 +202,7 @@ fn unfinished_files_of_killed_programs_are_removed() -> Result<(), Skip> {
     let [left] = &unfinished()[..] else { panic!("{:?}", unfinished()) };
     let random = left.strip_prefix("cpu0.out.packing-").unwrap();
     assert!(random.len() == 8 && random.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()), "{left}");
-    // A young one may belong to a program at work.
+    // A young file may belong to a running program.
     run_to(0, "kmemtrace-report", &["pack", "--level", "1"], &[dir.path()]);
     assert_eq!(unfinished(), [left.as_str()]);
     let hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
@@ -207,7 +212,7 @@ fn unfinished_files_of_killed_programs_are_removed() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Skips a test that needs to read the kernel's log, where it would wait for the next message.
+/// Skips a test that needs to read the kernel's log, where a reader would wait for the next message.
 fn kmsg() -> Result<(), Skip> {
     File::open(KMSG).map(drop).map_err(|error| Skip(format!("{KMSG} cannot be opened: {error}")))
 }
@@ -276,7 +281,7 @@ fn a_trace_with_files_that_block_is_read_without_them() -> Result<(), Skip> {
         for name in ["kmemtrace-check", "kmemtrace-report"] {
             run_within(LIMIT, name, &[], &[dir.path()]);
         }
-        // An index that is none of the trace's.
+        // An index that does not belong to the trace.
         let dir = Directory::new(&files(6, 500));
         plant(&dir.file(INDEX));
         settle();
@@ -325,7 +330,7 @@ fn document(dir: &Path, options: &[&str]) -> (Vec<u8>, String) {
     (output.stdout.clone(), stderr(&output))
 }
 
-/// An index that fits the trace in `dir`, is believed where it belongs to the reader, and has other figures than the trace.
+/// Index that fits the trace in `dir`, is believed if it belongs to the reader, and has other figures than the trace.
 fn forged(dir: &Directory, plain: &[u8]) -> Vec<u8> {
     let index = fs::read(dir.file(INDEX)).unwrap();
     let mut random = Random::new(1);

@@ -1,5 +1,5 @@
-//! Captured trees, generated for any machine: reports say what the reference says, what is missing is named, and no damage stops
-//! a reader.
+//! Captured trees, generated for any machine: reports equal the reference's, missing files are named, and no damage
+//! stops a reader.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,13 +18,13 @@ fn check(path: &Path) -> (Option<i32>, Value) {
     (output.status.code(), json(&output.stdout))
 }
 
-/// A whole tree of some events on two CPUs.
+/// Whole tree of some events on two CPUs.
 fn plain(seed: u64) -> Directory {
     Directory::new(&tree(&workload(seed, &Options::plain(Shape::plain(), 2, 400)), seed))
 }
 
 #[test]
-fn reports_of_trees_say_what_the_reference_says() {
+fn reports_of_trees_equal_the_reference() {
     for seed in 0..25 {
         let (options, workload) = random_tree(seed, 600);
         let dir = Directory::new(&tree(&workload, seed));
@@ -49,7 +49,7 @@ fn a_whole_tree_is_ok_and_a_cut_one_is_truncated() {
         assert_eq!(completeness["verdict"], "truncated", "{len}");
         assert_eq!(completeness["truncated_files"][0], "per_cpu/cpu1/trace_pipe_raw");
     }
-    // Where a sub-buffer ends nothing but the kernel's count tells.
+    // A cut at the end of a sub-buffer shows only in the kernel's count.
     fs::write(&raw, &whole[..4096]).unwrap();
     assert!(check(dir.path()).1.to_string().contains("K503"));
     fs::remove_file(&raw).unwrap();
@@ -80,7 +80,7 @@ fn texts_that_were_not_copied_are_named() {
     fs::remove_dir_all(dir.file("events/kmem/kfree")).unwrap();
     let (status, found) = check(dir.path());
     assert!(status == Some(0) && found.to_string().contains("events/kmem/kfree/format is missing"), "{found}");
-    // Without any of them there would be nothing but other events, and no word of it.
+    // Without formats all events would be other events, and the report must refuse that.
     for gone in ["events/kmem", "events"] {
         fs::remove_dir_all(dir.file(gone)).unwrap();
         let output = run("kmemtrace-report", &[], &[dir.path()]);

@@ -1,5 +1,5 @@
-//! What a user in trouble meets: one line that says what, where and what to do, the status that scripts go by, and
-//! nothing half written left behind.
+//! Errors that users meet: one line with cause, place and remedy, the exit status for scripts, and no half-written
+//! file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn recording(seed: u64) -> Directory {
     Directory::new(&trace_dir(&workload(seed, &Options::plain(Shape::plain(), 2, 3000)), seed))
 }
 
-/// The only line on standard error of a program that came to `status`.
+/// Only line on standard error of a program that exits with `status`.
 fn complaint(output: &Output, status: i32) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(status), "{stderr}");
@@ -32,7 +32,7 @@ fn report_to(stdout: impl Into<Stdio>, arguments: &[&str], trace: &Path) -> Outp
 }
 
 #[test]
-fn a_reader_who_has_had_enough_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let trace = recording(1);
     for view in VIEWS {
         for format in FORMATS {
@@ -46,7 +46,7 @@ fn a_reader_who_has_had_enough_is_no_error() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named() {
+fn an_output_that_cannot_be_written_is_named() {
     let trace = recording(1);
     for view in VIEWS {
         for format in FORMATS {
@@ -58,8 +58,8 @@ fn what_cannot_be_written_is_named() {
 }
 
 #[test]
-fn without_a_thread_to_be_had_one_does_all() {
-    // Its own status for what it cannot do, not that of what it runs.
+fn without_further_threads_the_first_does_all() {
+    // `timeout` itself fails with its own status, so the limit works.
     let timeout = limited("timeout", 1).args(["9", "true"]).output().unwrap();
     assert_eq!(timeout.status.code(), Some(125), "{timeout:?}");
     let trace = recording(1);
@@ -84,7 +84,7 @@ fn an_output_file_is_whole_or_as_it_was() {
     let (trace, out) = (recording(1), Directory::new(&[]));
     let file = out.file("live.json");
     let arguments = ["live", "--format", "json", "-o", file.to_str().unwrap()];
-    // No file may have more than a block, as if the disk was full.
+    // The size limit of files is one block, as on a full disk.
     let limited = |more: &[&str]| {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]).arg(program("kmemtrace-report"));
@@ -100,7 +100,7 @@ fn an_output_file_is_whole_or_as_it_was() {
     assert!(fs::read(&file).unwrap() == whole);
     run_to(0, "kmemtrace-report", &[&arguments[..], &["-f"]].concat(), &[trace.path()]);
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1);
-    // A link goes on being one.
+    // A link stays a link.
     let link = out.file("link");
     std::os::unix::fs::symlink("live.json", &link).unwrap();
     run_to(0, "kmemtrace-report", &["-f", "-o", link.to_str().unwrap()], &[trace.path()]);
@@ -108,7 +108,7 @@ fn an_output_file_is_whole_or_as_it_was() {
 }
 
 #[test]
-fn a_slip_of_the_hand_is_told_from_a_bad_trace() {
+fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let (trace, other, nowhere) = (recording(1), recording(2), Directory::new(&[]));
     let (dir, second) = (trace.path().to_str().unwrap(), other.path().to_str().unwrap());
     let cpu0 = trace.file("cpu0.out");
@@ -133,7 +133,7 @@ fn a_slip_of_the_hand_is_told_from_a_bad_trace() {
 }
 
 #[test]
-fn a_window_without_events_is_no_riddle() {
+fn an_empty_window_names_the_first_event() {
     let trace = recording(1);
     for backwards in ["5,1", "+2s,+1s", "-1s,-2s", "60%,50%"] {
         let output = run("kmemtrace-report", &["--time", backwards], &[trace.path()]);

@@ -1,4 +1,4 @@
-//! Loss whose place no mark tells of, and clocks that CPUs do not share: what either may explain is suspect.
+//! Loss without a mark of its place, and clocks that CPUs do not share: findings that either may explain are suspect.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn summary(dir: &Path) -> Value {
     json(&printed("summary", dir))
 }
 
-/// Findings of a class, and how many of them nothing explains.
+/// Number of findings of a class, and of those without an explanation.
 fn findings(summary: &Value, class: &str) -> (u64, u64) {
     let finding = &summary["findings"][class];
     let [count, suspect] = ["count", "suspect"].map(|member| finding[member].as_u64().unwrap());
@@ -44,7 +44,7 @@ fn check(dir: &Path) -> Value {
     json(&run("kmemtrace-check", &["--format", "json"], &[dir]).stdout)
 }
 
-/// Codes and messages that check finds in a file.
+/// Codes and messages of check's findings in a file.
 fn found(check: &Value, file: usize) -> Vec<(String, String)> {
     let findings = check["files"][file]["findings"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ fn found(check: &Value, file: usize) -> Vec<(String, String)> {
 
 #[test]
 fn a_cpu_whose_clock_is_behind_makes_no_finding_that_nothing_explains() {
-    // A CPU's frees come out before the allocations of the others that they belong to.
+    // One CPU's clock is behind, so its frees sort before the allocations of other CPUs.
     let behind = |clock| {
         let mut work = workload(3, &Options { clock, ..Options::plain(Shape::plain(), 4, 8000) });
         let late = work.cpus[1].items.iter_mut();
@@ -81,7 +81,7 @@ fn a_tree_without_some_of_its_sub_buffers_has_a_gap() {
     let whole = summary(dir.path());
     let raw = dir.file("per_cpu/cpu1/trace_pipe_raw");
     let bytes = fs::read(&raw).unwrap();
-    // Whole sub-buffers are gone from the middle: nothing but the kernel's count tells.
+    // Whole sub-buffers are gone from the middle, which shows only in the kernel's count.
     let fifth = bytes.len() / 4096 / 5 * 4096;
     fs::write(&raw, [&bytes[..2 * fifth], &bytes[3 * fifth..]].concat()).unwrap();
     let cut = summary(dir.path());
@@ -96,7 +96,7 @@ fn a_tree_without_some_of_its_sub_buffers_has_a_gap() {
 }
 
 #[test]
-fn what_a_tree_s_stats_count_beyond_its_marks_is_a_gap() {
+fn loss_in_a_trees_stats_beyond_its_marks_is_a_gap() {
     let work = workload(6, &Options { loss: true, ..Options::plain(Shape::plain(), 2, 5000) });
     let dir = Directory::new(&tree(&work, 6));
     let gaps = |dir: &Directory| summary(dir.path())["completeness"]["gaps"].as_u64().unwrap();
@@ -113,7 +113,7 @@ fn what_a_tree_s_stats_count_beyond_its_marks_is_a_gap() {
 }
 
 #[test]
-fn what_a_relay_channel_dropped_makes_every_finding_suspect() {
+fn drops_of_a_relay_channel_make_every_finding_suspect() {
     let mut work = workload(7, &Options::plain(Shape::plain(), 3, 20_000));
     let options =
         |layout| RelayOptions { layout, endian: Endian::Little, first_sequence: 1, features: true, holes: true };
@@ -134,7 +134,7 @@ fn what_a_relay_channel_dropped_makes_every_finding_suspect() {
             assert_eq!(bounds.count() == 0, more > 0, "{what}");
             let (count, unexplained) = findings(&summary, "free_after_free");
             assert!(count > 100, "{what}");
-            // Historic streams go by times whose clock is not known.
+            // Historic streams have times of an unknown clock.
             assert_eq!(unexplained == 0, more > 0 || layout == Layout::R3, "{what}");
             let check = check(dir.path());
             let gaps = check["files"].as_array().unwrap().iter().filter_map(|file| file["gaps"].as_u64());
@@ -143,7 +143,8 @@ fn what_a_relay_channel_dropped_makes_every_finding_suspect() {
     }
 }
 
-/// Pairs of allocations of an address each, on CPU 0: the second shows a free without an event, at 10, 30, 50, 70 and 90.
+/// Scenario of pairs of allocations of an address each, on CPU 0: the second shows a free without an event, at 10, 30,
+/// 50, 70 and 90.
 fn reissued() -> Scenario {
     let each = |work: Scenario, at: u64| {
         let address = 0xffff_8880_0000_1000 + at * 64;
@@ -158,7 +159,7 @@ fn reissued() -> Scenario {
     )
 }
 
-/// Times of the inferred frees that nothing explains, from the first of each call-site and kind.
+/// Inferred frees that loss does not explain: their number, and the first time of each call-site and kind.
 fn unexplained(work: Workload) -> (u64, Value) {
     let dir = Directory::new(&trace_dir(&work, 1));
     let summary = summary(dir.path());
@@ -188,13 +189,13 @@ fn counters_with_times_tell_where_events_were_lost() {
     };
     let nothing = (0, Interval::default());
     assert_eq!(sampled(&[], nothing), (5, 0, 0));
-    // 30 lies in it; 50 does not.
+    // 30 lies in the interval; 50 does not.
     assert_eq!(sampled(&[(26, 44, 3, 0)], nothing), (4, 1, 3));
-    // Events that other readers took count as lost; the gap's end is part of it.
+    // Events that other readers took count as lost; the gap's end belongs to the gap.
     assert_eq!(sampled(&[(26, 45, 0, 4)], nothing), (3, 1, 4));
-    // Two growths are two gaps, one that did not grow is none.
+    // Two growths are two gaps; a sample without growth is none.
     assert_eq!(sampled(&[(0, 11, 1, 0), (11, 64, 0, 0), (64, 71, 1, 1)], nothing), (3, 2, 3));
-    // The end block has a time of its own, or none: then it is a gap from the CPU's first event on.
+    // The end block has an interval of its own; without one the gap begins at the CPU's first event.
     assert_eq!(sampled(&[], (6, Interval::new(86, 1000))), (4, 1, 6));
     assert_eq!(sampled(&[(0, 6, 1, 0)], (6, Interval::default())), (1, 2, 7));
     // An interval to the end of the trace.
@@ -213,13 +214,13 @@ fn a_recording_that_was_killed_still_tells_where_events_were_lost() {
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - End::TAIL_BYTES]).unwrap();
     let summary = summary(dir.path());
-    // The gap to the end, after its last event at 42, explains those at 50, 70 and 90.
+    // The gap from the last event, at 42, to the end explains the findings at 50, 70 and 90.
     assert_eq!(findings(&summary, "inferred_free"), (5, 1));
     assert_eq!((&summary["completeness"]["gaps"], &summary["completeness"]["lost_events"]), (&2.into(), &3.into()));
 }
 
 #[test]
-fn what_another_program_changed_is_a_gap_on_every_cpu() {
+fn a_change_by_another_program_is_a_gap_on_every_cpu() {
     let changed = |hands: &[Hand]| {
         reissued().with(|work| {
             for cpu in &mut work.cpus {
@@ -270,20 +271,20 @@ fn an_end_that_hides_blocks_with_times_is_found() {
     assert!(found.iter().any(|(code, said)| code == "K307" && said.contains("0 blocks of the file tell")), "{found:?}");
 }
 
-/// A block of counters that have come to `dropped`.
+/// Block of counters whose `dropped` has this value.
 fn sample(dropped: u64, grew: Interval) -> (u8, Vec<u8>) {
     let counters = Counters { dropped: dropped.into(), ..Counters::default() };
     (kind::COUNTERS, CounterSample { counters, grew }.as_bytes().to_vec())
 }
 
-/// The record of another program's change.
+/// Record of another program's change.
 fn hand(from: u64, to: u64) -> (u8, Vec<u8>) {
     let interval = Interval::new(from, to);
     let record = GapRecord { reason: GAP_FOREIGN.into(), interval, ..GapRecord::default() };
     (kind::GAP, [record.as_bytes(), b"tracing_on is 0"].concat())
 }
 
-/// The findings in a file that has `before` when reading begins, and then grows by `after`; neither has an end.
+/// Facts about a file that has `before` when reading begins, and then grows by `after`; neither has an end block.
 fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileReport {
     let (mut work, load) = Load::new(5, LoadOptions { cpus: 1, events: 30_000, live: 2000, reuses: true });
     work.cpus[0].items.extend(load.map(StreamItem::Event));
@@ -321,7 +322,7 @@ fn loss_that_is_written_while_the_file_is_read_is_told() {
     let to_the_end = Interval::TO_THE_END;
     let facts = growing(&[], &[hand(9, to_the_end), hand(9, 40), hand(50, to_the_end)]);
     assert_eq!((hands(&facts), facts.lost, facts.late_loss), (2, None, true));
-    // The end of a change that was told to the end of the trace is nothing new.
+    // The end of a change that was first reported to the end of the trace is no new finding.
     let facts = growing(&[hand(9, to_the_end)], &[hand(9, 40)]);
     assert_eq!((hands(&facts), facts.lost, facts.late_loss), (1, None, false));
     let facts = growing(&[sample(2, Interval::new(5, 9))], &[sample(7, Interval::new(9, 20))]);
@@ -330,7 +331,7 @@ fn loss_that_is_written_while_the_file_is_read_is_told() {
     assert_eq!((hands(&facts), facts.lost, facts.late_loss), (0, Some(2), false));
 }
 
-/// A file with the payloads of its blocks changed, and the checksums of these made right.
+/// File with changed payloads of its blocks, and right checksums.
 fn resealed(bytes: &[u8], mut change: impl FnMut(&BlockInfo, &mut Vec<u8>)) -> Vec<u8> {
     let sealed = pieces(bytes).map(|piece| match piece {
         Piece::Block { info, payload, .. } => {
@@ -365,7 +366,7 @@ fn a_damaged_sample_moves_no_loss_into_a_later_interval() {
     dir.write("cpu1.out", &bytes);
     let found = found(&check(dir.path()), 1);
     assert!(found.iter().any(|(code, _)| code == "K301"), "{found:?}");
-    // The loss between 26 and 44 explains what happened at 30.
+    // The loss between 26 and 44 explains the finding at 30.
     let (count, unexplained) = findings(&summary(dir.path()), "inferred_free");
     assert_eq!((count, unexplained), (5, 0));
 }
@@ -453,7 +454,7 @@ fn a_clock_that_counts_ticks_has_no_seconds() {
 }
 
 #[test]
-fn without_an_order_of_events_what_it_tells_is_null() {
+fn without_an_order_of_events_ordered_figures_are_null() {
     let options = Options { clock: Some("uptime"), ..Options::plain(Shape::plain(), 3, 3000) };
     let dir = Directory::new(&trace_dir(&workload(9, &options), 9));
     let summary = summary(dir.path());

@@ -1,5 +1,5 @@
-//! Guests with other kernels and of other architectures: recorded there, analysed here. What cannot run on this machine is listed
-//! as skipped at the end.
+//! Guests with other kernels and of other architectures: recorded there, analysed here. Tests that cannot run on this
+//! machine are listed as skipped at the end.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -79,9 +79,9 @@ fn a_big_endian_machine() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Records a run both ways at once, then overruns a small channel.
+/// Records a run from tracefs and from a relay channel at the same time, then overruns a small channel.
 fn relay(arch: &str) -> Result<(), Skip> {
-    // The numbers of the first part go over the end of 31 bits, those of the second over the end of 32.
+    // The numbers of the first part cross the end of 31 bits, those of the second the end of 32.
     let script = "
         channel=/sys/kernel/debug/kmemtrace
         insmod /modules/kmemtrace.ko first=2147480000
@@ -122,7 +122,7 @@ fn relay(arch: &str) -> Result<(), Skip> {
         views::assert_invariants(arch, trace);
     }
     views::assert_iov(&relay, &[], 8);
-    // Of what the load alone does, and frees at once.
+    // Call-sites of objects that only the load allocates, and frees at once.
     let symbols = ["iovec_from_user", "__alloc_skb", "sk_prot_alloc"];
     let counts = |trace: &Path| -> Vec<Value> {
         let mut rows = sites(trace, &[], &symbols);
@@ -138,7 +138,7 @@ fn relay(arch: &str) -> Result<(), Skip> {
     Ok(())
 }
 
-/// The number lost is the kernel's, and the gap is between what was recorded before and after.
+/// Asserts that the number lost is the kernel's, and that the gap is between the events before and after.
 fn assert_lossy(out: &Directory) {
     let overruns: u64 = out.text("total_overruns").trim().parse().unwrap_or(0);
     assert!(overruns > 1000, "{overruns} overruns: the channel was to be too small");
@@ -153,15 +153,15 @@ fn assert_lossy(out: &Directory) {
     let iovecs_among = |range: &[Value]| {
         range.iter().filter(|line| line["event"] == "kmalloc" && line["requested"] == 20 * 16).count()
     };
-    // The channel counts for all CPUs and does not number what it drops: events may be missing anywhere on every CPU, which is
-    // known at the end. The recorder's own gap is about where the counter grew.
+    // The channel counts for all CPUs and does not number what it drops: events may be missing anywhere on every CPU,
+    // which is known at the end. The recorder's own gap is about where the counter grew.
     let (about_here, anywhere): (Vec<usize>, Vec<usize>) = gaps.iter().partition(|&&at| lines[at]["lost"].is_u64());
     let cpus: Vec<_> = anywhere.iter().map(|&at| lines[at]["cpu"].as_u64()).collect();
     assert_eq!(cpus, [Some(0), Some(1)], "gaps without a place");
     assert!(anywhere.iter().all(|&at| lines[at]["from"] == lines[0]["at"]), "a gap without a place begins late");
     let (first, last) = (about_here[0], about_here[about_here.len() - 1]);
-    assert!(iovecs_among(&lines[..first]) >= 1000, "the gap is before what was recorded in time");
-    assert!(iovecs_among(&lines[last..]) >= 1000, "the gap is after what was recorded later");
+    assert!(iovecs_among(&lines[..first]) >= 1000, "too few allocations of the load before the gap");
+    assert!(iovecs_among(&lines[last..]) >= 1000, "too few allocations of the load after the gap");
 }
 
 fn relay_amd64() -> Result<(), Skip> {

@@ -1,4 +1,5 @@
-//! Guests that take longer than `tests/run` should: `tests/run-vm` runs these. What cannot run on this machine is listed as skipped.
+//! Guests that take longer than `tests/run` should: `tests/run-vm` runs them. Tests that cannot run on this machine
+//! are listed as skipped.
 
 use std::fs::File;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Holds both recordings that [`BOTH_WAYS`] makes, by our recorder and by plain `cat`, against what the load does.
+/// Compares both recordings that [`BOTH_WAYS`] makes, by our recorder and by plain `cat`, with the load.
 fn assert_recordings(out: &Directory, word_bytes: u64) {
     for name in ["trace", "tree"] {
         let trace = out.file(name);
@@ -68,7 +69,8 @@ fn other_machine(arch: &str, word_bytes: u64, page_bytes: u64) -> Result<(), Ski
     Ok(())
 }
 
-/// The boot's events and the load's are there, and nothing stays enabled.
+/// Boots, takes the buffer over, and checks that the boot's events and the load's are there and no event stays
+/// enabled.
 fn take_over(guest: Guest, directory: &str) -> Result<Directory, Skip> {
     let script = format!(
         "
@@ -104,7 +106,7 @@ fn boot_events_of_the_top_level_buffer() -> Result<(), Skip> {
 }
 
 fn boot_events_of_an_instance() -> Result<(), Skip> {
-    // So small that most is lost before somebody comes, and large enough for the load.
+    // The buffer is so small that most events are lost before the recorder comes, and large enough for the load.
     let options = format!("trace_instance=kmemtrace,{SLAB_EVENTS} trace_buf_size=512K");
     let guest = Guest::new("amd64")?.option("-k", LINUX_6_12).option("-c", options);
     let out = take_over(guest, "/instances/kmemtrace")?;
@@ -113,7 +115,7 @@ fn boot_events_of_an_instance() -> Result<(), Skip> {
     let head = json(&views::printed("summary", &trace));
     let lost = head["trace"]["since_boot"]["lost_before_first"].as_u64();
     assert!(lost.is_some_and(|lost| lost > 1000), "{}", head["trace"]);
-    assert_eq!(head["completeness"]["lost_events"].as_u64(), lost, "all that was lost was lost before");
+    assert_eq!(head["completeness"]["lost_events"].as_u64(), lost, "every lost event was lost before the first one");
     Ok(())
 }
 
@@ -139,7 +141,7 @@ fn a_power_cut() -> Result<(), Skip> {
         made.unwrap_or_else(|error| panic!("{}: {error}", disk.display()));
         run("mkfs.ext4", &["-q"], &disk)?;
         Guest::new("amd64")?.option("-M", "ext4").option("-d", &disk).cut_after(seconds, script)?;
-        // Its journal is replayed, as the next boot would do.
+        // e2fsck replays the journal, as the next boot would do.
         run("e2fsck", &["-p", "-E", "journal_only"], &disk)?;
         let trace = dir.file("trace");
         run("debugfs", &["-R", &format!("rdump trace {}", dir.path().display())], &disk)?;

@@ -1,29 +1,30 @@
-//! Rows of cells under their headings.
+//! Grid: rows of cells under their headings.
 
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
-/// Rows that are laid out at once.
+/// Rows laid out together.
 const AT_ONCE: usize = 512;
 /// Blanks on both sides of a cell.
 const PADDING: u16 = 2;
-/// Characters of a cell that are printed; comfy-table counts columns in 16 bits, and a character takes up to three of them.
-/// Every name that a kernel has fits: a symbol of 512 bytes, each written as `\xNN`, takes 2,048.
+/// Length limit of a cell, in characters. The layout library counts columns in 16 bits, and a character takes up to
+/// three columns. Kernel names fit: a symbol of 512 bytes, each written as `\xNN`, takes 2,048.
 const MAX_CHARACTERS: usize = 4096;
-/// Stands at the end of a cell that was cut.
+/// Mark at the end of a cell that was cut.
 const CUT: char = '…';
 
-/// A table's headings.
+/// Headings of a table.
 pub(super) struct Grid<'a> {
     pub(super) header: &'a [&'a str],
-    /// Columns of text; numbers stand to the right.
+    /// Columns of text, aligned left; the others are numbers, aligned right.
     pub(super) left: &'a [usize],
 }
 
 impl Grid<'_> {
-    /// Writes the rows. Columns are as wide as their widest cell: `rows` is asked for them twice, first for their widths,
-    /// so that any number of rows takes no memory. Cells are escaped text; longer ones than [`MAX_CHARACTERS`] are cut.
+    /// Writes the rows. Columns are as wide as their widest cell: `rows` is called twice, first for the widths, so
+    /// that memory does not grow with the number of rows. Cells are escaped text; longer ones than [`MAX_CHARACTERS`]
+    /// are cut.
     pub(super) fn write<I: Iterator<Item = Vec<String>>>(
         &self,
         rows: impl Fn() -> I,
@@ -71,7 +72,7 @@ impl Grid<'_> {
     }
 }
 
-/// Hands on some rows after the other.
+/// Passes the rows to `take` in pieces of [`AT_ONCE`].
 fn each_piece(
     mut rows: impl Iterator<Item = Vec<String>>,
     mut take: impl FnMut(Vec<Vec<String>>) -> io::Result<()>,
@@ -86,20 +87,20 @@ fn each_piece(
     }
 }
 
-/// The cell, or as much of it as is printed.
+/// Cell, cut to its length limit.
 fn cut(mut cell: String) -> String {
-    if let Some((most, _)) = cell.char_indices().nth(MAX_CHARACTERS) {
-        cell.truncate(whole(&cell, most));
+    if let Some((limit, _)) = cell.char_indices().nth(MAX_CHARACTERS) {
+        cell.truncate(whole_escapes(&cell, limit));
         cell.push(CUT);
     }
     cell
 }
 
-/// Bytes of escaped text up to `most`, a boundary of a character, less the part of an escape sequence that would end there.
-fn whole(text: &str, most: usize) -> usize {
+/// Length of the escaped text up to `limit`, a character boundary, without the escape sequence that would be cut there.
+fn whole_escapes(text: &str, limit: usize) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while at < most {
+    while at < limit {
         let rest = &bytes[at..];
         let taken = match rest {
             [b'\\', b'x', ..] => 4,
@@ -107,12 +108,12 @@ fn whole(text: &str, most: usize) -> usize {
             [b'\\', ..] => 2,
             _ => 1,
         };
-        if at + taken > most {
+        if at + taken > limit {
             return at;
         }
         at += taken;
     }
-    most
+    limit
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! JSON: the whole document, or values a line each, with no character in it that a terminal would act on.
+//! JSON: one document, or a value a line, without any character that a terminal would act on.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use kmemtrace::documents::Document;
 
-/// Writes a document; its rows and its matrix are made while they are written.
+/// Writes a document; rows and matrix are computed while they are written.
 pub(crate) fn json(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     let formatter = Harmless(PrettyFormatter::new());
     document.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, formatter))?;
@@ -21,10 +21,11 @@ pub(crate) fn line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()
     writeln!(out)
 }
 
-/// A formatter that writes what a terminal would act on, or a reader would not see, as `\uXXXX`, and all else as `F` does.
+/// Formatter that writes characters a terminal would act on, or a reader would not see, as `\uXXXX`, and everything
+/// else as `F` does.
 pub(crate) struct Harmless<F>(pub(crate) F);
 
-/// Passes calls on to the formatter within.
+/// Forwards calls to the inner formatter.
 macro_rules! pass_on {
     ($($method:ident($($argument:ident: $type:ty),*);)*) => {
         $(fn $method<W: ?Sized + Write>(&mut self, out: &mut W $(, $argument: $type)*) -> io::Result<()> {

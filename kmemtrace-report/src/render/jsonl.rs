@@ -1,4 +1,4 @@
-//! JSON Lines: the head of a document and then a row a line; or the events of a trace, one a line.
+//! JSON Lines: a document's head and then a row a line, or a trace's events, one a line.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use super::json::{Harmless, line};
 use kmemtrace::documents::Document;
 use kmemtrace::{Observer, OrderedItem};
 
-/// Writes a view; `summary`, which has no rows in its document, is one line.
+/// Writes a view; `summary`, whose document has no rows, is one line.
 pub(crate) fn jsonl(view: &str, document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     let members = &document.members;
     if view == "summary" {
@@ -25,12 +25,12 @@ pub(crate) fn jsonl(view: &str, document: &Document<'_>, out: &mut dyn Write) ->
     document.rows.iter().try_for_each(|row| line(&row, out))
 }
 
-/// Writes each event and gap as it comes, so that no trace is too long.
+/// Observer that writes each event and gap at once, so that memory does not grow with the trace.
 pub(crate) struct LineWriter<'a> {
     out: &'a mut dyn Write,
-    /// The first error; nothing is written after it.
+    /// First error; nothing is written after it.
     error: Option<io::Error>,
-    /// Memory of a line.
+    /// Memory of one line.
     buffer: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> LineWriter<'a> {
         LineWriter { out, error: None, buffer: Vec::new() }
     }
 
-    /// The first error of all.
+    /// Returns the first error.
     pub(crate) fn finish(self) -> io::Result<()> {
         self.error.map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! From values to text: nothing outside this module knows how a figure or a name looks.
+//! Renderers: text from values. Only this module decides how a figure or a name looks.
 
 pub(crate) mod csv;
 mod grid;

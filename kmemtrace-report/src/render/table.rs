@@ -14,24 +14,24 @@ use kmemtrace::documents::row::{Cell, Row, Rows};
 use kmemtrace::documents::{CpuMatrix, Document};
 use kmemtrace_abi::text::units;
 
-/// CPUs in the matrix of a table. Machines with more show those that have pairs.
+/// Limit of CPUs in a table's matrix. Larger machines show the CPUs with most pairs.
 const MAX_MATRIX_CPUS: usize = 256;
 
-/// How a table looks.
+/// Options of a table.
 pub(crate) struct TableOptions {
-    /// Bytes as exact numbers.
+    /// True for exact bytes.
     pub(crate) bytes: bool,
-    /// Print the addresses of objects.
+    /// True to print the addresses of objects.
     pub(crate) show_addresses: bool,
-    /// The recorder's own objects are not left out.
+    /// True if the figures include the recorder's own objects.
     pub(crate) shows_own: bool,
-    /// Filters select objects: the recorder's own are counted before them.
+    /// True if filters select objects: the recorder's own are counted before them.
     pub(crate) is_filtered: bool,
-    /// What was opened.
+    /// Escaped name of the trace.
     pub(crate) title: String,
 }
 
-/// The table of one view: its document's members, harmless for a terminal, and the document.
+/// Renderer of a view's table; takes the document's members, escaped for a terminal, and the document.
 pub(crate) type Table = fn(&Value, &Document<'_>, &TableOptions, &mut dyn Write) -> io::Result<()>;
 
 /// Writes the verdict, then the view's table.
@@ -46,7 +46,7 @@ pub(crate) fn table(
     view(&head, document, options, out)
 }
 
-/// A value with every string made harmless for a terminal.
+/// Value with every string escaped for a terminal.
 fn escaped(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
@@ -56,7 +56,7 @@ fn escaped(value: &Value) -> Value {
     }
 }
 
-/// A row with every name made harmless for a terminal.
+/// Row with every name escaped for a terminal.
 struct Shown(Vec<(&'static str, Value)>);
 
 fn shown(row: &Row<'_>) -> Shown {
@@ -75,7 +75,7 @@ impl Index<&'static str> for Shown {
     }
 }
 
-/// Members by their names: a row, or the sum of those that are left out.
+/// Members by name, of a row or of the sum of the rows left out.
 trait Members: Index<&'static str, Output = Value> {}
 impl Members for Shown {}
 impl Members for Value {}
@@ -112,14 +112,14 @@ fn site(row: &Shown, address: &'static str, symbol: &'static str) -> String {
     }
 }
 
-/// The order keys of the trace.
+/// Clock of the trace's order keys.
 fn keys(document: &Value) -> Clock {
     let trace = &document["trace"];
     let order = if trace["order"] == "sequence" { OrderKey::Sequence } else { OrderKey::Time };
     Clock::of(order, trace["clock"].as_str())
 }
 
-/// Time since the trace began; sequence numbers as they are.
+/// Time since the trace's first event; a sequence number as it is.
 fn moment(document: &Value, at: &Value) -> String {
     let first = number(&document["trace"]["first"]).unwrap_or(0);
     number(at).map_or("-".to_owned(), |at| keys(document).moment(at, first, 6))
@@ -136,7 +136,7 @@ fn verdict(document: &Value) -> String {
         Some(lost) => write!(line, "   {} lost", units::grouped(lost)),
         None => write!(line, "   lost: unknown"),
     };
-    // What is missing behind a cut is a gap that nobody has counted.
+    // A cut file has a gap with an unknown count, so "0 lost, 1 gap" is right and "0 lost in 1 gap" is not.
     let joined = if lost.is_some_and(|lost| lost > 0) { " in" } else { "," };
     let _ = match number(&complete["gaps"]).unwrap_or(0) {
         0 => Ok(()),
@@ -159,7 +159,7 @@ fn verdict(document: &Value) -> String {
     line + "\n"
 }
 
-/// The line that says which recording this is.
+/// Line that identifies the recording.
 fn heading(document: &Value, options: &TableOptions) -> String {
     let trace = &document["trace"];
     let mut head = vec![options.title.clone()];
@@ -182,7 +182,7 @@ fn heading(document: &Value, options: &TableOptions) -> String {
     head.join("   ")
 }
 
-/// The table of `summary`.
+/// Table of `summary`.
 pub(crate) fn summary(
     document: &Value,
     view: &Document<'_>,
@@ -214,7 +214,7 @@ pub(crate) fn summary(
     Ok(())
 }
 
-/// The lines of `summary` under its table.
+/// Lines of `summary` under its table.
 fn totals(document: &Value, options: &TableOptions) -> String {
     let (total, pairs, findings) = (&document["total"], &document["pairs"], &document["findings"]);
     let mut out = "\n".to_owned();
@@ -268,7 +268,7 @@ fn totals(document: &Value, options: &TableOptions) -> String {
     out
 }
 
-/// The line on what the recorder itself allocates, where it does.
+/// Line on the recorder's own allocations, if any.
 fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String)> {
     let own = &document["own"];
     let allocs = number(&own["allocs"]).filter(|&allocs| allocs > 0)?;
@@ -282,12 +282,12 @@ fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String
     })
 }
 
-/// Marks what may be too much: objects are freed on a path without events.
+/// Marks an upper bound: some objects are freed on a path without events.
 fn upper(row: &impl Members, figure: String) -> String {
     if row["live_is_upper_bound"] == true { format!("<={figure}") } else { figure }
 }
 
-/// The table of views with a row per name and kind.
+/// Table of views with a row per name and kind.
 pub(crate) fn rows(
     document: &Value,
     view: &Document<'_>,
@@ -316,7 +316,7 @@ fn figure_rows(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &
     Grid { header: &header, left: &[8, 9] }.write(|| rows.iter().map(row).chain(others()), out)
 }
 
-/// The cells of a row of figures.
+/// Cells of a row of figures.
 fn figures(row: &impl Members, name: String, options: &TableOptions) -> Vec<String> {
     vec![
         bytes(&row["wasted"], options),
@@ -332,7 +332,7 @@ fn figures(row: &impl Members, name: String, options: &TableOptions) -> Vec<Stri
     ]
 }
 
-/// The table of `mismatch`.
+/// Table of `mismatch`.
 pub(crate) fn mismatch(
     document: &Value,
     view: &Document<'_>,
@@ -374,7 +374,7 @@ fn others_line(document: &Value, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The table of `live`.
+/// Table of `live`.
 pub(crate) fn live(
     document: &Value,
     view: &Document<'_>,
@@ -403,7 +403,7 @@ pub(crate) fn live(
     writeln!(out, "\n<= marks call-sites whose objects are also freed on paths without events: they may be gone.")
 }
 
-/// The table of `cross`.
+/// Table of `cross`.
 pub(crate) fn cross(
     document: &Value,
     view: &Document<'_>,

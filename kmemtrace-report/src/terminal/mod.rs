@@ -1,4 +1,4 @@
-//! Where text goes: standard output or a file, and the progress line on a terminal.
+//! Destinations of text: standard output or a file, and the progress line on a terminal.
 
 pub(crate) mod output;
 pub(crate) mod progress;

@@ -1,4 +1,4 @@
-//! Where a view goes: standard output, or a file that has its name once it is whole.
+//! Output of a view: standard output, or a file that gets its name once it is complete.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,20 +10,20 @@ use rustix::fs::{FileType, OFlags};
 
 use kmemtrace::whole_file::{Directory, NewFile};
 
-/// Takes what is printed; [`Output::finish`] ends it.
+/// Writer of a view's text; [`Output::finish`] ends it.
 pub(crate) struct Output {
     out: BufWriter<Box<dyn Write>>,
-    /// For people.
+    /// Name for messages.
     name: String,
     unfinished: Option<NewFile>,
-    /// It is a file, which nobody looks at line by line.
+    /// True for a file: no user reads it line by line, so a progress line may be shown.
     pub(crate) is_file: bool,
-    /// Whoever was reading has gone.
+    /// True once the reader of the pipe has closed it.
     is_closed: bool,
 }
 
 impl Output {
-    /// Standard output, or a file that must not be there yet unless `force` is given.
+    /// Opens standard output, or a file that must not exist yet unless `force` is given.
     pub(crate) fn open(path: Option<&Path>, force: bool) -> anyhow::Result<Output> {
         let Some(path) = path else {
             let stdout = io::stdout().lock();
@@ -36,7 +36,7 @@ impl Output {
         }
         let unwritable = || format!("{name}: cannot be written");
         let is_link = is_trusted_link(path).with_context(unwritable)?;
-        // A device or a FIFO is written to as it is.
+        // A device or a FIFO is written in place.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             let follows = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
             let flags = follows.bits().cast_signed();
@@ -46,7 +46,7 @@ impl Output {
             }
             return Ok(Output::to(Box::new(file), &name, None));
         }
-        // The file that a link names is replaced, and the link stays.
+        // The target of a link is replaced, and the link stays.
         let target = if is_link { fs::canonicalize(path).ok() } else { None };
         let path = target.unwrap_or_else(|| path.to_owned());
         let file_name = path.file_name().filter(|_| !name.ends_with('/'));
@@ -62,8 +62,8 @@ impl Output {
         Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_file, is_closed: false }
     }
 
-    /// Ends it: `written` is what became of the writing. The error is an [`io::Error`] of kind `BrokenPipe` where a
-    /// reader has had enough, however the writer put it.
+    /// Ends the output with the result of writing. The error is an [`io::Error`] of kind `BrokenPipe` if the reader
+    /// closed the pipe, however the writer reported it.
     pub(crate) fn finish(mut self, written: io::Result<()>) -> anyhow::Result<()> {
         let written = written.and_then(|()| self.flush());
         if self.is_closed {
@@ -79,8 +79,8 @@ impl Output {
     }
 }
 
-/// True for a link that the output follows: root's, or the user's own. Any other is an error: its owner may have planted it to have
-/// a file overwritten that is beyond their reach.
+/// True for a link owned by root or by the user, which the output follows. Any other link is an error: its owner may
+/// have planted it to overwrite a file out of the owner's reach.
 fn is_trusted_link(path: &Path) -> io::Result<bool> {
     let Some(link) = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink) else { return Ok(false) };
     if ![0, rustix::process::geteuid().as_raw()].contains(&link.uid()) {

@@ -1,4 +1,4 @@
-//! How far the analysis is, as one line on a terminal that is gone at the end.
+//! Progress of an analysis: one line on a terminal, cleared at the end.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use kmemtrace::Progress;
 use kmemtrace_abi::text::units::percent;
 
-/// Shorter runs show nothing.
+/// Delay before the first line; shorter runs show nothing.
 const FIRST: Duration = Duration::from_millis(700);
 const BETWEEN: Duration = Duration::from_millis(250);
 
-/// The line on standard error.
+/// Progress line on standard error.
 pub(crate) struct ProgressLine {
     started: Instant,
-    /// When to write next; `None`: never.
+    /// Time of the next update; `None`: never.
     next: Option<Instant>,
     is_shown: bool,
 }
 
 impl ProgressLine {
-    /// A line that is not shown where nothing is watched: no terminal, or `is_quiet`.
+    /// Creates a line that is shown on a terminal only, and never if `is_quiet`.
     pub(crate) fn new(is_quiet: bool) -> ProgressLine {
         let started = Instant::now();
         // A dumb terminal cannot clear a line.
@@ -41,7 +41,7 @@ impl Progress for ProgressLine {
         self.next = write!(io::stderr(), "\r\x1b[K{line}").is_ok().then(|| now + BETWEEN);
     }
 
-    /// Clears the line. A pass that comes after this one is timed anew.
+    /// Clears the line and restarts the clock for the next pass.
     fn clear(&mut self) {
         self.started = Instant::now();
         self.next = self.next.map(|next| next.max(self.started + BETWEEN));
@@ -79,7 +79,7 @@ mod tests {
         let line_of = |bytes, total| line(bytes, total, Some(30_000_000), Duration::from_secs(2));
         assert_eq!(line_of(250, 1000), "25.0% read   30.0 M events   15.0 M events/s   0:06 left");
         assert_eq!(line_of(10, 1010), "1.0% read   30.0 M events   15.0 M events/s   3:20 left");
-        // A file that grows, and one that is not known to have anything.
+        // A file that grows, and an empty one.
         assert_eq!(line_of(2000, 1000), "100.0% read   30.0 M events   15.0 M events/s   0:00 left");
         assert_eq!(line_of(0, 0), "- read   30.0 M events   15.0 M events/s   0:00 left");
         assert_eq!(line(250, 1000, None, Duration::from_secs(2)), "25.0% read   0:06 left");

@@ -1,7 +1,8 @@
-//! A command that makes known kernel allocations, to be recorded: see `kmemtrace_tests::load`.
+//! `kmemload`: makes a known number of kernel allocations, to be recorded; see `kmemtrace_tests::load`.
 //!
-//! `kmemload iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `rounds COUNT`, `items COUNT SECONDS`, or `leak COUNT`, which holds
-//! its objects until its standard input ends. Prints its process id, then `ready` once it has done its work.
+//! Arguments: `iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `rounds COUNT`, `items COUNT SECONDS`,
+//! or `leak COUNT`, which holds its objects until its standard input ends. Prints the process id, then `ready` after
+//! its work.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;

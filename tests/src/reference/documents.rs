@@ -1,4 +1,4 @@
-//! The JSON documents of each view. Symbols are null: no names of functions are known here.
+//! JSON documents of each view. Symbols are null: the reference knows no names of functions.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn site(address: Option<u64>) -> Value {
     address.map_or(Value::Null, |a| hex(a).into())
 }
 
-/// `a` with the members of `b`.
+/// Members of `a` and `b`.
 fn with(a: Value, b: Value) -> Value {
     match (a, b) {
         (Value::Object(mut a), Value::Object(b)) => {
@@ -31,7 +31,7 @@ fn with(a: Value, b: Value) -> Value {
     }
 }
 
-/// What every document opens with.
+/// Members at the head of every document.
 fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
     let verdict = match known.verdict {
         Verdict::Complete => "complete",
@@ -51,7 +51,7 @@ fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
         "cpus": known.cpus.len(), "own_threads": known.own_threads.as_ref().map(BTreeSet::from_iter),
         "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },
     });
-    // Without an event there is no first one.
+    // A trace without events has no first or last key.
     if let (Some(first), Some(last)) = (pairs.events.first(), pairs.events.last()) {
         members = with(members, json!({ "first": first.at, "last": last.at }));
     }
@@ -66,12 +66,12 @@ fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
     })
 }
 
-/// A figure that only the order of events tells: null where that is not known.
+/// Figure that depends on the order of events: null if the order is unknown.
 fn ordered(known: &Known, value: Value) -> Value {
     if known.is_without_order() { Value::Null } else { value }
 }
 
-/// The figures of a row.
+/// Figures of a row.
 fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, u64) {
     let (mut figures, peak_at) = super::figures::figures(pairs, select);
     for member in ["cross_cpu", "peak_live_allocated"] {
@@ -80,7 +80,7 @@ fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) 
     (figures, peak_at)
 }
 
-/// `summary`.
+/// Document of `summary`.
 pub fn summary(known: &Known, pairs: &Pairs) -> Value {
     let other = pairs.events.iter().filter(|e| e.action == Action::Other).count();
     let mut kinds = Map::new();
@@ -133,13 +133,13 @@ fn allocations(pairs: &Pairs) -> impl Iterator<Item = (&Event, Kind)> {
     })
 }
 
-/// Most wasted first; what ties keeps its order.
+/// Sorts rows by waste, greatest first; ties keep their order.
 fn by_waste(mut rows: Vec<Value>) -> Vec<Value> {
     rows.sort_by_key(|row| std::cmp::Reverse(row["wasted"].as_u64()));
     rows
 }
 
-/// `sites`.
+/// Document of `sites`.
 pub fn sites(known: &Known, pairs: &Pairs) -> Value {
     let keys: BTreeSet<(u64, Kind)> = allocations(pairs).map(|(e, kind)| (e.call_site, kind)).collect();
     let row = |&(call_site, kind): &(u64, Kind)| {
@@ -155,7 +155,7 @@ fn cache<'a>(known: &'a Known, event: &Event) -> Option<&'a str> {
     event.cache.map(|id| std::str::from_utf8(known.names.get(id)).unwrap_or("?"))
 }
 
-/// `caches`.
+/// Document of `caches`.
 pub fn caches(known: &Known, pairs: &Pairs) -> Value {
     let keys: BTreeSet<(Option<&str>, Kind)> = allocations(pairs).map(|(e, kind)| (cache(known, e), kind)).collect();
     let row = |&(name, kind): &(Option<&str>, Kind)| {
@@ -165,7 +165,7 @@ pub fn caches(known: &Known, pairs: &Pairs) -> Value {
     with(head("caches", known, pairs), json!({ "rows": by_waste(keys.iter().map(row).collect()) }))
 }
 
-/// `mismatch`.
+/// Document of `mismatch`.
 pub fn mismatch(known: &Known, pairs: &Pairs) -> Value {
     let listed = |f: &&Finding| Class::SUSPECT.contains(&f.class) || f.class == Class::ShortAlloc;
     let all: Vec<&Finding> = pairs.findings.iter().filter(listed).collect();
@@ -190,7 +190,7 @@ fn comm(known: &Known, event: &Event) -> Value {
     event.pid.and_then(|pid| known.comms.get(&pid)).map_or(Value::Null, |comm| comm.clone().into())
 }
 
-/// `live`.
+/// Document of `live`.
 pub fn live(known: &Known, pairs: &Pairs) -> Value {
     let live = pairs.objects.iter().filter(|o| matches!(o.end, End::Live));
     let rows: Vec<Value> = live
@@ -205,7 +205,7 @@ pub fn live(known: &Known, pairs: &Pairs) -> Value {
     with(head("live", known, pairs), json!({ "rows": rows }))
 }
 
-/// `cross`. Rows without a cross-CPU pair are left out, where that is known.
+/// Document of `cross`. Rows without a cross-CPU pair are left out, unless the number of pairs is unknown.
 pub fn cross(known: &Known, pairs: &Pairs) -> Value {
     let cpus: Vec<u32> = known.cpus.iter().map(|(cpu, _)| *cpu).collect();
     let count = |row: u32, column: u32| freed(pairs).filter(|(o, f)| (o.alloc.cpu, f.cpu) == (row, column)).count();
@@ -227,7 +227,7 @@ pub fn cross(known: &Known, pairs: &Pairs) -> Value {
     with(head("cross", known, pairs), json!({ "cpus": cpus, "matrix": ordered(known, json!(matrix)), "rows": rows }))
 }
 
-/// The lines of `events`: events and gaps in the total order. A gap stands before the first event after it.
+/// Lines of `events`: events and gaps in the total order. A gap stands before the first event after it.
 pub fn events(known: &Known, pairs: &Pairs) -> Vec<Value> {
     let (first, last) = (pairs.events.first().map_or(0, |e| e.at), pairs.events.last().map_or(0, |e| e.at));
     let mut lines: Vec<((u64, u32, usize), Value)> = Vec::new();

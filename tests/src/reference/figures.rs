@@ -1,12 +1,12 @@
-//! The figures of a set of objects, counted from the set.
+//! Figures of a set of objects, counted from the set.
 
 use kmemtrace_abi::event::{Action, Event, Kind};
 use serde_json::{Value, json};
 
 use super::pairs::{Class, End, Object, Pairs};
 
-/// The figures of the objects and failed allocations whose allocation event `select` takes, as a JSON
-/// object, and the first order key at which the peak was reached.
+/// Figures of the objects and failed allocations whose allocation event `select` takes, as a JSON object, and the
+/// first order key at which the peak was reached.
 pub fn figures(pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, u64) {
     let objects: Vec<&Object> = pairs.objects.iter().filter(|o| select(&o.alloc, o.kind)).collect();
     let failed = pairs.taken().filter(|e| match e.action {
@@ -46,7 +46,7 @@ pub fn figures(pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, 
     (figures, peak_at)
 }
 
-/// Greatest value of live allocated bytes after any event, and the order key where it was first reached.
+/// Peak of live allocated bytes after any event, and the order key at which it was first reached.
 fn peak(pairs: &Pairs, objects: &[&Object]) -> (u64, u64) {
     let mut change = vec![0i128; pairs.events.len()];
     for object in objects {
@@ -66,13 +66,13 @@ fn peak(pairs: &Pairs, objects: &[&Object]) -> (u64, u64) {
     (peak as u64, peak_at)
 }
 
-/// How many findings there are of a class, and how many of them are suspect.
+/// Number of findings of a class, and of the suspect ones among them.
 pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
     let all = pairs.findings.iter().filter(|f| f.class == class);
     (all.clone().count(), all.filter(|f| f.suspect).count())
 }
 
-/// Free events of a kind with a real pointer.
+/// Number of free events of a kind with a real pointer.
 pub fn free_events(pairs: &Pairs, kind: Kind) -> usize {
     let real = |e: &Event| kind == Kind::Pages || !matches!(e.address, 0 | 16);
     pairs.taken().filter(|e| e.action == Action::Free(kind) && real(e)).count()

@@ -1,8 +1,8 @@
-//! The slow, obvious model that reports are held against: every figure counted again from the list of all
-//! events, by the words that define it, without a thought for speed or memory.
+//! Reference model for reports: slow and simple. Every figure is counted again from the list of all events, by the
+//! definition in the contract, without regard to speed or memory.
 //!
-//! [`order`] puts events in their total order, [`pairs`] says what each of them does, [`figures`] counts,
-//! [`documents`] writes the JSON of each view.
+//! [`order`] puts events in their total order, [`pairs`] decides the effect of each, [`figures`] counts, [`documents`]
+//! writes the JSON of each view.
 
 pub mod documents;
 pub mod figures;
@@ -21,41 +21,41 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Trace};
 
-/// What is known of a trace, however it is known.
+/// Facts about a trace, from its generator or its decoder.
 #[derive(Debug)]
 pub struct Known {
     /// Members of `trace`, without those that follow from the events.
     pub trace: TraceMembers,
-    /// Each CPU's items, ascending by CPU.
+    /// Items of each CPU, ascending by CPU.
     pub cpus: Vec<(u32, Vec<StreamItem>)>,
     /// Names of events and caches.
     pub names: Names,
     /// Command names by thread id.
     pub comms: HashMap<i32, String>,
-    /// The recorder's thread ids, where the input tells them.
+    /// Thread ids of the recorder, if the input has them.
     pub own_threads: Option<Vec<i32>>,
-    /// The recorder's own objects are not left out.
+    /// True if the recorder's own objects are not left out.
     pub shows_own: bool,
     /// NUMA nodes by CPU.
     pub nodes: HashMap<u32, u32>,
-    /// The worst of the files.
+    /// Worst verdict of the files.
     pub verdict: Verdict,
-    /// Lost events; `None` where nobody knows.
+    /// Lost events; `None` if the number is unknown.
     pub lost: Option<u64>,
     /// Names of the files that are cut.
     pub truncated: Vec<String>,
     /// CPUs without a file.
     pub missing: Vec<u32>,
-    /// Records that a relay channel dropped, where it tells.
+    /// Records that a relay channel dropped, if the channel has a counter.
     pub total_overruns: Option<u64>,
 }
 
-/// See [`Known::trace`].
+/// Members of a document's `trace`; see [`Known::trace`].
 #[derive(Clone, Debug)]
 pub struct TraceMembers {
-    /// What was opened.
+    /// Kind of the input.
     pub input: InputKind,
-    /// Where it was recorded from.
+    /// Source of the recording.
     pub source: Option<Source>,
     /// Kernel release.
     pub kernel: Option<String>,
@@ -69,12 +69,12 @@ pub struct TraceMembers {
     pub page_bytes: Option<u64>,
     /// Trace clock.
     pub clock: Option<String>,
-    /// What orders the events.
+    /// Order key of the events.
     pub order: OrderKey,
 }
 
 impl Known {
-    /// What a reader must know of the recording of `workload`.
+    /// Facts about the recording of `workload`.
     pub fn of_workload(workload: Workload) -> Known {
         let mut verdict = Verdict::Complete;
         let mut lost = Some(0);
@@ -118,14 +118,14 @@ impl Known {
         }
     }
 
-    /// What a reader must know of `workload` as a captured tree.
+    /// Facts about `workload` as a captured tree.
     pub fn of_tree(workload: Workload) -> Known {
         let known = Known::of_workload(workload);
         Known { trace: TraceMembers { input: InputKind::Tree, ..known.trace }, own_threads: None, ..known }
     }
 
-    /// What a reader must know of the relay channel `streams` of `workload`: from raw bytes, or from our own recording
-    /// of it. `total_overruns` is the channel's, where it is known.
+    /// Facts about the relay channel `streams` of `workload`, as raw bytes or as our recording. `total_overruns` is
+    /// the channel's counter, if known.
     pub fn of_relay(
         workload: Workload,
         options: &RelayOptions,
@@ -168,7 +168,7 @@ impl Known {
         }
     }
 
-    /// What the decoder makes of the files of `trace`, read to their ends.
+    /// Facts that the decoder finds in the files of `trace`, read to their ends.
     pub fn of_trace(mut trace: Trace) -> Known {
         let mut cpus = Vec::new();
         for stream in &mut trace.streams {
@@ -208,7 +208,7 @@ impl Known {
                 .iter()
                 .map(|(&pid, comm)| (pid, String::from_utf8_lossy(comm).into_owned()))
                 .collect(),
-            // Records of a relay channel do not tell their threads.
+            // Records of a relay channel have no thread ids.
             own_threads: trace.side.own_threads.filter(|_| info.source != Some(Source::Relay)),
             shows_own: false,
             nodes: trace.side.nodes,
@@ -220,7 +220,8 @@ impl Known {
         }
     }
 
-    /// All gaps: those in the streams, the missing sequence numbers, and what a relay channel dropped beyond these.
+    /// Gaps of three kinds: those in the streams, the missing sequence numbers, and a relay channel's drops beyond
+    /// these.
     pub fn gaps(&self) -> Vec<Gap> {
         let of_items = self.cpus.iter().flat_map(|(_, items)| items).filter_map(|item| match item {
             StreamItem::Gap(gap) => Some(*gap),
@@ -229,12 +230,12 @@ impl Known {
         of_items.chain(order::sequence_gaps(self)).chain(order::dropped(self)).collect()
     }
 
-    /// True where the clock puts events in no order, not even those of one CPU.
+    /// True if the clock puts events in no order, not even those of one CPU.
     pub fn is_without_order(&self) -> bool {
         self.trace.order == OrderKey::Time && self.trace.clock.as_deref() == Some("uptime")
     }
 
-    /// Whether `kfree` of a cache object is legal: from Linux 6.4 on, and where the kernel is not known.
+    /// True if `kfree` of a cache object is legal: from Linux 6.4 on, and on an unknown kernel.
     pub fn kfree_of_cache_is_legal(&self) -> bool {
         let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok();
         let release = self.trace.kernel.as_deref().and_then(|release| {
@@ -244,13 +245,13 @@ impl Known {
         release.is_none_or(|release| release >= (6, 4))
     }
 
-    /// True where the recorder itself made an allocation: one of its threads did, and no interrupt on it.
+    /// True if the recorder itself made an allocation: the event is of one of its threads, outside of interrupts.
     pub fn is_own(&self, alloc: &Event) -> bool {
         let is_of_own_thread = self.own_threads.iter().flatten().any(|thread| alloc.pid == Some(*thread));
         is_of_own_thread && alloc.flags.is_some_and(|flags| flags & (0x40 | 0x08 | 0x10) == 0)
     }
 
-    /// Whether the node of every CPU is known.
+    /// True if the node of every CPU is known.
     pub fn nodes_are_known(&self) -> bool {
         self.cpus.iter().all(|(cpu, _)| self.nodes.contains_key(cpu))
     }

@@ -1,11 +1,11 @@
-//! The total order of all CPUs' events.
+//! Total order of all CPUs' events.
 
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Event, Gap, GapCause, StreamItem};
 
 use super::Known;
 
-/// All events by (order key, CPU, position in the CPU's stream).
+/// Events by (order key, CPU, position in the CPU's stream).
 pub fn events(known: &Known) -> Vec<Event> {
     let mut all = Vec::new();
     for (cpu, items) in &known.cpus {
@@ -19,7 +19,7 @@ pub fn events(known: &Known) -> Vec<Event> {
     all.into_iter().map(|(_, event)| event).collect()
 }
 
-/// Records that a relay channel dropped beyond the missing numbers: a gap on every CPU, from the first event to the last.
+/// Gaps of a relay channel's drops beyond the missing numbers: one on every CPU, from the first event to the last.
 pub fn dropped(known: &Known) -> Vec<Gap> {
     let missing = sequence_gaps(known).iter().filter_map(|gap| gap.lost).sum();
     if known.total_overruns.unwrap_or(0) <= missing {
@@ -31,8 +31,8 @@ pub fn dropped(known: &Known) -> Vec<Gap> {
     known.cpus.iter().map(gap).collect()
 }
 
-/// A gap for each run of sequence numbers that no event has. Whose they were nobody knows: `cpu` is
-/// that of the number after.
+/// Gaps of missing sequence numbers, one for each run. The CPU that lost the events is unknown: `cpu` is that of the
+/// number after.
 pub fn sequence_gaps(known: &Known) -> Vec<Gap> {
     if known.trace.order == OrderKey::Time {
         return Vec::new();

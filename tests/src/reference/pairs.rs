@@ -1,4 +1,4 @@
-//! What each event does to the table of live objects.
+//! Pairing: the effect of each event on the table of live objects.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,65 +7,65 @@ use kmemtrace_abi::event::{Action, Event, Gap, Kind};
 
 use super::{Known, order};
 
-/// How an object's life in the trace ended.
+/// End of an object's life in the trace.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// It did not.
+    /// No end: the object is live at the end of the trace.
     Live,
-    /// By a free event: a pair.
+    /// Pair: a free event ended the object.
     Freed {
-        /// The free.
+        /// Free event.
         free: Event,
-        /// Its number in the total order.
+        /// Position of the free in the total order.
         number: usize,
     },
-    /// Its address was handed out again.
+    /// Reissue: the kernel handed the address out again, and the trace has no free event.
     Reissued {
-        /// Number of the new allocation in the total order.
+        /// Position of the new allocation in the total order.
         number: usize,
-        /// Loss may be the cause.
+        /// True if loss may be the cause.
         suspect: bool,
     },
 }
 
-/// A successful allocation.
+/// Object of a successful allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
-    /// The allocation.
+    /// Allocation event.
     pub alloc: Event,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its number in the total order.
+    /// Position of the allocation in the total order.
     pub number: usize,
-    /// How it ended.
+    /// End of the object.
     pub end: End,
 }
 
-/// What the mismatch view tells apart, and what is only counted.
+/// Classes of findings: those of the mismatch view, and others that are only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Freed by the other kind's function.
+    /// Free by the other kind's function.
     KindMismatch,
-    /// The same where it is allowed.
+    /// Free by the other kind's function where the kernel allows it.
     KindMismatchLegal,
-    /// Freed to another cache.
+    /// Free to another cache.
     CacheMismatch,
-    /// Freed twice, as far as the trace tells.
+    /// Second free in a row.
     FreeAfterFree,
-    /// Freed without an event.
+    /// Free without an event, inferred from a reissued address.
     InferredFree,
-    /// Smaller than asked for.
+    /// Allocation smaller than requested.
     ShortAlloc,
-    /// Older than the trace.
+    /// Free of an object older than the trace.
     FreeWithoutAlloc,
-    /// Returned null.
+    /// Allocation that returned null.
     FailedAlloc,
-    /// Of `NULL` or `ZERO_SIZE_PTR`.
+    /// Free of `NULL` or `ZERO_SIZE_PTR`.
     NullFree,
 }
 
 impl Class {
-    /// Its name in the documents.
+    /// Name in the documents.
     pub fn name(self) -> &'static str {
         match self {
             Class::KindMismatch => "kind_mismatch",
@@ -80,7 +80,7 @@ impl Class {
         }
     }
 
-    /// Those that loss may explain.
+    /// Classes that loss may explain.
     pub const SUSPECT: [Class; 5] = [
         Class::KindMismatch,
         Class::KindMismatchLegal,
@@ -90,56 +90,56 @@ impl Class {
     ];
 }
 
-/// One finding.
+/// Finding: an event that breaks a rule of pairing.
 #[derive(Clone, Copy, Debug)]
 pub struct Finding {
-    /// What.
+    /// Class of the finding.
     pub class: Class,
-    /// Call-site of the allocation concerned, where there is one.
+    /// Call-site of the allocation, if known.
     pub alloc_site: Option<u64>,
-    /// Call-site of the free, where there is one.
+    /// Call-site of the free, if any.
     pub free_site: Option<u64>,
-    /// The allocation's, else the free's.
+    /// Kind of the allocation, else of the free.
     pub kind: Kind,
-    /// Loss may be the cause.
+    /// True if loss may be the cause.
     pub suspect: bool,
-    /// The event that shows it.
+    /// Event that shows the finding.
     pub event: Event,
-    /// The allocation concerned is the recorder's own.
+    /// True if the allocation is the recorder's own.
     pub own: bool,
 }
 
-/// All of it.
+/// Result of pairing.
 #[derive(Debug)]
 pub struct Pairs {
-    /// All events in the total order.
+    /// Events in the total order.
     pub events: Vec<Event>,
-    /// Every successful allocation that is not left out, in order.
+    /// Objects that are not left out, in order.
     pub objects: Vec<Object>,
-    /// Every finding that is not of what is left out, in order.
+    /// Findings that are not left out, in order.
     pub findings: Vec<Finding>,
-    /// Numbers of the events that are left out: the recorder's own allocations, and frees of its objects.
+    /// Positions of the events that are left out: the recorder's own allocations, and frees of its objects.
     pub left_out: BTreeSet<usize>,
     /// Successful allocations of the recorder itself, and their bytes.
     pub own: (usize, u64),
-    /// All inferred frees, and all frees without an allocation.
+    /// Inferred frees, and frees without an allocation, before the recorder's own are left out.
     pub unfiltered: (usize, usize),
-    /// All gaps.
+    /// Gaps of the trace.
     pub gaps: Vec<Gap>,
 }
 
-/// The last that was heard of an address.
+/// Last event of an address.
 #[derive(Clone, Copy)]
 struct Last {
-    /// Order key of that event.
+    /// Order key of the event.
     at: u64,
-    /// The CPU of that event.
+    /// CPU of the event.
     cpu: u32,
-    /// Index of the live object; `None`: it was freed.
+    /// Index of the live object; `None` after a free.
     object: Option<usize>,
 }
 
-/// Goes through all events once.
+/// Pairs all events in one pass.
 pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
@@ -155,7 +155,7 @@ pub fn pairs(known: &Known) -> Pairs {
                 Some(_) => false,
             },
         };
-        // A gap on any CPU touches the time between the address's event before and this one.
+        // A gap on any CPU counts if it touches the time between the address's event before and this one.
         let touches = |gap: &Gap| gap.from.is_none_or(|s| s <= now.at) && gap.to.is_none_or(|e| e >= before.at);
         in_unknown_order || gaps.iter().any(touches)
     };
@@ -231,7 +231,7 @@ pub fn pairs(known: &Known) -> Pairs {
     without_own(known, all)
 }
 
-/// Leaves out the recorder's own allocations, unless they are shown, and counts what there was.
+/// Leaves out the recorder's own allocations, unless they are shown, and counts them.
 fn without_own(known: &Known, mut pairs: Pairs) -> Pairs {
     let count = |class| pairs.findings.iter().filter(|f| f.class == class).count();
     pairs.unfiltered = (count(Class::InferredFree), count(Class::FreeWithoutAlloc));
@@ -253,7 +253,7 @@ fn without_own(known: &Known, mut pairs: Pairs) -> Pairs {
 }
 
 impl Pairs {
-    /// The events that are not left out.
+    /// Events that are not left out.
     pub fn taken(&self) -> impl Iterator<Item = &Event> + Clone {
         self.events.iter().enumerate().filter(|(number, _)| !self.left_out.contains(number)).map(|(_, event)| event)
     }
