@@ -207,7 +207,7 @@ pub(crate) fn summary(
     let grid = Grid { header: &header, left: &[0] };
     grid.write(|| view.rows.iter().map(|row| cells(&shown(&row))), out)?;
     out.write_all(totals(document, options).as_bytes())?;
-    if view.top_sites.len() > 0 {
+    if !view.top_sites.is_empty() {
         writeln!(out, "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)")?;
         figure_rows(document, &view.top_sites, options, out)?;
     }
