@@ -4,15 +4,23 @@
 //! the same with the program as it is run, and some more.
 
 use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
-use kmemtrace_abi::generate::{relay_dir, trace_dir};
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::generate::{Random, relay_dir, trace_dir};
+use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
-use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::reference::{Known, Selection, order};
 use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};
 
 use crate::args::Args;
+use crate::index;
 
 /// What a view with these options prints.
 fn printed(trace: &Directory, view: &str, options: &[String]) -> Vec<u8> {
@@ -26,10 +34,10 @@ fn printed(trace: &Directory, view: &str, options: &[String]) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Each number of threads against the reference, and two of them against each other, byte for byte; the views take turns,
-/// and so do windows and numbers of classes with known sizes.
-fn assert_exact(seed: u64) {
-    const EVENTS: usize = 60;
+const EVENTS: usize = 60;
+
+/// The recording of `seed` and the reference's knowledge of it.
+fn recorded(seed: u64) -> (Directory, Known) {
     let (dir, known) = if seed.is_multiple_of(5) {
         let (workload, options, streams) = random_relay(seed, EVENTS);
         let dir = Directory::new(&relay_dir(&workload, &options, &streams, seed));
@@ -39,17 +47,29 @@ fn assert_exact(seed: u64) {
         (Directory::new(&trace_dir(&workload, seed)), Known::of_workload(workload))
     };
     // Every fourth trace shows the recorder's own objects.
-    let known = Known { shows_own: seed % 4 == 1, ..known };
+    (dir, Known { shows_own: seed % 4 == 1, ..known })
+}
+
+/// Options for as many threads, and for a window and a number of classes with known sizes that `turn` picks.
+fn cut(known: &Known, jobs: u64, turn: usize) -> Vec<String> {
+    let window = [1, 2, 7, 40, 300][turn % 5];
+    let sized = [0, 5, 1000][turn / 7 % 3];
+    let mut options =
+        vec![format!("-j{jobs}"), format!("--window-events={window}"), format!("--sized-classes={sized}")];
+    options.extend(known.shows_own.then(|| "--own".to_owned()));
+    options
+}
+
+/// Each number of threads against the reference, and two of them against each other, byte for byte; the views take turns,
+/// and so do windows and numbers of classes with known sizes.
+fn assert_exact(seed: u64) {
+    let (dir, known) = recorded(seed);
     let (documents, _) = expected(&known);
     let mut earlier: [Option<Vec<u8>>; DOCUMENTS.len()] = Default::default();
     for jobs in 1..=8 {
         let turn = (seed + jobs) as usize;
         let number = turn % DOCUMENTS.len();
-        let window = [1, 2, 7, 40, 300][turn % 5];
-        let sized = [0, 5, 1000][turn / 7 % 3];
-        let mut options =
-            vec![format!("-j{jobs}"), format!("--window-events={window}"), format!("--sized-classes={sized}")];
-        options.extend(known.shows_own.then(|| "--own".to_owned()));
+        let options = cut(&known, jobs, turn);
         let bytes = printed(&dir, DOCUMENTS[number], &options);
         let what = format!("seed {seed}, {} {options:?}", DOCUMENTS[number]);
         match &earlier[number] {
@@ -60,14 +80,114 @@ fn assert_exact(seed: u64) {
     }
 }
 
-#[test]
-fn random_traces_are_reported_exactly() {
-    let seeds = seeds(0..300);
+/// `--time` for a part of the trace that begins or ends at an event, or beside one; its bounds go to `known`.
+fn take_window(known: &mut Known, dir: &Directory, random: &mut Random) -> Option<String> {
+    let keys: Vec<u64> = order::all_events(known).iter().map(|event| event.at).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let mut edge = || random.pick(&keys).saturating_add(random.below(3)).saturating_sub(1);
+    let (a, b) = (edge(), edge());
+    let clock = Trace::open(&[dir.path().to_path_buf()]).unwrap().info.keys();
+    let shown = |at: u64| match clock.unit {
+        Unit::Nanoseconds => format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000),
+        _ => at.to_string(),
+    };
+    let (bounds, text) = match random.below(4) {
+        0 => ((a, u64::MAX), format!("{},", shown(a))),
+        1 => ((0, a), format!(",{}", shown(a))),
+        _ => ((a.min(b), a.max(b)), format!("{},{}", shown(a.min(b)), shown(a.max(b)))),
+    };
+    known.bounds = bounds;
+    Some(format!("--time={text}"))
+}
+
+/// Filters of one or two sorts; they go to `known`.
+fn take_selection(known: &mut Known, random: &mut Random) -> Vec<String> {
+    let kind = random.chance(50).then(|| *random.pick(&Kind::ALL));
+    let pid = random.chance(30).then(|| *random.pick(&[0, 1, 77, 4242]));
+    let least = random.chance(30).then(|| *random.pick(&[1, 17, 100, 4096]));
+    known.selection = Selection { kind, pid, least };
+    let kind = kind.map(|kind| format!("--kind={}", kind.name()));
+    let pid = pid.map(|pid| format!("--pid={pid}"));
+    [kind, pid, least.map(|least| format!("--size={least}.."))].into_iter().flatten().collect()
+}
+
+/// Parts of a trace and of its allocations against the reference.
+fn assert_parts_exact(seed: u64) {
+    let (dir, mut known) = recorded(seed);
+    let mut random = Random::new(seed ^ 0x9a57);
+    for turn in [0, 1, 2] {
+        (known.bounds, known.selection) = ((0, u64::MAX), Selection::default());
+        let mut options = cut(&known, *random.pick(&[1, 1, 2, 3, 5]), random.below(100) as usize);
+        if turn != 0 {
+            options.extend(take_window(&mut known, &dir, &mut random));
+        }
+        if turn != 1 {
+            options.extend(take_selection(&mut known, &mut random));
+        }
+        let (documents, _) = expected(&known);
+        let number = random.below(DOCUMENTS.len() as u64) as usize;
+        let bytes = printed(&dir, DOCUMENTS[number], &options);
+        let what = format!("seed {seed}, {} {options:?}", DOCUMENTS[number]);
+        assert_document(&what, documents[number].clone(), &bytes);
+    }
+}
+
+/// Every view of the whole trace and of a window, first without an index, then while it is written, then from it; traces that
+/// are cut or have no file of a CPU have none.
+fn assert_index_changes_nothing(seed: u64) {
+    let (dir, mut known) = recorded(seed);
+    // Files that were written a moment ago are not trusted to stay.
+    thread::sleep(Duration::from_millis(60));
+    let mut random = Random::new(seed ^ 0x1dec);
+    let own: Vec<String> = known.shows_own.then(|| "--own".to_owned()).into_iter().collect();
+    let whole = own.clone();
+    let window = own.into_iter().chain(take_window(&mut known, &dir, &mut random)).collect();
+    let asked: Vec<(&str, &Vec<String>)> =
+        DOCUMENTS.into_iter().flat_map(|view| [(view, &whole), (view, &window)]).collect();
+    let all = |option: &str| -> Vec<Vec<u8>> {
+        let with = |options: &[String]| -> Vec<String> { options.iter().cloned().chain([option.to_owned()]).collect() };
+        asked.iter().map(|(view, options)| printed(&dir, view, &with(options))).collect()
+    };
+    let without = all("--no-index");
+    assert!(!dir.file(index::NAME).exists(), "seed {seed}");
+    for round in ["first", "second", "third"] {
+        let file = |dir: &Directory| fs::metadata(dir.file(index::NAME)).ok().map(|data| data.ino());
+        let before = file(&dir);
+        for (((view, options), without), with) in asked.iter().zip(&without).zip(all("--index-from=0")) {
+            assert!(*without == with, "seed {seed}, {round}: {view} {options:?}");
+        }
+        assert_eq!(file(&dir).is_some(), known.verdict <= Verdict::Lossy, "seed {seed}, {round}");
+        if round != "first" {
+            assert_eq!(before, file(&dir), "seed {seed}: all answers are there");
+        }
+    }
+}
+
+/// Every seed, on a few threads.
+fn each_seed(usual: Range<u64>, assert: fn(u64)) {
+    let seeds = seeds(usual);
     let threads = thread::available_parallelism().map_or(1, usize::from) * 2;
     thread::scope(|scope| {
         for first in 0..threads {
             let own = seeds.clone().skip(first).step_by(threads);
-            scope.spawn(move || own.for_each(assert_exact));
+            scope.spawn(move || own.for_each(assert));
         }
     });
+}
+
+#[test]
+fn random_traces_are_reported_exactly() {
+    each_seed(0..300, assert_exact);
+}
+
+#[test]
+fn parts_of_random_traces_are_reported_exactly() {
+    each_seed(0..400, assert_parts_exact);
+}
+
+#[test]
+fn an_index_changes_no_report() {
+    each_seed(0..40, assert_index_changes_nothing);
 }
