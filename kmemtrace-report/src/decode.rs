@@ -285,7 +285,7 @@ mod tests {
         let seed = Seed::random();
         for parts in [2, 3, 8, 256] {
             let mut events = vec![0; parts as usize];
-            for address in (0..parts as u64 * 200).map(|n| 0xffff_8881_0000_0000 + 0x40 * n) {
+            for address in (0..u64::from(parts) * 200).map(|n| 0xffff_8881_0000_0000 + 0x40 * n) {
                 let event = Compact { hash: seed.hash(address), ..Compact::default() };
                 events[usize::from(event.part(parts))] += 1;
             }

@@ -322,8 +322,8 @@ mod tests {
             live_requested: wide(10),
             live_allocated: wide(11),
             live_wasted: wide(12),
-            peak_live_allocated: (n % 2 == 0).then_some(wide(13)),
-            live_is_upper_bound: n % 3 == 0,
+            peak_live_allocated: n.is_multiple_of(2).then_some(wide(13)),
+            live_is_upper_bound: n.is_multiple_of(3),
         }
     }
 
@@ -347,7 +347,8 @@ mod tests {
             all_without_alloc: 52,
         };
         let of_class = |(n, class): (u64, Finding)| {
-            let (alloc_site, free_site) = ((n % 2 == 0).then_some(60 + n), (n % 3 == 0).then_some(70 + n));
+            let (alloc_site, free_site) =
+                (n.is_multiple_of(2).then_some(60 + n), n.is_multiple_of(3).then_some(70 + n));
             let sites = FindingSites { class, alloc_site, free_site, kind: Kind::ALL[n as usize % 3] };
             let row = FindingRow { count: 80 + n, suspect: 20 + n, first: (90 + n, 7, 95 + n), serial: 99 + n };
             (sites, row)
