@@ -157,6 +157,11 @@ mod tests {
         assert!(identity.is_still_that_of(&open()));
         assert_eq!(Some(&identity), Identity::of(&open()).as_ref());
         assert_eq!(owner(&open()), Some(rustix::process::geteuid().as_raw()));
+        // The newest of their times tells whether a later change would be seen.
+        let times = files.iter().map(|(name, _)| fs::metadata(dir.file(name)).unwrap().modified().unwrap());
+        let newest = times.max().unwrap();
+        assert!(!identity.is_settled(newest + Duration::from_millis(5)));
+        assert!(identity.is_settled(newest + Duration::from_secs(60)));
         let name = &files[0].0;
         fs::copy(dir.file(name), dir.file("copy")).unwrap();
         fs::rename(dir.file("copy"), dir.file(name)).unwrap();
