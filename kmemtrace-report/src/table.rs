@@ -731,6 +731,31 @@ mod tests {
         assert_eq!(see(&mut table, 9, Seen::free(1)), Seen::free(1));
     }
 
+    /// Freed addresses that have left the slots are told apart by the last gap, however many gaps there were.
+    #[test]
+    fn frees_before_a_gap_stay_apart_from_those_after() {
+        let seed = Seed::random();
+        let mut table = Table::new(seed, 24, false);
+        let see = |table: &mut Table, address, now| table.see(address, seed.hash(address), now, || None);
+        let mut epoch = 1;
+        for round in 0..5 {
+            let own = round * 1000..(round + 1) * 1000;
+            for address in own.clone() {
+                assert!(see(&mut table, address, Seen::free(epoch)).is_nothing());
+            }
+            assert!(table.freed.len() > 500, "{} have left the slots", table.freed.len());
+            if round == 4 {
+                break;
+            }
+            epoch = table.begin_epoch();
+        }
+        for address in 0..5000 {
+            let before = see(&mut table, address, Seen::free(epoch));
+            assert!(!before.is_live() && !before.is_nothing(), "address {address}");
+            assert_eq!(before.epoch() == epoch, address >= 4000, "address {address}");
+        }
+    }
+
     /// What an address did is one word: no part of it changes another.
     #[test]
     fn class_sizes_stream_and_epoch_are_kept_apart() {
