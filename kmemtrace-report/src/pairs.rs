@@ -577,6 +577,30 @@ mod tests {
         }
     }
 
+    /// A finding at the frontier is suspect where a gap begins there, which may come to light with the next window; once that
+    /// has gone on beyond the frontier, later gaps say nothing of it.
+    #[test]
+    fn only_a_gap_at_its_key_makes_a_finding_suspect_later() {
+        for (next_frontier, suspect) in [(Some(1), 1), (Some(20), 0)] {
+            let (seed, rules) =
+                (Seed::random(), Rules { cpus: vec![0], agreement: Agreement::AllCpus, ..Rules::default() });
+            let classes = Classes::new(Names::new(), 10);
+            let class = classes.class((0, Kind::Kmalloc), 0, (8, 8));
+            let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
+            let mut ledger = Ledger::default();
+            let frontier =
+                |window: Window<Compact>, frontier, touches_before| Window { frontier, touches_before, ..window };
+            // The same address twice, at the key of the frontier: an inferred free.
+            let mut again = allocations(seed, 1..2, Kind::Kmalloc, class);
+            again.events.push(again.events[0]);
+            pairing.take(&frontier(again, Some(1), false), &mut ledger);
+            pairing.take(&frontier(Window::default(), next_frontier, false), &mut ledger);
+            pairing.take(&frontier(Window::default(), Some(30), true), &mut ledger);
+            let rows: Vec<_> = pairing.findings.rows().map(|(key, row)| (key.class, row.count, row.suspect)).collect();
+            assert_eq!(rows, [(Finding::InferredFree, 1, suspect)], "{next_frontier:?}");
+        }
+    }
+
     /// A class that needs memory leaves less for the tables.
     #[test]
     fn classes_count_towards_the_limit() {
