@@ -1,42 +1,64 @@
 //! Random traces, a million where one has an hour: however the work is cut, every view says what the slow reference says.
 //!
-//! The views are taken within this process, which is what makes a million of them possible: `tests/tests/contract.rs` does
+//! The documents are made within this process, which makes a million of them possible: `tests/tests/contract.rs` does
 //! the same with the program as it is run, and some more.
 
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
+use std::time::Duration;
 
-use kmemtrace_tests::generate::{relay_dir, trace_dir};
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::{Random, relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
-use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::reference::{Known, Selection, order};
 use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};
 
+use crate::cache;
 use crate::documents::{self, Document};
-use crate::{Analysis, Query, Shape, SortKey, Trace};
+use crate::{Analysis, Query, Select, Shape, SizeRange, SortKey, TimeWindow};
 
-/// How the work is cut: threads, events of a window, classes with sizes of their own.
-type Cut = (usize, usize, u32);
+/// A question beside its view: how the work is cut, and which part of the trace is asked for.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    threads: usize,
+    window_events: usize,
+    sized_classes: u32,
+    shows_own: bool,
+    time: Option<TimeWindow>,
+    select: Select,
+    /// An index is used and written.
+    has_index: bool,
+}
 
 /// The document of a view, as JSON.
-fn document(trace: &Directory, view: &str, (threads, window, sized): Cut, shows_own: bool) -> Vec<u8> {
+fn document(trace: &Directory, view: &str, asked: &Asked) -> Vec<u8> {
     let (query, make): (Query, for<'a> fn(&'a Analysis, &Shape) -> Document<'a>) = match view {
         "summary" => (Query::by_kind(), documents::summary),
         "sites" => (Query::by_site(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
         "mismatch" => (Query::by_site(), documents::mismatch),
         "live" => (Query::by_site().with_live_objects(true), documents::live),
-        _ => (Query::by_site().with_cpu_matrix(true), documents::cross),
+        "cross" => (Query::by_site().with_cpu_matrix(true), documents::cross),
+        other => panic!("{other}: not a view of the reference"),
     };
-    let query = query.with_own(shows_own).threads(threads).cut(Some(window), Some(sized));
+    let query = query.with_own(asked.shows_own).threads(asked.threads).time(asked.time).select(asked.select.clone());
+    let query = query.cut(Some(asked.window_events), Some(asked.sized_classes));
+    let query = if asked.has_index { query.index(0) } else { query };
     let mut opened = Trace::open(&[trace.path().to_owned()]).unwrap_or_else(|error| panic!("{view}: {error}"));
-    let analysis = query.run(&mut opened).unwrap_or_else(|error| panic!("{view}: {error}"));
+    let analysis = query.run(&mut opened).unwrap_or_else(|error| panic!("{view} {asked:?}: {error}"));
     let shape = Shape { sort: vec![SortKey::Wasted], top: None };
-    serde_json::to_vec(&make(&analysis, &shape)).unwrap_or_else(|error| panic!("{view}: {error}"))
+    serde_json::to_vec(&make(&analysis, &shape)).unwrap_or_else(|error| panic!("{view} {asked:?}: {error}"))
 }
 
-/// Each number of threads against the reference, and two of them against each other, byte for byte; the views take turns,
-/// and so do windows and numbers of classes with known sizes.
-fn assert_exact(seed: u64) {
-    const EVENTS: usize = 60;
+const EVENTS: usize = 60;
+
+/// The recording of `seed` and the reference's knowledge of it.
+fn recorded(seed: u64) -> (Directory, Known) {
     let (dir, known) = if seed.is_multiple_of(5) {
         let (workload, options, streams) = random_relay(seed, EVENTS);
         let dir = Directory::new(&relay_dir(&workload, &options, &streams, seed));
@@ -46,17 +68,32 @@ fn assert_exact(seed: u64) {
         (Directory::new(&trace_dir(&workload, seed)), Known::of_workload(workload))
     };
     // Every fourth trace shows the recorder's own objects.
-    let known = Known { shows_own: seed % 4 == 1, ..known };
+    (dir, Known { shows_own: seed % 4 == 1, ..known })
+}
+
+/// As many threads, and a window and a number of classes with known sizes that `turn` picks.
+fn cut(known: &Known, jobs: u64, turn: usize) -> Asked {
+    Asked {
+        threads: jobs as usize,
+        window_events: [1, 2, 7, 40, 300][turn % 5],
+        sized_classes: [0, 5, 1000][turn / 7 % 3],
+        shows_own: known.shows_own,
+        ..Asked::default()
+    }
+}
+
+/// Each number of threads against the reference, and two of them against each other, byte for byte; the views take turns,
+/// and so do windows and numbers of classes with known sizes.
+fn assert_exact(seed: u64) {
+    let (dir, known) = recorded(seed);
     let (documents, _) = expected(&known);
     let mut earlier: [Option<Vec<u8>>; DOCUMENTS.len()] = Default::default();
     for jobs in 1..=8 {
         let turn = (seed + jobs) as usize;
         let number = turn % DOCUMENTS.len();
-        let window = [1, 2, 7, 40, 300][turn % 5];
-        let sized = [0, 5, 1000][turn / 7 % 3];
-        let cut = (jobs as usize, window, sized);
-        let bytes = document(&dir, DOCUMENTS[number], cut, known.shows_own);
-        let what = format!("seed {seed}, {} {cut:?}", DOCUMENTS[number]);
+        let options = cut(&known, jobs, turn);
+        let bytes = document(&dir, DOCUMENTS[number], &options);
+        let what = format!("seed {seed}, {} {options:?}", DOCUMENTS[number]);
         match &earlier[number] {
             Some(earlier) => assert!(*earlier == bytes, "{what}: not the bytes of -j{}", jobs - DOCUMENTS.len() as u64),
             None => assert_document(&what, documents[number].clone(), &bytes),
@@ -65,14 +102,130 @@ fn assert_exact(seed: u64) {
     }
 }
 
-#[test]
-fn random_traces_are_reported_exactly() {
-    let seeds = seeds(0..300);
+/// A window on a part of the trace that has events and begins or ends at one, or beside one; its bounds go to `known`.
+fn take_window(known: &mut Known, dir: &Directory, random: &mut Random) -> Option<TimeWindow> {
+    let keys: Vec<u64> = order::all_events(known).iter().map(|event| event.at).collect();
+    let (first, last) = (*keys.first()?, *keys.last()?);
+    let clock = Trace::open(&[dir.path().to_path_buf()]).unwrap().info.keys();
+    let shown = |at: u64| match clock.unit {
+        Unit::Nanoseconds => format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000),
+        _ => at.to_string(),
+    };
+    loop {
+        let mut edge = || random.pick(&keys).saturating_add(random.below(3)).saturating_sub(1);
+        let (a, b) = (edge(), edge());
+        let (a, b) = (a.min(b), a.max(b));
+        let (bounds, text) = match random.below(6) {
+            0 => ((a, u64::MAX), format!("{},", shown(a))),
+            1 => ((0, b), format!(",{}", shown(b))),
+            2 => (
+                (a.max(first), b.min(last)),
+                format!("+{},-{}", shown(a.max(first) - first), shown(last - b.min(last))),
+            ),
+            3 => {
+                let (from, to) = (random.below(101), random.below(101));
+                let (from, to) = (u128::from(from.min(to)), u128::from(from.max(to)));
+                let (start, span) = (u128::from(first), u128::from(last - first));
+                let bounds = (start + (span * from).div_ceil(100), start + span * to / 100);
+                ((bounds.0 as u64, bounds.1 as u64), format!("{from}%,{to}%"))
+            }
+            _ => ((a, b), format!("{},{}", shown(a), shown(b))),
+        };
+        if keys.iter().any(|key| (bounds.0..=bounds.1).contains(key)) {
+            known.bounds = bounds;
+            return Some(text.parse().unwrap_or_else(|error| panic!("{text}: {error}")));
+        }
+    }
+}
+
+/// Filters of one or two sorts; they go to `known`.
+fn take_selection(known: &mut Known, random: &mut Random) -> Select {
+    let kind = random.chance(50).then(|| *random.pick(&Kind::ALL));
+    let pid = random.chance(30).then(|| *random.pick(&[0, 1, 77, 4242]));
+    let least = random.chance(30).then(|| *random.pick(&[1, 17, 100, 4096]));
+    known.selection = Selection { kind, pid, least };
+    let size = |least| SizeRange { from: least, to: u64::MAX };
+    Select {
+        kind: kind.into_iter().collect(),
+        pid: pid.into_iter().collect(),
+        size: least.map(size).into_iter().collect(),
+        ..Select::default()
+    }
+}
+
+/// Parts of a trace and of its allocations against the reference.
+fn assert_parts_exact(seed: u64) {
+    let (dir, mut known) = recorded(seed);
+    let mut random = Random::new(seed ^ 0x9a57);
+    for turn in [0, 1, 2] {
+        (known.bounds, known.selection) = ((0, u64::MAX), Selection::default());
+        let mut options = cut(&known, *random.pick(&[1, 1, 2, 3, 5]), random.below(100) as usize);
+        if turn != 0 {
+            options.time = take_window(&mut known, &dir, &mut random);
+        }
+        if turn != 1 {
+            options.select = take_selection(&mut known, &mut random);
+        }
+        let (documents, _) = expected(&known);
+        let number = random.below(DOCUMENTS.len() as u64) as usize;
+        let bytes = document(&dir, DOCUMENTS[number], &options);
+        let what = format!("seed {seed}, {} {options:?}", DOCUMENTS[number]);
+        assert_document(&what, documents[number].clone(), &bytes);
+    }
+}
+
+/// Every view of the whole trace and of a window, first without an index, then while it is written, then from it; traces that
+/// are cut or have no file of a CPU have none.
+fn assert_index_changes_nothing(seed: u64) {
+    let (dir, mut known) = recorded(seed);
+    // Files that were written a moment ago are not trusted to stay.
+    thread::sleep(Duration::from_millis(60));
+    let mut random = Random::new(seed ^ 0x1dec);
+    let whole = Asked { window_events: 40, sized_classes: 1000, ..cut(&known, 2, 0) };
+    let window = Asked { time: take_window(&mut known, &dir, &mut random), ..whole.clone() };
+    let asked: Vec<(&str, &Asked)> = DOCUMENTS.into_iter().flat_map(|view| [(view, &whole), (view, &window)]).collect();
+    let all = |has_index| -> Vec<Vec<u8>> {
+        let ask = |&(view, asked): &(&str, &Asked)| document(&dir, view, &Asked { has_index, ..asked.clone() });
+        asked.iter().map(ask).collect()
+    };
+    let without = all(false);
+    assert!(!dir.file(cache::NAME).exists(), "seed {seed}");
+    for round in ["first", "second", "third"] {
+        let file = |dir: &Directory| fs::metadata(dir.file(cache::NAME)).ok().map(|data| data.ino());
+        let before = file(&dir);
+        for (((view, options), without), with) in asked.iter().zip(&without).zip(all(true)) {
+            assert!(*without == with, "seed {seed}, {round}: {view} {options:?}");
+        }
+        assert_eq!(file(&dir).is_some(), known.verdict <= Verdict::Lossy, "seed {seed}, {round}");
+        if round != "first" {
+            assert_eq!(before, file(&dir), "seed {seed}: all answers are there");
+        }
+    }
+}
+
+/// Every seed, on a few threads.
+fn each_seed(usual: Range<u64>, assert: fn(u64)) {
+    let seeds = seeds(usual);
     let threads = thread::available_parallelism().map_or(1, usize::from) * 2;
     thread::scope(|scope| {
         for first in 0..threads {
             let own = seeds.clone().skip(first).step_by(threads);
-            scope.spawn(move || own.for_each(assert_exact));
+            scope.spawn(move || own.for_each(assert));
         }
     });
+}
+
+#[test]
+fn random_traces_are_reported_exactly() {
+    each_seed(0..300, assert_exact);
+}
+
+#[test]
+fn parts_of_random_traces_are_reported_exactly() {
+    each_seed(0..300, assert_parts_exact);
+}
+
+#[test]
+fn an_index_changes_no_report() {
+    each_seed(0..20, assert_index_changes_nothing);
 }

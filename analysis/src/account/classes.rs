@@ -133,3 +133,58 @@ impl Classes {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(classes: &Classes) -> Vec<Class> {
+        let mut all = Vec::new();
+        classes.from(0, |class| all.push(*class));
+        all
+    }
+
+    #[test]
+    fn equal_objects_have_one_class_and_rows_one_number() {
+        let classes = Classes::new(Names::new(), 100);
+        let cache = classes.cache(b"dentry");
+        assert_eq!((classes.cache(b"dentry"), cache != 0, classes.cache(b"inode") != cache), (cache, true, true));
+        let (cached, kmalloc) = ((7, Kind::Cache), (7, Kind::Kmalloc));
+        let first = classes.class(cached, cache, (10, 16));
+        let others = [
+            classes.class(kmalloc, cache, (10, 16)),
+            classes.class(cached, 0, (10, 16)),
+            classes.class(cached, cache, (11, 16)),
+            classes.class(cached, cache, (10, 32)),
+        ];
+        assert_eq!(classes.class(cached, cache, (10, 16)), first);
+        assert_eq!((first, others), (0, [1, 2, 3, 4]));
+        assert_eq!(all(&classes).iter().map(|class| class.row).collect::<Vec<_>>(), [0, 1, 0, 0, 0]);
+        assert_eq!(classes.rows(), 2);
+        let mut later = 0;
+        classes.from(3, |_| later += 1);
+        assert_eq!(later, 2);
+        assert_eq!(classes.into_inner().rows, [cached, kmalloc]);
+    }
+
+    /// A trace that makes up sizes makes no more classes: beyond the limit one of a row and a cache is for all of them.
+    #[test]
+    fn sizes_beyond_the_limit_share_a_class() {
+        let classes = Classes::new(Names::new(), 3);
+        let row = (7, Kind::Cache);
+        let numbers: Vec<u32> = (0..1000).map(|n| classes.class(row, 1, (n, 2 * n))).collect();
+        assert_eq!(numbers[..4], [0, 1, 2, 3]);
+        assert!(numbers[3..].iter().all(|&number| number == 3));
+        // Classes that have their sizes keep them.
+        assert_eq!(classes.class(row, 1, (1, 2)), 1);
+        let shared = Class { row: 0, cache: 1, kind: Kind::Cache, is_sized: false, requested: 0, allocated: 0 };
+        assert_eq!(all(&classes)[3..], [shared]);
+        assert_eq!(classes.class((8, Kind::Cache), 1, (5, 5)), 4);
+        assert!(!classes.into_inner().exhausted);
+    }
+
+    #[test]
+    fn a_cache_comes_back_from_the_key_of_its_row() {
+        assert_eq!([0, 1, 9].map(|number| cache_of((number, Kind::Cache))), [None, Some(0), Some(8)]);
+    }
+}

@@ -1,4 +1,4 @@
-//! Figures: what pairs add up to per row, per kind and in all, and what the files say of loss.
+//! Stats: what pairs add up to per row, per kind and in all, and what the files say of loss.
 
 pub(crate) mod classes;
 pub(crate) mod completeness;

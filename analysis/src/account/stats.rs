@@ -150,3 +150,107 @@ impl Narrow {
         self.saturated.get()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row whose figures are `n` and the numbers after it.
+    fn figures(n: u64) -> Stats {
+        let wide = |more: u64| u128::from(n + more);
+        Stats {
+            allocs: n,
+            failed_allocs: n + 1,
+            requested: wide(2),
+            allocated: wide(3),
+            wasted: wide(4),
+            frees: n + 5,
+            inferred_frees: n + 6,
+            cross_cpu: n + 7,
+            cross_cpu_bytes: wide(8),
+            live_objects: n + 9,
+            live_requested: wide(10),
+            live_allocated: wide(11),
+            live_wasted: wide(12),
+            peak_live_allocated: Some(wide(13)),
+            live_is_upper_bound: n % 2 == 1,
+        }
+    }
+
+    #[test]
+    fn rows_add_up_in_every_figure_but_the_peak() {
+        let mut sum = figures(100);
+        sum.add(&figures(1000));
+        let Value::Object(members) = json!({
+            "allocs": 1100, "failed_allocs": 1102, "requested": 1104, "allocated": 1106, "wasted": 1108, "frees": 1110,
+            "inferred_frees": 1112, "cross_cpu": 1114, "live_objects": 1118, "live_requested": 1120,
+            "live_allocated": 1122, "live_wasted": 1124, "peak_live_allocated": null, "live_is_upper_bound": false,
+        }) else {
+            unreachable!()
+        };
+        let mut row = Map::new();
+        sum.put(&mut row, &Narrow::default());
+        assert_eq!(row, members);
+        assert_eq!(sum.cross_cpu_bytes, 1116);
+        sum.add(&figures(1));
+        sum.add(&figures(2));
+        assert!(sum.live_is_upper_bound);
+    }
+
+    #[test]
+    fn a_row_without_an_allocation_is_empty() {
+        assert!(Stats { frees: 1, ..Stats::default() }.is_empty());
+        assert!(!Stats { allocs: 1, ..Stats::default() }.is_empty());
+        assert!(!Stats { failed_allocs: 1, ..Stats::default() }.is_empty());
+    }
+
+    /// A sum beyond 64 bits is printed as the greatest number, and the document says that there was one.
+    #[test]
+    fn sums_that_do_not_fit_are_the_greatest_number() {
+        let most = u128::from(u64::MAX);
+        for (sum, shown, saturated) in
+            [(most - 1, u64::MAX - 1, false), (most, u64::MAX, false), (most + 1, u64::MAX, true)]
+        {
+            let narrow = Narrow::default();
+            assert_eq!((narrow.sum(sum), narrow.u64(sum)), (shown, json!(shown)));
+            assert_eq!(narrow.saturated(), saturated);
+            assert_eq!((narrow.sum(1), narrow.saturated()), (1, saturated));
+            let rows: [fn(&mut Stats) -> &mut u128; 6] = [
+                |row| &mut row.requested,
+                |row| &mut row.allocated,
+                |row| &mut row.wasted,
+                |row| &mut row.live_requested,
+                |row| &mut row.live_allocated,
+                |row| &mut row.live_wasted,
+            ];
+            for member in rows {
+                let (mut row, narrow) = (figures(1), Narrow::default());
+                *member(&mut row) = sum;
+                narrow.note(&row);
+                assert_eq!(narrow.saturated(), saturated);
+                narrow.note(&figures(1));
+                assert_eq!(narrow.saturated(), saturated);
+            }
+            let (narrow, mut printed) = (Narrow::default(), Map::new());
+            Stats { peak_live_allocated: Some(sum), ..figures(1) }.put(&mut printed, &narrow);
+            assert_eq!(printed["peak_live_allocated"], json!(shown));
+            assert_eq!(narrow.saturated(), saturated);
+        }
+    }
+
+    /// A clock that puts events in no order tells no figure that depends on it.
+    #[test]
+    fn figures_that_need_an_order_are_null_without_one() {
+        for (agreement, is_known) in
+            [(Agreement::AllCpus, true), (Agreement::OneCpu, true), (Agreement::Nothing, false)]
+        {
+            let narrow = Narrow::new(agreement);
+            assert_eq!(narrow.is_without_order(), !is_known);
+            let mut row = Map::new();
+            figures(1).put(&mut row, &narrow);
+            let null: Vec<&str> = row.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| &**name).collect();
+            assert_eq!(null, if is_known { vec![] } else { vec!["cross_cpu", "peak_live_allocated"] });
+            assert_eq!(narrow.in_order(json!(3)), if is_known { json!(3) } else { Value::Null });
+        }
+    }
+}

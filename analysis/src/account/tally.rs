@@ -191,3 +191,79 @@ impl<'a> Tallies<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_abi::event::{Kind, Names};
+
+    use super::*;
+
+    const HUGE: u64 = u64::MAX - 5;
+
+    /// Objects of four ends and of sizes that no sum of 64 bits holds, and failed allocations, in one of two rows.
+    fn figures(most_sized: u32) -> [Stats; 2] {
+        let classes = Classes::new(Names::new(), most_sized);
+        let (site, cache) = (7, 0);
+        let huge = classes.class((site, Kind::Cache), cache, (HUGE - 1000, HUGE));
+        let small = classes.class((site, Kind::Cache), cache, (100, 64));
+        let other = classes.class((site + 1, Kind::Kmalloc), cache, (8, 16));
+        let mut tallies = Tallies::new(&classes);
+        let mut object = |class: u32, sizes: Sizes, end: Option<Closed>| {
+            let is_sized = tallies.open(class, sizes).is_sized;
+            assert_eq!(is_sized, class < most_sized);
+            if let Some(how) = end {
+                let (closed, allocated) = tallies.close(class, (!is_sized).then_some(sizes), how);
+                assert_eq!((closed.row, allocated), (tallies.class(class).row, sizes.1));
+            }
+        };
+        object(huge, (HUGE - 1000, HUGE), None);
+        object(huge, (HUGE - 1000, HUGE), Some(Closed::Freed));
+        object(huge, (HUGE - 1000, HUGE), Some(Closed::FreedElsewhere));
+        object(huge, (HUGE - 1000, HUGE), Some(Closed::Inferred));
+        object(small, (100, 64), Some(Closed::FreedElsewhere));
+        object(small, (100, 64), None);
+        object(other, (8, 16), None);
+        [other, other, small].into_iter().for_each(|class| tallies.fail(class));
+        let mut rows = [Stats::default(), Stats::default()];
+        tallies.add_to(&mut rows);
+        rows
+    }
+
+    /// The same figures come of classes with their sizes and of objects that have their own each.
+    #[test]
+    fn objects_count_by_how_they_ended() {
+        let huge = u128::from(HUGE);
+        for most_sized in [0, 1, 2, 1000] {
+            let [row, other] = figures(most_sized);
+            assert_eq!((row.allocs, row.frees, row.inferred_frees, row.cross_cpu, row.live_objects), (6, 3, 1, 2, 2));
+            assert_eq!((row.requested, row.allocated), (4 * (huge - 1000) + 200, 4 * huge + 128), "{most_sized}");
+            // An object smaller than was asked for wastes nothing.
+            assert_eq!((row.wasted, row.live_wasted), (4000, 1000), "{most_sized}");
+            assert_eq!(row.cross_cpu_bytes, huge + 64, "{most_sized}");
+            assert_eq!((row.live_requested, row.live_allocated), (huge - 1000 + 100, huge + 64), "{most_sized}");
+            assert_eq!((row.failed_allocs, other.failed_allocs), (1, 2), "{most_sized}");
+            assert_eq!((other.allocs, other.frees, other.live_objects), (1, 0, 1), "{most_sized}");
+            assert_eq!((other.live_requested, other.live_allocated, other.live_wasted), (8, 16, 8), "{most_sized}");
+        }
+    }
+
+    /// The limit on memory counts what classes and their sums take: 64 bytes a class at least.
+    #[test]
+    fn memory_of_classes_is_counted() {
+        let classes = Classes::new(Names::new(), 500);
+        let mut tallies = Tallies::new(&classes);
+        assert_eq!(tallies.bytes(), 0);
+        let class = |n: u64| classes.class((n, Kind::Kmalloc), 0, (n, n));
+        (0..500).map(class).for_each(|class| {
+            tallies.open(class, (1, 1));
+        });
+        let sized = tallies.bytes();
+        assert!((500 * 64..500 * 64 * 3).contains(&sized), "{sized} bytes");
+        (500..1000).map(class).for_each(|class| {
+            tallies.open(class, (1, 1));
+        });
+        let sums = tallies.own_sums.len() * size_of::<OwnSums>();
+        let own = tallies.bytes() - tallies.tallies.capacity() * size_of::<Tally>();
+        assert!((sums..sums * 4).contains(&own), "{own} bytes for {sums}");
+    }
+}

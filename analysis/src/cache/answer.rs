@@ -299,3 +299,195 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
         live_is_upper_bound: from.bool()?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: Question = Question { grouping: Grouping::Site, matrix: true, lists_live: true, shows_own: false };
+
+    fn figures(n: u64) -> Stats {
+        let wide = |more: u64| u128::from(n + more) << 40;
+        Stats {
+            allocs: n,
+            failed_allocs: n + 1,
+            requested: wide(2),
+            allocated: wide(3),
+            wasted: wide(4),
+            frees: n + 5,
+            inferred_frees: n + 6,
+            cross_cpu: n + 7,
+            cross_cpu_bytes: wide(8),
+            live_objects: n + 9,
+            live_requested: wide(10),
+            live_allocated: wide(11),
+            live_wasted: wide(12),
+            peak_live_allocated: n.is_multiple_of(2).then_some(wide(13)),
+            live_is_upper_bound: n.is_multiple_of(3),
+        }
+    }
+
+    /// An answer of which no two numbers are the same; rows are of the caches `a` and `b`, which `names` gets, or of call-sites.
+    fn answer(names: &mut Names, grouping: Grouping) -> (Order, Paired) {
+        let [a, b] = [b"a", b"b"].map(|name| names.intern(name).index() as u64 + 1);
+        let groups = if grouping == Grouping::Cache { [a, b, 0] } else { [71, 72, 73] };
+        let rows = groups.into_iter().zip(Kind::ALL).zip([100, 201, 300]).map(|(key, n)| (key, figures(n))).collect();
+        let matrix = [((1, 2), 31), ((2, 1), 32)].into_iter().collect();
+        let counts = Counts {
+            used: 41,
+            free_events: [42, 43, 44],
+            paired: 45,
+            cross_node: 46,
+            null_free: 47,
+            free_without_alloc: 48,
+            own_allocs: 49,
+            own_allocated: 50 << 70,
+            matrix,
+            all_inferred: 51,
+            all_without_alloc: 52,
+        };
+        let of_class = |(n, class): (u64, Finding)| {
+            let (alloc_site, free_site) =
+                (n.is_multiple_of(2).then_some(60 + n), n.is_multiple_of(3).then_some(70 + n));
+            let sites = FindingSites { class, alloc_site, free_site, kind: Kind::ALL[n as usize % 3] };
+            let row = FindingRow { count: 80 + n, suspect: 20 + n, first: (90 + n, 7, 95 + n), serial: 99 + n };
+            (sites, row)
+        };
+        let class = |n: u64, cache: u64, kind| Class {
+            row: n as u32,
+            cache: cache as u32,
+            kind,
+            is_sized: true,
+            requested: 500 + n,
+            allocated: 600 + n,
+        };
+        let live =
+            |n: u64| Live { address: 700 + n, birth: Birth { at: 800 + n, tie: 0, pid: 9 }, class: n as u32, cpu: 6 };
+        let paired = Paired {
+            counts,
+            rows,
+            kinds: [figures(400), figures(501), figures(602)],
+            total: figures(700),
+            peak_at: Some(53),
+            findings: (0..).zip(Finding::ALL).map(of_class).collect(),
+            live: vec![live(0), live(1)],
+            classes: vec![class(0, a, Kind::Cache), class(1, 0, Kind::Pages)],
+            knows_nodes: true,
+        };
+        (Order { first: Some(1), last: Some(2), events: 1000, missing: 3, holes: 4 }, paired)
+    }
+
+    /// All of it as text, in one order; names of caches instead of their numbers.
+    fn shown(order: &Order, paired: &Paired, grouping: Grouping, names: &Names) -> String {
+        let cache = |number: u64| number.checked_sub(1).and_then(|index| names.at(index as usize)).map(<[u8]>::to_vec);
+        let row = |((group, kind), figures): &(RowKey, Stats)| match grouping {
+            Grouping::Cache => format!("{:?} {kind:?} {figures:?}", cache(*group)),
+            _ => format!("{group} {kind:?} {figures:?}"),
+        };
+        let mut findings: Vec<String> = paired.findings.iter().map(|finding| format!("{finding:?}")).collect();
+        findings.sort_unstable();
+        let mut matrix: Vec<_> = paired.counts.matrix.iter().collect();
+        matrix.sort_unstable();
+        let counts = Counts { matrix: Matrix::default(), ..paired.counts.clone() };
+        let class = |class: &Class| (cache(class.cache.into()), Class { cache: 0, ..*class });
+        format!(
+            "{order:?} {counts:?} {matrix:?} {:?} {:?} {:?} {:?} {} {findings:?} {:?} {:?}",
+            paired.rows.iter().map(row).collect::<Vec<_>>(),
+            paired.kinds,
+            paired.total,
+            paired.peak_at,
+            paired.knows_nodes,
+            paired.live,
+            paired.classes.iter().map(class).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Every figure of an answer comes back from its bytes, in a run that has numbered the caches otherwise.
+    #[test]
+    fn an_answer_comes_back_from_its_bytes() {
+        for grouping in [Grouping::Kind, Grouping::Site, Grouping::Cache] {
+            let question = Question { grouping, ..QUESTION };
+            let mut names = Names::new();
+            let (order, paired) = answer(&mut names, grouping);
+            let bytes = write(question, &order, &paired, &names);
+            let mut others = Names::new();
+            for name in [&b"x"[..], b"b", b"y"] {
+                others.intern(name);
+            }
+            let (order_read, read_back) = read(question, &bytes, true, &mut others).unwrap();
+            let want = shown(&order, &paired, grouping, &names);
+            assert_eq!(shown(&order_read, &read_back, grouping, &others), want);
+            let (_, without_live) = read(question, &bytes, false, &mut others).unwrap();
+            assert!(without_live.live.is_empty() && without_live.rows.len() == 3);
+            let bytes = write(Question { lists_live: false, ..question }, &order, &paired, &names);
+            let (_, none) = read(question, &bytes, true, &mut others).unwrap();
+            assert!(none.live.is_empty() && none.classes.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_or_longer_is_none() {
+        let mut names = Names::new();
+        let (order, paired) = answer(&mut names, Grouping::Cache);
+        let question = Question { grouping: Grouping::Cache, ..QUESTION };
+        let mut bytes = write(question, &order, &paired, &names);
+        for len in 0..bytes.len() {
+            assert!(read(question, &bytes[..len], true, &mut names).is_none(), "{len} bytes");
+        }
+        bytes.push(0);
+        assert!(read(question, &bytes, true, &mut names).is_none());
+    }
+
+    /// Numbers that no trace comes to, and that a sum over rows would not hold, are no answer.
+    #[test]
+    fn sums_that_overflow_are_no_answer() {
+        let spoil = |change: &dyn Fn(&mut Paired)| {
+            let mut names = Names::new();
+            let (order, mut paired) = answer(&mut names, Grouping::Site);
+            change(&mut paired);
+            read(QUESTION, &write(QUESTION, &order, &paired, &names), true, &mut names).is_some()
+        };
+        assert!(spoil(&|paired| paired.counts.used = 1000));
+        assert!(!spoil(&|paired| paired.counts.used = 1001));
+        assert!(!spoil(&|paired| paired.rows[0].1.allocs = u64::MAX));
+        assert!(!spoil(&|paired| paired.rows[2].1.live_objects = u64::MAX));
+        assert!(!spoil(&|paired| paired.rows[1].1.requested = u128::MAX));
+        assert!(!spoil(&|paired| paired.kinds[1].live_wasted = u128::MAX));
+        let spoil_finding = |change: fn(&mut FindingRow)| {
+            spoil(&|paired: &mut Paired| change(paired.findings.values_mut().next().unwrap()))
+        };
+        assert!(!spoil_finding(|row| row.count = u64::MAX));
+        assert!(!spoil_finding(|row| row.suspect = u64::MAX));
+        assert!(!spoil(&|paired| paired.live[0].class = 2));
+        assert!(!spoil(&|paired| paired.classes[0].row = 3));
+        assert!(spoil(&|paired| paired.classes[0].row = 2));
+    }
+
+    /// An answer serves a view that asks for no more: the same rows, or only sums over all of them.
+    #[test]
+    fn an_answer_covers_questions_that_ask_for_less() {
+        let groupings = [Grouping::Kind, Grouping::Site, Grouping::Cache];
+        let all = || {
+            let flags = (0..8).map(|n| [n & 1 != 0, n & 2 != 0, n & 4 != 0]);
+            flags.flat_map(move |[matrix, lists_live, shows_own]| {
+                groupings.map(|grouping| Question { grouping, matrix, lists_live, shows_own })
+            })
+        };
+        for known in all() {
+            for asked in all() {
+                let has_rows = known.grouping == asked.grouping || asked.grouping == Grouping::Kind;
+                let has_more_than = |known: bool, asked: bool| known || !asked;
+                let covers = has_rows
+                    && known.shows_own == asked.shows_own
+                    && has_more_than(known.matrix, asked.matrix)
+                    && has_more_than(known.lists_live, asked.lists_live);
+                assert_eq!(known.covers(asked), covers, "{known:?} {asked:?}");
+            }
+            assert!(known.with_more().covers(known));
+            let mut out = Writer::default();
+            known.write(&mut out);
+            assert_eq!(Question::read(&mut Reader(&out.0)), Some(known));
+        }
+        assert_eq!(Question::read(&mut Reader(&[3, 0, 0, 0])), None);
+    }
+}

@@ -197,3 +197,109 @@ fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
     let fits = points.iter().all(is_there) && points.iter().zip(points.iter().skip(1)).all(follows);
     fits.then_some(SeekIndex { points, gaps })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::classes::Grouping;
+
+    const SIZE: u64 = 1000;
+
+    fn identity() -> Identity {
+        let mut out = Writer::default();
+        out.0.extend_from_slice(&[3; 16]);
+        out.u64(1);
+        out.text(b"cpu0.out");
+        [SIZE, 5, 6].into_iter().for_each(|n| out.u64(n));
+        out.u128(7);
+        out.u128(8);
+        Identity::read(&mut Reader(&out.0)).unwrap()
+    }
+
+    fn point(n: u64) -> SeekPoint {
+        SeekPoint { offset: 10 * n, sequence: n, events: 100 * n, gaps: n / 2, last: n.checked_sub(1) }
+    }
+
+    fn known() -> SeekIndex {
+        let gap = |n: u64, cause| Gap { from: Some(n), to: None, cpu: n as u32, lost: Some(2 * n), cause };
+        SeekIndex {
+            points: (0..5).map(point).collect(),
+            gaps: (0..).zip(CAUSES).map(|(n, cause)| gap(n, cause)).collect(),
+        }
+    }
+
+    const WHOLE: Whole = Whole { is_lossy: true, lost_events: Some(1), gaps: 2, lost_before: None, first: 3, last: 4 };
+
+    fn question(grouping: Grouping) -> Question {
+        Question { grouping, matrix: false, lists_live: false, shows_own: false }
+    }
+
+    fn written() -> Vec<u8> {
+        let answers = [(question(Grouping::Cache), &b"caches"[..]), (question(Grouping::Site), b"sites")];
+        write(&identity(), &WHOLE, &landmarks([Some(&known())].into_iter()), answers.into_iter())
+    }
+
+    #[test]
+    fn an_index_comes_back_from_its_bytes() {
+        let content = Content::read(written()).unwrap();
+        assert_eq!((content.identity.clone(), content.whole.clone()), (identity(), WHOLE));
+        assert_eq!(content.landmarks(), Some(vec![known()]));
+        assert_eq!(content.answers().map(|(_, bytes)| bytes).collect::<Vec<_>>(), [&b"caches"[..], b"sites"]);
+        // The first answer that has what is asked, with the question that it answers.
+        assert_eq!(content.answer(question(Grouping::Site)), Some((question(Grouping::Site), &b"sites"[..])));
+        assert_eq!(content.answer(question(Grouping::Kind)), Some((question(Grouping::Cache), &b"caches"[..])));
+        assert_eq!(content.answer(Question { matrix: true, ..question(Grouping::Kind) }), None);
+        let completeness = WHOLE.completeness();
+        assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
+        let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();
+        assert_eq!((whole.verdict, whole.lost_events, whole.lost_before), (Verdict::Complete, None, Some(6)));
+    }
+
+    /// A byte that changed, or is not there, makes the index count as not there.
+    #[test]
+    fn damage_anywhere_is_seen() {
+        let good = written();
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 0x10;
+            assert!(Content::read(bytes).is_none(), "byte {at}");
+            assert!(Content::read(good[..at].to_vec()).is_none(), "{at} bytes");
+        }
+    }
+
+    /// Places in a file that a reader could not use, or that would have it miss events, are refused.
+    #[test]
+    fn landmarks_that_make_no_sense_are_refused() {
+        let read = |landmarks: &SeekIndex| {
+            let bytes = write(&identity(), &WHOLE, &super::landmarks([Some(landmarks)].into_iter()), [].into_iter());
+            Content::read(bytes).unwrap().landmarks()
+        };
+        let spoil = |change: &dyn Fn(&mut Vec<SeekPoint>)| {
+            let mut landmarks = known();
+            change(&mut landmarks.points);
+            let found = read(&landmarks);
+            found == Some(vec![landmarks])
+        };
+        assert!(spoil(&|_| ()));
+        assert!(spoil(&Vec::clear));
+        // Within the file, and counted as no file could.
+        assert!(spoil(&|points| points[4].offset = SIZE - 1));
+        assert!(!spoil(&|points| points[4].offset = SIZE));
+        assert!(spoil(&|points| points[4].sequence = MOST_COUNTED - 1));
+        assert!(!spoil(&|points| points[4].sequence = MOST_COUNTED));
+        assert!(!spoil(&|points| points[4].events = MOST_COUNTED));
+        assert!(spoil(&|points| points[4].gaps = CAUSES.len() as u64));
+        assert!(!spoil(&|points| points[4].gaps = CAUSES.len() as u64 + 1));
+        // In the order of the file.
+        assert!(!spoil(&|points| points[2].offset = points[1].offset));
+        assert!(!spoil(&|points| points[2].sequence = points[1].sequence));
+        assert!(spoil(&|points| points[2].events = points[1].events));
+        assert!(!spoil(&|points| points[2].events = points[1].events - 1));
+        assert!(!spoil(&|points| points[2].gaps = 3));
+        assert!(spoil(&|points| points[2].last = points[1].last));
+        assert!(!spoil(&|points| points[2].last = None));
+        // Files of which one has none have none.
+        assert_eq!(super::landmarks([Some(&known()), None].into_iter()), Vec::<u8>::new());
+        assert_eq!(super::landmarks([].into_iter()), 0u64.to_le_bytes());
+    }
+}

@@ -142,6 +142,35 @@ mod tests {
     }
 
     #[test]
+    fn files_have_their_sizes() {
+        let identity = at(1);
+        assert_eq!((identity.bytes(), identity.size(1), identity.size(2)), (10, 5, 0));
+    }
+
+    /// A file that was written to, cut, or replaced by another is not the same.
+    #[test]
+    fn changed_files_are_told_from_those_that_were_read() {
+        let workload = kmemtrace_tests::recording::random_workload(3, 40).1;
+        let files = kmemtrace_tests::generate::trace_dir(&workload, 3);
+        let dir = kmemtrace_tests::recording::Directory::new(&files);
+        let open = || Trace::open(&[dir.path().to_path_buf()]).unwrap();
+        let identity = Identity::of(&open()).unwrap();
+        assert!(identity.is_still_that_of(&open()));
+        assert_eq!(Some(&identity), Identity::of(&open()).as_ref());
+        assert_eq!(owner(&open()), Some(rustix::process::geteuid().as_raw()));
+        // The newest of their times tells whether a later change would be seen.
+        let times = files.iter().map(|(name, _)| fs::metadata(dir.file(name)).unwrap().modified().unwrap());
+        let newest = times.max().unwrap();
+        assert!(!identity.is_settled(newest + Duration::from_millis(5)));
+        assert!(identity.is_settled(newest + Duration::from_secs(60)));
+        let name = &files[0].0;
+        fs::copy(dir.file(name), dir.file("copy")).unwrap();
+        fs::rename(dir.file("copy"), dir.file(name)).unwrap();
+        assert!(!identity.is_still_that_of(&open()));
+        assert_ne!(Some(&identity), Identity::of(&open()).as_ref());
+    }
+
+    #[test]
     fn files_written_a_moment_ago_are_not_settled() {
         let second = 1_000_000_000;
         let now = UNIX_EPOCH + Duration::from_secs(100);

@@ -275,3 +275,134 @@ fn read(dir: &Directory, owner: Option<u32>, budget: Budget) -> Result<Option<Ve
     file.take(len).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Ok(Some(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+    use std::time::Duration;
+
+    use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
+    use kmemtrace_tests::recording;
+
+    use super::*;
+    use crate::Query;
+    use crate::account::classes::Grouping;
+
+    const SITES: Question = Question { grouping: Grouping::Site, matrix: false, lists_live: false, shows_own: false };
+
+    fn settings() -> Settings {
+        Settings { from: 0, is_wanted: true, notes: Notes::default() }
+    }
+
+    /// Asks the question of a view, with an index.
+    fn report(dir: &recording::Directory, views: &[&str]) {
+        let query = match views[0] {
+            "live" => Query::by_site().with_live_objects(true),
+            "summary" => Query::by_kind(),
+            _ => Query::by_site(),
+        };
+        query.index(0).run(&mut Trace::open(&[dir.path().to_owned()]).unwrap()).unwrap();
+    }
+
+    /// The index of the recording in `dir`, and the recording.
+    fn index(dir: &recording::Directory, settings: Settings) -> (Option<Index>, Trace) {
+        let inputs = [dir.path().to_path_buf()];
+        let trace = Trace::open(&inputs).unwrap();
+        (Index::of(&trace, settings, Budget::new(None)), trace)
+    }
+
+    fn recorded(seed: u64, options: &Options) -> recording::Directory {
+        let dir = recording::Directory::new(&trace_dir(&workload(seed, options), seed));
+        // Files that were written a moment ago are not trusted to stay.
+        thread::sleep(Duration::from_millis(60));
+        dir
+    }
+
+    /// A report of call-sites leaves an index that knows the rest of what it saw: sums, pairs of CPUs, the last key.
+    #[test]
+    fn a_report_leaves_its_answer_to_the_next() {
+        let dir = recorded(1, &Options::plain(Shape::plain(), 2, 300));
+        let (found, mut trace) = index(&dir, settings());
+        let mut found = found.unwrap();
+        assert!(found.last_key().is_none() && found.lacks(SITES));
+        assert!(found.answer(SITES, &mut trace.names).is_none());
+        report(&dir, &["sites"]);
+        let (found, mut trace) = index(&dir, settings());
+        let mut found = found.unwrap();
+        let (order, paired, completeness) = found.answer(SITES, &mut trace.names).unwrap();
+        assert!(order.events > 250 && !paired.rows.is_empty());
+        assert_eq!(completeness.verdict, Verdict::Complete);
+        assert_eq!((found.last_key(), order.first.is_some()), (order.last, true));
+        for (grouping, matrix, lacks) in
+            [(Grouping::Site, true, false), (Grouping::Kind, false, false), (Grouping::Cache, false, true)]
+        {
+            let asked = Question { grouping, matrix, ..SITES };
+            assert_eq!(found.lacks(asked), lacks, "{asked:?}");
+            assert_eq!(found.answer(asked, &mut trace.names).is_none(), lacks, "{asked:?}");
+        }
+        let live = Question { lists_live: true, ..SITES };
+        assert!(found.lacks(live));
+        report(&dir, &["live"]);
+        let (found, mut trace) = index(&dir, settings());
+        let (_, paired, _) = found.unwrap().answer(live, &mut trace.names).unwrap();
+        assert!(!paired.live.is_empty());
+    }
+
+    /// A window is read from the index's landmarks, and what they tell of the whole trace is kept.
+    #[test]
+    fn a_window_is_narrowed_where_the_index_knows_the_file() {
+        let dir = recorded(2, &Options::plain(Shape::plain(), 2, 300));
+        report(&dir, &["summary"]);
+        let (found, mut trace) = index(&dir, settings());
+        let mut found = found.unwrap();
+        let mut names = Names::new();
+        let (order, ..) = found.answer(Question { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
+        let last = order.last.unwrap();
+        let narrowed = found.narrow(&mut trace, |first| (first + 1, last - 1)).unwrap();
+        assert_eq!(Some(narrowed.first), order.first);
+        assert_eq!(narrowed.bounds, (narrowed.first + 1, last - 1));
+        assert_eq!(narrowed.completeness.gaps, 0);
+        assert!(found.was_good(&trace));
+    }
+
+    /// Small traces, those with a file missing, and readers that want none have no index.
+    #[test]
+    fn only_a_whole_and_large_recording_has_an_index() {
+        let dir = recorded(3, &Options::plain(Shape::plain(), 2, 100));
+        let (found, trace) = index(&dir, settings());
+        let bytes = found.unwrap().identity.bytes();
+        assert!(index(&dir, Settings { from: bytes, ..settings() }).0.is_some());
+        assert!(index(&dir, Settings { from: bytes + 1, ..settings() }).0.is_none());
+        assert!(index(&dir, Settings { is_wanted: false, ..settings() }).0.is_none());
+        let mut twice = trace;
+        twice.inputs.push(dir.path().to_owned());
+        assert!(Index::of(&twice, settings(), Budget::new(None)).is_none());
+        let without = Options { missing: vec![1], ..Options::plain(Shape::plain(), 2, 100) };
+        assert!(index(&recorded(3, &without), settings()).0.is_none());
+        let cut = recorded(3, &Options { cut: vec![1], ..Options::plain(Shape::plain(), 2, 100) });
+        report(&cut, &["sites"]);
+        assert!(!cut.file(NAME).exists());
+    }
+
+    /// An index that is damaged, or of files that have changed since, is not used, and written anew.
+    #[test]
+    fn an_index_that_does_not_fit_is_written_anew() {
+        let dir = recorded(4, &Options::plain(Shape::plain(), 2, 100));
+        report(&dir, &["sites"]);
+        let good = fs::read(dir.file(NAME)).unwrap();
+        let mut damaged = good.clone();
+        damaged[good.len() / 2] ^= 1;
+        fs::write(dir.file(NAME), damaged).unwrap();
+        assert!(index(&dir, settings()).0.unwrap().found.is_none());
+        report(&dir, &["sites"]);
+        assert!(index(&dir, settings()).0.unwrap().found.is_some());
+        let file = trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 100)), 4).remove(0).0;
+        dir.write("copy", &fs::read(dir.file(&file)).unwrap());
+        fs::rename(dir.file("copy"), dir.file(&file)).unwrap();
+        assert!(index(&dir, settings()).0.unwrap().found.is_none());
+        thread::sleep(Duration::from_millis(60));
+        report(&dir, &["sites"]);
+        assert!(index(&dir, settings()).0.unwrap().found.is_some());
+    }
+}

@@ -189,3 +189,95 @@ impl Changes for Log {
         self.push(event, class, allocated, false);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_tests::generate::Random;
+
+    use super::*;
+    use crate::order::merger::Stretch;
+
+    /// Live bytes and their peak, kept the long way.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Plain {
+        live: u128,
+        peak: u128,
+    }
+
+    impl Plain {
+        fn change(&mut self, opens: bool, allocated: u64) -> bool {
+            let before = self.peak;
+            let bytes = u128::from(allocated);
+            self.live = if opens { self.live + bytes } else { self.live - bytes };
+            self.peak = self.peak.max(self.live);
+            self.peak > before
+        }
+    }
+
+    const ROWS: usize = 4;
+
+    fn class(row: usize) -> Class {
+        let kind = [Kind::Kmalloc, Kind::Cache, Kind::Pages, Kind::Kmalloc][row];
+        Class { row: row as u32, cache: 0, kind, is_sized: false, requested: 0, allocated: 0 }
+    }
+
+    /// Peaks of rows, kinds and the total against plain sums, with sizes whose sums exceed 64 bits: written at once by one
+    /// partition, and replayed from the logs of three.
+    #[test]
+    fn peaks_are_those_of_plain_sums() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let (mut rows, mut kinds, mut total) = ([Plain::default(); ROWS], [Plain::default(); 3], Plain::default());
+            let mut peak_at = None;
+            let (mut at_once, mut replayed) = (Ledger::default(), Ledger::default());
+            let mut live: Vec<(usize, u64)> = Vec::new();
+            let mut logs: Vec<Log> = (0..3).map(|_| Log::default()).collect();
+            let mut at = 100;
+            for _ in 0..5 {
+                let mut window = Window::default();
+                for serial in 0..40 {
+                    at += random.below(2);
+                    let number = Number { serial, at };
+                    let owner = random.below(3) as u8;
+                    window.owners.push(owner);
+                    window.events.push(Compact { at, ..Compact::default() });
+                    // An event may close an object and open another.
+                    for _ in 0..random.below(3) {
+                        let closes = random.chance(45) && !live.is_empty();
+                        let (row, allocated) = if closes {
+                            live.swap_remove(random.below(live.len() as u64) as usize)
+                        } else {
+                            let allocated = *random.pick(&[0, 1, 8, 4096, u64::MAX / 2, u64::MAX - 3, u64::MAX]);
+                            (random.below(ROWS as u64) as usize, allocated)
+                        };
+                        let class = class(row);
+                        rows[row].change(!closes, allocated);
+                        kinds[kind_index(class.kind)].change(!closes, allocated);
+                        if class.kind != Kind::Pages && total.change(!closes, allocated) {
+                            peak_at = Some(at);
+                        }
+                        let log = &mut logs[usize::from(owner)];
+                        if closes {
+                            at_once.closed(number, &class, allocated);
+                            log.closed(number, &class, allocated);
+                        } else {
+                            live.push((row, allocated));
+                            at_once.opened(number, &class, allocated);
+                            log.opened(number, &class, allocated);
+                        }
+                    }
+                }
+                window.stretches.push(Stretch { from: 0, fresh: false, in_gap: false });
+                replayed.replay(&window, &logs);
+                logs = logs.into_iter().map(Log::cleared).collect();
+            }
+            for ledger in [at_once, replayed] {
+                let peaks: Vec<u128> = (0..ROWS).map(|row| ledger.peak(row)).collect();
+                assert_eq!(peaks, rows.map(|row| row.peak), "seed {seed}");
+                assert_eq!(ledger.peaks(), (kinds.map(|kind| kind.peak), total.peak), "seed {seed}");
+                assert_eq!(ledger.peak_at, peak_at, "seed {seed}");
+                assert_eq!(ledger.peak(ROWS), 0, "seed {seed}");
+            }
+        }
+    }
+}

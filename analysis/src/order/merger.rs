@@ -366,7 +366,7 @@ impl<E: Keyed + Copy> Merger<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::collections::{BTreeSet, HashSet};
 
     use kmemtrace_tests::generate::Random;
 
@@ -380,49 +380,352 @@ mod tests {
             self.0
         }
 
-        fn part(&self, _: u32) -> u8 {
-            0
+        fn part(&self, parts: u32) -> u8 {
+            (self.2 as u32 % parts) as u8
         }
 
-        fn cpu(&self, _: &[u32]) -> u32 {
-            0
+        fn cpu(&self, cpus: &[u32]) -> u32 {
+            cpus[self.1]
         }
+    }
+
+    /// Number of the CPU of stream 0.
+    const FIRST_CPU: u32 = 5;
+
+    /// Events of one stream, and the gaps that are read before each of them and after the last.
+    #[derive(Clone, Debug, Default)]
+    struct Input {
+        events: Vec<Told>,
+        gaps: Vec<Vec<Gap>>,
+    }
+
+    fn gap(from: Option<u64>, to: Option<u64>, stream: usize) -> Gap {
+        Gap { from, to, cpu: FIRST_CPU + stream as u32, lost: None, cause: GapCause::Overrun }
+    }
+
+    /// Gaps before an event with key `next`, where `last` is the key of the event before.
+    fn gaps_between(random: &mut Random, stream: usize, last: Option<u64>, next: Option<u64>) -> Vec<Gap> {
+        let first = last.unwrap_or(0);
+        let from = |random: &mut Random| if random.chance(60) { first } else { first + random.below(20) };
+        let mut gaps: Vec<Gap> = (0..1 + random.below(2))
+            .map(|_| {
+                let from = from(random);
+                let to = match next {
+                    Some(next) if random.chance(70) => Some(next.max(from)),
+                    _ => Some(from + random.below(12)),
+                };
+                let begins = Some(from).filter(|_| last.is_some() || random.chance(50));
+                gap(begins, to.filter(|_| random.chance(95)), stream)
+            })
+            .collect();
+        gaps.sort_by_key(|gap| gap.from);
+        gaps
+    }
+
+    /// A stream of up to `most` events with keys below `highest`; every `loss`th has a gap before it, in percent.
+    fn input(random: &mut Random, stream: usize, most: u64, highest: u64, loss: u64) -> Input {
+        let mut keys: Vec<u64> = (0..random.below(most)).map(|_| random.below(highest)).collect();
+        if random.chance(10) {
+            keys.push(u64::MAX);
+        }
+        keys.sort_unstable();
+        let mut gaps = Vec::new();
+        for place in 0..=keys.len() {
+            let last = place.checked_sub(1).map(|place| keys[place]);
+            let is_lost = random.chance(loss) && last.is_none_or(|last| last < u64::MAX);
+            gaps.push(if is_lost { gaps_between(random, stream, last, keys.get(place).copied()) } else { Vec::new() });
+        }
+        let events = keys.into_iter().enumerate().map(|(position, key)| (key, stream, position)).collect();
+        Input { events, gaps }
+    }
+
+    /// Reads the streams in chunks of any length and hands each window to `take`, which gives it back.
+    fn merged(
+        random: &mut Random,
+        inputs: &[Input],
+        merger: &mut Merger<Told>,
+        mut take: impl FnMut(Window<Told>) -> Window<Told>,
+    ) {
+        let mut next = vec![0; inputs.len()];
+        let (mut added, mut returned) = (0, 0);
+        while !merger.is_done() {
+            for (stream, Input { events, gaps }) in inputs.iter().enumerate() {
+                while !merger.has_ended(stream) && (merger.lacks(stream) || random.chance(30)) {
+                    let from: usize = next[stream];
+                    let until = events.len().min(from + random.below(20) as usize);
+                    let ended = until == events.len();
+                    // A chunk brings the gaps before its events; those before the next one come with it or after it.
+                    let last_gaps = until + usize::from(ended);
+                    let gaps = gaps[from..last_gaps].iter().flatten().copied().collect();
+                    added += usize::from(until > from);
+                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps }, ended);
+                    next[stream] = until;
+                }
+            }
+            if let Some(window) = merger.next() {
+                merger.recycle(take(window));
+            }
+            returned += merger.through().count();
+        }
+        assert_eq!(returned, added, "chunks to read into again");
+    }
+
+    fn sorted(inputs: &[Input]) -> Vec<Told> {
+        let mut all: Vec<Told> = inputs.iter().flat_map(|input| &input.events).copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn merger(streams: usize, order: OrderKey, parts: u32) -> Merger<Told> {
+        Merger::new((FIRST_CPU..).take(streams).collect(), order, parts)
     }
 
     /// However many streams there are, however far each has been read, and however many events share a key.
     #[test]
     fn events_come_in_the_order_of_key_stream_and_position() {
-        for seed in 0..2000 {
+        for seed in 0..800 {
             let mut random = Random::new(seed);
             let streams = 1 + random.below(12) as usize;
             let highest = if random.chance(10) { u64::MAX } else { 1 + random.below(300) };
-            let mut left: Vec<VecDeque<Told>> = (0..streams)
-                .map(|stream| {
-                    let mut keys: Vec<u64> = (0..random.below(80)).map(|_| random.below(highest)).collect();
-                    if random.chance(10) {
-                        keys.push(u64::MAX);
-                    }
-                    keys.sort_unstable();
-                    keys.into_iter().enumerate().map(|(position, key)| (key, stream, position)).collect()
-                })
-                .collect();
-            let mut wanted: Vec<Told> = left.iter().flatten().copied().collect();
-            wanted.sort_unstable();
-            let mut merger = Merger::new((0..streams as u32).collect(), OrderKey::Time, 1);
-            let mut told = Vec::new();
-            while !merger.is_done() {
-                for (stream, left) in left.iter_mut().enumerate() {
-                    while !merger.has_ended(stream) && (merger.lacks(stream) || random.chance(30)) {
-                        let events: Vec<Told> = left.drain(..left.len().min(random.below(20) as usize)).collect();
-                        merger.add(stream, Chunk { events, gaps: Vec::new() }, left.is_empty());
-                    }
-                }
-                if let Some(window) = merger.next() {
-                    told.extend_from_slice(&window.events);
-                    merger.recycle(window);
-                }
-            }
+            let inputs: Vec<Input> = (0..streams).map(|stream| input(&mut random, stream, 80, highest, 0)).collect();
+            let mut merger = merger(streams, OrderKey::Time, 1);
+            let mut told: Vec<Told> = Vec::new();
+            merged(&mut random, &inputs, &mut merger, |window| {
+                assert_eq!(window.first_serial, told.len() as u64, "seed {seed}");
+                told.extend_from_slice(&window.events);
+                window
+            });
+            let wanted = sorted(&inputs);
             assert_eq!(told, wanted, "seed {seed}");
+            let (first, last) = (wanted.first().map(Keyed::key), wanted.last().map(Keyed::key));
+            let Order { first: first_told, last: last_told, events, missing, holes } = merger.merged;
+            assert_eq!((first_told, last_told), (first, last), "seed {seed}");
+            assert_eq!((events, missing, holes), (wanted.len() as u64, 0, 0), "seed {seed}");
         }
+    }
+
+    /// An event with the state of gaps in which a reader of windows sees it.
+    #[derive(Clone, Copy, Debug)]
+    struct Seen {
+        event: Told,
+        epoch: usize,
+        in_gap: bool,
+        /// A gap began at its key, and came to light in the window after.
+        touched: bool,
+        is_at_frontier: bool,
+    }
+
+    /// A reader of windows, as the pairing is one.
+    #[derive(Debug, Default)]
+    struct Reader {
+        seen: Vec<Seen>,
+        gaps: Vec<Gap>,
+        /// Gaps that have begun.
+        epoch: usize,
+        frontier: Option<u64>,
+    }
+
+    impl Reader {
+        fn take(&mut self, window: &Window<Told>) {
+            assert!(!window.touches_before || self.frontier.is_some(), "the first window touches none before it");
+            for seen in self.seen.iter_mut().filter(|seen| seen.is_at_frontier) {
+                seen.touched |= window.touches_before;
+                seen.is_at_frontier = window.frontier == self.frontier;
+            }
+            self.frontier = window.frontier;
+            self.gaps.extend_from_slice(&window.gaps);
+            for (number, &event) in window.events.iter().enumerate() {
+                let begun = window.stretches.partition_point(|stretch| stretch.from as usize <= number);
+                let stretch = window.stretches[begun - 1];
+                self.epoch += usize::from(stretch.fresh && stretch.from as usize == number);
+                let is_at_frontier = window.frontier == Some(event.0);
+                let (epoch, in_gap) = (self.epoch, stretch.in_gap);
+                self.seen.push(Seen { event, epoch, in_gap, touched: false, is_at_frontier });
+            }
+        }
+    }
+
+    /// Whether two windows' readers would suspect loss between two events, against every gap there is.
+    fn assert_gaps(what: &str, seen: &[Seen], gaps: &[Gap]) {
+        for (number, now) in seen.iter().enumerate() {
+            for before in &seen[..number] {
+                let told = now.in_gap || before.in_gap || before.epoch != now.epoch || now.touched;
+                let (from, to) = (before.event.0, now.event.0);
+                let begins = |gap: &Gap| gap.from.is_none_or(|begin| begin <= to);
+                let known = gaps.iter().any(|gap| begins(gap) && gap.to.is_none_or(|end| end >= from));
+                assert_eq!(told, known, "{what}: from {before:?} to {now:?}, {gaps:?}");
+            }
+        }
+    }
+
+    /// A gap is between two events exactly where one that was read touches the time between them: no event too early and
+    /// none too late, whatever bounds there are, and however late the gap is read.
+    #[test]
+    fn a_gap_is_where_it_touches_the_time_between_two_events() {
+        for seed in 0..800 {
+            let mut random = Random::new(seed);
+            let streams = 1 + random.below(4) as usize;
+            let highest = *random.pick(&[3, 20, 60, 400]);
+            let loss = *random.pick(&[2, 10, 30]);
+            let inputs: Vec<Input> = (0..streams).map(|stream| input(&mut random, stream, 30, highest, loss)).collect();
+            let mut merger = merger(streams, OrderKey::Time, 1);
+            let bounds = (random.below(highest), random.below(highest + highest / 2));
+            let bounds = if random.chance(40) && bounds.0 <= bounds.1 { bounds } else { (0, u64::MAX) };
+            merger.set_bounds(bounds);
+            let mut reader = Reader::default();
+            merged(&mut random, &inputs, &mut merger, |window| {
+                reader.take(&window);
+                window
+            });
+            let Reader { seen, mut gaps, .. } = reader;
+            let wanted: Vec<Told> =
+                sorted(&inputs).into_iter().filter(|event| (bounds.0..=bounds.1).contains(&event.0)).collect();
+            assert_eq!(seen.iter().map(|seen| seen.event).collect::<Vec<_>>(), wanted, "seed {seed}");
+            assert_eq!(merger.merged.events, wanted.len() as u64, "seed {seed}");
+            assert_eq!(merger.merged.first, wanted.first().map(Keyed::key), "seed {seed}");
+            assert_eq!(merger.merged.last, wanted.last().map(Keyed::key), "seed {seed}");
+            let key = |gap: &Gap| (gap.cpu, gap.from, gap.to);
+            let mut known: Vec<Gap> = inputs.iter().flat_map(|input| input.gaps.iter().flatten()).copied().collect();
+            known.sort_by_key(key);
+            gaps.sort_by_key(key);
+            assert_eq!(gaps, known, "seed {seed}");
+            assert_gaps(&format!("seed {seed}"), &seen, &gaps);
+        }
+    }
+
+    /// Numbers that no event has are gaps, each counted once, on the CPU whose event comes next; bounds do not hide them.
+    #[test]
+    fn missing_sequence_numbers_are_gaps() {
+        for seed in 0..500 {
+            let mut random = Random::new(seed);
+            let streams = 1 + random.below(4) as usize;
+            let mut inputs = vec![Input::default(); streams];
+            // The counter begins anywhere, and may begin again.
+            let mut key = *random.pick(&[0, 1, 77, u64::MAX - 30]);
+            let mut wanted = Vec::new();
+            let mut last = None;
+            for _ in 0..random.below(60) {
+                let stream = random.below(streams as u64) as usize;
+                let step = if random.chance(90) { random.below(2) } else { 2 + random.below(5) };
+                key = u64::saturating_add(key, step);
+                if let Some(last) = last
+                    && key > last
+                    && key - last > 1
+                {
+                    wanted.push((last, key, stream));
+                }
+                last = Some(key);
+                let position = inputs[stream].events.len();
+                inputs[stream].events.push((key, stream, position));
+            }
+            // Of equal numbers the lowest stream is first: whose the gap is depends on that.
+            let all = sorted(&inputs);
+            for (_, to, stream) in &mut wanted {
+                *stream = all[all.partition_point(|event| event.0 < *to)].1;
+            }
+            inputs.iter_mut().for_each(|input| input.gaps = vec![Vec::new(); input.events.len() + 1]);
+            let mut merger = merger(streams, OrderKey::Sequence, 1);
+            let middle = all.get(all.len() / 2).map_or(0, Keyed::key);
+            if random.chance(50) {
+                merger.set_bounds((middle, u64::MAX));
+            }
+            let mut reader = Reader::default();
+            merged(&mut random, &inputs, &mut merger, |window| {
+                reader.take(&window);
+                window
+            });
+            let Reader { seen, gaps, .. } = reader;
+            let told: Vec<_> = gaps.iter().map(|gap| (gap.from, gap.to, gap.lost, gap.cpu, gap.cause)).collect();
+            let gap = |&(last, key, stream): &(u64, u64, usize)| {
+                (Some(last), Some(key), Some(key - last - 1), FIRST_CPU + stream as u32, GapCause::Sequence)
+            };
+            assert_eq!(told, wanted.iter().map(gap).collect::<Vec<_>>(), "seed {seed}");
+            let missing: u64 = wanted.iter().map(|(last, key, _)| key - last - 1).sum();
+            assert_eq!((merger.merged.holes, merger.merged.missing), (wanted.len() as u64, missing), "seed {seed}");
+            assert_gaps(&format!("seed {seed}"), &seen, &gaps);
+        }
+    }
+
+    /// Events of one key are told apart by their distance from where the key was first seen, however the windows are cut.
+    #[test]
+    fn events_of_one_key_are_told_apart_across_windows() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let streams = 1 + random.below(4) as usize;
+            let highest = 1 + random.below(6);
+            let inputs: Vec<Input> = (0..streams).map(|stream| input(&mut random, stream, 80, highest, 0)).collect();
+            let mut last = None;
+            merged(&mut random, &inputs, &mut merger(streams, OrderKey::Time, 1), |window| {
+                let (key, since) = window.shared;
+                for (number, event) in (0..).zip(&window.events) {
+                    let before = if event.key() == key { window.first_serial - since } else { 0 };
+                    let now = Some((event.key(), before + number));
+                    assert!(last < now, "seed {seed}: {last:?}, then {now:?}");
+                    last = now;
+                }
+                window
+            });
+        }
+    }
+
+    /// Each event belongs to one partition, which knows its number in the window.
+    #[test]
+    fn partitions_share_a_window_without_loss() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let streams = 1 + random.below(4) as usize;
+            let parts = 1 + random.below(5) as u32;
+            let inputs: Vec<Input> = (0..streams).map(|stream| input(&mut random, stream, 40, 50, 0)).collect();
+            let mut shares: Vec<Share<Told>> = (0..parts).map(|_| Share::default()).collect();
+            merged(&mut random, &inputs, &mut merger(streams, OrderKey::Time, parts), |window| {
+                let mut numbers = BTreeSet::new();
+                for (number, share) in shares.iter_mut().enumerate() {
+                    let part = window.part(number, share);
+                    for (index, event) in part.events.iter().enumerate() {
+                        let serial = part.serial(index);
+                        assert_eq!(window.events[serial as usize], *event, "seed {seed}");
+                        assert_eq!(usize::from(event.part(parts)), number, "seed {seed}");
+                        assert_eq!(part.position(serial), index, "seed {seed}");
+                        assert_eq!(part.position(serial + 1), index + 1, "seed {seed}");
+                        assert!(numbers.insert(serial), "seed {seed}: event {serial} twice");
+                    }
+                    let serials: Vec<u32> = (0..part.events.len()).map(|index| part.serial(index)).collect();
+                    assert!(serials.is_sorted(), "seed {seed}");
+                    assert_eq!(part.position(u32::MAX), part.events.len(), "seed {seed}");
+                }
+                assert_eq!(numbers.len(), window.events.len(), "seed {seed}");
+                window
+            });
+        }
+    }
+
+    /// A trace of any length is merged in the memory of a few windows.
+    #[test]
+    fn windows_that_were_given_back_are_used_again() {
+        let events: Vec<Told> = (0..4000).map(|key| (key, 0, key as usize)).collect();
+        let mut merger = merger(1, OrderKey::Time, 1);
+        let mut memory = HashSet::new();
+        for events in events.chunks(10) {
+            merger.add(0, Chunk { events: events.to_vec(), gaps: Vec::new() }, false);
+            let window = merger.next().unwrap();
+            assert_eq!(window.events, events);
+            if window.first_serial > 1000 {
+                memory.insert(window.events.as_ptr());
+            }
+            merger.recycle(window);
+            assert_eq!(merger.used.len(), 1);
+        }
+        assert!(memory.len() <= 2, "{} places", memory.len());
+    }
+
+    /// The first key of all is that of the stream whose first event is earliest; without an event it is 0.
+    #[test]
+    fn the_first_key_is_the_least_of_all_streams() {
+        let mut merger = merger(3, OrderKey::Time, 1);
+        assert_eq!(merger.first_key(), 0);
+        for (stream, key) in [(0, 30), (1, 20), (2, 40)] {
+            merger.add(stream, Chunk { events: vec![(key, stream, 0)], gaps: Vec::new() }, false);
+        }
+        assert_eq!(merger.first_key(), 20);
     }
 }

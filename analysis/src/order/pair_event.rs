@@ -274,3 +274,29 @@ impl<F> Sink<'_, F> {
         class
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses are spread over all partitions about evenly, so that no thread has most of the work.
+    #[test]
+    fn partitions_share_the_addresses() {
+        let seed = Seed::random();
+        for parts in [2, 3, 8, 256] {
+            let mut events = vec![0; parts as usize];
+            for address in (0..u64::from(parts) * 200).map(|n| 0xffff_8881_0000_0000 + 0x40 * n) {
+                let event = Compact { hash: seed.hash(address), ..Compact::default() };
+                events[usize::from(event.part(parts))] += 1;
+            }
+            assert!(events.iter().all(|&events| (20..2000).contains(&events)), "{parts}: {events:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_of_the_cpu_of_its_stream() {
+        let event = |stream| Compact { stream, at: 70, ..Compact::default() };
+        assert_eq!([event(0).cpu(&[4, 9]), event(1).cpu(&[4, 9])], [4, 9]);
+        assert_eq!(event(1).key(), 70);
+    }
+}

@@ -159,3 +159,83 @@ impl FindingRow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(class: Finding, alloc: Option<u32>) -> FindingKey {
+        FindingKey { class, alloc, free_site: None, kind: Kind::Cache }
+    }
+
+    fn first(serial: u64) -> FindingRow {
+        FindingRow { count: 0, suspect: 0, first: (10 * serial, 1, 0x40 * serial), serial }
+    }
+
+    fn counts(findings: &Findings) -> Vec<(Finding, Option<u32>, u64, u64, u64)> {
+        let row = |(key, row): (FindingKey, FindingRow)| (key.class, key.alloc, row.count, row.suspect, row.serial);
+        let mut rows: Vec<_> = findings.rows().map(row).collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    /// Findings of one class and row are counted together and keep the first of them, inferred frees as all others.
+    #[test]
+    fn findings_of_one_key_are_one_row() {
+        let mut findings = Findings::default();
+        assert!(!findings.infer_again(3, false));
+        findings.count(key(Finding::InferredFree, Some(3)), first(1), false, false);
+        assert!(findings.infer_again(3, true) && !findings.infer_again(2, true) && !findings.infer_again(4, true));
+        findings.count(key(Finding::InferredFree, Some(0)), first(2), true, false);
+        findings.count(key(Finding::FreeAfterFree, None), first(3), true, false);
+        findings.count(key(Finding::FreeAfterFree, None), first(4), false, false);
+        findings.count(key(Finding::ShortAlloc, Some(3)), first(5), false, false);
+        let expected = [
+            (Finding::FreeAfterFree, None, 2, 1, 3),
+            (Finding::InferredFree, Some(0), 1, 1, 2),
+            (Finding::InferredFree, Some(3), 2, 1, 1),
+            (Finding::ShortAlloc, Some(3), 1, 0, 5),
+        ];
+        assert_eq!(counts(&findings), expected);
+    }
+
+    /// A finding at the frontier is suspect once a gap turns out to begin there, and only then, and once.
+    #[test]
+    fn an_open_finding_is_suspect_where_a_gap_begins() {
+        for (begins, suspect) in [(true, 1), (false, 0)] {
+            let mut findings = Findings::default();
+            for class in [Finding::InferredFree, Finding::CacheMismatch] {
+                findings.count(key(class, Some(1)), first(1), false, true);
+                findings.count(key(class, Some(1)), first(2), false, false);
+            }
+            if begins {
+                findings.suspect_open();
+            } else {
+                findings.settle_open();
+            }
+            findings.suspect_open();
+            let expected = [Finding::CacheMismatch, Finding::InferredFree].map(|class| (class, Some(1), 2, suspect, 1));
+            assert_eq!(counts(&findings), expected);
+        }
+    }
+
+    /// Of rows of two partitions the first finding is that of the lower number in the trace.
+    #[test]
+    fn the_first_finding_of_a_sum_is_the_earlier_one() {
+        for serials in [[5, 9], [9, 5]] {
+            let [mut sum, other] = serials.map(|serial| FindingRow { count: serial, suspect: 1, ..first(serial) });
+            sum.add(&other);
+            assert_eq!((sum.count, sum.suspect), (14, 2));
+            assert_eq!((sum.first, sum.serial), ((50, 1, 0x140), 5));
+        }
+    }
+
+    /// Live bytes are an upper bound where an inferred free has no gap that explains it.
+    #[test]
+    fn an_inferred_free_is_unexplained_unless_all_are_suspect() {
+        let row = |count, suspect| FindingRow { count, suspect, ..first(1) };
+        assert!(key(Finding::InferredFree, Some(1)).is_unexplained(&row(3, 2)));
+        assert!(!key(Finding::InferredFree, Some(1)).is_unexplained(&row(3, 3)));
+        assert!(!key(Finding::FreeAfterFree, Some(1)).is_unexplained(&row(3, 2)));
+    }
+}

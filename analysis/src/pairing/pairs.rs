@@ -108,9 +108,9 @@ pub(crate) struct Paired {
     pub(crate) counts: Counts,
     /// A row for each key that an event of an allocation has had.
     pub(crate) rows: Vec<(RowKey, Stats)>,
-    /// Figures of each kind, in the order of [`Kind::ALL`].
+    /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
-    /// Figures of `kmalloc` and `cache` together.
+    /// Stats of `kmalloc` and `cache` together.
     pub(crate) total: Stats,
     pub(crate) peak_at: Option<u64>,
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
@@ -527,5 +527,94 @@ impl<'a> Pairing<'a> {
                 list.push(Live { address, birth, class, cpu });
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_abi::event::Names;
+
+    use super::*;
+    use crate::engine::peaks::Ledger;
+    use crate::order::merger::Stretch;
+
+    /// Live objects at new addresses, as frames or not.
+    fn allocations(seed: Seed, addresses: Range<u64>, kind: Kind, class: u32) -> Window<Compact> {
+        let event = |address| {
+            let (hash, what) = (seed.hash(address), What::Alloc);
+            Compact { at: address, address, requested: 8, allocated: 8, class, hash, what, kind, ..Compact::default() }
+        };
+        let stretches = vec![Stretch { from: 0, fresh: false, in_gap: false }];
+        Window { events: addresses.map(event).collect(), stretches, ..Window::default() }
+    }
+
+    /// The tables of objects and of frames share one limit with the tallies. The pairing stops at it, soon, and says so.
+    #[test]
+    fn pairing_stops_where_its_memory_ends() {
+        let most = 1 << 20;
+        for kinds in [[Kind::Kmalloc; 2], [Kind::Pages; 2], [Kind::Kmalloc, Kind::Pages]] {
+            let (seed, rules) = (Seed::random(), Rules { cpus: vec![0], ..Rules::default() });
+            let classes = Classes::new(Names::new(), 10);
+            let [first, second] = kinds.map(|kind| classes.class((0, kind), 0, (8, 8)));
+            let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
+            pairing.set_most_bytes(most);
+            let (mut ledger, mut address) = (Ledger::default(), 1);
+            while !pairing.is_over {
+                for (kind, class) in kinds.into_iter().zip([first, second]) {
+                    let window = allocations(seed, address..address + 500, kind, class);
+                    pairing.take(&window, &mut ledger);
+                    address += 500;
+                }
+                let bytes = pairing.table_bytes() + pairing.tallies.bytes();
+                assert!(bytes <= most, "{bytes} bytes at {address}, {kinds:?}");
+                assert!(address < 200_000, "no end, {kinds:?}");
+            }
+            assert!(pairing.table_bytes() > most / 3, "{} bytes, {kinds:?}", pairing.table_bytes());
+            assert_eq!(pairing.live_objects() as u64, ledger.peaks().0.iter().sum::<u128>() as u64 / 8);
+            let used = pairing.counts().used;
+            pairing.take(&allocations(seed, address..address + 500, kinds[0], first), &mut ledger);
+            assert_eq!(pairing.counts().used, used, "it takes nothing more, {kinds:?}");
+        }
+    }
+
+    /// A finding at the frontier is suspect where a gap begins there, which may come to light with the next window; once that
+    /// has gone on beyond the frontier, later gaps say nothing of it.
+    #[test]
+    fn only_a_gap_at_its_key_makes_a_finding_suspect_later() {
+        for (next_frontier, suspect) in [(Some(1), 1), (Some(20), 0)] {
+            let (seed, rules) =
+                (Seed::random(), Rules { cpus: vec![0], agreement: Agreement::AllCpus, ..Rules::default() });
+            let classes = Classes::new(Names::new(), 10);
+            let class = classes.class((0, Kind::Kmalloc), 0, (8, 8));
+            let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
+            let mut ledger = Ledger::default();
+            let frontier =
+                |window: Window<Compact>, frontier, touches_before| Window { frontier, touches_before, ..window };
+            // The same address twice, at the key of the frontier: an inferred free.
+            let mut again = allocations(seed, 1..2, Kind::Kmalloc, class);
+            again.events.push(again.events[0]);
+            pairing.take(&frontier(again, Some(1), false), &mut ledger);
+            pairing.take(&frontier(Window::default(), next_frontier, false), &mut ledger);
+            pairing.take(&frontier(Window::default(), Some(30), true), &mut ledger);
+            let rows: Vec<_> = pairing.findings.rows().map(|(key, row)| (key.class, row.count, row.suspect)).collect();
+            assert_eq!(rows, [(Finding::InferredFree, 1, suspect)], "{next_frontier:?}");
+        }
+    }
+
+    /// A class that needs memory leaves less for the tables.
+    #[test]
+    fn classes_count_towards_the_limit() {
+        let (seed, rules) = (Seed::random(), Rules { cpus: vec![0], ..Rules::default() });
+        let classes = Classes::new(Names::new(), 100_000);
+        let first = classes.class((0, Kind::Kmalloc), 0, (8, 8));
+        let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
+        pairing.set_most_bytes(100 << 10);
+        let mut ledger = Ledger::default();
+        pairing.take(&allocations(seed, 1..500, Kind::Kmalloc, first), &mut ledger);
+        assert!(!pairing.is_over, "{} bytes of tables", pairing.table_bytes());
+        let last = (0..2000).map(|n| classes.class((0, Kind::Kmalloc), 0, (n, n))).last().unwrap();
+        pairing.take(&allocations(seed, 500..501, Kind::Kmalloc, last), &mut ledger);
+        pairing.take(&allocations(seed, 501..502, Kind::Kmalloc, last), &mut ledger);
+        assert!(pairing.is_over, "{} bytes of classes", pairing.tallies.bytes());
     }
 }

@@ -714,6 +714,123 @@ mod tests {
         }
     }
 
+    /// Numbers of epochs begin again after 65,535 gaps. An event before them is never taken for one after.
+    #[test]
+    fn an_epoch_with_the_number_of_an_older_one_is_another() {
+        let seed = Seed::random();
+        let mut table = Table::new(seed, FIXED, false);
+        let see = |table: &mut Table, address, now| table.see(address, seed.hash(address), now, || None);
+        see(&mut table, 7, Seen::alloc(5, false, 3, 1));
+        see(&mut table, 8, Seen::free(1));
+        let gaps = (1..).take_while(|_| table.begin_epoch() != 1).count();
+        assert_eq!(gaps, usize::from(Epoch::MAX) - 1);
+        see(&mut table, 9, Seen::free(1));
+        let before = see(&mut table, 7, Seen::free(1));
+        assert_eq!((before.class(), before.stream(), before.epoch()), (5, 3, IN_GAP));
+        assert_eq!(see(&mut table, 8, Seen::free(1)).epoch(), IN_GAP);
+        assert_eq!(see(&mut table, 9, Seen::free(1)), Seen::free(1));
+    }
+
+    /// Freed addresses that have left the slots are told apart by the last gap, however many gaps there were.
+    #[test]
+    fn frees_before_a_gap_stay_apart_from_those_after() {
+        let seed = Seed::random();
+        let mut table = Table::new(seed, 24, false);
+        let see = |table: &mut Table, address, now| table.see(address, seed.hash(address), now, || None);
+        let mut epoch = 1;
+        for round in 0..5 {
+            let own = round * 1000..(round + 1) * 1000;
+            for address in own.clone() {
+                assert!(see(&mut table, address, Seen::free(epoch)).is_nothing());
+            }
+            assert!(table.freed.len() > 500, "{} have left the slots", table.freed.len());
+            if round == 4 {
+                break;
+            }
+            epoch = table.begin_epoch();
+        }
+        for address in 0..5000 {
+            let before = see(&mut table, address, Seen::free(epoch));
+            assert!(!before.is_live() && !before.is_nothing(), "address {address}");
+            assert_eq!(before.epoch() == epoch, address >= 4000, "address {address}");
+        }
+    }
+
+    /// What an address did is one word: no part of it changes another.
+    #[test]
+    fn class_sizes_stream_and_epoch_are_kept_apart() {
+        for class in [0, 1, 0x1234_5678, OWN - 1] {
+            for (stream, epoch, has_own_sizes) in [(0, 0, true), (u16::MAX, 1, false), (7, Epoch::MAX, true)] {
+                let seen = Seen::alloc(class, has_own_sizes, stream, epoch);
+                assert!(seen.is_live() && !seen.is_nothing());
+                assert_eq!((seen.class(), seen.has_own_sizes()), (class, has_own_sizes));
+                assert_eq!((seen.stream(), seen.epoch()), (stream, epoch));
+                let freed = Seen::free(epoch);
+                assert!(!freed.is_live() && !freed.is_nothing() && freed.epoch() == epoch);
+                assert!(!freed.has_own_sizes());
+            }
+        }
+    }
+
+    /// Sizes that objects have of their own, and addresses freed before a gap, count towards the limit as slots do.
+    #[test]
+    fn sizes_and_old_frees_grow_no_further_than_they_may() {
+        for has_own_sizes in [true, false] {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, 100, false);
+            let most = 1 << 20;
+            table.set_most_bytes(most);
+            let mut address = 0;
+            while !table.is_over() {
+                address += 1;
+                let hash = seed.hash(address);
+                let epoch = table.epoch;
+                table.see(address, hash, Seen::alloc(1, has_own_sizes, 0, epoch), || None);
+                if has_own_sizes {
+                    table.keep_sizes(address, (address, address));
+                } else {
+                    table.see(address, hash, Seen::free(epoch), || None);
+                    if address % 1000 == 0 {
+                        table.begin_epoch();
+                    }
+                }
+                assert!(table.bytes() <= most, "{} bytes at {address}", table.bytes());
+            }
+            assert!(table.bytes() > most / 4, "{} bytes at {address}", table.bytes());
+            assert!(address > most as u64 / 400, "over at {address}");
+            if has_own_sizes {
+                // 24 bytes, at most seven eighths of the places are taken, and each is known.
+                assert!(table.own_sizes_bytes() >= table.own_sizes.len() * 25);
+                assert_eq!(table.take_sizes(1), Some((1, 1)));
+                assert_eq!(table.take_sizes(1), None);
+            }
+        }
+    }
+
+    /// A table that grows in halves, with a thread for one of them, keeps every address and what else is known of it.
+    #[test]
+    fn growth_in_halves_loses_nothing() {
+        for keeps_births in [false, true] {
+            let seed = Seed::random();
+            let mut table = Table::new(seed, 64, keeps_births);
+            table.move_in_halves();
+            let birth = |address: u64| Birth { at: address * 3, tie: address as u32, pid: 9 };
+            for address in 0..30_000u64 {
+                let now = Seen::alloc(address as u32 & 0xffff, false, address as u16, 1);
+                let before = table.see(address, seed.hash(address), now, || Some(birth(address)));
+                assert!(before.is_nothing());
+            }
+            assert_eq!(table.live_objects(), 30_000);
+            let mut listed = vec![false; 30_000];
+            table.drain_live(|address, seen, own_sizes, of| {
+                assert_eq!((seen.class(), seen.stream(), own_sizes), (address as u32 & 0xffff, address as u16, None));
+                assert!(!keeps_births || of == birth(address));
+                assert!(!std::mem::replace(&mut listed[address as usize], true), "address {address} twice");
+            });
+            assert!(listed.iter().all(|&listed| listed));
+        }
+    }
+
     #[test]
     fn memory_stays_within_what_live_and_freed_addresses_may_cost() {
         // All stay at first, then one in ten: mostly freed ones in the end, or as many as live ones.

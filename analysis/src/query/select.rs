@@ -174,8 +174,10 @@ impl FromStr for Site {
 /// One value of `--size`: bytes, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeRange {
-    from: u64,
-    to: u64,
+    /// Least.
+    pub from: u64,
+    /// Greatest.
+    pub to: u64,
 }
 
 impl SizeRange {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use crate::generate::{RelayOptions, RelayStreams, Workload};
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Event, Gap, Names, StreamItem};
+use kmemtrace_abi::event::{Action, Event, Gap, Kind, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
@@ -36,6 +36,10 @@ pub struct Known {
     pub own_threads: Option<Vec<i32>>,
     /// True if the recorder's own objects are not left out.
     pub shows_own: bool,
+    /// Order keys of the window that is asked for, both ends included. Gaps outside of it stay known.
+    pub bounds: (u64, u64),
+    /// Allocations that are asked for.
+    pub selection: Selection,
     /// NUMA nodes by CPU.
     pub nodes: HashMap<u32, u32>,
     /// Worst verdict of the files.
@@ -48,6 +52,17 @@ pub struct Known {
     pub missing: Vec<u32>,
     /// Records that a relay channel dropped, if the channel has a counter.
     pub total_overruns: Option<u64>,
+}
+
+/// Filters on allocations; the default takes all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection {
+    /// Only this kind.
+    pub kind: Option<Kind>,
+    /// Only this thread's.
+    pub pid: Option<i32>,
+    /// Only of at least this many requested bytes, which a free does not tell.
+    pub least: Option<u64>,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -110,6 +125,8 @@ impl Known {
             names: workload.names,
             own_threads: workload.own_threads,
             shows_own: false,
+            bounds: (0, u64::MAX),
+            selection: Selection::default(),
             comms: workload.comms.iter().map(|&(pid, comm)| (pid, comm.to_owned())).collect(),
             nodes: workload.nodes.iter().copied().collect(),
             verdict,
@@ -158,6 +175,8 @@ impl Known {
             comms: if raw { HashMap::new() } else { known.comms },
             own_threads: None,
             shows_own: false,
+            bounds: (0, u64::MAX),
+            selection: Selection::default(),
             nodes: if raw { HashMap::new() } else { known.nodes },
             names: known.names,
             verdict: if lost > 0 { Verdict::Lossy } else { Verdict::Complete },
@@ -211,6 +230,8 @@ impl Known {
             // Records of a relay channel have no thread ids.
             own_threads: trace.side.own_threads.filter(|_| info.source != Some(Source::Relay)),
             shows_own: false,
+            bounds: (0, u64::MAX),
+            selection: Selection::default(),
             nodes: trace.side.nodes,
             verdict,
             lost,
@@ -249,6 +270,20 @@ impl Known {
     pub fn is_own(&self, alloc: &Event) -> bool {
         let is_of_own_thread = self.own_threads.iter().flatten().any(|thread| alloc.pid == Some(*thread));
         is_of_own_thread && alloc.flags.is_some_and(|flags| flags & (0x40 | 0x08 | 0x10) == 0)
+    }
+
+    /// True for an allocation, or a free without one, that neither figures nor findings count.
+    pub fn leaves_out(&self, event: &Event) -> bool {
+        let (kind, requested) = match event.action {
+            Action::Alloc(kind) => (kind, Some(event.requested)),
+            Action::Free(kind) => (kind, None),
+            Action::Other => return false,
+        };
+        let Selection { kind: asked, pid, least } = self.selection;
+        let is_selected = asked.is_none_or(|asked| asked == kind)
+            && pid.is_none_or(|pid| event.pid == Some(pid))
+            && least.is_none_or(|least| requested.is_some_and(|bytes| bytes >= least));
+        !is_selected || !self.shows_own && requested.is_some() && self.is_own(event)
     }
 
     /// True if the node of every CPU is known.

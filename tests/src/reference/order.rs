@@ -5,8 +5,14 @@ use kmemtrace_abi::event::{Event, Gap, GapCause, StreamItem};
 
 use super::Known;
 
-/// Events by (order key, CPU, position in the CPU's stream).
+/// Events of the window that is asked for, by (order key, CPU, position in the CPU's stream).
 pub fn events(known: &Known) -> Vec<Event> {
+    let (from, to) = known.bounds;
+    all_events(known).into_iter().filter(|event| (from..=to).contains(&event.at)).collect()
+}
+
+/// Events of the whole trace, in the same order.
+pub fn all_events(known: &Known) -> Vec<Event> {
     let mut all = Vec::new();
     for (cpu, items) in &known.cpus {
         for (position, item) in items.iter().enumerate() {
@@ -37,7 +43,7 @@ pub fn sequence_gaps(known: &Known) -> Vec<Gap> {
     if known.trace.order == OrderKey::Time {
         return Vec::new();
     }
-    let events = events(known);
+    let events = all_events(known);
     let missing = events.windows(2).filter(|w| w[1].at > w[0].at + 1);
     let gap = |w: &[Event]| Gap {
         from: Some(w[0].at),

@@ -105,8 +105,8 @@ pub struct Finding {
     pub suspect: bool,
     /// Event that shows the finding.
     pub event: Event,
-    /// True if the allocation is the recorder's own.
-    pub own: bool,
+    /// True if the allocation is the recorder's own, or not selected.
+    pub left_out: bool,
 }
 
 /// Result of pairing.
@@ -118,7 +118,8 @@ pub struct Pairs {
     pub objects: Vec<Object>,
     /// Findings that are not left out, in order.
     pub findings: Vec<Finding>,
-    /// Positions of the events that are left out: the recorder's own allocations, and frees of its objects.
+    /// Positions of the events that are left out: the recorder's own allocations and those that are not selected, frees of such
+    /// objects, and other frees that are not selected.
     pub left_out: BTreeSet<usize>,
     /// Successful allocations of the recorder itself, and their bytes.
     pub own: (usize, u64),
@@ -167,14 +168,14 @@ pub fn pairs(known: &Known) -> Pairs {
             kind,
             suspect,
             event: *event,
-            own: false,
+            left_out: false,
         };
-        let own = |alloc: &Event| known.is_own(alloc);
+        let left_out = |event: &Event| known.leaves_out(event);
         match event.action {
             Action::Other => {}
             Action::Alloc(kind) if event.failed => {
                 let failed = finding(Class::FailedAlloc, Some(event.call_site), None, kind, false);
-                findings.push(Finding { own: own(event), ..failed });
+                findings.push(Finding { left_out: left_out(event), ..failed });
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
@@ -184,25 +185,30 @@ pub fn pairs(known: &Known) -> Pairs {
                     let old = &mut objects[index];
                     old.end = End::Reissued { number, suspect };
                     let inferred = finding(Class::InferredFree, Some(old.alloc.call_site), None, old.kind, suspect);
-                    findings.push(Finding { own: own(&old.alloc), ..inferred });
+                    findings.push(Finding { left_out: left_out(&old.alloc), ..inferred });
                 }
                 if event.allocated < event.requested {
                     let short = finding(Class::ShortAlloc, Some(event.call_site), None, kind, false);
-                    findings.push(Finding { own: own(event), ..short });
+                    findings.push(Finding { left_out: left_out(event), ..short });
                 }
                 objects.push(Object { alloc: *event, kind, number, end: End::Live });
             }
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | 16) => {
-                findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
+                let null = finding(Class::NullFree, None, Some(event.call_site), kind, false);
+                findings.push(Finding { left_out: left_out(event), ..null });
             }
             Action::Free(kind) => {
                 let key = (kind == Kind::Pages, event.address);
                 let site = Some(event.call_site);
                 match table.insert(key, Last { at: event.at, cpu: event.cpu, object: None }) {
-                    None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),
+                    None => {
+                        let first = finding(Class::FreeWithoutAlloc, None, site, kind, false);
+                        findings.push(Finding { left_out: left_out(event), ..first });
+                    }
                     Some(last @ Last { object: None, .. }) => {
                         let suspect = suspect(&last, event, Class::FreeAfterFree);
-                        findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect));
+                        let again = finding(Class::FreeAfterFree, None, site, kind, suspect);
+                        findings.push(Finding { left_out: left_out(event), ..again });
                     }
                     Some(last @ Last { object: Some(index), .. }) => {
                         let object = &mut objects[index];
@@ -211,7 +217,7 @@ pub fn pairs(known: &Known) -> Pairs {
                         let mut pair = |class| {
                             let suspect = suspect(&last, event, class);
                             let found = finding(class, Some(alloc.call_site), site, of, suspect);
-                            findings.push(Finding { own: own(&alloc), ..found });
+                            findings.push(Finding { left_out: left_out(&alloc), ..found });
                         };
                         if kind != of {
                             let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
@@ -228,27 +234,28 @@ pub fn pairs(known: &Known) -> Pairs {
         }
     }
     let all = Pairs { events, objects, findings, gaps, left_out: BTreeSet::new(), own: (0, 0), unfiltered: (0, 0) };
-    without_own(known, all)
+    without_unselected(known, all)
 }
 
-/// Leaves out the recorder's own allocations, unless they are shown, and counts them.
-fn without_own(known: &Known, mut pairs: Pairs) -> Pairs {
+/// Leaves out allocations that are not asked for, the recorder's own unless they are shown, and counts what there was.
+fn without_unselected(known: &Known, mut pairs: Pairs) -> Pairs {
     let count = |class| pairs.findings.iter().filter(|f| f.class == class).count();
     pairs.unfiltered = (count(Class::InferredFree), count(Class::FreeWithoutAlloc));
     let own = pairs.objects.iter().filter(|o| known.is_own(&o.alloc));
-    pairs.own = (own.clone().count(), own.clone().map(|o| o.alloc.allocated).sum());
-    if known.shows_own {
-        return pairs;
-    }
-    let frees = own.filter_map(|o| match o.end {
-        End::Freed { number, .. } => Some(number),
-        _ => None,
-    });
-    let allocates = |event: &Event| matches!(event.action, Action::Alloc(_)) && known.is_own(event);
-    let allocations = pairs.events.iter().enumerate().filter(|(_, e)| allocates(e)).map(|(number, _)| number);
-    pairs.left_out = frees.chain(allocations).collect();
-    pairs.objects.retain(|o| !known.is_own(&o.alloc));
-    pairs.findings.retain(|f| !f.own);
+    pairs.own = (own.clone().count(), own.map(|o| o.alloc.allocated).sum());
+    let freed: HashMap<usize, Event> = pairs
+        .objects
+        .iter()
+        .filter_map(|o| match o.end {
+            End::Freed { number, .. } => Some((number, o.alloc)),
+            _ => None,
+        })
+        .collect();
+    // A free is the allocation's, where there is one.
+    let leaves_out = |(number, event): &(usize, &Event)| known.leaves_out(freed.get(number).unwrap_or(*event));
+    pairs.left_out = pairs.events.iter().enumerate().filter(leaves_out).map(|(number, _)| number).collect();
+    pairs.objects.retain(|o| !known.leaves_out(&o.alloc));
+    pairs.findings.retain(|f| !f.left_out);
     pairs
 }
 
