@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 
 use kmemtrace::{Glob, Kind, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size};
 
-use crate::views::{Command, VIEWS};
+use crate::views::{Command, Format, VIEWS};
 
 /// Reports call-sites that allocate kernel memory, bytes wasted, objects still live, and frees that do not match.
 #[derive(Debug, Parser)]
@@ -161,19 +161,6 @@ impl From<SortBy> for SortKey {
             SortBy::Site => SortKey::Site,
         }
     }
-}
-
-/// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Aligned table for people
-    Table,
-    /// One JSON document
-    Json,
-    /// JSON Lines, one object a line
-    Jsonl,
-    /// Comma-separated rows
-    Csv,
 }
 
 impl Args {

@@ -20,11 +20,11 @@ use kmemtrace::{AnalysisError, Completeness, Notes, OpenError, Query, Shape, Tra
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
-use args::{Args, Format};
+use args::Args;
 use render::jsonl::LineWriter;
 use terminal::output::Output;
 use terminal::progress::ProgressLine;
-use views::{Command, View};
+use views::{Command, Format, View};
 
 /// Exit statuses; `kmemtrace-check` uses the same names. Status 1 is check's for an incomplete trace: a report is printed
 /// for such a trace, too.

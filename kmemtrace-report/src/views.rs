@@ -2,11 +2,24 @@
 //!
 //! A new view is a line of [`VIEWS`], a document in the library and a table in `render`.
 
+use clap::ValueEnum;
 use kmemtrace::documents::{self, Document};
 use kmemtrace::{Analysis, Query, Shape};
 
-use crate::args::Format;
 use crate::render::table::{self, Table};
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned table for people
+    Table,
+    /// One JSON document
+    Json,
+    /// JSON Lines, one object a line
+    Jsonl,
+    /// Comma-separated rows
+    Csv,
+}
 
 /// View: a query and the document made of its result.
 pub(crate) struct View {

@@ -278,44 +278,46 @@ fn own_threads(workload: &mut Workload) {
 const SOFT_IRQ: u8 = 0x10;
 const HARD_IRQ: u8 = 0x08;
 
+/// Objects of the recorder's thread 77, of interrupts on it, and of other threads, freed by either.
+fn own_and_other_objects() -> Scenario {
+    Scenario::new(Shape::plain(), 2)
+        .kmalloc(10, 0, OTHER_SITE, A, (100, 128))
+        // The recorder's own: one is freed by another thread, one stays, one fails, one is too small.
+        .thread(77, 0x01)
+        .kmalloc(20, 1, SITE, B, (1000, 1024))
+        .kmalloc(21, 1, SITE, C, (2000, 2048))
+        .kmalloc(22, 1, SITE, 0, (50, 64))
+        .page_alloc(23, 1, 0x77, 4096)
+        .kmalloc(24, 1, SITE, D, (8, 4))
+        // The first object, freed by the recorder.
+        .kfree(30, 1, FREE_SITE, A)
+        // Interrupts on the recorder's thread allocate for others.
+        .thread(77, HARD_IRQ)
+        .kmalloc(40, 1, OTHER_SITE, A, (200, 256))
+        .thread(77, SOFT_IRQ | 0x01)
+        .cache_alloc(41, 1, OTHER_SITE, A + 0x80, (64, 64), "dentry")
+        .thread(77, 0x40)
+        .page_alloc(42, 1, 0x78, 8192)
+        // Frees of the recorder's object, by an interrupt, and of another object, by another thread.
+        .thread(77, HARD_IRQ)
+        .kfree(50, 1, FREE_SITE, B)
+        .thread(7, 0)
+        .kfree(60, 0, FREE_SITE, A)
+        // No object is live at these addresses, so a free by the recorder counts as any.
+        .thread(77, 0)
+        .kfree(70, 1, FREE_SITE, A)
+        .kfree(71, 1, FREE_SITE, A + 0x1000_0000)
+        .kfree(72, 1, FREE_SITE, 0)
+        // Reuse of the recorder's address, and the recorder's reuse of another's.
+        .thread(7, 0)
+        .kmalloc(80, 0, OTHER_SITE, C, (10, 16))
+        .thread(77, 0)
+        .cache_alloc(90, 1, SITE, A + 0x80, (64, 64), "dentry")
+        .with(own_threads)
+}
+
 #[test]
 fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are_not() {
-    let scenario = || {
-        Scenario::new(Shape::plain(), 2)
-            .kmalloc(10, 0, OTHER_SITE, A, (100, 128))
-            // The recorder's own: one is freed by another thread, one stays, one fails, one is too small.
-            .thread(77, 0x01)
-            .kmalloc(20, 1, SITE, B, (1000, 1024))
-            .kmalloc(21, 1, SITE, C, (2000, 2048))
-            .kmalloc(22, 1, SITE, 0, (50, 64))
-            .page_alloc(23, 1, 0x77, 4096)
-            .kmalloc(24, 1, SITE, D, (8, 4))
-            // The first object, freed by the recorder.
-            .kfree(30, 1, FREE_SITE, A)
-            // Interrupts on the recorder's thread allocate for others.
-            .thread(77, HARD_IRQ)
-            .kmalloc(40, 1, OTHER_SITE, A, (200, 256))
-            .thread(77, SOFT_IRQ | 0x01)
-            .cache_alloc(41, 1, OTHER_SITE, A + 0x80, (64, 64), "dentry")
-            .thread(77, 0x40)
-            .page_alloc(42, 1, 0x78, 8192)
-            // Frees of the recorder's object, by an interrupt, and of another object, by another thread.
-            .thread(77, HARD_IRQ)
-            .kfree(50, 1, FREE_SITE, B)
-            .thread(7, 0)
-            .kfree(60, 0, FREE_SITE, A)
-            // No object is live at these addresses, so a free by the recorder counts as any.
-            .thread(77, 0)
-            .kfree(70, 1, FREE_SITE, A)
-            .kfree(71, 1, FREE_SITE, A + 0x1000_0000)
-            .kfree(72, 1, FREE_SITE, 0)
-            // Reuse of the recorder's address, and the recorder's reuse of another's.
-            .thread(7, 0)
-            .kmalloc(80, 0, OTHER_SITE, C, (10, 16))
-            .thread(77, 0)
-            .cache_alloc(90, 1, SITE, A + 0x80, (64, 64), "dentry")
-            .with(own_threads)
-    };
     let summary = json!({
         "completeness": { "verdict": "complete", "inferred_frees": 2, "frees_without_alloc": 1 },
         "trace": { "own_threads": [77] },
@@ -341,9 +343,12 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
         { "call_site": "0x0", "kind": "pages", "allocs": 1 },
     ]});
     let live = json!({ "rows": [{ "at": 42, "pid": 77, "kind": "pages" }, { "at": 80, "pid": 7 }] });
-    assert_all("left out", scenario().finish(), &[("summary", summary), ("sites", sites), ("live", live)]);
+    assert_all("left out", own_and_other_objects().finish(), &[("summary", summary), ("sites", sites), ("live", live)]);
+}
 
-    let dir = Directory::new(&trace_dir(&scenario().finish(), 1));
+#[test]
+fn objects_of_the_recorder_itself_are_shown_on_request() {
+    let dir = Directory::new(&trace_dir(&own_and_other_objects().finish(), 1));
     let report = |options: &[&str]| {
         json(&run_to(0, "kmemtrace-report", &[&["--format", "json"], options].concat(), &[dir.path()]))
     };

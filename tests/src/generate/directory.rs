@@ -363,7 +363,7 @@ struct FileOnDisk {
     disk: std::fs::File,
     file: File,
     shape: Shape,
-    /// Those of the next block.
+    /// Pages of the next block.
     pages: Vec<Page>,
     open: Option<Open>,
 }

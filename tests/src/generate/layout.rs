@@ -3,7 +3,7 @@
 use super::{Era, Random, Shape, put, set};
 use kmemtrace_abi::event::Event;
 
-/// What a field holds.
+/// Meaning of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     CommonType,
@@ -48,7 +48,7 @@ pub struct Layout {
     pub system: &'static str,
     /// The event's name.
     pub name: &'static str,
-    /// Its `common_type`.
+    /// The event's `common_type`.
     pub id: u16,
     /// Field lists: (line, offset, size).
     fields: Vec<(Line, usize, usize)>,
@@ -198,17 +198,17 @@ impl Layout {
         self.fields.iter().any(|(line, ..)| line.slot == slot)
     }
 
-    /// Whether its records name a cache.
+    /// True if records name a cache.
     pub(crate) fn has_cache(&self) -> bool {
         self.has(Slot::CacheName)
     }
 
-    /// Whether its records carry a NUMA node.
+    /// True if records carry a NUMA node.
     pub(crate) fn has_node(&self) -> bool {
         self.has(Slot::Node)
     }
 
-    /// Whether its records carry gfp flags.
+    /// True if records carry gfp flags.
     pub(crate) fn has_gfp(&self) -> bool {
         self.has(Slot::Gfp)
     }

@@ -45,7 +45,7 @@ const FREE: usize = 64;
 /// Mean time between two events, ns.
 const STEP: u64 = 200;
 
-/// What objects have in common.
+/// Properties that objects share.
 #[derive(Clone, Copy, Debug)]
 struct Sort {
     kind: Kind,
@@ -205,7 +205,7 @@ impl Sort {
     }
 }
 
-/// What a place is used for: the first sorts more than the last ones.
+/// Sort of the objects at a place: the first sorts have more places than the last ones.
 fn sort_of(place: u32) -> u64 {
     let mut random = Random::new(place.into());
     random.below(SORTS).min(random.below(SORTS))

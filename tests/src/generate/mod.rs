@@ -57,7 +57,7 @@ impl Era {
     }
 }
 
-/// What kind of machine and kernel the bytes are of.
+/// Machine and kernel of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Byte order and word size.
@@ -66,7 +66,7 @@ pub struct Shape {
     pub page_bytes: u32,
     /// Bytes of a sub-buffer, header included.
     pub sub_buffer_bytes: usize,
-    /// Which event formats.
+    /// Era of the event formats.
     pub era: Era,
     /// The architecture forces 8-byte alignment: every record has the long form.
     pub aligned: bool,

@@ -50,7 +50,7 @@ impl SubBufferWriter {
         (self.page.size - self.page.data_offset - self.data.len()).saturating_sub(word)
     }
 
-    /// Whether it holds nothing.
+    /// True if the page has no record.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
@@ -173,7 +173,7 @@ pub struct Page {
     pub first: u64,
     /// Time of the last one.
     pub last: u64,
-    /// Its loss mark.
+    /// Loss mark of the page.
     pub missed: Option<Missed>,
     /// Loss before it that the recorder, not the kernel, knows of.
     pub gap: Option<GapRecord>,

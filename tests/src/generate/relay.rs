@@ -6,10 +6,10 @@ use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
 
-/// What a relay channel is like.
+/// Properties of a relay channel.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayOptions {
-    /// Its records.
+    /// Layout of the records.
     pub layout: Layout,
     /// Byte order.
     pub endian: Endian,
@@ -28,7 +28,7 @@ pub struct RelayStream {
     pub cpu: u32,
     /// Order key and bytes of each record.
     pub records: Vec<(u64, Vec<u8>)>,
-    /// What a reader must find; missing numbers are in [`RelayStreams::holes`].
+    /// Events that a reader must find; missing numbers are in [`RelayStreams::holes`].
     pub events: Vec<Event>,
 }
 

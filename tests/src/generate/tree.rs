@@ -22,7 +22,7 @@ pub fn tree(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
             bytes.extend_from_slice(&page.bytes[..page.trimmed]);
             bytes.resize(bytes.len().next_multiple_of(size), 0);
             events += u64::from(page.events);
-            // What a reader that is handed an empty buffer may leave.
+            // A reader that is handed an empty buffer may leave zeros.
             if random.chance(5) {
                 bytes.resize(bytes.len() + size, 0);
             }

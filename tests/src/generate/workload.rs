@@ -1,16 +1,16 @@
-//! What happened on a made-up machine: each CPU's events and gaps, everything that reports must tell apart included.
+//! Workloads of made-up machines: each CPU's events and gaps, with every case that reports must tell apart.
 
 use super::layout::{Layout, batched_name, layouts};
 use super::{Era, Random, Shape};
 use kmemtrace_abi::disk::block::Interval;
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
 
-/// What a workload is like.
+/// Properties of a workload.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The machine and its kernel.
     pub shape: Shape,
-    /// Its CPUs' numbers, ascending.
+    /// CPU numbers, ascending.
     pub cpus: Vec<u32>,
     /// Events that happen, those that get lost included.
     pub events: usize,
@@ -143,9 +143,9 @@ pub struct Hand {
 /// name out.
 #[derive(Clone, Debug, Default)]
 pub struct PerCpu {
-    /// Its number.
+    /// CPU number.
     pub cpu: u32,
-    /// What a reader must find in its file.
+    /// Items that a reader must find in the file.
     pub items: Vec<StreamItem>,
     /// Events that the kernel overwrote.
     pub overrun: u64,
@@ -161,13 +161,13 @@ pub struct PerCpu {
     pub last_grew: Interval,
     /// Changes by other programs.
     pub hands: Vec<Hand>,
-    /// Its file has no end block.
+    /// The file has no end block.
     pub cut: bool,
-    /// It has no file.
+    /// The CPU has no file.
     pub missing: bool,
 }
 
-/// What happened.
+/// Events of all CPUs, and the machine they happened on.
 #[derive(Debug)]
 pub struct Workload {
     /// The machine.
@@ -417,7 +417,7 @@ impl<'a> Machine<'a> {
     fn other(&mut self, cpu: usize) {
         let name = if self.random.chance(60) { "kernel_stack" } else { "unknown" };
         let mut event = self.event(cpu, name, Action::Other);
-        // Without a format nobody knows whose it is.
+        // Without a format the thread is not known.
         event.pid = event.pid.filter(|_| name != "unknown");
         event.flags = event.flags.filter(|_| name != "unknown");
         self.push(cpu, event);
@@ -499,7 +499,7 @@ impl<'a> Machine<'a> {
             let cause = if by_recorder { GapCause::Recorder } else { GapCause::Overrun };
             match (by_recorder, counted) {
                 (true, true) => cpu.recorder_lost += lost,
-                // Somebody else cleared the buffer: no counter tells of it.
+                // Another program cleared the buffer: no counter tells of it.
                 (true, false) => {}
                 (false, _) => cpu.overrun += lost,
             }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use crate::generate::{RelayOptions, RelayStreams, Workload};
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Action, Event, Gap, Kind, Names, StreamItem};
+use kmemtrace_abi::event::{Action, Event, Kind, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
@@ -239,16 +239,6 @@ impl Known {
             missing: info.missing,
             total_overruns,
         }
-    }
-
-    /// Gaps of three kinds: those in the streams, the missing sequence numbers, and a relay channel's drops beyond
-    /// these.
-    pub fn gaps(&self) -> Vec<Gap> {
-        let of_items = self.cpus.iter().flat_map(|(_, items)| items).filter_map(|item| match item {
-            StreamItem::Gap(gap) => Some(*gap),
-            StreamItem::Event(_) => None,
-        });
-        of_items.chain(order::sequence_gaps(self)).chain(order::dropped(self)).collect()
     }
 
     /// True if the clock puts events in no order, not even those of one CPU.

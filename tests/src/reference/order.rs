@@ -54,3 +54,14 @@ pub fn sequence_gaps(known: &Known) -> Vec<Gap> {
     };
     missing.map(gap).collect()
 }
+
+impl Known {
+    /// Gaps of three kinds: those in the streams, the missing sequence numbers, and a relay channel's drops beyond these.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let of_items = self.cpus.iter().flat_map(|(_, items)| items).filter_map(|item| match item {
+            StreamItem::Gap(gap) => Some(*gap),
+            StreamItem::Event(_) => None,
+        });
+        of_items.chain(sequence_gaps(self)).chain(dropped(self)).collect()
+    }
+}

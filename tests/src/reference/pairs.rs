@@ -147,28 +147,11 @@ pub fn pairs(known: &Known) -> Pairs {
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
-    let suspect = |before: &Last, now: &Event, class: Class| {
-        let in_unknown_order = match known.trace.order {
-            OrderKey::Sequence => false,
-            OrderKey::Time => match known.trace.clock.as_deref() {
-                Some("uptime") => true,
-                Some("local" | "perf") | None => before.cpu != now.cpu || class == Class::FreeAfterFree,
-                Some(_) => false,
-            },
-        };
-        // A gap on any CPU counts if it touches the time between the address's event before and this one.
-        let touches = |gap: &Gap| gap.from.is_none_or(|s| s <= now.at) && gap.to.is_none_or(|e| e >= before.at);
-        in_unknown_order || gaps.iter().any(touches)
-    };
+    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, &gaps, before, now, class);
     for (number, event) in events.iter().enumerate() {
-        let finding = |class, alloc_site, free_site, kind, suspect| Finding {
-            class,
-            alloc_site,
-            free_site,
-            kind,
-            suspect,
-            event: *event,
-            left_out: false,
+        let finding = |class, alloc_site, free_site, kind, suspect| {
+            let event = *event;
+            Finding { class, alloc_site, free_site, kind, suspect, event, left_out: false }
         };
         let left_out = |event: &Event| known.leaves_out(event);
         match event.action {
@@ -235,6 +218,22 @@ pub fn pairs(known: &Known) -> Pairs {
     }
     let all = Pairs { events, objects, findings, gaps, left_out: BTreeSet::new(), own: (0, 0), unfiltered: (0, 0) };
     without_unselected(known, all)
+}
+
+/// True if loss, or a clock that does not compare, may explain a finding of `class` at `now`, whose address had its event before
+/// at `before`.
+fn is_suspect(known: &Known, gaps: &[Gap], before: &Last, now: &Event, class: Class) -> bool {
+    let in_unknown_order = match known.trace.order {
+        OrderKey::Sequence => false,
+        OrderKey::Time => match known.trace.clock.as_deref() {
+            Some("uptime") => true,
+            Some("local" | "perf") | None => before.cpu != now.cpu || class == Class::FreeAfterFree,
+            Some(_) => false,
+        },
+    };
+    // A gap on any CPU counts if it touches the time between the address's event before and this one.
+    let touches = |gap: &Gap| gap.from.is_none_or(|s| s <= now.at) && gap.to.is_none_or(|e| e >= before.at);
+    in_unknown_order || gaps.iter().any(touches)
 }
 
 /// Leaves out allocations that are not asked for, the recorder's own unless they are shown, and counts what there was.

@@ -14,14 +14,7 @@ use sources::{Folder, Offender, folders};
 
 /// Numbers of today by folder: comments that open with a forbidden word, forbidden words for persons, functions of more than
 /// 80 lines, files in circles. A folder that is not listed has none. Code that moves to another folder takes its numbers along.
-const ALLOWED: [(&str, [usize; 4]); 6] = [
-    ("abi", [124, 13, 2, 16]),
-    ("benches", [29, 2, 0, 0]),
-    ("kmemtrace-check", [17, 3, 0, 0]),
-    ("kmemtrace-report", [144, 27, 2, 4]),
-    ("kmemtraced", [46, 4, 1, 10]),
-    ("tests", [60, 6, 2, 2]),
-];
+const ALLOWED: [(&str, [usize; 4]); 2] = [("abi", [101, 11, 2, 12]), ("analysis", [139, 21, 1, 8])];
 
 /// Compares the offenders of each folder with column `column` of the allowed numbers.
 fn hold(what: &str, column: usize, offenders: impl Fn(&Folder) -> Vec<Offender>) {
