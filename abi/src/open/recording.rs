@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
+use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, kind};
 use crate::disk::blocks::{Block, BlockReader};
@@ -12,10 +12,9 @@ use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::relay::Layout;
 use crate::open::header::{FileHeader, MetadataBuilder};
-use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, RelayCoding, RelayNames, SubBufferCoding};
 use crate::stream::report::{FileReport, Source};
-use crate::stream::sub_buffers::SubBufferCoding;
-use crate::stream::{CpuStream, PayloadFormat};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.

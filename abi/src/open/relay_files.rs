@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
+use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::clock::OrderKey;
 use crate::event::Names;
 use crate::kernel::relay::{self, Layout};
 use crate::kernel::target::Endian;
-use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, RelayCoding, RelayNames};
 use crate::stream::report::Source;
-use crate::stream::{CpuStream, PayloadFormat};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MAX_CPUS, add_missing, no_trace, open_regular};
+use super::listing::{MAX_CPUS, add_missing, no_trace, open_regular};
 use crate::clock::OrderKey;
 use crate::disk::block::Counters;
 use crate::event::Names;
@@ -20,9 +20,9 @@ use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel::target::{Endian, Target};
 use crate::open::header;
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, SubBufferCoding};
 use crate::stream::report::{FileReport, Source};
-use crate::stream::sub_buffers::SubBufferCoding;
-use crate::stream::{CpuStream, PayloadFormat};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";

@@ -1,40 +1,10 @@
 //! Headers and the end block of a file, held against what its payloads decode to. Only an undamaged file can be compared.
 
-use super::PayloadFormat;
-use super::cursor::StreamState;
+use super::payload::PayloadFormat;
+use super::state::StreamState;
 use crate::disk::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
 use crate::disk::blocks::Block;
 use crate::fault::Code;
-use crate::kernel::relay::{self, Layout};
-use crate::kernel::subbuffer;
-
-/// State carried from block to block.
-#[derive(Debug, Default)]
-pub(super) struct HeaderChecks {
-    /// Findings when the current block began.
-    findings_before: u64,
-    /// The recorder could not write all that it counted.
-    is_unwritten: bool,
-}
-
-impl PayloadFormat {
-    /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
-    fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
-        match self {
-            PayloadFormat::SubBuffers(coding) => subbuffer::first_time(&coding.shape, payload),
-            PayloadFormat::Relay(coding) => relay::first_stamp(coding.layout, coding.endian, payload),
-            PayloadFormat::Unknown => None,
-        }
-    }
-
-    /// An order key as the record has it: a relay channel's sequence number has 32 bits.
-    fn stamp_of(&self, key: u64) -> u64 {
-        match self {
-            PayloadFormat::Relay(coding) if coding.layout == Layout::R4 => key & u64::from(u32::MAX),
-            _ => key,
-        }
-    }
-}
 
 impl StreamState {
     fn findings(&self) -> u64 {

@@ -1,35 +1,12 @@
 //! Records of a relay channel, one after the other: in the blocks of a file of ours, or raw.
 
-use super::cursor::StreamState;
+use super::payload::{RelayCoding, RelayNames};
+use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
-use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::relay::{self, Layout, Parsed, RelayRecord};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
-
-/// How relay records are decoded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayCoding {
-    pub(crate) layout: Layout,
-    pub(crate) endian: Endian,
-    /// First sequence number of the recording, from which the others are extended to 64 bits.
-    pub(crate) origin: u32,
-    pub(crate) names: RelayNames,
-}
-
-/// Names of the events that relay records stand for: allocation and free of each kind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayNames([(NameId, NameId); 3]);
-
-impl RelayNames {
-    pub(crate) fn new(names: &mut Names) -> RelayNames {
-        RelayNames([
-            (names.intern(b"kmalloc"), names.intern(b"kfree")),
-            (names.intern(b"kmem_cache_alloc"), names.intern(b"kmem_cache_free")),
-            (names.intern(b"mm_page_alloc"), names.intern(b"mm_page_free")),
-        ])
-    }
-}
 
 impl StreamState {
     /// Decodes some of a raw relay file; says how it ended once it has.

@@ -1,20 +1,13 @@
 //! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
 
-use super::cursor::StreamState;
+use super::payload::SubBufferCoding;
+use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::{Decoder, ShortRecord};
-use crate::kernel::format::PageShape;
+use crate::kernel::decoder::ShortRecord;
 use crate::kernel::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
-
-/// How sub-buffers are decoded.
-#[derive(Debug)]
-pub(crate) struct SubBufferCoding {
-    pub(crate) shape: PageShape,
-    pub(crate) decoder: Decoder,
-}
 
 /// Where sub-buffers stand in a file.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use super::sub_buffers::SubBufferCoding;
+use super::payload::SubBufferCoding;
 use crate::disk::block::{
     CounterSample, Counters, End, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, LOST_UNKNOWN, MARKS_COUNTED,
     MARKS_UNKNOWN, MARKS_VAGUE, kind,

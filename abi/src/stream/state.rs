@@ -3,13 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::headers::HeaderChecks;
-use super::totals::Marks;
-use super::unmarked::{MOST_GAPS, Unmarked, changed, is_timed, shown};
+use super::marks::Marks;
 use crate::clock::Clock;
-use crate::disk::block::{
-    GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval, LOST_UNKNOWN,
-};
+use crate::disk::block::Interval;
 use crate::disk::blocks::Block;
 use crate::disk::seek_index::{SeekIndexBuilder, SeekPoint};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
@@ -49,11 +45,20 @@ pub(super) struct StreamState {
     /// come since, because the file grows.
     pub(super) walked_to: Option<u64>,
     /// Changes by other programs that were told: begin and end of each, on the trace's clock.
-    hands: BTreeMap<u64, u64>,
+    pub(super) hands: BTreeMap<u64, u64>,
     /// The stream's order keys.
     pub(super) keys: Clock,
     /// Keeps landmarks, where somebody wants them.
     pub(super) keeper: Option<Box<SeekIndexBuilder>>,
+}
+
+/// State of the header checks, carried from block to block.
+#[derive(Debug, Default)]
+pub(super) struct HeaderChecks {
+    /// Findings when the current block began.
+    pub(super) findings_before: u64,
+    /// The recorder could not write all that it counted.
+    pub(super) is_unwritten: bool,
 }
 
 impl StreamState {
@@ -103,25 +108,6 @@ impl StreamState {
         self.pending.get_or_insert((GapCause::Damage, None));
     }
 
-    /// Hands over the gaps that are known before the first event; `is_entered`: those were told, since reading began behind them.
-    pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl EventSink) {
-        self.walked_to = unmarked.walked_to;
-        let hands = unmarked.gaps.iter().filter(|gap| gap.cause == GapCause::Foreign);
-        self.hands = hands.map(|gap| (gap.from.unwrap_or(0), gap.to.unwrap_or(Interval::TO_THE_END))).collect();
-        self.foretold = unmarked.counted();
-        self.foretold_growth = unmarked.growth;
-        self.foretold_timed = self.foretold.saturating_sub(unmarked.whole);
-        if self.last.is_none() && unmarked.whole > 0 {
-            self.whole = Some(unmarked.whole);
-        }
-        if is_entered {
-            return;
-        }
-        self.marks.unknown += unmarked.hands.len() as u64;
-        unmarked.hands.into_iter().for_each(|fault| self.facts.add(fault));
-        unmarked.gaps.into_iter().for_each(|gap| self.push_gap(items, gap));
-    }
-
     /// Counts a block with an interval.
     pub(super) fn count_timed(&mut self, interval: Interval) {
         if let Some(timed) = &mut self.timed {
@@ -133,38 +119,6 @@ impl StreamState {
     pub(super) fn tell_whole(&mut self, from: Option<u64>, items: &mut impl EventSink) {
         if let Some(lost) = self.whole.take() {
             self.push_gap(items, Gap { from, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
-        }
-    }
-
-    /// Remembers a change by another program; true where it was told over all of its interval.
-    fn is_told(&mut self, interval: Interval) -> bool {
-        let (from, to) = (interval.from.get(), interval.to.get());
-        let has_ends = interval.ends().is_some();
-        let is_told = has_ends && self.hands.get(&from).is_some_and(|&told| told >= to);
-        if has_ends && !is_told && self.hands.len() < MOST_GAPS {
-            self.hands.insert(from, to);
-        }
-        is_told
-    }
-
-    pub(super) fn gap_record(&mut self, gap: &GapRecord, text: &[u8], block: &Block) {
-        self.count_timed(gap.interval);
-        let is_foretold = is_timed(gap) && self.walked_to.is_some_and(|last| block.offset <= last);
-        let is_foreign = gap.reason.get() == GAP_FOREIGN;
-        if is_foreign && (is_foretold || self.is_told(gap.interval)) {
-            return;
-        }
-        let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN && !is_foreign);
-        match lost {
-            Some(n) => self.marks.recorder = self.marks.recorder.saturating_add(n),
-            None => self.marks.unknown += 1,
-        }
-        let (code, cause, message) = cause_of(gap.reason.get(), lost, text);
-        self.fault(code, block, message);
-        // Too late for a gap that begins where it should.
-        self.facts.late_loss |= is_timed(gap) && !is_foretold;
-        if !is_foretold && !is_timed(gap) {
-            self.pending = Some((cause, lost));
         }
     }
 
@@ -253,34 +207,5 @@ impl StreamState {
         self.last = Some(event.at);
         self.facts.events += 1;
         items.event(event, names);
-    }
-}
-
-/// Finding, cause and message of a gap block of `reason`; `text` is the recorder's.
-fn cause_of(reason: u32, lost: Option<u64>, text: &[u8]) -> (Code, GapCause, String) {
-    let number = lost.map_or("some".to_owned(), |n| n.to_string());
-    match reason {
-        GAP_CLEARED => (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned()),
-        GAP_FOREIGN => (Code::ForeignHand, GapCause::Foreign, changed(text)),
-        GAP_FULL => (
-            Code::Overrun,
-            GapCause::Overrun,
-            format!("{number} events of all CPUs were dropped about here: the channel was full"),
-        ),
-        GAP_NOT_WRITTEN => {
-            (Code::RecorderLoss, GapCause::Recorder, format!("{number} events were read here and could not be written"))
-        }
-        GAP_UNCOUNTED => {
-            let error = shown(text, "the recorder does not say why");
-            let message = format!(
-                "the kernel's counters could not be read at the end: {error}; events lost since they were last read are not counted"
-            );
-            (Code::Uncounted, GapCause::Recorder, message)
-        }
-        other => {
-            let said = shown(text, "the recorder says no more");
-            let message = format!("{number} events were lost for reason {other}, which is not known here: {said}");
-            (Code::UnknownLoss, GapCause::Recorder, message)
-        }
     }
 }

@@ -1,0 +1,261 @@
+//! One CPU's file as a stream: where its bytes come from, what is read of it, and its report.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::payload::PayloadFormat;
+use super::report::FileReport;
+use super::restricted_range::RestrictedRange;
+use super::source::EventSource;
+use super::state::StreamState;
+use crate::clock::Clock;
+use crate::disk::block::RecordingId;
+use crate::disk::blocks::{Block, BlockReader, Window};
+use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
+use crate::event::{GapCause, StreamItem};
+use crate::fault::{Code, Fault};
+
+/// Where a stream's bytes are.
+#[derive(Debug)]
+pub(super) enum Backing {
+    /// A file of ours.
+    Blocks(Box<BlockReader>),
+    /// What the kernel handed out, without blocks around it.
+    Raw(Window),
+    /// An input of another format, and the items that it has just read.
+    Source(Box<dyn EventSource>, Vec<StreamItem>),
+    /// Nowhere: the CPU's file is missing.
+    Missing,
+    /// All read.
+    Done,
+}
+
+/// One CPU's events and gaps.
+#[derive(Debug)]
+pub struct CpuStream {
+    pub(super) body: Backing,
+    pub(super) coding: Arc<PayloadFormat>,
+    /// The block being decoded, and how far.
+    pub(super) block: Option<(Block, usize)>,
+    pub(super) cursor: StreamState,
+    /// Where only a part is read.
+    pub(super) part: Option<RestrictedRange>,
+    /// Bytes of that part, about.
+    pub(super) part_bytes: Option<u64>,
+    /// Loss without marks has been looked for.
+    pub(super) is_prepared: bool,
+}
+
+impl CpuStream {
+    pub(crate) fn blocks(path: PathBuf, cpu: u32, reader: BlockReader, coding: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Blocks(Box::new(reader)), coding)
+    }
+
+    pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, coding: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Raw(Window::new(file)), coding)
+    }
+
+    pub(crate) fn missing(path: PathBuf, cpu: u32) -> CpuStream {
+        let mut stream = CpuStream::new(path, cpu, Backing::Missing, Arc::new(PayloadFormat::Unknown));
+        let message = format!("the file of CPU {cpu} is not there");
+        stream.cursor.facts.add(Fault { code: Code::Missing, offset: 0, block: None, message });
+        stream
+    }
+
+    fn new(path: PathBuf, cpu: u32, body: Backing, coding: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream {
+            body,
+            coding,
+            block: None,
+            cursor: StreamState::new(path, cpu),
+            part: None,
+            part_bytes: None,
+            is_prepared: false,
+        }
+    }
+
+    /// The stream of a source.
+    pub fn of_source(source: Box<dyn EventSource>) -> CpuStream {
+        let (path, cpu) = (source.path().to_owned(), source.cpu());
+        CpuStream::new(path, cpu, Backing::Source(source, Vec::new()), Arc::new(PayloadFormat::Unknown))
+    }
+
+    pub(crate) fn facts_mut(&mut self) -> &mut FileReport {
+        &mut self.cursor.facts
+    }
+
+    /// The order keys of its events.
+    pub(crate) fn set_keys(&mut self, keys: Clock) {
+        self.cursor.keys = keys;
+    }
+
+    /// The file's first bytes are damaged.
+    pub(crate) fn mark_damaged(&mut self) {
+        self.cursor.damage();
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.cursor.cpu
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.cursor.facts.path
+    }
+
+    /// Bytes of the file read so far.
+    pub fn bytes_read(&self) -> u64 {
+        match &self.body {
+            Backing::Blocks(reader) => reader.bytes_read(),
+            Backing::Raw(window) => window.offset(),
+            Backing::Source(source, _) => source.bytes_read(),
+            Backing::Missing => 0,
+            Backing::Done => self.cursor.facts.bytes,
+        }
+    }
+
+    /// Bytes of the file to read in all, about: to tell how far it is.
+    pub fn bytes_to_read(&self) -> u64 {
+        if let Backing::Source(source, _) = &self.body {
+            return source.bytes_to_read();
+        }
+        let whole = || self.metadata().and_then(Result::ok).map_or_else(|| self.bytes_read(), |data| data.len());
+        self.part_bytes.unwrap_or_else(whole)
+    }
+
+    /// The recording that the file belongs to, while it is read.
+    pub fn recording(&self) -> Option<RecordingId> {
+        match &self.body {
+            Backing::Blocks(reader) => reader.recording(),
+            _ => None,
+        }
+    }
+
+    /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
+    pub fn metadata(&self) -> Option<io::Result<Metadata>> {
+        match &self.body {
+            Backing::Blocks(reader) => Some(reader.file().metadata()),
+            Backing::Raw(window) => Some(window.file().metadata()),
+            Backing::Source(..) | Backing::Missing | Backing::Done => None,
+        }
+    }
+
+    /// Keeps landmarks from now on; before the first item is taken.
+    pub fn keep_landmarks(&mut self) {
+        self.cursor.keeper = Some(Box::new(SeekIndexBuilder::new()));
+    }
+
+    /// The landmarks of a file that has been read to its end; `None` where they were not kept, or would be too many.
+    pub fn landmarks(&self) -> Option<&SeekIndex> {
+        self.cursor.keeper.as_ref()?.landmarks()
+    }
+
+    /// From now on, and before the first item is taken, only what is needed for events with keys from `from` to `to` is read;
+    /// some before and behind come with them, and so do all gaps. `landmarks` must be those of this file.
+    ///
+    /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
+    /// verdict than lossy in them where this part is not good any more.
+    pub fn narrow(&mut self, landmarks: &SeekIndex, (from, to): (u64, u64)) {
+        let whole = self.bytes_to_read();
+        let Backing::Blocks(reader) = &mut self.body else { return };
+        let (mut before, mut begins) = (0, 0);
+        if let Some(point) = landmarks.before(from) {
+            if let Err(error) = reader.enter(point.offset, point.sequence) {
+                let (offset, message) =
+                    (point.offset, format!("cannot be read from byte {} on: {error}", point.offset));
+                self.cursor.facts.add(Fault { code: Code::CutInBlock, offset, block: Some(point.sequence), message });
+            }
+            self.block = None;
+            self.cursor.last = point.last;
+            self.cursor.timed = None;
+            (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
+            (before, begins) = (point.gaps, point.offset);
+            // The landmarks have every gap. Only one from the first event to the end is told with that event, not before.
+            let behind =
+                usize::try_from(before).ok().and_then(|before| landmarks.gaps.get(before..)).unwrap_or_default();
+            let has_whole = behind.iter().any(|gap| gap.cause == GapCause::Counters && gap.to.is_none());
+            if point.last.is_some() || !has_whole {
+                self.is_prepared = true;
+                self.cursor.walked_to = Some(u64::MAX);
+            }
+        }
+        self.part_bytes = Some(landmarks.end(to).unwrap_or(whole).saturating_sub(begins));
+        self.part = Some(RestrictedRange::new(landmarks.gaps.clone(), before, to));
+    }
+
+    /// What is known of the file so far; complete once `fill` returned false.
+    pub fn facts(&self) -> &FileReport {
+        &self.cursor.facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::event::{Action, Event, Gap, Kind, Names};
+    use crate::fault::Verdict;
+
+    #[derive(Debug)]
+    struct Listed {
+        path: PathBuf,
+        left: Vec<Vec<StreamItem>>,
+        fails: bool,
+    }
+
+    impl EventSource for Listed {
+        fn cpu(&self) -> u32 {
+            3
+        }
+
+        fn path(&self) -> &Path {
+            &self.path
+        }
+
+        fn read(&mut self, _: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
+            match self.left.pop() {
+                Some(next) => items.extend(next),
+                None if self.fails => {
+                    let message = "line 7 is no event".to_owned();
+                    return Err(Fault { code: Code::BadRecord, offset: 70, block: None, message });
+                }
+                None => {}
+            }
+            Ok(())
+        }
+    }
+
+    fn event(names: &mut Names, at: u64) -> StreamItem {
+        let name = names.intern(b"kmalloc");
+        let event = Event { call_site: 1, address: 2, action: Action::Alloc(Kind::Kmalloc), ..Event::new(at, 0, name) };
+        StreamItem::Event(event)
+    }
+
+    #[test]
+    fn items_of_a_source_are_the_streams_and_keys_do_not_go_back() {
+        let mut names = Names::new();
+        let gap = Gap { from: Some(5), to: Some(9), cpu: 0, lost: Some(4), cause: GapCause::Overrun };
+        let left =
+            vec![vec![event(&mut names, 4)], vec![event(&mut names, 5), StreamItem::Gap(gap), event(&mut names, 9)]];
+        let source = Listed { path: "list".into(), left, fails: true };
+        let mut stream = CpuStream::of_source(Box::new(source));
+        let (mut all, mut items) = (Vec::new(), Vec::new());
+        while stream.fill(&mut names, &mut items) {
+            all.append(&mut items);
+        }
+        let keys = all.iter().map(|item| match item {
+            StreamItem::Event(event) => (event.at, event.cpu),
+            StreamItem::Gap(gap) => (gap.from.unwrap_or(0), gap.cpu),
+        });
+        assert_eq!(keys.collect::<Vec<_>>(), [(5, 3), (5, 3), (9, 3), (9, 3), (9, 3)]);
+        let facts = stream.facts();
+        assert_eq!((facts.events, facts.gaps, facts.first, facts.last), (3, 2, Some(5), Some(9)));
+        assert_eq!(facts.verdict, Verdict::Corrupt, "a source that fails ends the stream with a finding");
+        let codes: Vec<Code> = facts.faults.iter().map(|fault| fault.code).collect();
+        assert_eq!(codes, [Code::BackInTime, Code::BadRecord]);
+    }
+}

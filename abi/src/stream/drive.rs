@@ -1,0 +1,313 @@
+//! Decoding of a stream: which of a file's bytes come next, and which decoder takes them.
+
+use super::cpu_stream::{Backing, CpuStream};
+use super::payload::PayloadFormat;
+use super::report::Source;
+use super::restricted_range::RestrictedRange;
+use super::state::StreamState;
+use super::sub_buffers::Place;
+use super::{source, unmarked};
+use crate::disk::block::{CounterSample, End, GapRecord, kind};
+use crate::disk::blocks::{Block, Ending};
+use crate::event::{EventSink, GapCause, Names, StreamItem};
+use crate::fault::Code;
+
+/// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
+const BATCH: usize = 512;
+
+impl CpuStream {
+    /// What was read while the file was opened: its first block.
+    pub(crate) fn start_with(&mut self, block: Block) {
+        self.begin(block);
+    }
+
+    /// Replaces `items` by the next piece of the stream (never empty); false at its end.
+    ///
+    /// Items are in stream order: a gap stands before the first event after it, and the last gap may be
+    /// open-ended. An unreadable rest is a gap and a fault, not an error.
+    pub fn fill(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> bool {
+        items.clear();
+        self.decode(names, items, BATCH)
+    }
+
+    /// Hands the next `batch` items, or some more, to `items`; false at the end of the stream, where there are none.
+    ///
+    /// Generic, so that what `items` does not look at is not even read from the records.
+    pub fn decode(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
+        let before = self.cursor.items();
+        let has_gaps = self.part.as_mut().is_some_and(|part| part.begin(items));
+        if !self.is_prepared {
+            self.prepare(items);
+        }
+        self.cursor.until = before.saturating_add(batch as u64);
+        while !self.cursor.is_full() {
+            if self.part.as_ref().is_some_and(|part| part.is_passed_by(self.cursor.last)) {
+                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+            }
+            match &mut self.body {
+                Backing::Done => break,
+                Backing::Missing => {
+                    self.cursor.gap(items, Some(GapCause::Cut), None);
+                    self.cursor.facts.lost = None;
+                    self.body = Backing::Done;
+                }
+                Backing::Raw(window) => {
+                    let ending = match &*self.coding {
+                        PayloadFormat::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
+                        PayloadFormat::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
+                        PayloadFormat::Unknown => Some(Ending::Whole),
+                    };
+                    if let Some(ending) = ending {
+                        self.cursor.facts.bytes = window.offset();
+                        self.cursor.finish(ending, items);
+                        self.body = Backing::Done;
+                    }
+                }
+                Backing::Source(source, read) => {
+                    let result = source.read(names, read);
+                    let ending = match result {
+                        Ok(()) if read.is_empty() => Some(Ending::Whole),
+                        Ok(()) => None,
+                        Err(fault) => {
+                            self.cursor.facts.add(fault);
+                            Some(Ending::Damaged)
+                        }
+                    };
+                    source::hand_over(&mut self.cursor, read, names, items);
+                    if let Some(ending) = ending {
+                        self.cursor.facts.bytes = source.bytes_read();
+                        self.cursor.finish_source(ending, items);
+                        self.body = Backing::Done;
+                    }
+                }
+                Backing::Blocks(reader) => match self.block {
+                    Some((block, from)) => {
+                        let next = self.cursor.payload(reader.payload(), from, &block, &self.coding, names, items);
+                        self.block = next.map(|from| (block, from));
+                        if next.is_none() {
+                            self.cursor.end_of_data(&block);
+                            self.cursor.compare_times(&block, reader.payload(), &self.coding);
+                        }
+                    }
+                    None => match reader.next(&mut |fault| self.cursor.facts.add(fault)) {
+                        Ok(block) => self.begin(block),
+                        Err(ending) => {
+                            self.cursor.facts.bytes = reader.bytes_read();
+                            self.cursor.facts.blocks = reader.blocks();
+                            if self.part.is_some() {
+                                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+                            }
+                            self.cursor.finish(ending, items);
+                            self.body = Backing::Done;
+                        }
+                    },
+                },
+            }
+        }
+        self.cursor.items() > before || has_gaps
+    }
+
+    /// Looks for loss without marks, and hands its gaps over.
+    #[cold]
+    fn prepare(&mut self, items: &mut impl EventSink) {
+        self.is_prepared = true;
+        let facts = &self.cursor.facts;
+        let unmarked = match (&self.body, &*self.coding) {
+            (Backing::Blocks(reader), coding) if facts.source != Some(Source::Relay) => {
+                let coding = if let PayloadFormat::SubBuffers(coding) = coding { Some(coding) } else { None };
+                reader.known().map(|known| unmarked::of_blocks(reader.file(), known, coding))
+            }
+            (Backing::Raw(window), PayloadFormat::SubBuffers(coding)) => {
+                facts.counters.map(|counters| unmarked::of_sub_buffers(window.file(), coding, &counters))
+            }
+            _ => None,
+        };
+        // A file that cannot be read at a place is one that cannot be read twice: the end tells of its loss.
+        let Some(Ok(unmarked)) = unmarked else { return };
+        let is_entered = self.part.as_ref().is_some_and(RestrictedRange::is_behind_gaps);
+        self.cursor.foretell(unmarked, is_entered, items);
+    }
+
+    /// Ends the part that was wanted, with the gaps behind it; whether there are any.
+    #[cold]
+    fn leave_part(&mut self, items: &mut impl EventSink) -> bool {
+        if let Backing::Blocks(reader) = &self.body {
+            self.cursor.facts.bytes = reader.bytes_met();
+        }
+        self.body = Backing::Done;
+        self.part.take().is_some_and(|part| part.end(self.cursor.facts.gaps, items))
+    }
+
+    /// Takes on a block: data is decoded piece by piece, the others at once.
+    fn begin(&mut self, block: Block) {
+        let Backing::Blocks(reader) = &self.body else { return };
+        let cursor = &mut self.cursor;
+        cursor.facts.version = Some(reader.version());
+        if block.damage_before {
+            cursor.damage();
+        }
+        let before = block.header.events_before.get();
+        cursor.marks.take_header(block.header.lost_before.get());
+        if cursor.damaged {
+            cursor.facts.unread = before.saturating_sub(cursor.facts.events);
+        }
+        if !cursor.damaged && before != cursor.facts.events {
+            let message =
+                format!("its header says that {before} events come before it, and {} do", cursor.facts.events);
+            cursor.fault(Code::WrongTotals, &block, message);
+        }
+        let payload = reader.payload();
+        // The marks of a part that was left out are not counted.
+        if self.part.is_none() {
+            cursor.compare_lost_before(&block, payload);
+        }
+        match block.header.kind {
+            kind::DATA => {
+                cursor.before_block = cursor.facts.events;
+                cursor.keep_point(&block);
+                self.block = Some((block, 0));
+            }
+            kind::COUNTERS => match CounterSample::parse(payload) {
+                Some(sample) => cursor.sample(&sample, &block),
+                None => cursor.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
+            },
+            kind::GAP => match GapRecord::parse(payload) {
+                Some((gap, text)) => cursor.gap_record(&gap, text, &block),
+                None => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
+            },
+            kind::END => match End::parse(payload) {
+                Some(end) => {
+                    cursor.end_block(&end, &block);
+                    if self.part.is_none() {
+                        cursor.compare_marks(&end, &block);
+                        cursor.compare_end_times(&end, &block, &self.coding);
+                    }
+                }
+                None => cursor.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
+            },
+            _ => {}
+        }
+    }
+}
+
+impl StreamState {
+    /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
+    fn payload(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        block: &Block,
+        coding: &PayloadFormat,
+        names: &mut Names,
+        items: &mut impl EventSink,
+    ) -> Option<usize> {
+        match coding {
+            PayloadFormat::SubBuffers(coding) => {
+                self.sub_buffers(payload, from, Place::of(block), coding, names, items)
+            }
+            PayloadFormat::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
+            PayloadFormat::Unknown => {
+                self.damage();
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::Event;
+    use crate::kernel::decoder::Decoder;
+    use crate::kernel::format::{EventFormat, PageShape};
+    use crate::kernel::stats::Stats;
+    use crate::kernel::target::Endian;
+    use crate::stream::payload::SubBufferCoding;
+    use crate::stream::report::FileReport;
+
+    const HEADER_PAGE: &str = "\
+\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;
+\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;
+\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;
+\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;
+";
+    const KFREE: &str = "\
+name: kfree
+ID: 7
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:unsigned long call_site;\toffset:8;\tsize:8;\tsigned:0;
+\tfield:const void * ptr;\toffset:16;\tsize:8;\tsigned:0;
+";
+
+    /// Whole sub-buffers with a hundred frees each.
+    fn sub_buffers(count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for page in 0..count {
+            let start = bytes.len();
+            let records = 100u64;
+            bytes.extend((page * 1_000_000).to_le_bytes());
+            bytes.extend((records * 28).to_le_bytes());
+            for n in 0..records {
+                // A record of six words, ten nanoseconds after the one before it.
+                bytes.extend((6u32 | 10 << 5).to_le_bytes());
+                bytes.extend(7u64.to_le_bytes());
+                bytes.extend([n, n * 8].map(u64::to_le_bytes).concat());
+            }
+            bytes.resize(start + 4096, 0);
+        }
+        bytes
+    }
+
+    /// All of a stream of sub-buffers of which the kernel dropped 3 events without a mark.
+    fn read(file: File, bytes: usize) -> (Vec<StreamItem>, FileReport) {
+        let shape = PageShape::parse(HEADER_PAGE, Endian::Little).unwrap();
+        let formats = [("kmem".to_owned(), EventFormat::parse(KFREE).unwrap())];
+        let mut names = Names::new();
+        let decoder = Decoder::new(&formats, 4096, &mut names);
+        let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
+        let mut stream = CpuStream::raw(PathBuf::new(), 0, file, coding);
+        stream.facts_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));
+        let (mut all, mut items) = (Vec::new(), Vec::new());
+        while stream.fill(&mut names, &mut items) {
+            all.append(&mut items);
+        }
+        assert_eq!(stream.facts().bytes, bytes as u64);
+        (all, stream.facts().clone())
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_twice_tells_of_its_loss_at_the_end() {
+        let bytes = sub_buffers(40);
+        let mut twice = tempfile::tempfile().unwrap();
+        twice.write_all(&bytes).unwrap();
+        std::io::Seek::rewind(&mut twice).unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let to_write = bytes.clone();
+        let writing = std::thread::spawn(move || writer.write_all(&to_write));
+        let once = File::from(std::os::fd::OwnedFd::from(reader));
+        let places = |(items, facts): (Vec<StreamItem>, FileReport)| {
+            let Some(StreamItem::Event(Event { at, .. })) =
+                items.iter().find(|item| matches!(item, StreamItem::Event(_)))
+            else {
+                panic!("no event");
+            };
+            let gap =
+                items.iter().position(|item| matches!(item, StreamItem::Gap(gap) if gap.from == Some(*at))).unwrap();
+            assert_eq!((facts.gaps, facts.lost), (1, Some(3)));
+            (gap == 0, gap == items.len() - 1, facts.late_loss)
+        };
+        assert_eq!(places(read(twice, bytes.len())), (true, false, false));
+        assert_eq!(places(read(once, bytes.len())), (false, true, true));
+        writing.join().unwrap().unwrap();
+    }
+}
