@@ -136,6 +136,18 @@ pub(crate) enum Ending {
     Damaged,
 }
 
+/// A header whose checksum is right, at the start of the window.
+#[derive(Clone, Copy, Debug)]
+struct FoundHeader {
+    header: Header,
+    /// Offset of the header in the file, in bytes.
+    offset: u64,
+    /// Bytes of the header.
+    len: usize,
+    /// Bytes of the block: header and stored payload.
+    whole: usize,
+}
+
 /// Reads the blocks of one file.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
@@ -256,84 +268,18 @@ impl BlockReader {
         self.is_expanded = false;
         let mut damage_before = false;
         loop {
-            let offset = self.window.offset();
-            let header_len = self.known.map(|(len, ..)| len);
-            let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
-            if bytes.is_empty() {
-                return Err(self.end_of_file(damage_before, faults));
-            }
-            if self.ended {
-                faults(fault(Code::AfterEnd, offset, None, "the end block is followed by more bytes".into()));
-                return Err(Ending::Damaged);
-            }
-            let (header, len) = match block::parse(bytes, header_len) {
-                Parsed::Header(header, len) => (header, len),
-                Parsed::Newer(major) if self.known.is_none() => {
-                    self.newer = Some(major);
-                    return Err(Ending::Damaged);
-                }
-                Parsed::Short(_) => {
-                    let there = bytes_there(bytes.len() as u64, header_len);
-                    faults(self.cut(offset, self.next_sequence, there));
-                    return Err(Ending::Cut);
-                }
-                Parsed::Newer(_) | Parsed::Bad => {
-                    if let Some(ending) = self.skip_damage(offset, faults) {
-                        return Err(ending);
-                    }
-                    damage_before = true;
-                    continue;
-                }
+            let Some(found) = self.find_header(damage_before, faults)? else {
+                damage_before = true;
+                continue;
             };
-            let payload_len = header.payload_len.get() as usize;
-            let whole = len + payload_len;
+            if self.pass_over_foreign(&found, faults) || !self.take_in(&found, faults)? {
+                damage_before = true;
+                continue;
+            }
+            let FoundHeader { header, offset, len, whole } = found;
             let sequence = header.sequence.get();
-            if let Some((_, recording, cpu)) = self.known
-                && (header.recording != recording || header.cpu.get() != cpu)
-            {
-                let whose = if header.recording == recording {
-                    format!("block {sequence} belongs to CPU {}", header.cpu.get())
-                } else {
-                    format!("block {sequence} belongs to another recording")
-                };
-                faults(fault(Code::Foreign, offset, Some(sequence), whose));
-                self.window.fill(whole);
-                self.window.advance(whole);
-                damage_before = true;
-                continue;
-            }
-            let there = self.window.fill(whole).len();
-            if there < whole {
-                faults(self.cut(offset, sequence, bytes_there(there as u64, Some(whole))));
-                return Err(Ending::Cut);
-            }
-            self.known.get_or_insert((len, header.recording, header.cpu.get()));
-            self.version = (header.major.get(), header.minor.get());
-            let stored = &self.window.bytes()[len..whole];
-            if block::crc32c(stored) != header.payload_crc.get() {
-                let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
-                self.window.advance(whole);
-                if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
-                    let message =
-                        format!("block {sequence} at byte {offset} ends in zeros; every earlier block is whole");
-                    faults(fault(Code::ZeroTail, offset, Some(sequence), message));
-                    return Err(Ending::Cut);
-                }
-                let resumes = self.window.offset();
-                let message =
-                    format!("block {sequence} at byte {offset}: checksum differs; good data resumes at {resumes}");
-                faults(fault(Code::BadPayload, offset, Some(sequence), message));
-                self.next_sequence = sequence.wrapping_add(1);
-                damage_before = true;
-                continue;
-            }
             if sequence != self.next_sequence {
-                let message =
-                    format!("block {sequence} at byte {offset} stands where block {} should", self.next_sequence);
-                // The number of a damaged first block is not known to be missing twice.
-                if !damage_before || sequence < self.next_sequence {
-                    faults(fault(Code::OutOfSequence, offset, Some(sequence), message));
-                }
+                self.tell_out_of_sequence(&found, damage_before, faults);
                 damage_before = true;
                 if sequence < self.next_sequence {
                     self.window.advance(whole);
@@ -341,34 +287,137 @@ impl BlockReader {
                 }
             }
             self.next_sequence = sequence.wrapping_add(1);
-            let known_kind = (kind::FILE_HEADER..=kind::END).contains(&header.kind);
-            if !known_kind {
-                let code = if header.flags & FLAG_OPTIONAL == 0 { Code::BadHeader } else { Code::UnknownBlock };
-                let message =
-                    format!("block {sequence} at byte {offset} is of kind {}, which is not known here", header.kind);
-                faults(fault(code, offset, Some(sequence), message));
+            if !(kind::FILE_HEADER..=kind::END).contains(&header.kind) {
+                self.pass_over_unknown(&found, faults);
                 damage_before |= header.flags & FLAG_OPTIONAL == 0;
-                self.blocks += 1;
-                self.window.advance(whole);
                 continue;
             }
             self.payload = (len, whole);
-            if header.flags & FLAG_ZSTD != 0 {
-                if !expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded) {
-                    let message =
-                        format!("block {sequence} at byte {offset} does not expand to {} bytes", header.raw_len);
-                    faults(fault(Code::BadCompression, offset, Some(sequence), message));
-                    damage_before = true;
-                    self.window.advance(whole);
-                    continue;
-                }
-                self.is_expanded = true;
+            if header.flags & FLAG_ZSTD != 0 && !self.expand_payload(&found, faults) {
+                damage_before = true;
+                continue;
             }
             self.current = whole;
             self.blocks += 1;
             self.ended = header.kind == kind::END;
             return Ok(Block { header, offset, damage_before });
         }
+    }
+
+    /// The header at the start of the window; `None` where damage was passed over.
+    fn find_header(
+        &mut self,
+        damage_before: bool,
+        faults: &mut dyn FnMut(Fault),
+    ) -> Result<Option<FoundHeader>, Ending> {
+        let offset = self.window.offset();
+        let header_len = self.known.map(|(len, ..)| len);
+        let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
+        if bytes.is_empty() {
+            return Err(self.end_of_file(damage_before, faults));
+        }
+        if self.ended {
+            faults(fault(Code::AfterEnd, offset, None, "the end block is followed by more bytes".into()));
+            return Err(Ending::Damaged);
+        }
+        match block::parse(bytes, header_len) {
+            Parsed::Header(header, len) => {
+                let whole = len + header.payload_len.get() as usize;
+                Ok(Some(FoundHeader { header, offset, len, whole }))
+            }
+            Parsed::Newer(major) if self.known.is_none() => {
+                self.newer = Some(major);
+                Err(Ending::Damaged)
+            }
+            Parsed::Short(_) => {
+                let there = bytes_there(bytes.len() as u64, header_len);
+                faults(self.cut(offset, self.next_sequence, there));
+                Err(Ending::Cut)
+            }
+            Parsed::Newer(_) | Parsed::Bad => self.skip_damage(offset, faults).map_or(Ok(None), Err),
+        }
+    }
+
+    /// Passes over a block of another CPU or recording; true where it was one.
+    fn pass_over_foreign(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
+        let FoundHeader { header, offset, whole, .. } = found;
+        let Some((_, recording, cpu)) = self.known else { return false };
+        if header.recording == recording && header.cpu.get() == cpu {
+            return false;
+        }
+        let sequence = header.sequence.get();
+        let whose = if header.recording == recording {
+            format!("block {sequence} belongs to CPU {}", header.cpu.get())
+        } else {
+            format!("block {sequence} belongs to another recording")
+        };
+        faults(fault(Code::Foreign, *offset, Some(sequence), whose));
+        self.window.fill(*whole);
+        self.window.advance(*whole);
+        true
+    }
+
+    /// Reads all of a block; false where its checksum differs: it was passed over then.
+    fn take_in(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, Ending> {
+        let FoundHeader { header, offset, len, whole } = *found;
+        let sequence = header.sequence.get();
+        let there = self.window.fill(whole).len();
+        if there < whole {
+            faults(self.cut(offset, sequence, bytes_there(there as u64, Some(whole))));
+            return Err(Ending::Cut);
+        }
+        self.known.get_or_insert((len, header.recording, header.cpu.get()));
+        self.version = (header.major.get(), header.minor.get());
+        let stored = &self.window.bytes()[len..whole];
+        if block::crc32c(stored) == header.payload_crc.get() {
+            return Ok(true);
+        }
+        let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
+        self.window.advance(whole);
+        if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
+            let message = format!("block {sequence} at byte {offset} ends in zeros; every earlier block is whole");
+            faults(fault(Code::ZeroTail, offset, Some(sequence), message));
+            return Err(Ending::Cut);
+        }
+        let resumes = self.window.offset();
+        let message = format!("block {sequence} at byte {offset}: checksum differs; good data resumes at {resumes}");
+        faults(fault(Code::BadPayload, offset, Some(sequence), message));
+        self.next_sequence = sequence.wrapping_add(1);
+        Ok(false)
+    }
+
+    fn tell_out_of_sequence(&self, found: &FoundHeader, damage_before: bool, faults: &mut dyn FnMut(Fault)) {
+        let (sequence, offset) = (found.header.sequence.get(), found.offset);
+        // The number of a damaged first block is not known to be missing twice.
+        if !damage_before || sequence < self.next_sequence {
+            let message = format!("block {sequence} at byte {offset} stands where block {} should", self.next_sequence);
+            faults(fault(Code::OutOfSequence, offset, Some(sequence), message));
+        }
+    }
+
+    /// Passes over a block of a kind that only newer writers know.
+    fn pass_over_unknown(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) {
+        let FoundHeader { header, offset, whole, .. } = found;
+        let sequence = header.sequence.get();
+        let code = if header.flags & FLAG_OPTIONAL == 0 { Code::BadHeader } else { Code::UnknownBlock };
+        let message = format!("block {sequence} at byte {offset} is of kind {}, which is not known here", header.kind);
+        faults(fault(code, *offset, Some(sequence), message));
+        self.blocks += 1;
+        self.window.advance(*whole);
+    }
+
+    /// Expands the payload of a block; false where it cannot be: the block was passed over then.
+    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
+        let FoundHeader { header, offset, len, whole } = *found;
+        if expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded) {
+            self.is_expanded = true;
+            return true;
+        }
+        let sequence = header.sequence.get();
+        let message = format!("block {sequence} at byte {offset} does not expand to {} bytes", header.raw_len);
+        faults(fault(Code::BadCompression, offset, Some(sequence), message));
+        self.window.advance(whole);
+        false
     }
 
     fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {

@@ -92,29 +92,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         _ => header.target.map(|t| t.word_bytes),
     };
     let coding = Arc::new(coding);
-    let mut streams: Vec<CpuStream> = Vec::new();
-    for file in opened {
-        let cpu = file.cpu.or(file.reader.cpu()).unwrap_or(0);
-        let damaged = file.header.is_none() && file.first.is_some();
-        let mut stream = CpuStream::blocks(file.path, cpu, file.reader, Arc::clone(&coding));
-        stream.facts_mut().source = header.source;
-        file.faults.into_iter().for_each(|fault| stream.facts_mut().add(fault));
-        if let Some(message) = &complaint {
-            stream.facts_mut().add(Fault {
-                code: Code::BadFormats,
-                offset: 0,
-                block: Some(0),
-                message: message.clone(),
-            });
-        }
-        if damaged {
-            stream.mark_damaged();
-        }
-        if let Some(block) = file.first {
-            stream.start_with(block);
-        }
-        streams.push(stream);
-    }
+    let mut streams = streams(opened, header.source, &coding, complaint.as_deref());
     let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
     let missing: Vec<u32> =
         header.cpus.iter().copied().take(MAX_CPUS as usize).filter(|cpu| !there.contains(cpu)).collect();
@@ -135,6 +113,35 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     };
     let side = Metadata { started: header.started, ..side };
     Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
+}
+
+/// A stream for each file, with the findings so far; `complaint` says what is wrong with the description of events.
+fn streams(
+    opened: Vec<Opened>,
+    source: Option<Source>,
+    coding: &Arc<PayloadFormat>,
+    complaint: Option<&str>,
+) -> Vec<CpuStream> {
+    let mut streams = Vec::new();
+    for file in opened {
+        let cpu = file.cpu.or(file.reader.cpu()).unwrap_or(0);
+        let damaged = file.header.is_none() && file.first.is_some();
+        let mut stream = CpuStream::blocks(file.path, cpu, file.reader, Arc::clone(coding));
+        stream.facts_mut().source = source;
+        file.faults.into_iter().for_each(|fault| stream.facts_mut().add(fault));
+        if let Some(message) = complaint {
+            let message = message.to_owned();
+            stream.facts_mut().add(Fault { code: Code::BadFormats, offset: 0, block: Some(0), message });
+        }
+        if damaged {
+            stream.mark_damaged();
+        }
+        if let Some(block) = file.first {
+            stream.start_with(block);
+        }
+        streams.push(stream);
+    }
+    streams
 }
 
 fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<(), OpenError> {

@@ -209,47 +209,11 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
     let mut side = FileReport::new(root.clone(), None);
-    let mut formats = Vec::new();
-    for (system, text) in texts.formats() {
-        match EventFormat::parse(&text) {
-            Ok(format) => formats.push((system, format)),
-            Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
-        }
-    }
-    let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
-    if !formats.iter().any(|(system, _)| system == "kmem") {
-        return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
-    }
-    for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
-        let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
-        side.add(fault(Code::TreeIncomplete, message));
-    }
+    let formats = formats(&texts, path, &mut side)?;
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
     let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
-    let mut streams = Vec::new();
-    for (cpu, file) in raw {
-        let opened = open_regular(&file)?;
-        let stats = read(&file.with_file_name("stats"), LONGEST_TEXT).and_then(|text| String::from_utf8(text).ok());
-        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(&coding));
-        let facts = stream.facts_mut();
-        facts.source = Some(Source::Tracefs);
-        facts.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
-        if stats.is_none() {
-            let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
-            facts.add(fault(Code::TreeIncomplete, message));
-        }
-        streams.push(stream);
-    }
-    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
-    let last = there.iter().copied().max().unwrap_or(0);
-    let dirs = cpu_dirs(&root.join("per_cpu")).into_iter().map(|(cpu, _)| cpu);
-    let expected = (0..last.min(MAX_CPUS)).chain(dirs);
-    let mut missing: Vec<u32> = expected.filter(|cpu| !there.contains(cpu)).collect();
-    missing.sort_unstable();
-    missing.dedup();
-    if alone {
-        missing.clear();
-    }
+    let mut streams = streams(raw, &coding)?;
+    let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
@@ -280,6 +244,57 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let side = Metadata { facts: (!alone).then_some(side), ..named };
     Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
+}
+
+/// The event formats of a tree; findings about those that are damaged or missing go to `side`.
+fn formats(texts: &Texts, path: &Path, side: &mut FileReport) -> Result<Vec<(String, EventFormat)>, OpenError> {
+    let mut formats = Vec::new();
+    for (system, text) in texts.formats() {
+        match EventFormat::parse(&text) {
+            Ok(format) => formats.push((system, format)),
+            Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
+        }
+    }
+    let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
+    if !formats.iter().any(|(system, _)| system == "kmem") {
+        return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
+    }
+    for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
+        let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
+        side.add(fault(Code::TreeIncomplete, message));
+    }
+    Ok(formats)
+}
+
+/// A stream for each CPU's file, with the counters of the `stats` beside it.
+fn streams(raw: Vec<(u32, PathBuf)>, coding: &Arc<PayloadFormat>) -> Result<Vec<CpuStream>, OpenError> {
+    let mut streams = Vec::new();
+    for (cpu, file) in raw {
+        let opened = open_regular(&file)?;
+        let stats = read(&file.with_file_name("stats"), LONGEST_TEXT).and_then(|text| String::from_utf8(text).ok());
+        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(coding));
+        let facts = stream.facts_mut();
+        facts.source = Some(Source::Tracefs);
+        facts.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
+        if stats.is_none() {
+            let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
+            facts.add(fault(Code::TreeIncomplete, message));
+        }
+        streams.push(stream);
+    }
+    Ok(streams)
+}
+
+/// CPUs without a file, ascending: those below the last one that has a file, and those that have only a directory.
+fn missing_cpus(root: &Path, streams: &[CpuStream]) -> Vec<u32> {
+    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
+    let last = there.iter().copied().max().unwrap_or(0);
+    let dirs = cpu_dirs(&root.join("per_cpu")).into_iter().map(|(cpu, _)| cpu);
+    let expected = (0..last.min(MAX_CPUS)).chain(dirs);
+    let mut missing: Vec<u32> = expected.filter(|cpu| !there.contains(cpu)).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing
 }
 
 fn fault(code: Code, message: String) -> Fault {

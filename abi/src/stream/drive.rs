@@ -63,23 +63,7 @@ impl CpuStream {
                         self.body = Backing::Done;
                     }
                 }
-                Backing::Source(source, read) => {
-                    let result = source.read(names, read);
-                    let ending = match result {
-                        Ok(()) if read.is_empty() => Some(Ending::Whole),
-                        Ok(()) => None,
-                        Err(fault) => {
-                            self.cursor.facts.add(fault);
-                            Some(Ending::Damaged)
-                        }
-                    };
-                    source::hand_over(&mut self.cursor, read, names, items);
-                    if let Some(ending) = ending {
-                        self.cursor.facts.bytes = source.bytes_read();
-                        self.cursor.finish_source(ending, items);
-                        self.body = Backing::Done;
-                    }
-                }
+                Backing::Source(..) => self.decode_source(names, items),
                 Backing::Blocks(reader) => match self.block {
                     Some((block, from)) => {
                         let next = self.cursor.payload(reader.payload(), from, &block, &self.coding, names, items);
@@ -105,6 +89,25 @@ impl CpuStream {
             }
         }
         self.cursor.items() > before || has_gaps
+    }
+
+    /// Hands on what an input of another format reads next.
+    fn decode_source(&mut self, names: &mut Names, items: &mut impl EventSink) {
+        let Backing::Source(source, read) = &mut self.body else { return };
+        let ending = match source.read(names, read) {
+            Ok(()) if read.is_empty() => Some(Ending::Whole),
+            Ok(()) => None,
+            Err(fault) => {
+                self.cursor.facts.add(fault);
+                Some(Ending::Damaged)
+            }
+        };
+        source::hand_over(&mut self.cursor, read, names, items);
+        if let Some(ending) = ending {
+            self.cursor.facts.bytes = source.bytes_read();
+            self.cursor.finish_source(ending, items);
+            self.body = Backing::Done;
+        }
     }
 
     /// Looks for loss without marks, and hands its gaps over.
