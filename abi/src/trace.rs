@@ -97,7 +97,7 @@ pub struct Metadata {
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
     pub started: Option<(u64, u64)>,
     /// What was found wrong with `meta.out`; `None`: there is none.
-    pub facts: Option<FileReport>,
+    pub report: Option<FileReport>,
 }
 
 /// Greatest number of thread ids that a recording may tell: several for each CPU that a kernel can have.
@@ -173,14 +173,14 @@ pub struct Trace {
     /// Names of caches and events.
     pub names: Names,
     /// Symbols, modules, comms, nodes.
-    pub side: Metadata,
+    pub metadata: Metadata,
     /// From a directory of raw relay files.
     pub(crate) total_overruns: Option<u64>,
 }
 
 impl Trace {
     /// A trace of `sources`, one for each CPU; `input` is the format's name in documents. Their order keys are times of `clock`, in
-    /// nanoseconds unless the kernel's clock of that name counts something else. Symbols and the like are put into `side` by the
+    /// nanoseconds unless the kernel's clock of that name counts something else. Symbols and the like are put into `metadata` by the
     /// caller.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Trace {
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));
         let inputs = streams.iter().map(|stream| stream.path().to_owned()).collect();
-        Ok(Trace { inputs, info, streams, names: Names::new(), side: Metadata::default(), total_overruns: None })
+        Ok(Trace { inputs, info, streams, names: Names::new(), metadata: Metadata::default(), total_overruns: None })
     }
 
     /// Records that a relay channel dropped because it was full: `total_overruns`, which counts all CPUs together.
@@ -222,7 +222,7 @@ impl Trace {
         if self.total_overruns.is_some() || self.info.source != Some(Source::Relay) {
             return self.total_overruns;
         }
-        let counted = self.streams.iter().filter_map(|s| s.facts().counters).map(|c| c.kernel_lost());
+        let counted = self.streams.iter().filter_map(|s| s.report().counters).map(|c| c.kernel_lost());
         counted.reduce(u64::saturating_add)
     }
 

@@ -4,9 +4,9 @@
 use crate::event::Gap;
 
 /// Points of a file: of more blocks every second one goes, again and again.
-pub const MOST_POINTS: usize = 4096;
-/// Gaps of a file that are kept. With more there are no landmarks.
-pub const MOST_GAPS: usize = 1 << 16;
+pub const MAX_POINTS: usize = 4096;
+/// Gaps of a file that are kept. With more there are no seek_index.
+pub const MAX_GAPS: usize = 1 << 16;
 
 /// A block of data where reading may begin, and what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl SeekIndex {
     }
 }
 
-/// Keeps landmarks of a file that is being read.
+/// Keeps seek_index of a file that is being read.
 #[derive(Debug)]
 pub(crate) struct SeekIndexBuilder {
     kept: SeekIndex,
@@ -66,7 +66,7 @@ impl SeekIndexBuilder {
             self.kept.points.push(point);
         }
         self.blocks += 1;
-        if self.kept.points.len() > MOST_POINTS {
+        if self.kept.points.len() > MAX_POINTS {
             let mut is_kept = false;
             self.kept.points.retain(|_| {
                 is_kept = !is_kept;
@@ -77,13 +77,13 @@ impl SeekIndexBuilder {
     }
 
     pub(crate) fn gap(&mut self, gap: Gap) {
-        self.too_many |= self.kept.gaps.len() >= MOST_GAPS;
+        self.too_many |= self.kept.gaps.len() >= MAX_GAPS;
         if !self.too_many {
             self.kept.gaps.push(gap);
         }
     }
 
-    pub(crate) fn landmarks(&self) -> Option<&SeekIndex> {
+    pub(crate) fn seek_index(&self) -> Option<&SeekIndex> {
         (!self.too_many).then_some(&self.kept)
     }
 }
@@ -99,18 +99,18 @@ mod tests {
 
     #[test]
     fn points_stay_few_and_evenly_spread() {
-        let mut keeper = SeekIndexBuilder::new();
-        (0..50_000).for_each(|n| keeper.point(point(n)));
-        let points = &keeper.landmarks().unwrap().points;
-        assert!((MOST_POINTS / 2..=MOST_POINTS).contains(&points.len()), "{}", points.len());
+        let mut builder = SeekIndexBuilder::new();
+        (0..50_000).for_each(|n| builder.point(point(n)));
+        let points = &builder.seek_index().unwrap().points;
+        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&points.len()), "{}", points.len());
         assert!(points.iter().zip((0..).step_by(16)).all(|(kept, n)| *kept == point(n)));
     }
 
     #[test]
     fn a_part_is_entered_before_its_first_event() {
-        let landmarks = SeekIndex { points: (0..5).map(point).collect(), gaps: Vec::new() };
+        let seek_index = SeekIndex { points: (0..5).map(point).collect(), gaps: Vec::new() };
         for (from, want) in [(0, 0), (1, 1), (10, 1), (11, 2), (30, 3), (31, 4), (u64::MAX, 4)] {
-            assert_eq!(landmarks.before(from), Some(&point(want)), "{from}");
+            assert_eq!(seek_index.before(from), Some(&point(want)), "{from}");
         }
         assert_eq!(SeekIndex::default().before(5), None);
     }
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn too_many_gaps_are_no_landmarks() {
         let gap = Gap { from: None, to: None, cpu: 0, lost: None, cause: GapCause::Overrun };
-        let mut keeper = SeekIndexBuilder::new();
-        (0..MOST_GAPS).for_each(|_| keeper.gap(gap));
-        assert!(keeper.landmarks().is_some());
-        keeper.gap(gap);
-        assert!(keeper.landmarks().is_none());
+        let mut builder = SeekIndexBuilder::new();
+        (0..MAX_GAPS).for_each(|_| builder.gap(gap));
+        assert!(builder.seek_index().is_some());
+        builder.gap(gap);
+        assert!(builder.seek_index().is_none());
     }
 }

@@ -21,13 +21,13 @@ use crate::kernel::subbuffer;
 use crate::kernel::target::{Endian, Target};
 use crate::open::header;
 use crate::stream::CpuStream;
-use crate::stream::payload::{PayloadFormat, SubBufferCoding};
+use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// No text of a kernel is longer, and a directory may hold any file by its name.
-const LONGEST_TEXT: u64 = 1 << 30;
+const MAX_TEXT_BYTES: u64 = 1 << 30;
 /// Events of slabs under these names, whatever the kernel.
 const EVERY_KERNEL_HAS: [&str; 4] = ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"];
 /// Sub-buffers from which the byte order is told.
@@ -55,10 +55,10 @@ fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
     cpus
 }
 
-/// The first `most` bytes of a stored file, if it can be read.
-fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
+/// The first `max` bytes of a stored file, if it can be read.
+fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
+    open_regular(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -72,7 +72,7 @@ impl Texts {
     /// A text at its place in an instance, or at the top.
     fn find(&self, name: &str) -> Option<Vec<u8>> {
         let top = Path::new(name).file_name().map(|file| self.root.join(file));
-        read(&self.root.join(name), LONGEST_TEXT).or_else(|| read(&top?, LONGEST_TEXT))
+        read(&self.root.join(name), MAX_TEXT_BYTES).or_else(|| read(&top?, MAX_TEXT_BYTES))
     }
 
     /// The same; without it, `cost` is what that costs.
@@ -94,7 +94,7 @@ impl Texts {
         for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
             let name = system.file_name().to_string_lossy().into_owned();
             let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| read(&event.path().join("format"), LONGEST_TEXT)) {
+            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_TEXT_BYTES)) {
                 formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
             }
         }
@@ -208,11 +208,11 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let shape = shape(header_page.as_deref(), arch.as_deref(), page_bytes, &sample)
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
-    let mut side = FileReport::new(root.clone(), None);
-    let formats = formats(&texts, path, &mut side)?;
+    let mut report = FileReport::new(root.clone(), None);
+    let formats = formats(&texts, path, &mut report)?;
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
-    let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
-    let mut streams = streams(raw, &coding)?;
+    let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
+    let mut streams = streams(raw, &format)?;
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
@@ -225,7 +225,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         ..Metadata::default()
     };
     for (name, cost) in texts.missing {
-        side.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
+        report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
     let info = TraceInfo {
         input: InputKind::Tree,
@@ -242,17 +242,17 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         order: OrderKey::Time,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    let side = Metadata { facts: (!alone).then_some(side), ..named };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
+    let metadata = Metadata { report: (!alone).then_some(report), ..named };
+    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
 }
 
-/// The event formats of a tree; findings about those that are damaged or missing go to `side`.
-fn formats(texts: &Texts, path: &Path, side: &mut FileReport) -> Result<Vec<(String, EventFormat)>, OpenError> {
+/// The event formats of a tree; findings about those that are damaged or missing go to `report`.
+fn formats(texts: &Texts, path: &Path, report: &mut FileReport) -> Result<Vec<(String, EventFormat)>, OpenError> {
     let mut formats = Vec::new();
     for (system, text) in texts.formats() {
         match EventFormat::parse(&text) {
             Ok(format) => formats.push((system, format)),
-            Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
+            Err(error) => report.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
         }
     }
     let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
@@ -261,24 +261,24 @@ fn formats(texts: &Texts, path: &Path, side: &mut FileReport) -> Result<Vec<(Str
     }
     for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
         let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
-        side.add(fault(Code::TreeIncomplete, message));
+        report.add(fault(Code::TreeIncomplete, message));
     }
     Ok(formats)
 }
 
 /// A stream for each CPU's file, with the counters of the `stats` beside it.
-fn streams(raw: Vec<(u32, PathBuf)>, coding: &Arc<PayloadFormat>) -> Result<Vec<CpuStream>, OpenError> {
+fn streams(raw: Vec<(u32, PathBuf)>, format: &Arc<PayloadFormat>) -> Result<Vec<CpuStream>, OpenError> {
     let mut streams = Vec::new();
     for (cpu, file) in raw {
         let opened = open_regular(&file)?;
-        let stats = read(&file.with_file_name("stats"), LONGEST_TEXT).and_then(|text| String::from_utf8(text).ok());
-        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(coding));
-        let facts = stream.facts_mut();
-        facts.source = Some(Source::Tracefs);
-        facts.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
+        let stats = read(&file.with_file_name("stats"), MAX_TEXT_BYTES).and_then(|text| String::from_utf8(text).ok());
+        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(format));
+        let report = stream.report_mut();
+        report.source = Some(Source::Tracefs);
+        report.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
         if stats.is_none() {
             let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
-            facts.add(fault(Code::TreeIncomplete, message));
+            report.add(fault(Code::TreeIncomplete, message));
         }
         streams.push(stream);
     }

@@ -35,43 +35,43 @@ pub(super) enum Backing {
 /// One CPU's events and gaps.
 #[derive(Debug)]
 pub struct CpuStream {
-    pub(super) body: Backing,
-    pub(super) coding: Arc<PayloadFormat>,
+    pub(super) backing: Backing,
+    pub(super) format: Arc<PayloadFormat>,
     /// The block being decoded, and how far.
     pub(super) block: Option<(Block, usize)>,
-    pub(super) cursor: StreamState,
+    pub(super) state: StreamState,
     /// Where only a part is read.
-    pub(super) part: Option<RestrictedRange>,
+    pub(super) range: Option<RestrictedRange>,
     /// Bytes of that part, about.
-    pub(super) part_bytes: Option<u64>,
+    pub(super) range_bytes: Option<u64>,
     /// Loss without marks has been looked for.
     pub(super) is_prepared: bool,
 }
 
 impl CpuStream {
-    pub(crate) fn blocks(path: PathBuf, cpu: u32, reader: BlockReader, coding: Arc<PayloadFormat>) -> CpuStream {
-        CpuStream::new(path, cpu, Backing::Blocks(Box::new(reader)), coding)
+    pub(crate) fn blocks(path: PathBuf, cpu: u32, reader: BlockReader, format: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Blocks(Box::new(reader)), format)
     }
 
-    pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, coding: Arc<PayloadFormat>) -> CpuStream {
-        CpuStream::new(path, cpu, Backing::Raw(Window::new(file)), coding)
+    pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, format: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Raw(Window::new(file)), format)
     }
 
     pub(crate) fn missing(path: PathBuf, cpu: u32) -> CpuStream {
         let mut stream = CpuStream::new(path, cpu, Backing::Missing, Arc::new(PayloadFormat::Unknown));
         let message = format!("the file of CPU {cpu} is not there");
-        stream.cursor.facts.add(Fault { code: Code::Missing, offset: 0, block: None, message });
+        stream.state.report.add(Fault { code: Code::Missing, offset: 0, block: None, message });
         stream
     }
 
-    fn new(path: PathBuf, cpu: u32, body: Backing, coding: Arc<PayloadFormat>) -> CpuStream {
+    fn new(path: PathBuf, cpu: u32, backing: Backing, format: Arc<PayloadFormat>) -> CpuStream {
         CpuStream {
-            body,
-            coding,
+            backing,
+            format,
             block: None,
-            cursor: StreamState::new(path, cpu),
-            part: None,
-            part_bytes: None,
+            state: StreamState::new(path, cpu),
+            range: None,
+            range_bytes: None,
             is_prepared: false,
         }
     }
@@ -82,113 +82,113 @@ impl CpuStream {
         CpuStream::new(path, cpu, Backing::Source(source, Vec::new()), Arc::new(PayloadFormat::Unknown))
     }
 
-    pub(crate) fn facts_mut(&mut self) -> &mut FileReport {
-        &mut self.cursor.facts
+    pub(crate) fn report_mut(&mut self) -> &mut FileReport {
+        &mut self.state.report
     }
 
     /// The order keys of its events.
     pub(crate) fn set_keys(&mut self, keys: Clock) {
-        self.cursor.keys = keys;
+        self.state.keys = keys;
     }
 
     /// The file's first bytes are damaged.
     pub(crate) fn mark_damaged(&mut self) {
-        self.cursor.damage();
+        self.state.damage();
     }
 
     /// The CPU.
     pub fn cpu(&self) -> u32 {
-        self.cursor.cpu
+        self.state.cpu
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.cursor.facts.path
+        &self.state.report.path
     }
 
     /// Bytes of the file read so far.
     pub fn bytes_read(&self) -> u64 {
-        match &self.body {
+        match &self.backing {
             Backing::Blocks(reader) => reader.bytes_read(),
             Backing::Raw(window) => window.offset(),
             Backing::Source(source, _) => source.bytes_read(),
             Backing::Missing => 0,
-            Backing::Done => self.cursor.facts.bytes,
+            Backing::Done => self.state.report.bytes,
         }
     }
 
     /// Bytes of the file to read in all, about: to tell how far it is.
     pub fn bytes_to_read(&self) -> u64 {
-        if let Backing::Source(source, _) = &self.body {
+        if let Backing::Source(source, _) = &self.backing {
             return source.bytes_to_read();
         }
-        let whole = || self.metadata().and_then(Result::ok).map_or_else(|| self.bytes_read(), |data| data.len());
-        self.part_bytes.unwrap_or_else(whole)
+        let whole = || self.file_metadata().and_then(Result::ok).map_or_else(|| self.bytes_read(), |data| data.len());
+        self.range_bytes.unwrap_or_else(whole)
     }
 
     /// The recording that the file belongs to, while it is read.
     pub fn recording(&self) -> Option<RecordingId> {
-        match &self.body {
+        match &self.backing {
             Backing::Blocks(reader) => reader.recording(),
             _ => None,
         }
     }
 
     /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
-    pub fn metadata(&self) -> Option<io::Result<Metadata>> {
-        match &self.body {
+    pub fn file_metadata(&self) -> Option<io::Result<Metadata>> {
+        match &self.backing {
             Backing::Blocks(reader) => Some(reader.file().metadata()),
             Backing::Raw(window) => Some(window.file().metadata()),
             Backing::Source(..) | Backing::Missing | Backing::Done => None,
         }
     }
 
-    /// Keeps landmarks from now on; before the first item is taken.
-    pub fn keep_landmarks(&mut self) {
-        self.cursor.keeper = Some(Box::new(SeekIndexBuilder::new()));
+    /// Keeps seek_index from now on; before the first item is taken.
+    pub fn keep_seek_index(&mut self) {
+        self.state.seek_index = Some(Box::new(SeekIndexBuilder::new()));
     }
 
-    /// The landmarks of a file that has been read to its end; `None` where they were not kept, or would be too many.
-    pub fn landmarks(&self) -> Option<&SeekIndex> {
-        self.cursor.keeper.as_ref()?.landmarks()
+    /// The seek_index of a file that has been read to its end; `None` where they were not kept, or would be too many.
+    pub fn seek_index(&self) -> Option<&SeekIndex> {
+        self.state.seek_index.as_ref()?.seek_index()
     }
 
     /// From now on, and before the first item is taken, only what is needed for events with keys from `from` to `to` is read;
-    /// some before and behind come with them, and so do all gaps. `landmarks` must be those of this file.
+    /// some before and behind come with them, and so do all gaps. `seek_index` must be those of this file.
     ///
-    /// Afterwards the facts are those of what was read. Whoever knows that the whole file was good will find a worse
+    /// Afterwards the report are those of what was read. Whoever knows that the whole file was good will find a worse
     /// verdict than lossy in them where this part is not good any more.
-    pub fn narrow(&mut self, landmarks: &SeekIndex, (from, to): (u64, u64)) {
+    pub fn restrict_to(&mut self, seek_index: &SeekIndex, (from, to): (u64, u64)) {
         let whole = self.bytes_to_read();
-        let Backing::Blocks(reader) = &mut self.body else { return };
+        let Backing::Blocks(reader) = &mut self.backing else { return };
         let (mut before, mut begins) = (0, 0);
-        if let Some(point) = landmarks.before(from) {
+        if let Some(point) = seek_index.before(from) {
             if let Err(error) = reader.enter(point.offset, point.sequence) {
                 let (offset, message) =
                     (point.offset, format!("cannot be read from byte {} on: {error}", point.offset));
-                self.cursor.facts.add(Fault { code: Code::CutInBlock, offset, block: Some(point.sequence), message });
+                self.state.report.add(Fault { code: Code::CutInBlock, offset, block: Some(point.sequence), message });
             }
             self.block = None;
-            self.cursor.last = point.last;
-            self.cursor.timed = None;
-            (self.cursor.facts.events, self.cursor.facts.gaps) = (point.events, point.gaps);
+            self.state.last = point.last;
+            self.state.timed = None;
+            (self.state.report.events, self.state.report.gaps) = (point.events, point.gaps);
             (before, begins) = (point.gaps, point.offset);
-            // The landmarks have every gap. Only one from the first event to the end is told with that event, not before.
+            // The seek_index have every gap. Only one from the first event to the end is told with that event, not before.
             let behind =
-                usize::try_from(before).ok().and_then(|before| landmarks.gaps.get(before..)).unwrap_or_default();
+                usize::try_from(before).ok().and_then(|before| seek_index.gaps.get(before..)).unwrap_or_default();
             let has_whole = behind.iter().any(|gap| gap.cause == GapCause::Counters && gap.to.is_none());
             if point.last.is_some() || !has_whole {
                 self.is_prepared = true;
-                self.cursor.walked_to = Some(u64::MAX);
+                self.state.walked_to = Some(u64::MAX);
             }
         }
-        self.part_bytes = Some(landmarks.end(to).unwrap_or(whole).saturating_sub(begins));
-        self.part = Some(RestrictedRange::new(landmarks.gaps.clone(), before, to));
+        self.range_bytes = Some(seek_index.end(to).unwrap_or(whole).saturating_sub(begins));
+        self.range = Some(RestrictedRange::new(seek_index.gaps.clone(), before, to));
     }
 
     /// What is known of the file so far; complete once `fill` returned false.
-    pub fn facts(&self) -> &FileReport {
-        &self.cursor.facts
+    pub fn report(&self) -> &FileReport {
+        &self.state.report
     }
 }
 
@@ -252,10 +252,10 @@ mod tests {
             StreamItem::Gap(gap) => (gap.from.unwrap_or(0), gap.cpu),
         });
         assert_eq!(keys.collect::<Vec<_>>(), [(5, 3), (5, 3), (9, 3), (9, 3), (9, 3)]);
-        let facts = stream.facts();
-        assert_eq!((facts.events, facts.gaps, facts.first, facts.last), (3, 2, Some(5), Some(9)));
-        assert_eq!(facts.verdict, Verdict::Corrupt, "a source that fails ends the stream with a finding");
-        let codes: Vec<Code> = facts.faults.iter().map(|fault| fault.code).collect();
+        let report = stream.report();
+        assert_eq!((report.events, report.gaps, report.first, report.last), (3, 2, Some(5), Some(9)));
+        assert_eq!(report.verdict, Verdict::Corrupt, "a source that fails ends the stream with a finding");
+        let codes: Vec<Code> = report.faults.iter().map(|fault| fault.code).collect();
         assert_eq!(codes, [Code::BackInTime, Code::BadRecord]);
     }
 }

@@ -34,79 +34,79 @@ impl CpuStream {
     ///
     /// Generic, so that what `items` does not look at is not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
-        let before = self.cursor.items();
-        let has_gaps = self.part.as_mut().is_some_and(|part| part.begin(items));
+        let before = self.state.items();
+        let has_gaps = self.range.as_mut().is_some_and(|range| range.begin(items));
         if !self.is_prepared {
             self.prepare(items);
         }
-        self.cursor.until = before.saturating_add(batch as u64);
-        while !self.cursor.is_full() {
-            if self.part.as_ref().is_some_and(|part| part.is_passed_by(self.cursor.last)) {
-                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+        self.state.until = before.saturating_add(batch as u64);
+        while !self.state.is_full() {
+            if self.range.as_ref().is_some_and(|range| range.is_passed_by(self.state.last)) {
+                return self.leave_range(items) || self.state.items() > before || has_gaps;
             }
-            match &mut self.body {
+            match &mut self.backing {
                 Backing::Done => break,
                 Backing::Missing => {
-                    self.cursor.gap(items, Some(GapCause::Cut), None);
-                    self.cursor.facts.lost = None;
-                    self.body = Backing::Done;
+                    self.state.gap(items, Some(GapCause::Cut), None);
+                    self.state.report.lost = None;
+                    self.backing = Backing::Done;
                 }
                 Backing::Raw(window) => {
-                    let ending = match &*self.coding {
-                        PayloadFormat::SubBuffers(coding) => self.cursor.raw_sub_buffers(window, coding, names, items),
-                        PayloadFormat::Relay(coding) => self.cursor.raw_records(window, coding, names, items),
+                    let ending = match &*self.format {
+                        PayloadFormat::SubBuffers(format) => self.state.raw_sub_buffers(window, format, names, items),
+                        PayloadFormat::Relay(format) => self.state.raw_records(window, format, names, items),
                         PayloadFormat::Unknown => Some(Ending::Whole),
                     };
                     if let Some(ending) = ending {
-                        self.cursor.facts.bytes = window.offset();
-                        self.cursor.finish(ending, items);
-                        self.body = Backing::Done;
+                        self.state.report.bytes = window.offset();
+                        self.state.finish(ending, items);
+                        self.backing = Backing::Done;
                     }
                 }
                 Backing::Source(..) => self.decode_source(names, items),
                 Backing::Blocks(reader) => match self.block {
                     Some((block, from)) => {
-                        let next = self.cursor.payload(reader.payload(), from, &block, &self.coding, names, items);
+                        let next = self.state.payload(reader.payload(), from, &block, &self.format, names, items);
                         self.block = next.map(|from| (block, from));
                         if next.is_none() {
-                            self.cursor.end_of_data(&block);
-                            self.cursor.compare_times(&block, reader.payload(), &self.coding);
+                            self.state.end_of_data(&block);
+                            self.state.compare_times(&block, reader.payload(), &self.format);
                         }
                     }
-                    None => match reader.next(&mut |fault| self.cursor.facts.add(fault)) {
+                    None => match reader.next(&mut |fault| self.state.report.add(fault)) {
                         Ok(block) => self.begin(block),
                         Err(ending) => {
-                            self.cursor.facts.bytes = reader.bytes_read();
-                            self.cursor.facts.blocks = reader.blocks();
-                            if self.part.is_some() {
-                                return self.leave_part(items) || self.cursor.items() > before || has_gaps;
+                            self.state.report.bytes = reader.bytes_read();
+                            self.state.report.blocks = reader.blocks();
+                            if self.range.is_some() {
+                                return self.leave_range(items) || self.state.items() > before || has_gaps;
                             }
-                            self.cursor.finish(ending, items);
-                            self.body = Backing::Done;
+                            self.state.finish(ending, items);
+                            self.backing = Backing::Done;
                         }
                     },
                 },
             }
         }
-        self.cursor.items() > before || has_gaps
+        self.state.items() > before || has_gaps
     }
 
     /// Hands on what an input of another format reads next.
     fn decode_source(&mut self, names: &mut Names, items: &mut impl EventSink) {
-        let Backing::Source(source, read) = &mut self.body else { return };
+        let Backing::Source(source, read) = &mut self.backing else { return };
         let ending = match source.read(names, read) {
             Ok(()) if read.is_empty() => Some(Ending::Whole),
             Ok(()) => None,
             Err(fault) => {
-                self.cursor.facts.add(fault);
+                self.state.report.add(fault);
                 Some(Ending::Damaged)
             }
         };
-        source::hand_over(&mut self.cursor, read, names, items);
+        source::hand_over(&mut self.state, read, names, items);
         if let Some(ending) = ending {
-            self.cursor.facts.bytes = source.bytes_read();
-            self.cursor.finish_source(ending, items);
-            self.body = Backing::Done;
+            self.state.report.bytes = source.bytes_read();
+            self.state.finish_source(ending, items);
+            self.backing = Backing::Done;
         }
     }
 
@@ -114,79 +114,79 @@ impl CpuStream {
     #[cold]
     fn prepare(&mut self, items: &mut impl EventSink) {
         self.is_prepared = true;
-        let facts = &self.cursor.facts;
-        let unmarked = match (&self.body, &*self.coding) {
-            (Backing::Blocks(reader), coding) if facts.source != Some(Source::Relay) => {
-                let coding = if let PayloadFormat::SubBuffers(coding) = coding { Some(coding) } else { None };
-                reader.known().map(|known| unmarked::of_blocks(reader.file(), known, coding))
+        let report = &self.state.report;
+        let unmarked = match (&self.backing, &*self.format) {
+            (Backing::Blocks(reader), format) if report.source != Some(Source::Relay) => {
+                let format = if let PayloadFormat::SubBuffers(format) = format { Some(format) } else { None };
+                reader.known().map(|known| unmarked::of_blocks(reader.file(), known, format))
             }
-            (Backing::Raw(window), PayloadFormat::SubBuffers(coding)) => {
-                facts.counters.map(|counters| unmarked::of_sub_buffers(window.file(), coding, &counters))
+            (Backing::Raw(window), PayloadFormat::SubBuffers(format)) => {
+                report.counters.map(|counters| unmarked::of_sub_buffers(window.file(), format, &counters))
             }
             _ => None,
         };
         // A file that cannot be read at a place is one that cannot be read twice: the end tells of its loss.
         let Some(Ok(unmarked)) = unmarked else { return };
-        let is_entered = self.part.as_ref().is_some_and(RestrictedRange::is_behind_gaps);
-        self.cursor.foretell(unmarked, is_entered, items);
+        let is_entered = self.range.as_ref().is_some_and(RestrictedRange::is_behind_gaps);
+        self.state.foretell(unmarked, is_entered, items);
     }
 
     /// Ends the part that was wanted, with the gaps behind it; whether there are any.
     #[cold]
-    fn leave_part(&mut self, items: &mut impl EventSink) -> bool {
-        if let Backing::Blocks(reader) = &self.body {
-            self.cursor.facts.bytes = reader.bytes_met();
+    fn leave_range(&mut self, items: &mut impl EventSink) -> bool {
+        if let Backing::Blocks(reader) = &self.backing {
+            self.state.report.bytes = reader.bytes_met();
         }
-        self.body = Backing::Done;
-        self.part.take().is_some_and(|part| part.end(self.cursor.facts.gaps, items))
+        self.backing = Backing::Done;
+        self.range.take().is_some_and(|range| range.end(self.state.report.gaps, items))
     }
 
     /// Takes on a block: data is decoded piece by piece, the others at once.
     fn begin(&mut self, block: Block) {
-        let Backing::Blocks(reader) = &self.body else { return };
-        let cursor = &mut self.cursor;
-        cursor.facts.version = Some(reader.version());
+        let Backing::Blocks(reader) = &self.backing else { return };
+        let state = &mut self.state;
+        state.report.version = Some(reader.version());
         if block.damage_before {
-            cursor.damage();
+            state.damage();
         }
         let before = block.header.events_before.get();
-        cursor.marks.take_header(block.header.lost_before.get());
-        if cursor.damaged {
-            cursor.facts.unread = before.saturating_sub(cursor.facts.events);
+        state.marks.take_header(block.header.lost_before.get());
+        if state.damaged {
+            state.report.unread = before.saturating_sub(state.report.events);
         }
-        if !cursor.damaged && before != cursor.facts.events {
+        if !state.damaged && before != state.report.events {
             let message =
-                format!("its header says that {before} events come before it, and {} do", cursor.facts.events);
-            cursor.fault(Code::WrongTotals, &block, message);
+                format!("its header says that {before} events come before it, and {} do", state.report.events);
+            state.fault(Code::WrongTotals, &block, message);
         }
         let payload = reader.payload();
         // The marks of a part that was left out are not counted.
-        if self.part.is_none() {
-            cursor.compare_lost_before(&block, payload);
+        if self.range.is_none() {
+            state.compare_lost_before(&block, payload);
         }
         match block.header.kind {
             kind::DATA => {
-                cursor.before_block = cursor.facts.events;
-                cursor.keep_point(&block);
+                state.before_block = state.report.events;
+                state.keep_point(&block);
                 self.block = Some((block, 0));
             }
             kind::COUNTERS => match CounterSample::parse(payload) {
-                Some(sample) => cursor.sample(&sample, &block),
-                None => cursor.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
+                Some(sample) => state.sample(&sample, &block),
+                None => state.fault(Code::WrongTotals, &block, "its counters are cut short".into()),
             },
             kind::GAP => match GapRecord::parse(payload) {
-                Some((gap, text)) => cursor.gap_record(&gap, text, &block),
-                None => cursor.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
+                Some((gap, text)) => state.gap_record(&gap, text, &block),
+                None => state.fault(Code::WrongTotals, &block, "its gap record is cut short".into()),
             },
             kind::END => match End::parse(payload) {
                 Some(end) => {
-                    cursor.end_block(&end, &block);
-                    if self.part.is_none() {
-                        cursor.compare_marks(&end, &block);
-                        cursor.compare_end_times(&end, &block, &self.coding);
+                    state.end_block(&end, &block);
+                    if self.range.is_none() {
+                        state.compare_marks(&end, &block);
+                        state.compare_end_times(&end, &block, &self.format);
                     }
                 }
-                None => cursor.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
+                None => state.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
             },
             _ => {}
         }
@@ -200,15 +200,15 @@ impl StreamState {
         payload: &[u8],
         from: usize,
         block: &Block,
-        coding: &PayloadFormat,
+        format: &PayloadFormat,
         names: &mut Names,
         items: &mut impl EventSink,
     ) -> Option<usize> {
-        match coding {
-            PayloadFormat::SubBuffers(coding) => {
-                self.sub_buffers(payload, from, Place::of(block), coding, names, items)
+        match format {
+            PayloadFormat::SubBuffers(format) => {
+                self.sub_buffers(payload, from, Place::of(block), format, names, items)
             }
-            PayloadFormat::Relay(coding) => self.relay_payload(payload, from, block, coding, names, items),
+            PayloadFormat::Relay(format) => self.relay_payload(payload, from, block, format, names, items),
             PayloadFormat::Unknown => {
                 self.damage();
                 None
@@ -230,7 +230,7 @@ mod tests {
     use crate::kernel::format::{EventFormat, PageShape};
     use crate::kernel::stats::Stats;
     use crate::kernel::target::Endian;
-    use crate::stream::payload::SubBufferCoding;
+    use crate::stream::payload::SubBufferFormat;
     use crate::stream::report::FileReport;
 
     const HEADER_PAGE: &str = "\
@@ -277,15 +277,15 @@ format:
         let formats = [("kmem".to_owned(), EventFormat::parse(KFREE).unwrap())];
         let mut names = Names::new();
         let decoder = Decoder::new(&formats, 4096, &mut names);
-        let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
-        let mut stream = CpuStream::raw(PathBuf::new(), 0, file, coding);
-        stream.facts_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));
+        let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
+        let mut stream = CpuStream::raw(PathBuf::new(), 0, file, format);
+        stream.report_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));
         let (mut all, mut items) = (Vec::new(), Vec::new());
         while stream.fill(&mut names, &mut items) {
             all.append(&mut items);
         }
-        assert_eq!(stream.facts().bytes, bytes as u64);
-        (all, stream.facts().clone())
+        assert_eq!(stream.report().bytes, bytes as u64);
+        (all, stream.report().clone())
     }
 
     #[test]
@@ -298,7 +298,7 @@ format:
         let to_write = bytes.clone();
         let writing = std::thread::spawn(move || writer.write_all(&to_write));
         let once = File::from(std::os::fd::OwnedFd::from(reader));
-        let places = |(items, facts): (Vec<StreamItem>, FileReport)| {
+        let places = |(items, report): (Vec<StreamItem>, FileReport)| {
             let Some(StreamItem::Event(Event { at, .. })) =
                 items.iter().find(|item| matches!(item, StreamItem::Event(_)))
             else {
@@ -306,8 +306,8 @@ format:
             };
             let gap =
                 items.iter().position(|item| matches!(item, StreamItem::Gap(gap) if gap.from == Some(*at))).unwrap();
-            assert_eq!((facts.gaps, facts.lost), (1, Some(3)));
-            (gap == 0, gap == items.len() - 1, facts.late_loss)
+            assert_eq!((report.gaps, report.lost), (1, Some(3)));
+            (gap == 0, gap == items.len() - 1, report.late_loss)
         };
         assert_eq!(places(read(twice, bytes.len())), (true, false, false));
         assert_eq!(places(read(once, bytes.len())), (false, true, true));

@@ -1,7 +1,7 @@
 //! Loss that the recorder tells of: gap blocks of a file, and the gaps that are known before its first event.
 
 use super::state::StreamState;
-use super::unmarked::{MOST_GAPS, Unmarked, changed, is_timed, shown};
+use super::unmarked::{MAX_GAPS, Unmarked, changed, is_timed, shown};
 use crate::disk::block::{
     GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval, LOST_UNKNOWN,
 };
@@ -25,26 +25,26 @@ impl StreamState {
             return;
         }
         self.marks.unknown += unmarked.hands.len() as u64;
-        unmarked.hands.into_iter().for_each(|fault| self.facts.add(fault));
+        unmarked.hands.into_iter().for_each(|fault| self.report.add(fault));
         unmarked.gaps.into_iter().for_each(|gap| self.push_gap(items, gap));
     }
 
     /// Remembers a change by another program; true where it was told over all of its interval.
-    fn is_told(&mut self, interval: Interval) -> bool {
+    fn is_known_change(&mut self, interval: Interval) -> bool {
         let (from, to) = (interval.from.get(), interval.to.get());
         let has_ends = interval.ends().is_some();
-        let is_told = has_ends && self.hands.get(&from).is_some_and(|&told| told >= to);
-        if has_ends && !is_told && self.hands.len() < MOST_GAPS {
+        let is_known = has_ends && self.hands.get(&from).is_some_and(|&told| told >= to);
+        if has_ends && !is_known && self.hands.len() < MAX_GAPS {
             self.hands.insert(from, to);
         }
-        is_told
+        is_known
     }
 
     pub(super) fn gap_record(&mut self, gap: &GapRecord, text: &[u8], block: &Block) {
         self.count_timed(gap.interval);
         let is_foretold = is_timed(gap) && self.walked_to.is_some_and(|last| block.offset <= last);
         let is_foreign = gap.reason.get() == GAP_FOREIGN;
-        if is_foreign && (is_foretold || self.is_told(gap.interval)) {
+        if is_foreign && (is_foretold || self.is_known_change(gap.interval)) {
             return;
         }
         let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN && !is_foreign);
@@ -55,7 +55,7 @@ impl StreamState {
         let (code, cause, message) = cause_of(gap.reason.get(), lost, text);
         self.fault(code, block, message);
         // Too late for a gap that begins where it should.
-        self.facts.late_loss |= is_timed(gap) && !is_foretold;
+        self.report.late_loss |= is_timed(gap) && !is_foretold;
         if !is_foretold && !is_timed(gap) {
             self.pending = Some((cause, lost));
         }

@@ -8,7 +8,7 @@ use crate::fault::Code;
 
 impl StreamState {
     fn findings(&self) -> u64 {
-        self.facts.faults.len() as u64 + self.facts.faults_left_out
+        self.report.faults.len() as u64 + self.report.faults_left_out
     }
 
     /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in `lost_before`; other writers may add the numbers of gap
@@ -21,8 +21,8 @@ impl StreamState {
             _ => false,
         };
         let (says, marked) = (block.header.lost_before.get(), self.marks.counted);
-        let most = if self.headers.is_unwritten { u64::MAX } else { marked.saturating_add(self.marks.recorder) };
-        if !self.damaged && !(marked..=most).contains(&says) {
+        let max = if self.headers.is_unwritten { u64::MAX } else { marked.saturating_add(self.marks.recorder) };
+        if !self.damaged && !(marked..=max).contains(&says) {
             let message = format!(
                 "its header says that {says} events were lost before it; marks before it count {marked}, and gap blocks {}",
                 self.marks.recorder
@@ -33,15 +33,15 @@ impl StreamState {
     }
 
     /// Compares the header of a data block with its events, all of which were decoded.
-    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], coding: &PayloadFormat) {
+    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], format: &PayloadFormat) {
         // A key is the record's own stamp unless time went back, which is a finding.
         if self.damaged || self.findings() != self.headers.findings_before {
             return;
         }
-        let has_events = self.facts.events > self.before_block;
+        let has_events = self.report.events > self.before_block;
         let found = if has_events {
-            let Some((first, last)) = coding.first_stamp(payload).zip(self.last) else { return };
-            (first, coding.stamp_of(last))
+            let Some((first, last)) = format.first_stamp(payload).zip(self.last) else { return };
+            (first, format.stamp_of(last))
         } else {
             (0, 0)
         };
@@ -68,13 +68,14 @@ impl StreamState {
     }
 
     /// Compares the end block with the first and last event of the file.
-    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, coding: &PayloadFormat) {
-        let went_back = self.facts.faults_left_out > 0 || self.facts.faults.iter().any(|f| f.code == Code::BackInTime);
+    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, format: &PayloadFormat) {
+        let went_back =
+            self.report.faults_left_out > 0 || self.report.faults.iter().any(|f| f.code == Code::BackInTime);
         if self.damaged || went_back {
             return;
         }
-        let found = match self.facts.first.zip(self.last) {
-            Some((first, last)) => (coding.stamp_of(first), coding.stamp_of(last)),
+        let found = match self.report.first.zip(self.last) {
+            Some((first, last)) => (format.stamp_of(first), format.stamp_of(last)),
             None => (0, 0),
         };
         let says = (end.first.get(), end.last.get());

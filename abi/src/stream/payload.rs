@@ -11,9 +11,9 @@ use crate::kernel::target::Endian;
 #[derive(Debug)]
 pub(crate) enum PayloadFormat {
     /// Sub-buffers of tracefs.
-    SubBuffers(SubBufferCoding),
+    SubBuffers(SubBufferFormat),
     /// Records of a relay channel.
-    Relay(RelayCoding),
+    Relay(RelayFormat),
     /// Nothing tells how.
     Unknown,
 }
@@ -22,8 +22,8 @@ impl PayloadFormat {
     /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
     pub(super) fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
         match self {
-            PayloadFormat::SubBuffers(coding) => subbuffer::first_time(&coding.shape, payload),
-            PayloadFormat::Relay(coding) => relay::first_stamp(coding.layout, coding.endian, payload),
+            PayloadFormat::SubBuffers(format) => subbuffer::first_time(&format.shape, payload),
+            PayloadFormat::Relay(format) => relay::first_stamp(format.layout, format.endian, payload),
             PayloadFormat::Unknown => None,
         }
     }
@@ -31,7 +31,7 @@ impl PayloadFormat {
     /// An order key as the record has it: a relay channel's sequence number has 32 bits.
     pub(super) fn stamp_of(&self, key: u64) -> u64 {
         match self {
-            PayloadFormat::Relay(coding) if coding.layout == Layout::R4 => key & u64::from(u32::MAX),
+            PayloadFormat::Relay(format) if format.layout == Layout::R4 => key & u64::from(u32::MAX),
             _ => key,
         }
     }
@@ -39,14 +39,14 @@ impl PayloadFormat {
 
 /// How sub-buffers are decoded.
 #[derive(Debug)]
-pub(crate) struct SubBufferCoding {
+pub(crate) struct SubBufferFormat {
     pub(crate) shape: PageShape,
     pub(crate) decoder: Decoder,
 }
 
 /// How relay records are decoded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayCoding {
+pub(crate) struct RelayFormat {
     pub(crate) layout: Layout,
     pub(crate) endian: Endian,
     /// First sequence number of the recording, from which the others are extended to 64 bits.

@@ -52,7 +52,7 @@ pub(super) fn hand_over(
             }
             StreamItem::Gap(mut gap) => {
                 gap.cpu = state.cpu;
-                state.facts.lost = state.facts.lost.zip(gap.lost).map(|(sum, lost)| sum.saturating_add(lost));
+                state.report.lost = state.report.lost.zip(gap.lost).map(|(sum, lost)| sum.saturating_add(lost));
                 state.push_gap(items, gap);
             }
         }
@@ -60,15 +60,15 @@ pub(super) fn hand_over(
 }
 
 impl StreamState {
-    /// The source has ended: facts of the whole stream, and the gap behind damage.
+    /// The source has ended: report of the whole stream, and the gap behind damage.
     pub(super) fn finish_source(&mut self, ending: Ending, items: &mut impl EventSink) {
-        self.facts.last = self.last;
+        self.report.last = self.last;
         if ending == Ending::Damaged {
-            self.facts.lost = None;
+            self.report.lost = None;
             self.gap(items, Some(GapCause::Damage), None);
         }
-        if self.facts.lost.is_none_or(|lost| lost > 0) {
-            self.facts.verdict = self.facts.verdict.max(Verdict::Lossy);
+        if self.report.lost.is_none_or(|lost| lost > 0) {
+            self.report.verdict = self.report.verdict.max(Verdict::Lossy);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::stream::report::FileReport;
 #[derive(Debug)]
 pub(super) struct StreamState {
     pub(super) cpu: u32,
-    pub(super) facts: FileReport,
+    pub(super) report: FileReport,
     /// The batch is full at this many items.
     pub(super) until: u64,
     /// Key of the last event.
@@ -48,8 +48,8 @@ pub(super) struct StreamState {
     pub(super) hands: BTreeMap<u64, u64>,
     /// The stream's order keys.
     pub(super) keys: Clock,
-    /// Keeps landmarks, where somebody wants them.
-    pub(super) keeper: Option<Box<SeekIndexBuilder>>,
+    /// Keeps seek_index, where somebody wants them.
+    pub(super) seek_index: Option<Box<SeekIndexBuilder>>,
 }
 
 /// State of the header checks, carried from block to block.
@@ -65,7 +65,7 @@ impl StreamState {
     pub(super) fn new(path: PathBuf, cpu: u32) -> StreamState {
         StreamState {
             cpu,
-            facts: FileReport::new(path, Some(cpu)),
+            report: FileReport::new(path, Some(cpu)),
             until: 0,
             last: None,
             pending: None,
@@ -82,14 +82,14 @@ impl StreamState {
             walked_to: None,
             hands: BTreeMap::new(),
             keys: Clock::default(),
-            keeper: None,
+            seek_index: None,
         }
     }
 
     /// Items so far.
     #[inline]
     pub(super) fn items(&self) -> u64 {
-        self.facts.events + self.facts.gaps
+        self.report.events + self.report.gaps
     }
 
     #[inline]
@@ -100,7 +100,7 @@ impl StreamState {
     pub(super) fn fault(&mut self, code: Code, block: &Block, message: String) {
         let number = block.header.sequence.get();
         let message = format!("block {number} at byte {}: {message}", block.offset);
-        self.facts.add(Fault { code, offset: block.offset, block: Some(number), message });
+        self.report.add(Fault { code, offset: block.offset, block: Some(number), message });
     }
 
     pub(super) fn damage(&mut self) {
@@ -134,23 +134,23 @@ impl StreamState {
         if self.pending.is_some() || self.damaged {
             return;
         }
-        let (sequence, facts) = (block.header.sequence.get(), &self.facts);
+        let (sequence, report) = (block.header.sequence.get(), &self.report);
         let point =
-            SeekPoint { offset: block.offset, sequence, events: facts.events, gaps: facts.gaps, last: self.last };
-        if let Some(keeper) = &mut self.keeper {
-            keeper.point(point);
+            SeekPoint { offset: block.offset, sequence, events: report.events, gaps: report.gaps, last: self.last };
+        if let Some(builder) = &mut self.seek_index {
+            builder.point(point);
         }
     }
 
     pub(super) fn push_gap(&mut self, items: &mut impl EventSink, gap: Gap) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.gap(gap);
+        if let Some(builder) = &mut self.seek_index {
+            builder.gap(gap);
         }
-        self.facts.gaps += 1;
+        self.report.gaps += 1;
         if gap.from.is_none() && gap.to.is_some() {
             // An interval between two looks at the counters may end after the first event.
             let has_place = !matches!(gap.cause, GapCause::Counters | GapCause::Foreign);
-            self.facts.lost_before = gap.lost.filter(|_| has_place);
+            self.report.lost_before = gap.lost.filter(|_| has_place);
         }
         items.gap(gap);
     }
@@ -167,7 +167,7 @@ impl StreamState {
     #[cold]
     pub(super) fn back_in_time(&mut self, time: u64, last: u64, offset: u64) -> u64 {
         let message = format!("time stamp {time} follows {last}");
-        self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
+        self.report.add(Fault { code: Code::BackInTime, offset, block: None, message });
         last
     }
 
@@ -180,7 +180,7 @@ impl StreamState {
     /// So many events were told, the last of them at `last`.
     pub(super) fn settle(&mut self, events: u64, last: u64) {
         if events > 0 {
-            self.facts.events += events;
+            self.report.events += events;
             self.last = Some(last);
         }
     }
@@ -193,7 +193,7 @@ impl StreamState {
             self.gap(items, None, Some(at));
         }
         if self.last.is_none() {
-            self.facts.first = Some(at);
+            self.report.first = Some(at);
             self.tell_whole(Some(at), items);
         }
         is_gap
@@ -205,7 +205,7 @@ impl StreamState {
             self.announce(event.at, items);
         }
         self.last = Some(event.at);
-        self.facts.events += 1;
+        self.report.events += 1;
         items.event(event, names);
     }
 }

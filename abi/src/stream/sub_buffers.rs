@@ -1,6 +1,6 @@
 //! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
 
-use super::payload::SubBufferCoding;
+use super::payload::SubBufferFormat;
 use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
@@ -37,13 +37,13 @@ impl StreamState {
     pub(super) fn raw_sub_buffers(
         &mut self,
         window: &mut Window,
-        coding: &SubBufferCoding,
+        format: &SubBufferFormat,
         names: &mut Names,
         items: &mut impl EventSink,
     ) -> Option<Ending> {
         while !self.is_full() {
             let place = Place { offset: window.offset(), block: None };
-            let size = coding.shape.size;
+            let size = format.shape.size;
             let bytes = window.fill(size);
             let Some(whole) = bytes.get(..size) else {
                 if bytes.is_empty() {
@@ -54,9 +54,9 @@ impl StreamState {
                 self.place_fault(Code::SubBufferCut, place, message);
                 return Some(Ending::Cut);
             };
-            match trimmed_len(&coding.shape, whole) {
+            match trimmed_len(&format.shape, whole) {
                 Ok(stored) => {
-                    self.sub_buffers(&whole[..stored], 0, place, coding, names, items);
+                    self.sub_buffers(&whole[..stored], 0, place, format, names, items);
                 }
                 Err(error) => self.bad_sub_buffer(error, 0, place),
             }
@@ -70,13 +70,13 @@ impl StreamState {
         payload: &[u8],
         from: usize,
         place: Place,
-        coding: &SubBufferCoding,
+        format: &SubBufferFormat,
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
-        match coding.shape.target.endian {
-            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, coding, names, items),
-            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, coding, names, items),
+        match format.shape.target.endian {
+            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, format, names, items),
+            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, format, names, items),
         }
     }
 
@@ -85,13 +85,13 @@ impl StreamState {
         payload: &[u8],
         mut from: usize,
         place: Place,
-        coding: &SubBufferCoding,
+        format: &SubBufferFormat,
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
         while !self.is_full() {
             let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
-            let sub_buffer = match SubBuffer::parse::<O>(&coding.shape, bytes) {
+            let sub_buffer = match SubBuffer::parse::<O>(&format.shape, bytes) {
                 Ok(sub_buffer) => sub_buffer,
                 Err(error) => {
                     self.bad_sub_buffer(error, from, place);
@@ -115,13 +115,13 @@ impl StreamState {
                 };
                 let at =
                     if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-                let is_told = !is_plain && self.announce(at, items);
+                let is_after_gap = !is_plain && self.announce(at, items);
                 is_plain = true;
-                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names, items) {
+                match format.decoder.decode::<O, I>(at, self.cpu, &record, names, items) {
                     Ok(()) => events += 1,
                     Err(error) => {
                         self.settle(std::mem::take(&mut events), last);
-                        self.bad_record(error, place, from, is_told);
+                        self.bad_record(error, place, from, is_after_gap);
                         self.push_unreadable(at, names, items);
                     }
                 }
@@ -152,11 +152,11 @@ impl StreamState {
         self.push_gap(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
     }
 
-    /// A record that cannot be decoded; `is_told`: a gap has just been told of before it.
+    /// A record that cannot be decoded; `is_after_gap`: a gap has just been told of before it.
     #[cold]
-    fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_told: bool) {
+    fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_after_gap: bool) {
         self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
-        if is_told {
+        if is_after_gap {
             self.damaged = true;
         } else {
             self.damage();
@@ -177,6 +177,6 @@ impl StreamState {
 
     #[cold]
     fn place_fault(&mut self, code: Code, place: Place, message: String) {
-        self.facts.add(Fault { code, offset: place.offset, block: place.block, message });
+        self.report.add(Fault { code, offset: place.offset, block: place.block, message });
     }
 }

@@ -11,7 +11,7 @@ use crate::stream::report::Source;
 impl StreamState {
     /// All of a data block was decoded: is it what its header says?
     pub(super) fn end_of_data(&mut self, block: &Block) {
-        let (says, has) = (u64::from(block.header.events.get()), self.facts.events - self.before_block);
+        let (says, has) = (u64::from(block.header.events.get()), self.report.events - self.before_block);
         if !self.damaged && says != has {
             self.fault(
                 Code::WrongTotals,
@@ -23,7 +23,7 @@ impl StreamState {
 
     /// The file's last block: are its totals those of what was read?
     pub(super) fn end_block(&mut self, end: &End, block: &Block) {
-        self.facts.counters = Some(end.counters);
+        self.report.counters = Some(end.counters);
         self.marks.is_vague = end.marks.get() == MARKS_VAGUE;
         self.compare_timed(end, block);
         let others = read_by_others(&end.counters, end.events.get());
@@ -33,8 +33,8 @@ impl StreamState {
             let message = format!("the kernel handed out {read} events, and {events} are in the file");
             self.fault(Code::OtherReader, block, message);
         }
-        if !self.damaged && end.events.get() != self.facts.events {
-            let (says, has) = (end.events.get(), self.facts.events);
+        if !self.damaged && end.events.get() != self.report.events {
+            let (says, has) = (end.events.get(), self.report.events);
             self.fault(Code::WrongTotals, block, format!("it says that the file has {says} events, and it has {has}"));
         }
     }
@@ -50,12 +50,12 @@ impl StreamState {
 
     /// The file is read: what its counters and its ending say of loss.
     pub(super) fn finish(&mut self, ending: Ending, items: &mut impl EventSink) {
-        self.facts.last = self.last;
+        self.report.last = self.last;
         let placed = self.marks.counted.saturating_add(self.marks.recorder);
-        let counters = self.facts.counters.unwrap_or_default();
+        let counters = self.report.counters.unwrap_or_default();
         // A relay channel's counter is one for all CPUs; who sees all of them tells what it means.
-        let relay = self.facts.source == Some(Source::Relay);
-        let raw = self.facts.version.is_none() && !relay;
+        let relay = self.report.source == Some(Source::Relay);
+        let raw = self.report.version.is_none() && !relay;
         if raw && ending == Ending::Whole && !self.damaged {
             self.compare_with_stats();
         }
@@ -63,11 +63,11 @@ impl StreamState {
             if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.read_by_others) };
         let lost = counted.max(placed);
         // Without the kernel's counters only marks tell, and one of them may have no number.
-        let told = !raw || self.facts.counters.is_some() || self.marks.uncounted == 0;
-        self.facts.lost = (self.marks.unknown == 0 && told).then_some(lost);
-        if self.facts.lost_before.is_none() && self.facts.gaps == 1 && self.marks.uncounted == 1 {
+        let told = !raw || self.report.counters.is_some() || self.marks.uncounted == 0;
+        self.report.lost = (self.marks.unknown == 0 && told).then_some(lost);
+        if self.report.lost_before.is_none() && self.report.gaps == 1 && self.marks.uncounted == 1 {
             // There was no room for the number, and the counters have it.
-            self.facts.lost_before = self.facts.lost;
+            self.report.lost_before = self.report.lost;
         }
         let (growth, beyond) = self.unplaced(&counters, relay);
         let unplaced = growth.saturating_add(beyond);
@@ -81,11 +81,11 @@ impl StreamState {
         let foretold_beyond = self.foretold.saturating_sub(self.foretold_growth);
         let late_growth = growth.saturating_sub(self.foretold_growth);
         let rest = late_growth.saturating_add(beyond.saturating_sub(foretold_beyond));
-        if rest > 0 || self.facts.late_loss {
+        if rest > 0 || self.report.late_loss {
             // The number of events that a change by another program cost is not known.
-            let lost = Some(rest).filter(|_| !self.facts.late_loss);
-            self.facts.late_loss = true;
-            let (from, cpu) = (self.facts.first, self.cpu);
+            let lost = Some(rest).filter(|_| !self.report.late_loss);
+            self.report.late_loss = true;
+            let (from, cpu) = (self.report.first, self.cpu);
             self.push_gap(items, Gap { from, to: None, cpu, lost, cause: GapCause::Counters });
         }
         let cut = match ending {
@@ -97,7 +97,7 @@ impl StreamState {
             self.gap(items, cut, None);
         }
         if lost > 0 || self.marks.unknown > 0 {
-            self.facts.verdict = self.facts.verdict.max(Verdict::Lossy);
+            self.report.verdict = self.report.verdict.max(Verdict::Lossy);
         }
     }
 
@@ -121,14 +121,14 @@ impl StreamState {
         let mut message = format!("{lost} events lost in {} gaps", self.marks.count);
         let (longest, to) = self.marks.longest;
         if longest > 0 {
-            let until = self.keys.moment(to, self.facts.first.unwrap_or(to), 6);
+            let until = self.keys.moment(to, self.report.first.unwrap_or(to), 6);
             let after = until.trim_start_matches('+');
             message += &format!(", the longest {longest} events, until {after} after the first event");
         }
         if self.marks.uncounted > 0 {
             message += &format!("; {} gaps have no number of their own", self.marks.uncounted);
         }
-        self.facts.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
+        self.report.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
     }
 
     /// Says what no mark tells of.
@@ -143,14 +143,14 @@ impl StreamState {
                 "{unplaced} more events lost that no mark tells of: {timed} between two looks at the counters, {rest} at an unknown time"
             ),
         };
-        self.facts.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
+        self.report.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
     }
 
     /// Counters within the file: what other readers have taken until then. Minor version 0 tells that only in the end.
     pub(super) fn sample(&mut self, sample: &CounterSample, block: &Block) {
-        self.facts.counters = Some(sample.counters);
+        self.report.counters = Some(sample.counters);
         self.count_timed(sample.grew);
-        if block.header.minor.get() > 0 && self.facts.source != Some(Source::Relay) {
+        if block.header.minor.get() > 0 && self.report.source != Some(Source::Relay) {
             let others = read_by_others(&sample.counters, block.header.events_before.get());
             self.read_by_others = self.read_by_others.max(others);
         }
@@ -158,13 +158,13 @@ impl StreamState {
 
     /// Of a captured tree: stats are copied after the sub-buffers, or before.
     fn compare_with_stats(&mut self) {
-        let Some(counters) = self.facts.counters else { return };
+        let Some(counters) = self.report.counters else { return };
         let (read, unread) = (counters.read.get(), counters.unread.get());
-        self.read_by_others = not_there(&counters, self.facts.events);
-        if ![read, read.saturating_add(unread)].contains(&self.facts.events) {
+        self.read_by_others = not_there(&counters, self.report.events);
+        if ![read, read.saturating_add(unread)].contains(&self.report.events) {
             let message =
-                format!("stats count {read} events read and {unread} left, and {} are here", self.facts.events);
-            self.facts.add(Fault { code: Code::UnlikeStats, offset: 0, block: None, message });
+                format!("stats count {read} events read and {unread} left, and {} are here", self.report.events);
+            self.report.add(Fault { code: Code::UnlikeStats, offset: 0, block: None, message });
         }
     }
 }
