@@ -5,8 +5,9 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
+use crate::event::{Action, Event, EventSink, NameId, Names};
 use crate::kernel::format::{EventFormat, Field, Place};
+use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::{Endian, TargetOrder, u16_at, u32_at, uint_at};
 
@@ -225,37 +226,30 @@ impl Plan {
     fn new(system: &str, format: &EventFormat, names: &mut Names, other: &Plan) -> Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
-        let (pid, flags) = (slot("common_pid"), slot("common_flags"));
+        let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
         let plain = Plan { name, pid, flags, ..other.clone() }.brought_near();
-        // A page is keyed by its frame; kernels before 4.2 have its `struct page` pointer instead.
-        let frame = slot("pfn");
-        let object = match (system, format.name.as_str()) {
-            ("kmem", "kmalloc" | "kmalloc_node") => (Action::Alloc(Kind::Kmalloc), slot("ptr")),
-            ("kmem", "kmem_cache_alloc" | "kmem_cache_alloc_node") => (Action::Alloc(Kind::Cache), slot("ptr")),
-            ("kmem", "kfree") => (Action::Free(Kind::Kmalloc), slot("ptr")),
-            ("kmem", "kmem_cache_free") => (Action::Free(Kind::Cache), slot("ptr")),
-            ("kmem", "mm_page_alloc") => (Action::Alloc(Kind::Pages), frame.or(slot("page"))),
-            ("kmem", "mm_page_free" | "mm_page_free_direct") => (Action::Free(Kind::Pages), frame.or(slot("page"))),
-            _ => return plain,
+        let Some(profile) = profile::find(system, &format.name) else { return plain };
+        let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key.null)));
+        let Some((address, null)) = key else { return plain };
+        let action = profile.action;
+        let null = match null {
+            Null::Zero => 0,
+            Null::AllOnes => address.mask,
         };
-        let (action, Some(address)) = object else { return plain };
-        let failed = match action {
-            Action::Alloc(Kind::Pages) if frame.is_some() => Some(u64::MAX >> (64 - 8 * u32::from(address.size))),
-            Action::Alloc(_) => Some(0),
-            _ => None,
-        };
+        let failed = matches!(action, Action::Alloc(_)).then_some(null);
         let size = |name| slot(name).unwrap_or(Slot::ABSENT);
-        let (sizes, has_order) = match action {
-            Action::Alloc(Kind::Pages) => ([size("order"), Slot::ABSENT], true),
-            Action::Alloc(_) => ([size("bytes_req"), size("bytes_alloc")], false),
-            _ => ([Slot::ABSENT; 2], false),
+        let (sizes, has_order) = match profile.size {
+            Size::None => ([Slot::ABSENT; 2], false),
+            Size::Bytes { requested, allocated } => ([size(requested), size(allocated)], false),
+            Size::Order(order) => ([size(order), Slot::ABSENT], true),
         };
-        let cache = format.field("name").filter(|field| field.place != Place::Fixed).map(|field| {
+        let fields = &profile.fields;
+        let cache = format.field(fields.cache).filter(|field| field.place != Place::Fixed).map(|field| {
             let location = Slot::new(field.offset as u32, 4);
             NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
         });
-        let call_site = slot("call_site").unwrap_or(Slot::ABSENT);
-        let (gfp, node) = (slot("gfp_flags"), slot("node"));
+        let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
+        let (gfp, node) = (slot(fields.gfp), slot(fields.node));
         let slots = [Some(address), Some(call_site), pid, flags, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
@@ -307,7 +301,7 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::StreamItem;
+    use crate::event::{Kind, StreamItem};
     use crate::kernel::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\

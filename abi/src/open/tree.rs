@@ -16,6 +16,7 @@ use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::{EventFormat, PageShape};
+use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel::target::{Endian, Target};
@@ -28,8 +29,6 @@ use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 const RAW: &str = "trace_pipe_raw";
 /// No text of a kernel is longer, and a directory may hold any file by its name.
 const MAX_TEXT_BYTES: u64 = 1 << 30;
-/// Events of slabs under these names, whatever the kernel.
-const EVERY_KERNEL_HAS: [&str; 4] = ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"];
 /// Sub-buffers from which the byte order is told.
 const SAMPLES: usize = 64;
 
@@ -255,12 +254,14 @@ fn formats(texts: &Texts, path: &Path, report: &mut FileReport) -> Result<Vec<(S
             Err(error) => report.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
         }
     }
-    let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
+    let has = |event: &EventProfile| {
+        formats.iter().any(|(system, format)| (system.as_str(), format.name.as_str()) == (event.system, event.name))
+    };
     if !formats.iter().any(|(system, _)| system == "kmem") {
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
     }
-    for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
-        let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
+    for EventProfile { system, name, .. } in PROFILES.iter().filter(|event| event.is_in_every_kernel && !has(event)) {
+        let message = format!("events/{system}/{name}/format is missing: such events are not told from others");
         report.add(fault(Code::TreeIncomplete, message));
     }
     Ok(formats)
