@@ -1,4 +1,4 @@
-//! Reading a trace file block by block: finds damage and goes on behind it, tells a cut from a corruption.
+//! Reading a trace file block by block: finds damage and goes on behind it, knows a cut from a corruption.
 //!
 //! One pass over a file or pipe, in a buffer no larger than its largest block. No number in the file makes
 //! it reserve memory: the buffer grows only as bytes are really there.
@@ -32,7 +32,7 @@ pub(crate) struct Window {
     /// Offset of `start` in the file.
     offset: u64,
     eof: bool,
-    /// Why reading stopped, where it was not the end.
+    /// Error that stopped reading, where it was not the end.
     error: Option<io::Error>,
 }
 
@@ -84,7 +84,7 @@ impl Window {
         &self.file
     }
 
-    /// The reason why reading stopped, where that was not the end of the file; it is told once.
+    /// The reason why reading stopped, where that was not the end of the file; given out once.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -96,7 +96,7 @@ impl Window {
         Ok(())
     }
 
-    /// Whether every byte from here to the end is 0 (and at least one is there). Moves to the first that is not.
+    /// True if every byte from here to the end is 0 and there is one. Moves to the first byte that is not.
     fn only_zeros_left(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -119,13 +119,13 @@ impl Window {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) header: Header,
-    /// Of its header in the file.
+    /// Offset of its header in the file, in bytes.
     pub(crate) offset: u64,
     /// Bytes or blocks before it are damaged or missing.
     pub(crate) damage_before: bool,
 }
 
-/// How a file's blocks came to an end.
+/// Ending of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// With an end block.
@@ -161,12 +161,12 @@ pub(crate) struct BlockReader {
     version: (u16, u16),
     /// Bytes of the current block, dropped when the next one is asked for.
     current: usize,
-    /// Where its payload starts in the window, and its end.
+    /// Start and end of its payload in the window.
     payload: (usize, usize),
     expanded: Vec<u8>,
     is_expanded: bool,
     ended: bool,
-    /// How the file came to an end, which is told once.
+    /// Ending of the file, once it was met: its findings are told only then.
     over: Option<Ending>,
     /// Bytes that were passed over.
     passed: u64,
@@ -226,7 +226,7 @@ impl BlockReader {
         self.window.offset().saturating_sub(self.passed)
     }
 
-    /// The same, with the block that is being looked at.
+    /// Bytes read so far, the current block included.
     pub(crate) fn bytes_met(&self) -> u64 {
         self.bytes_read() + self.current as u64
     }
@@ -453,7 +453,7 @@ impl BlockReader {
 
     /// No header stands here. Moves to the next one, or says how the file ends.
     fn skip_damage(&mut self, offset: u64, faults: &mut dyn FnMut(Fault)) -> Option<Ending> {
-        // What a power cut leaves: nothing but zeros, or the first bytes of a header and then zeros.
+        // A power cut leaves nothing but zeros, or the first bytes of a header and then zeros.
         let bytes = self.window.fill(MAGIC.len());
         let prefix = if bytes.starts_with(&MAGIC) {
             let header = &bytes[..bytes.len().min(HEADER_BYTES)];

@@ -11,11 +11,11 @@ use crate::disk::blocks::Window;
 pub enum Piece<'a> {
     /// A whole block whose checksums are right.
     Block {
-        /// What its header says.
+        /// Fields of its header.
         info: BlockInfo,
         /// The payload as it is stored.
         payload: &'a [u8],
-        /// All of it, header included.
+        /// The block's bytes, header included.
         whole: &'a [u8],
     },
     /// Bytes that are none, or not one that this version could write again.
@@ -23,7 +23,7 @@ pub enum Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// All of its bytes.
+    /// The bytes of this part.
     pub fn bytes(&self) -> &'a [u8] {
         match self {
             Piece::Block { whole, .. } | Piece::Other(whole) => whole,

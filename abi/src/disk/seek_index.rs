@@ -1,19 +1,19 @@
-//! Where a CPU's file can be entered, and its gaps: kept while all of it is read, so that somebody can read a part of it
-//! later and still know every gap.
+//! Blocks at which a CPU's file can be entered, and its gaps: kept while all of it is read, so that a reader can read a part
+//! of it later and still know every gap.
 
 use crate::event::Gap;
 
-/// Points of a file: of more blocks every second one goes, again and again.
+/// Greatest number of a file's points: each time it is reached, every second point is dropped.
 pub const MAX_POINTS: usize = 4096;
-/// Gaps of a file that are kept. With more there are no seek_index.
+/// Greatest number of a file's gaps. A file with more has no index.
 pub const MAX_GAPS: usize = 1 << 16;
 
-/// A block of data where reading may begin, and what is before it.
+/// A block of data where reading may begin, and the counts before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekPoint {
-    /// Of its header in the file.
+    /// Offset of its header in the file, in bytes.
     pub offset: u64,
-    /// Its number in the file.
+    /// Number of the block in the file.
     pub sequence: u64,
     /// Event records before it.
     pub events: u64,
@@ -23,12 +23,12 @@ pub struct SeekPoint {
     pub last: Option<u64>,
 }
 
-/// What is kept of one CPU's file.
+/// Entry points and gaps of one CPU's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeekIndex {
-    /// In the order of the file.
+    /// Points in the order of the file.
     pub points: Vec<SeekPoint>,
-    /// All gaps, in the order of the file.
+    /// Gaps, all of them, in the order of the file.
     pub gaps: Vec<Gap>,
 }
 
@@ -39,18 +39,18 @@ impl SeekIndex {
         self.points.get(count.checked_sub(1)?)
     }
 
-    /// Where in the file all events that were needed up to a key of `to` have been met, if that is before its end.
+    /// Offset behind all events with keys up to `to`, in bytes, if that is before the end of the file.
     pub(crate) fn end(&self, to: u64) -> Option<u64> {
         let count = self.points.partition_point(|point| point.last.is_none_or(|last| last <= to));
         self.points.get(count).map(|point| point.offset)
     }
 }
 
-/// Keeps seek_index of a file that is being read.
+/// Builds the index of a file that is being read.
 #[derive(Debug)]
 pub(crate) struct SeekIndexBuilder {
     kept: SeekIndex,
-    /// One point for so many blocks.
+    /// Blocks to a point.
     stride: u64,
     blocks: u64,
     too_many: bool,

@@ -11,12 +11,12 @@ use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::{Endian, TargetOrder, u16_at, u32_at, uint_at};
 
-/// Where a number is in a record.
+/// Place of a number in a record.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     offset: u32,
     size: u8,
-    /// Of the eight bytes at the offset, those that are the number.
+    /// Mask of the number in the eight bytes at the offset.
     mask: u64,
 }
 
@@ -39,7 +39,7 @@ impl Slot {
         uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
     }
 
-    /// The same for a number that begins in the first [`NEAR`] bytes: one load, whatever its size.
+    /// Number that begins in the first [`NEAR`] bytes: one load, whatever its size.
     #[inline(always)]
     fn read_near<O: TargetOrder>(self, head: &Head) -> u64 {
         let at = self.offset as usize % NEAR;
@@ -60,16 +60,16 @@ const NEAR: usize = 64;
 /// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
 type Head = [u8; NEAR + 8];
 
-/// Where the name of a cache is told.
+/// Place of a cache's name.
 #[derive(Clone, Copy, Debug)]
 struct NamePlace {
     /// Length and offset of the name: upper and lower 16 bits.
     location: Slot,
-    /// What the offset counts from.
+    /// Byte of the record that the offset counts from.
     base: usize,
 }
 
-/// How records of one event id are decoded.
+/// Decoding of one event id's records.
 #[derive(Clone, Debug)]
 struct Plan {
     name: NameId,
@@ -88,7 +88,7 @@ struct Plan {
     cache: Option<NamePlace>,
     /// A shorter record is damaged.
     least: usize,
-    /// Where fields are if one of them begins beyond [`NEAR`]: the slots above tell where they are moved to.
+    /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
     far: Vec<Slot>,
 }
 
@@ -146,7 +146,7 @@ impl Decoder {
 
     /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are.
     ///
-    /// There is a branch for each action, so that whatever `items` does with the event is compiled for each of them.
+    /// There is a branch for each action, so that the code of `items` is compiled for each of them.
     #[inline(always)]
     pub(crate) fn decode<O: TargetOrder, I: EventSink>(
         &self,
@@ -282,7 +282,7 @@ impl Plan {
         head
     }
 
-    /// The name of the cache, where somebody looks at it.
+    /// The name of the cache, where `I` looks at it.
     #[inline(always)]
     fn cache_name<O: TargetOrder, I: EventSink>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
         let place = self.cache.filter(|_| I::NAMES)?;
@@ -361,7 +361,7 @@ mod tests {
         record.extend_from_slice(&(-1i32).to_le_bytes());
         record.extend_from_slice(b"\x01dentry\0");
         let event = decode::<Little>(&decoder, 9, 3, &whole(&record), &mut names).unwrap();
-        // What stands behind a record is not part of it.
+        // Bytes behind a record are not part of it.
         let more = [&record[..], &[0xff; 80]].concat();
         let among = Record { time: 0, payload: &record, rest: &more };
         assert_eq!(decode::<Little>(&decoder, 9, 3, &among, &mut names), Ok(event));
@@ -387,7 +387,7 @@ mod tests {
             .split("offset:")
             .enumerate()
             .map(|(n, part)| match part.split_once(';') {
-                // What stands before the first offset, and `common_type`, which is always the first field.
+                // Text before the first offset, and `common_type`, which is always the first field.
                 Some((offset, rest)) if n > 1 => format!("{};{rest}", offset.parse::<usize>().unwrap() + FAR),
                 _ => part.to_owned(),
             })

@@ -1,7 +1,7 @@
 //! Bytes that the kernel writes: event formats, sub-buffers of the ring buffer, their event records, relay records, `stats` files.
 //!
-//! A layout of another kernel version belongs here, and another event into `profile`. Every decoder is generic over byte order and word size
-//! ([`target`]) and takes one sub-buffer or record at a time.
+//! A layout of another kernel version belongs here, and another event into `profile`. Every decoder is generic over byte order
+//! and word size ([`target`]) and takes one sub-buffer or record at a time.
 
 pub(crate) mod decoder;
 pub mod format;

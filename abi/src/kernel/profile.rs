@@ -19,9 +19,9 @@ pub(crate) struct EventProfile {
     pub(crate) name: &'static str,
     /// Allocation or free, and of which kind.
     pub(crate) action: Action,
-    /// Fields that may tell the object; the first one that the format has does. Without any, the event is like an unknown one.
+    /// Fields that may hold the object's key; the first one that the format has is taken. Without any, the event is an unknown one.
     pub(crate) keys: &'static [Key],
-    /// Fields that tell the size.
+    /// Fields that hold the size.
     pub(crate) size: Size,
     /// Fields with the same meaning in all events of a system.
     pub(crate) fields: Fields,
@@ -29,7 +29,7 @@ pub(crate) struct EventProfile {
     pub(crate) is_in_every_kernel: bool,
 }
 
-/// A field that tells an object.
+/// A field that holds an object's key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) field: &'static str,
@@ -46,7 +46,7 @@ pub(crate) enum Null {
     AllOnes,
 }
 
-/// Fields that tell an object's size.
+/// Fields that hold an object's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// No field: a free.

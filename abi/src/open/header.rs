@@ -1,4 +1,4 @@
-//! What a trace file says about itself (its first block), and the names in `meta.out`.
+//! Contents of a trace file's first block, and the names in `meta.out`.
 
 use std::collections::HashMap;
 

@@ -11,21 +11,21 @@ use crate::kernel::relay;
 use crate::stream::CpuStream;
 use crate::trace::OpenError;
 
-/// Bytes of a file's start that tell what it is.
+/// Bytes of a file's start that its kind is found from.
 const SAMPLE: usize = 64 << 10;
 
-/// Linux is built for no more CPUs, and a file may say any number: so many of them may be missing.
+/// Greatest number of CPUs that Linux is built for, and that may be missing here: a file may name any number.
 pub(super) const MAX_CPUS: u32 = 1 << 13;
 /// A per-CPU file that was found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
-    /// From its name.
+    /// CPU in its name.
     pub(super) cpu: Option<u32>,
     /// Named `….out`, as recorders name their files.
     pub(super) out: bool,
     pub(super) file: File,
-    /// Its first bytes.
+    /// First bytes, at most [`SAMPLE`].
     pub(super) sample: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ fn cpu_of_name(name: &str) -> Option<(u32, bool)> {
     digits.then(|| number.parse().ok()).flatten().map(|cpu| (cpu, out))
 }
 
-/// What there is to open.
+/// Files to open.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) root: PathBuf,
@@ -71,7 +71,7 @@ impl Listing {
                 _ => {}
             }
         }
-        // Of `cpu3` and `cpu3.out`, the latter.
+        // `cpu3.out` stands for `cpu3` where both are there.
         listing.files.sort_by_key(|f| (f.cpu, !f.out));
         listing.files.dedup_by_key(|f| f.cpu);
         if listing.files.is_empty() && listing.meta.is_none() {
@@ -106,7 +106,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Whether these are files of ours rather than raw relay bytes.
+    /// True if these are files of ours rather than raw relay bytes.
     pub(super) fn is_ours(&self) -> bool {
         let starts = |f: &Found| f.sample.starts_with(&MAGIC);
         if self.meta.is_some() || self.files.iter().any(starts) {
@@ -145,7 +145,7 @@ pub(super) fn add_missing(streams: &mut Vec<CpuStream>, missing: &[u32], root: &
     streams.sort_by_key(CpuStream::cpu);
 }
 
-/// Of the CPUs' first sequence numbers, the one that all others come after, modulo 2^32.
+/// First sequence number of a recording: the one of the CPUs' first numbers that all others come after, modulo 2^32.
 pub(super) fn origin(firsts: impl Iterator<Item = u32>) -> u32 {
     firsts.reduce(|a, b| if b.wrapping_sub(a).cast_signed() < 0 { b } else { a }).unwrap_or(0)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use self::listing::{Listing, is_dir, no_trace};
 use crate::trace::{OpenError, Trace};
 
-/// Streams are told apart by 16 bits.
+/// Greatest number of streams: readers number them with 16 bits.
 const MAX_STREAMS: usize = u16::MAX as usize;
 
 impl Trace {

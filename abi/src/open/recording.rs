@@ -115,7 +115,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     Ok(Trace { inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
 }
 
-/// A stream for each file, with the findings so far; `complaint` says what is wrong with the description of events.
+/// A stream for each file, with the findings so far; `complaint` is a finding about the description of events.
 fn streams(
     opened: Vec<Opened>,
     source: Option<Source>,
@@ -154,7 +154,7 @@ fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<()
     }
 }
 
-/// How to decode, and what is wrong with the description where something is.
+/// Payload format, and a finding about the description of events where there is one.
 fn payload_format(
     header: Option<&FileHeader>,
     opened: &[Opened],
@@ -163,7 +163,7 @@ fn payload_format(
     let Some(header) = header else { return (PayloadFormat::Unknown, None) };
     let Some(target) = header.target else { return (PayloadFormat::Unknown, Some("no byte order".into())) };
     if header.source == Some(Source::Relay) {
-        // Only what was written after the first record tells; without any record there is nothing to decode.
+        // Only files written after the first record know the layout; without any record there is nothing to decode.
         let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
         let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
         let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.path)));

@@ -1,7 +1,7 @@
 //! A captured tree: the files of a tracefs instance, copied with `cat`.
 //!
-//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; beside them are the texts that tell how to
-//! decode them and what names things, where the instance has them or at the top. What is missing is named, never assumed in
+//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; beside them are the texts that they are
+//! decoded and named by, at their places in the instance or at the top. A missing text is a finding, never an assumption in
 //! silence.
 
 use std::fs;
@@ -27,12 +27,12 @@ use crate::stream::report::{FileReport, Source};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
-/// No text of a kernel is longer, and a directory may hold any file by its name.
+/// Greatest length of a kernel's text: a directory may hold any file by its name.
 const MAX_TEXT_BYTES: u64 = 1 << 30;
-/// Sub-buffers from which the byte order is told.
+/// Sub-buffers that the byte order is found from.
 const SAMPLES: usize = 64;
 
-/// Whether the path is such a tree, or one CPU's file of one.
+/// True if the path is such a tree, or one CPU's file of one.
 pub(super) fn is_tree(path: &Path) -> bool {
     if path.join("meta.out").exists() {
         return false;
@@ -74,7 +74,7 @@ impl Texts {
         read(&self.root.join(name), MAX_TEXT_BYTES).or_else(|| read(&top?, MAX_TEXT_BYTES))
     }
 
-    /// The same; without it, `cost` is what that costs.
+    /// A text as [`Texts::find`] has it; where it is missing, `cost` is part of the finding.
     fn want(&mut self, name: &'static str, cost: &'static str) -> Option<Vec<u8>> {
         let text = self.find(name);
         if text.is_none() {
@@ -113,7 +113,7 @@ fn release_and_machine(uname: &str) -> (Option<String>, Option<String>) {
     (words.get(2).map(|&r| r.to_owned()), machine.map(str::to_owned))
 }
 
-/// Whether machines of this name store the high byte first; `None`: some do, or nobody knows it.
+/// Byte order of machines of this name, true for big endian; `None`: some are, or the name is not known.
 fn big_endian(machine: &str) -> Option<bool> {
     match machine {
         "s390x" | "s390" | "ppc64" | "ppc" | "sparc64" | "sparc" | "m68k" | "parisc" | "parisc64" => Some(true),
@@ -128,7 +128,7 @@ fn is_32_bit(machine: &str) -> bool {
         || ["arm", "mips", "ppc", "m68k", "sparc", "parisc", "riscv32"].contains(&machine)
 }
 
-/// How many sub-buffers at the start of `bytes` can be walked under this shape.
+/// Number of sub-buffers at the start of `bytes` that can be walked under this shape.
 fn walkable(shape: &PageShape, bytes: &[u8]) -> usize {
     let pages = bytes.chunks_exact(shape.size).take(SAMPLES);
     pages.take_while(|page| subbuffer::tally(shape, page).is_ok_and(|(tally, _)| tally.events > 0)).count()

@@ -1,4 +1,4 @@
-//! One CPU's file as a stream: where its bytes come from, what is read of it, and its report.
+//! One CPU's file as a stream: the origin of its bytes, the range that is read, and its report.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -17,18 +17,18 @@ use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
 use crate::event::{GapCause, StreamItem};
 use crate::fault::{Code, Fault};
 
-/// Where a stream's bytes are.
+/// Origin of a stream's bytes.
 #[derive(Debug)]
 pub(super) enum Backing {
     /// A file of ours.
     Blocks(Box<BlockReader>),
-    /// What the kernel handed out, without blocks around it.
+    /// Bytes as the kernel handed them out, without blocks around them.
     Raw(Window),
     /// An input of another format, and the items that it has just read.
     Source(Box<dyn EventSource>, Vec<StreamItem>),
     /// Nowhere: the CPU's file is missing.
     Missing,
-    /// All read.
+    /// No bytes left.
     Done,
 }
 
@@ -40,9 +40,9 @@ pub struct CpuStream {
     /// The block being decoded, and how far.
     pub(super) block: Option<(Block, usize)>,
     pub(super) state: StreamState,
-    /// Where only a part is read.
+    /// The range to read, where that is not the whole file.
     pub(super) range: Option<RestrictedRange>,
-    /// Bytes of that part, about.
+    /// Bytes of that range, about.
     pub(super) range_bytes: Option<u64>,
     /// Loss without marks has been looked for.
     pub(super) is_prepared: bool,
@@ -86,12 +86,12 @@ impl CpuStream {
         &mut self.state.report
     }
 
-    /// The order keys of its events.
+    /// Sets the clock of the events' order keys.
     pub(crate) fn set_keys(&mut self, keys: Clock) {
         self.state.keys = keys;
     }
 
-    /// The file's first bytes are damaged.
+    /// Notes that the file's first bytes are damaged.
     pub(crate) fn mark_damaged(&mut self) {
         self.state.damage();
     }
@@ -101,7 +101,7 @@ impl CpuStream {
         self.state.cpu
     }
 
-    /// Its path.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.state.report.path
     }
@@ -117,7 +117,7 @@ impl CpuStream {
         }
     }
 
-    /// Bytes of the file to read in all, about: to tell how far it is.
+    /// Bytes of the file to read in all, about: for progress.
     pub fn bytes_to_read(&self) -> u64 {
         if let Backing::Source(source, _) = &self.backing {
             return source.bytes_to_read();
@@ -134,7 +134,7 @@ impl CpuStream {
         }
     }
 
-    /// What the system says of the file, while it is read: of the very file that was opened, whatever its name stands for now.
+    /// The system's metadata of the open file, while it is read: the name may stand for another file by now.
     pub fn file_metadata(&self) -> Option<io::Result<Metadata>> {
         match &self.backing {
             Backing::Blocks(reader) => Some(reader.file().metadata()),
@@ -143,21 +143,21 @@ impl CpuStream {
         }
     }
 
-    /// Keeps seek_index from now on; before the first item is taken.
+    /// Builds a seek index from now on; to be called before the first item is taken.
     pub fn keep_seek_index(&mut self) {
         self.state.seek_index = Some(Box::new(SeekIndexBuilder::new()));
     }
 
-    /// The seek_index of a file that has been read to its end; `None` where they were not kept, or would be too many.
+    /// The seek index of a file that has been read to its end; `None` where none was built, or the file has too many gaps.
     pub fn seek_index(&self) -> Option<&SeekIndex> {
         self.state.seek_index.as_ref()?.seek_index()
     }
 
-    /// From now on, and before the first item is taken, only what is needed for events with keys from `from` to `to` is read;
-    /// some before and behind come with them, and so do all gaps. `seek_index` must be those of this file.
+    /// Restricts reading to the blocks of events with keys from `from` to `to`; to be called before the first item is taken. Some
+    /// events before and behind come with them, and so do all gaps. `seek_index` must be that of this file.
     ///
-    /// Afterwards the report are those of what was read. Whoever knows that the whole file was good will find a worse
-    /// verdict than lossy in them where this part is not good any more.
+    /// The report is then that of the blocks read: where the whole file was good, a verdict worse than lossy means that this range
+    /// is not good any more.
     pub fn restrict_to(&mut self, seek_index: &SeekIndex, (from, to): (u64, u64)) {
         let whole = self.bytes_to_read();
         let Backing::Blocks(reader) = &mut self.backing else { return };
@@ -173,7 +173,7 @@ impl CpuStream {
             self.state.timed = None;
             (self.state.report.events, self.state.report.gaps) = (point.events, point.gaps);
             (before, begins) = (point.gaps, point.offset);
-            // The seek_index have every gap. Only one from the first event to the end is told with that event, not before.
+            // The index has every gap. Only one from the first event to the end is handed over with that event, not before.
             let behind =
                 usize::try_from(before).ok().and_then(|before| seek_index.gaps.get(before..)).unwrap_or_default();
             let has_whole = behind.iter().any(|gap| gap.cause == GapCause::Counters && gap.to.is_none());
@@ -186,7 +186,7 @@ impl CpuStream {
         self.range = Some(RestrictedRange::new(seek_index.gaps.clone(), before, to));
     }
 
-    /// What is known of the file so far; complete once `fill` returned false.
+    /// Findings and totals of the file so far; complete once `fill` returned false.
     pub fn report(&self) -> &FileReport {
         &self.state.report
     }

@@ -1,4 +1,4 @@
-//! Decoding of a stream: which of a file's bytes come next, and which decoder takes them.
+//! Decoding of a stream: the driver that gives a file's bytes to their decoder, block by block.
 
 use super::cpu_stream::{Backing, CpuStream};
 use super::payload::PayloadFormat;
@@ -16,7 +16,7 @@ use crate::fault::Code;
 const BATCH: usize = 512;
 
 impl CpuStream {
-    /// What was read while the file was opened: its first block.
+    /// Takes on the first block, which was read while the file was opened.
     pub(crate) fn start_with(&mut self, block: Block) {
         self.begin(block);
     }
@@ -32,7 +32,7 @@ impl CpuStream {
 
     /// Hands the next `batch` items, or some more, to `items`; false at the end of the stream, where there are none.
     ///
-    /// Generic, so that what `items` does not look at is not even read from the records.
+    /// Generic, so that fields that `items` does not look at are not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
         let before = self.state.items();
         let has_gaps = self.range.as_mut().is_some_and(|range| range.begin(items));
@@ -125,13 +125,13 @@ impl CpuStream {
             }
             _ => None,
         };
-        // A file that cannot be read at a place is one that cannot be read twice: the end tells of its loss.
+        // A file without positioned reads cannot be read twice: its loss is found at the end.
         let Some(Ok(unmarked)) = unmarked else { return };
         let is_entered = self.range.as_ref().is_some_and(RestrictedRange::is_behind_gaps);
         self.state.foretell(unmarked, is_entered, items);
     }
 
-    /// Ends the part that was wanted, with the gaps behind it; whether there are any.
+    /// Ends the range, with the gaps behind it; true where there are any.
     #[cold]
     fn leave_range(&mut self, items: &mut impl EventSink) -> bool {
         if let Backing::Blocks(reader) = &self.backing {
@@ -141,7 +141,7 @@ impl CpuStream {
         self.range.take().is_some_and(|range| range.end(self.state.report.gaps, items))
     }
 
-    /// Takes on a block: data is decoded piece by piece, the others at once.
+    /// Takes on a block: data is decoded piece by piece, other blocks at once.
     fn begin(&mut self, block: Block) {
         let Backing::Blocks(reader) = &self.backing else { return };
         let state = &mut self.state;
@@ -160,7 +160,7 @@ impl CpuStream {
             state.fault(Code::WrongTotals, &block, message);
         }
         let payload = reader.payload();
-        // The marks of a part that was left out are not counted.
+        // Marks outside of the range are not counted.
         if self.range.is_none() {
             state.compare_lost_before(&block, payload);
         }
@@ -271,7 +271,7 @@ format:
         bytes
     }
 
-    /// All of a stream of sub-buffers of which the kernel dropped 3 events without a mark.
+    /// Items and report of a stream of sub-buffers; the kernel dropped 3 of its events without a mark.
     fn read(file: File, bytes: usize) -> (Vec<StreamItem>, FileReport) {
         let shape = PageShape::parse(HEADER_PAGE, Endian::Little).unwrap();
         let formats = [("kmem".to_owned(), EventFormat::parse(KFREE).unwrap())];

@@ -1,4 +1,4 @@
-//! Loss that the recorder tells of: gap blocks of a file, and the gaps that are known before its first event.
+//! Loss that the recorder knows of: gap blocks of a file, and the gaps that are known before its first event.
 
 use super::state::StreamState;
 use super::unmarked::{MAX_GAPS, Unmarked, changed, is_timed, shown};
@@ -10,7 +10,8 @@ use crate::event::{EventSink, GapCause};
 use crate::fault::Code;
 
 impl StreamState {
-    /// Hands over the gaps that are known before the first event; `is_entered`: those were told, since reading began behind them.
+    /// Hands over the gaps that are known before the first event; `is_entered`: reading
+    /// began behind them, so they were handed over already.
     pub(super) fn foretell(&mut self, unmarked: Unmarked, is_entered: bool, items: &mut impl EventSink) {
         self.walked_to = unmarked.walked_to;
         let hands = unmarked.gaps.iter().filter(|gap| gap.cause == GapCause::Foreign);
@@ -29,7 +30,7 @@ impl StreamState {
         unmarked.gaps.into_iter().for_each(|gap| self.push_gap(items, gap));
     }
 
-    /// Remembers a change by another program; true where it was told over all of its interval.
+    /// Remembers a change by another program; true where all of its interval has a finding already.
     fn is_known_change(&mut self, interval: Interval) -> bool {
         let (from, to) = (interval.from.get(), interval.to.get());
         let has_ends = interval.ends().is_some();

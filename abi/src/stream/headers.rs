@@ -11,8 +11,8 @@ impl StreamState {
         self.report.faults.len() as u64 + self.report.faults_left_out
     }
 
-    /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in `lost_before`; other writers may add the numbers of gap
-    /// blocks, so everything from the one to the other is right.
+    /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in
+    /// `lost_before`; other writers may add the numbers of gap blocks, so everything from the one to the other is right.
     pub(super) fn compare_lost_before(&mut self, block: &Block, payload: &[u8]) {
         // Marks in a block that could not be written are counted, and are not in the file.
         self.headers.is_unwritten |= match block.header.kind {
@@ -56,7 +56,7 @@ impl StreamState {
         let (says, uncounted) = (end.marks.get(), self.marks.uncounted);
         let is_wrong = match says {
             MARKS_COUNTED => uncounted > 0,
-            // Such a mark may be in a block that could not be written.
+            // The mark without a count may be in a block that could not be written.
             MARKS_VAGUE => uncounted == 0 && !self.headers.is_unwritten,
             _ => false,
         };

@@ -1,6 +1,6 @@
 //! Marks of lost events, counted while a stream is read.
 
-/// What the marks in the stream say of lost events.
+/// Lost events by the marks in the stream.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// Marks in sub-buffers.
@@ -22,7 +22,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Takes on a header before which so many events are known to be lost; some recorders have counted gap blocks among them.
+    /// Takes on a header's `lost_before`; some recorders have counted gap blocks in it.
     pub(super) fn take_header(&mut self, lost_before: u64) {
         self.by_headers = self.by_headers.max(lost_before.saturating_sub(self.recorder));
     }

@@ -1,8 +1,8 @@
 //! One CPU's file as a stream of events and gaps.
 //!
-//! `state` is what is carried from record to record. Files above it add to it what one kind of bytes needs: `sub_buffers`,
+//! `state` is carried from record to record. Files above it extend it for one kind of bytes or one kind of check: `sub_buffers`,
 //! `relay_records` and `source` decode, `gap_blocks`, `unmarked` and `totals` account for loss, `headers` compares. `drive` calls
-//! all of them; `cpu_stream` is what readers hold.
+//! all of them; readers hold a `cpu_stream`.
 
 mod cpu_stream;
 mod drive;

@@ -7,14 +7,14 @@ use crate::kernel::relay::{self, Layout};
 use crate::kernel::subbuffer;
 use crate::kernel::target::Endian;
 
-/// How the payloads of a recording are decoded; one for all of its files.
+/// Format of a recording's payloads; one for all of its files.
 #[derive(Debug)]
 pub(crate) enum PayloadFormat {
     /// Sub-buffers of tracefs.
     SubBuffers(SubBufferFormat),
     /// Records of a relay channel.
     Relay(RelayFormat),
-    /// Nothing tells how.
+    /// No description is there.
     Unknown,
 }
 
@@ -37,14 +37,14 @@ impl PayloadFormat {
     }
 }
 
-/// How sub-buffers are decoded.
+/// Shape of sub-buffers, and the decoder of their records.
 #[derive(Debug)]
 pub(crate) struct SubBufferFormat {
     pub(crate) shape: PageShape,
     pub(crate) decoder: Decoder,
 }
 
-/// How relay records are decoded.
+/// Layout of relay records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayFormat {
     pub(crate) layout: Layout,

@@ -36,7 +36,7 @@ pub trait EventSource: Debug + Send {
     }
 }
 
-/// Hands on what a source has read. An event whose time is before its predecessor's takes that one's time.
+/// Hands on the items that a source has read. An event whose time is before its predecessor's takes that one's time.
 pub(super) fn hand_over(
     state: &mut StreamState,
     read: &mut Vec<StreamItem>,
@@ -60,7 +60,7 @@ pub(super) fn hand_over(
 }
 
 impl StreamState {
-    /// The source has ended: report of the whole stream, and the gap behind damage.
+    /// Ends a source: completes the report, and hands over the gap behind damage.
     pub(super) fn finish_source(&mut self, ending: Ending, items: &mut impl EventSink) {
         self.report.last = self.last;
         if ending == Ending::Damaged {

@@ -1,4 +1,4 @@
-//! What is carried from record to record of a stream, whatever the records are.
+//! State that is carried from record to record of a stream, for all payload formats.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
 use crate::stream::report::FileReport;
 
-/// What is carried from record to record.
+/// State that is carried from record to record.
 #[derive(Debug)]
 pub(super) struct StreamState {
     pub(super) cpu: u32,
@@ -23,7 +23,7 @@ pub(super) struct StreamState {
     pub(super) last: Option<u64>,
     /// Events are missing from `last` to the next event.
     pub(super) pending: Option<(GapCause, Option<u64>)>,
-    /// Some of the file was not read as it was written, so its totals cannot be compared.
+    /// Bytes of the file are damaged or missing, so its totals cannot be compared.
     pub(super) damaged: bool,
     /// Events before the current block.
     pub(super) before_block: u64,
@@ -31,9 +31,9 @@ pub(super) struct StreamState {
     pub(super) headers: HeaderChecks,
     /// Events that other readers took.
     pub(super) read_by_others: u64,
-    /// Events of a gap from the first event to the end, which is told with that event.
+    /// Events of a gap from the first event to the end, which is handed over with that event.
     pub(super) whole: Option<u64>,
-    /// Events of the gaps that were told because of the counters, before the first event or with it.
+    /// Events of the gaps that were handed over because of the counters, before the first event or with it.
     pub(super) foretold: u64,
     /// The part of `foretold` in gaps with ends of their own, in events.
     pub(super) foretold_timed: u64,
@@ -44,11 +44,11 @@ pub(super) struct StreamState {
     /// Offset of the last block, in bytes, whose interval was looked at before the first event; `None`: none was. A later one has
     /// come since, because the file grows.
     pub(super) walked_to: Option<u64>,
-    /// Changes by other programs that were told: begin and end of each, on the trace's clock.
+    /// Changes by other programs that have a finding: begin and end of each, on the trace's clock.
     pub(super) hands: BTreeMap<u64, u64>,
     /// The stream's order keys.
     pub(super) keys: Clock,
-    /// Keeps seek_index, where somebody wants them.
+    /// Builder of the seek index, where the caller wants one.
     pub(super) seek_index: Option<Box<SeekIndexBuilder>>,
 }
 
@@ -86,7 +86,7 @@ impl StreamState {
         }
     }
 
-    /// Items so far.
+    /// Number of items so far.
     #[inline]
     pub(super) fn items(&self) -> u64 {
         self.report.events + self.report.gaps
@@ -115,7 +115,7 @@ impl StreamState {
         }
     }
 
-    /// Tells of a gap from the first event, at `from`, to the end.
+    /// Hands over the gap from the first event, at `from`, to the end, where there is one.
     pub(super) fn tell_whole(&mut self, from: Option<u64>, items: &mut impl EventSink) {
         if let Some(lost) = self.whole.take() {
             self.push_gap(items, Gap { from, to: None, cpu: self.cpu, lost: Some(lost), cause: GapCause::Counters });
@@ -129,7 +129,7 @@ impl StreamState {
         self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
     }
 
-    /// Where nothing is missing before a block, reading may begin with it.
+    /// Adds a block to the seek index, unless events are missing before it: reading may begin there.
     pub(super) fn keep_point(&mut self, block: &Block) {
         if self.pending.is_some() || self.damaged {
             return;
@@ -171,13 +171,13 @@ impl StreamState {
         last
     }
 
-    /// Whether nothing is to be told before the next event.
+    /// Fast path: no pending gap, and not the first event.
     #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
         self.pending.is_none() && self.last.is_some()
     }
 
-    /// So many events were told, the last of them at `last`.
+    /// Counts `events` events that were handed over, the last of them at `last`.
     pub(super) fn settle(&mut self, events: u64, last: u64) {
         if events > 0 {
             self.report.events += events;
@@ -185,7 +185,7 @@ impl StreamState {
         }
     }
 
-    /// What is to be told before the event at `at`; whether that is a gap.
+    /// Hands over the gaps before the event at `at`; true where one was pending.
     #[cold]
     pub(super) fn announce(&mut self, at: u64, items: &mut impl EventSink) -> bool {
         let is_gap = self.pending.is_some();

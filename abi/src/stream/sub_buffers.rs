@@ -9,10 +9,10 @@ use crate::kernel::decoder::ShortRecord;
 use crate::kernel::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
-/// Where sub-buffers stand in a file.
+/// Place of sub-buffers in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Of the block, or of the sub-buffer where there are no blocks.
+    /// Offset of the block in bytes, or of the sub-buffer where there are no blocks.
     offset: u64,
     block: Option<u64>,
 }
@@ -22,7 +22,7 @@ impl Place {
         Place { offset: block.offset, block: Some(block.header.sequence.get()) }
     }
 
-    /// For people: byte `from` of it.
+    /// Byte `from` of the place, for messages.
     fn sub_buffer(&self, from: usize) -> String {
         let offset = self.offset;
         match self.block {
@@ -101,7 +101,7 @@ impl StreamState {
             if let Some(missed) = sub_buffer.missed {
                 self.mark(missed, sub_buffer.timestamp, items);
             }
-            // Between events that nothing is told of but themselves, only these two are carried on.
+            // On the fast path only these two are carried from event to event.
             let mut last = self.last.unwrap_or(0);
             let mut events = 0;
             let mut is_plain = self.is_plain();
@@ -152,7 +152,7 @@ impl StreamState {
         self.push_gap(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
     }
 
-    /// A record that cannot be decoded; `is_after_gap`: a gap has just been told of before it.
+    /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
     #[cold]
     fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_after_gap: bool) {
         self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));

@@ -1,4 +1,4 @@
-//! Whether the totals in a file are those of its events, and what marks and counters together say of loss.
+//! Totals of a file, held against its events; loss by marks and counters together.
 
 use super::state::StreamState;
 use super::unmarked::{not_there, read_by_others, refused};
@@ -9,7 +9,7 @@ use crate::fault::{Code, Fault, Verdict};
 use crate::stream::report::Source;
 
 impl StreamState {
-    /// All of a data block was decoded: is it what its header says?
+    /// Compares a decoded data block with its header.
     pub(super) fn end_of_data(&mut self, block: &Block) {
         let (says, has) = (u64::from(block.header.events.get()), self.report.events - self.before_block);
         if !self.damaged && says != has {
@@ -21,7 +21,7 @@ impl StreamState {
         }
     }
 
-    /// The file's last block: are its totals those of what was read?
+    /// Compares the totals in the file's last block with those of the events read.
     pub(super) fn end_block(&mut self, end: &End, block: &Block) {
         self.report.counters = Some(end.counters);
         self.marks.is_vague = end.marks.get() == MARKS_VAGUE;
@@ -48,12 +48,12 @@ impl StreamState {
         }
     }
 
-    /// The file is read: what its counters and its ending say of loss.
+    /// Ends a file that was read: accounts for loss by counters, marks and ending.
     pub(super) fn finish(&mut self, ending: Ending, items: &mut impl EventSink) {
         self.report.last = self.last;
         let placed = self.marks.counted.saturating_add(self.marks.recorder);
         let counters = self.report.counters.unwrap_or_default();
-        // A relay channel's counter is one for all CPUs; who sees all of them tells what it means.
+        // A relay channel's counter is one for all CPUs; the reader of all of them accounts for it.
         let relay = self.report.source == Some(Source::Relay);
         let raw = self.report.version.is_none() && !relay;
         if raw && ending == Ending::Whole && !self.damaged {
@@ -62,11 +62,11 @@ impl StreamState {
         let counted =
             if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.read_by_others) };
         let lost = counted.max(placed);
-        // Without the kernel's counters only marks tell, and one of them may have no number.
+        // Without the kernel's counters only marks count, and one of them may have no number.
         let told = !raw || self.report.counters.is_some() || self.marks.uncounted == 0;
         self.report.lost = (self.marks.unknown == 0 && told).then_some(lost);
         if self.report.lost_before.is_none() && self.report.gaps == 1 && self.marks.uncounted == 1 {
-            // There was no room for the number, and the counters have it.
+            // The sub-buffer had no room for the number, and the counters have it.
             self.report.lost_before = self.report.lost;
         }
         let (growth, beyond) = self.unplaced(&counters, relay);
@@ -101,8 +101,8 @@ impl StreamState {
         }
     }
 
-    /// Events lost that neither marks nor gap blocks tell of: those that the kernel refused or other readers took, and overrun and
-    /// unwritten events beyond marks and gap blocks.
+    /// Events lost beyond marks and gap blocks: those that the kernel refused or other readers took, and overrun and unwritten
+    /// events.
     fn unplaced(&self, counters: &Counters, relay: bool) -> (u64, u64) {
         let marked = self.marks.counted.max(self.marks.by_headers);
         // A mark without a count may stand for any number.
@@ -113,7 +113,7 @@ impl StreamState {
         (refused.saturating_add(self.read_by_others), beyond.saturating_add(unwritten))
     }
 
-    /// Says what the marks tell of, `lost` events.
+    /// Adds the finding of the marks, over `lost` events.
     fn tell_of_marks(&mut self, lost: u64) {
         if self.marks.count == 0 {
             return;
@@ -131,7 +131,7 @@ impl StreamState {
         self.report.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
     }
 
-    /// Says what no mark tells of.
+    /// Adds the finding of loss without a mark.
     fn tell_of_unplaced(&mut self, unplaced: u64) {
         let timed = self.foretold_timed.min(unplaced);
         let message = match (timed, unplaced - timed) {
@@ -146,7 +146,8 @@ impl StreamState {
         self.report.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
     }
 
-    /// Counters within the file: what other readers have taken until then. Minor version 0 tells that only in the end.
+    /// Takes on counters within the file: events that other readers have taken until then. Minor version 0 has them only in the
+    /// end.
     pub(super) fn sample(&mut self, sample: &CounterSample, block: &Block) {
         self.report.counters = Some(sample.counters);
         self.count_timed(sample.grew);
@@ -156,7 +157,7 @@ impl StreamState {
         }
     }
 
-    /// Of a captured tree: stats are copied after the sub-buffers, or before.
+    /// Compares a captured tree's events with its stats, which are copied after the sub-buffers, or before.
     fn compare_with_stats(&mut self) {
         let Some(counters) = self.report.counters else { return };
         let (read, unread) = (counters.read.get(), counters.unread.get());

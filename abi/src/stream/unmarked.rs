@@ -1,4 +1,4 @@
-//! Loss that no mark in the sub-buffers tells of: what the kernel's counters say beyond the marks, and what foreign hands did.
+//! Loss without a mark in the sub-buffers: the kernel's counters beyond the marks, and changes by other programs.
 //!
 //! The search comes before the first event is handed out: the merge of all CPUs can take a gap only while it has not
 //! passed the gap's begin.
@@ -18,11 +18,11 @@ use crate::fault::{Code, Fault};
 use crate::kernel::subbuffer::{self, Missed, SubBuffer, trimmed_len};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
-/// Gaps of one file that are kept. What is beyond becomes one gap over everything.
+/// Greatest number of gaps kept for one file. All others become one gap over everything.
 pub(super) const MAX_GAPS: usize = 1 << 16;
-/// Greatest distance from the time of a sample to the end of its interval, in ns: the kernel tells times in microseconds.
+/// Greatest distance from the time of a sample to the end of its interval, in ns: the kernel prints times in microseconds.
 const ROUNDING: u64 = 1000;
-/// Bytes of a block's text that a message repeats.
+/// Greatest number of bytes of a block's text that a message repeats.
 const MAX_TEXT: usize = 500;
 /// Bytes of a captured tree's file to look at together, at least.
 const AT_ONCE: usize = 128 << 10;
@@ -45,7 +45,7 @@ pub(super) struct Unmarked {
 }
 
 impl Unmarked {
-    /// Events that the counters tell of and that are in one of these gaps.
+    /// Events that the counters count and that are in one of these gaps.
     pub(super) fn counted(&self) -> u64 {
         let gaps = self.gaps.iter().filter(|gap| gap.cause == GapCause::Counters).filter_map(|gap| gap.lost);
         gaps.fold(self.whole, u64::saturating_add)
@@ -67,10 +67,10 @@ pub(super) fn refused(counters: &Counters) -> u64 {
     counters.dropped.get().saturating_add(counters.commit_overrun.get())
 }
 
-/// The loss of a file of ours that no mark tells of.
+/// The loss of a file of ours without a mark.
 ///
 /// Most files say in their last block that there is none. Else all headers are walked over. Payloads of data are read only where
-/// overrun is beyond the marks that the headers have counted, and no end block tells whether a mark lacks its count: up to the
+/// overrun is beyond the marks that the headers have counted, and no end block says if a mark lacks its count: up to the
 /// first such mark.
 pub(super) fn of_blocks(file: &File, known: Known, format: Option<&SubBufferFormat>) -> io::Result<Unmarked> {
     if let Some(unmarked) = by_the_end(file, known)? {
@@ -144,11 +144,11 @@ fn marks_in(file: &File, known: Known, format: Option<&SubBufferFormat>) -> io::
     Ok(Some(counted))
 }
 
-/// The same of one block.
+/// Counted events of all marks in one block; `None` where a mark has no count.
 fn marks_of<O: TargetOrder>(payload: &[u8], format: &SubBufferFormat) -> Option<u64> {
     let (mut rest, mut counted) = (payload, 0u64);
     while !rest.is_empty() {
-        // The stream tells of a sub-buffer that makes no sense.
+        // A sub-buffer that makes no sense is a finding of the stream.
         let Ok(sub_buffer) = SubBuffer::parse::<O>(&format.shape, rest) else { break };
         match sub_buffer.missed {
             Some(Missed::Counted(n)) => counted = counted.saturating_add(n),
@@ -160,7 +160,7 @@ fn marks_of<O: TargetOrder>(payload: &[u8], format: &SubBufferFormat) -> Option<
     Some(counted)
 }
 
-/// A record of a foreign hand.
+/// A change by another program.
 #[derive(Debug)]
 struct Hand {
     gap: Gap,
@@ -193,7 +193,7 @@ struct Found {
     /// Sum of gap blocks.
     unwritten: u64,
     gaps: Vec<Gap>,
-    /// Foreign hands, by the begins of their gaps.
+    /// Changes by other programs, by the begins of their gaps.
     hands: BTreeMap<u64, Hand>,
     /// Events lost in gaps that are too many; `None`: there are not.
     too_many: Option<u64>,
@@ -248,7 +248,7 @@ impl Found {
         true
     }
 
-    /// Takes on counters; in minor version 0 only the last ones tell what others read.
+    /// Takes on counters; in minor version 0 only the last ones count what others read.
     fn sample(&mut self, met: &Met, counters: &Counters, grew: Interval, tells_of_others: bool) {
         self.counters = *counters;
         let others = if tells_of_others { read_by_others(counters, met.header.events_before.get()) } else { 0 };
@@ -321,11 +321,11 @@ pub(super) fn changed(text: &[u8]) -> String {
     format!("another program changed what is recorded: {}", shown(text, "the recorder does not say what"))
 }
 
-/// The loss of a captured tree's file that no mark tells of, by the kernel's `counters`.
+/// The loss of a captured tree's file without a mark, by the kernel's `counters`.
 ///
-/// A file whose marks account for all overrun is not read ahead of its events, or not to its end: only the end of the stream
-/// tells then of events that were handed out and are not in the file (`late_loss`), which is rare, and a second look at every
-/// sub-buffer is not cheap.
+/// A file whose marks account for all overrun is not read ahead of its events, or not to its end: events
+/// that were handed out and are not in the file are then found at the end of the stream (`late_loss`), which is rare, and a second
+/// look at every sub-buffer is not cheap.
 pub(super) fn of_sub_buffers(file: &File, format: &SubBufferFormat, counters: &Counters) -> io::Result<Unmarked> {
     let size = format.shape.size;
     let (refused, overrun) = (refused(counters), counters.overrun.get());
