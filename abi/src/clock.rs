@@ -1,7 +1,7 @@
 //! Order keys: the kernel's clocks, their units, and how far their times agree between CPUs. The one place that
 //! writes such a key, or the span between two, for people.
 
-/// What `Event::at` is.
+/// Kind of `Event::at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKey {
     /// A time stamp.
@@ -15,7 +15,7 @@ pub enum OrderKey {
 pub enum Unit {
     /// Nanoseconds.
     Nanoseconds,
-    /// Something of a length that is not known: cycles, jiffies, or nothing but turns.
+    /// Ticks of an unknown length: cycles, jiffies, or a count of reads.
     Ticks,
     /// Records: the key is a sequence number.
     Records,
@@ -36,9 +36,9 @@ pub enum Agreement {
 /// The order keys of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// Their unit.
+    /// Unit of the keys.
     pub unit: Unit,
-    /// Events whose order the keys tell.
+    /// Events that the keys put in order.
     pub agreement: Agreement,
 }
 
@@ -50,9 +50,9 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The keys of a trace with this order and this `trace_clock`; `None`: the trace does not tell its clock.
+    /// The keys of a trace with this order and this `trace_clock`; `None`: the trace does not name its clock.
     ///
-    /// A name that is not known here is taken for the worst: ticks that are no CPU's but its own.
+    /// An unknown name is taken for the worst: ticks that hold within one CPU only.
     pub fn of(order: OrderKey, name: Option<&str>) -> Clock {
         let (unit, agreement) = match (order, name) {
             (OrderKey::Sequence, _) => (Unit::Records, Agreement::AllCpus),
@@ -70,7 +70,7 @@ impl Clock {
         if self.unit == Unit::Nanoseconds { 1_000_000_000 } else { 1 }
     }
 
-    /// The key `at` of a trace that begins at `first`, with so many places of a second, at most 9: `+1.000601 s`, `+601 ticks`; a
+    /// The key `at` of a trace that begins at `first`, with `places` places of a second, at most 9: `+1.000601 s`, `+601 ticks`; a
     /// sequence number is `#601`, wherever the trace begins. A key before `first` is shown as `first`.
     pub fn moment(self, at: u64, first: u64, places: u32) -> String {
         let since = at.saturating_sub(first);

@@ -1,4 +1,4 @@
-//! What every source yields: events of one CPU in the order they were written, and the gaps between.
+//! Items that every source yields: events of one CPU in the order they were written, and the gaps between.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// What an event does to the objects of its kind.
+/// Effect of an event on the objects of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// An allocation; `Event::failed` where nothing was allocated.
@@ -89,7 +89,7 @@ impl NameId {
     }
 }
 
-/// One event record.
+/// Decoded event record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Order key: the time in units of the trace's clock (ns but for `counter`, `uptime`, `x86-tsc`);
@@ -118,7 +118,7 @@ pub struct Event {
     pub cache: Option<NameId>,
     /// The event's own name, as the kernel has it (`kmalloc_node`, `mm_page_free`, ...).
     pub name: NameId,
-    /// What it does.
+    /// Effect on objects.
     pub action: Action,
     /// An allocation that returned null (pages: frame number all ones).
     pub failed: bool,
@@ -162,9 +162,9 @@ impl Event {
 pub enum GapCause {
     /// The kernel overwrote or dropped events before the recorder took them.
     Overrun,
-    /// Only the counters tell of the loss: its place is unknown.
+    /// Loss that only the counters show: its place is unknown.
     Counters,
-    /// The recorder lost them (the buffer was cleared by someone else, a write failed).
+    /// The recorder lost them (another program cleared the buffer, a write failed).
     Recorder,
     /// Another program changed what is recorded.
     Foreign,
@@ -181,17 +181,17 @@ pub enum GapCause {
 pub struct Gap {
     /// The CPU's last event before it; `None`: the start of the trace.
     pub from: Option<u64>,
-    /// Its end; `None`: the end of the trace.
+    /// End; `None`: the end of the trace.
     pub to: Option<u64>,
     /// The CPU that lost them.
     pub cpu: u32,
-    /// How many, where known.
+    /// Number of lost events, where known.
     pub lost: Option<u64>,
-    /// Why.
+    /// Cause of the loss.
     pub cause: GapCause,
 }
 
-/// What a CPU's stream is made of.
+/// Item of a CPU's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamItem {
     /// An event.
@@ -200,9 +200,9 @@ pub enum StreamItem {
     Gap(Gap),
 }
 
-/// Who takes a stream's items, in stream order: a gap stands before the first event after it.
+/// Consumer of a stream's items, in stream order: a gap stands before the first event after it.
 pub trait EventSink {
-    /// Whether anybody looks at `Event::cache`, which is not even interned otherwise.
+    /// The consumer looks at `Event::cache`; where false, cache names are not interned.
     const NAMES: bool = true;
     /// The consumer looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = true;
@@ -225,14 +225,14 @@ impl EventSink for Vec<StreamItem> {
 
 /// Interned names: the strings of a trace, each kept once.
 ///
-/// Bytes are kept as the trace has them; whoever prints them escapes them.
+/// Bytes are kept as the trace has them; the code that prints them escapes them.
 #[derive(Clone, Debug)]
 pub struct Names {
     by_id: Vec<Box<[u8]>>,
     by_name: HashMap<Box<[u8]>, NameId>,
     /// The last name seen per bucket of a cheap hash: a trace repeats a few names millions of times.
     recent: Box<[Option<Recent>; RECENT]>,
-    /// The same for fields that hold a name and its NUL.
+    /// Last field seen per bucket: a name and its NUL.
     recent_fields: Box<[Option<Recent>; RECENT]>,
 }
 
@@ -282,7 +282,7 @@ impl Names {
         if let Some(recent) = self.recent_fields[bucket]
             && recent.ends == ends
             && recent.len == field.len()
-            // Of a longer field the ends say that the NUL is its last byte, if its name has all others.
+            // The ends of a longer field say that the NUL is its last byte, if its name has all others.
             && (field.len() <= 16 || field.get(..field.len() - 1) == Some(self.get(recent.id)))
         {
             return Some(recent.id);
@@ -324,12 +324,12 @@ impl Names {
         self.by_id.get(index).map(|n| &**n)
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no name.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -393,7 +393,7 @@ mod tests {
             (b"kmalloc-rnd-05-192\0", b"kmalloc-rnd-05-192"),
             (b"kmalloc-rnd-05-192", b"kmalloc-rnd-05-192"),
             (b"kmalloc-rnd-05-193\0", b"kmalloc-rnd-05-193"),
-            // The same ends and length as the one above, and a NUL between.
+            // Ends and length as in the one above, and a NUL between.
             (b"kmalloc-rn\0-05-193\0", b"kmalloc-rn"),
             (b"kmalloc-rn\0-05-192\0", b"kmalloc-rn"),
             (b"kmalloc-rnd-05-193x", b"kmalloc-rnd-05-193x"),

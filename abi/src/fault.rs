@@ -1,6 +1,6 @@
-//! What can be wrong with a trace: one code for one thing, in check and report alike.
+//! Findings about a trace's files: one code for one thing, in check and report alike.
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
@@ -49,7 +49,7 @@ macro_rules! codes {
             /// Every code, ascending.
             pub const ALL: &[Code] = &[$(Code::$variant,)*];
 
-            /// How bad it is.
+            /// Severity of a finding with this code.
             pub fn severity(self) -> Severity {
                 match self { $(Code::$variant => Severity::$severity,)* }
             }
@@ -59,12 +59,12 @@ macro_rules! codes {
                 match self { $(Code::$variant => Verdict::$verdict,)* }
             }
 
-            /// A few words.
+            /// Title of a few words.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$variant => $title,)* }
             }
 
-            /// What it means, where it comes from and what to do: the text of `--explain`.
+            /// Meaning, origin and remedy: the text of `--explain`.
             pub fn explanation(self) -> &'static str {
                 match self { $(Code::$variant => $why,)* }
             }
@@ -192,15 +192,15 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// Something found while reading one file.
+/// A finding in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What it is.
+    /// Kind of the finding.
     pub code: Code,
-    /// Where, in bytes from the start of the file.
+    /// Place in bytes from the start of the file.
     pub offset: u64,
     /// Number of the block it is in, where known.
     pub block: Option<u64>,
-    /// One line without the file's name: what was expected, what was there, where good data resumes.
+    /// A line without the file's name: expected and found values, and where good data resumes.
     pub message: String,
 }

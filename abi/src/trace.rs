@@ -1,8 +1,8 @@
 //! A trace as its readers see it: what it is, a stream of items for each CPU, and the names beside it.
 //!
 //! One way to open what `kmemtraced` writes and what the kernel leaves (raw relay bytes), for check and
-//! report alike. Reading is one pass in bounded memory; what is found wrong on the way is in each
-//! stream's [`FileReport`], complete once the stream has ended.
+//! report alike. Reading is one pass in bounded memory; findings are in each stream's [`FileReport`], complete
+//! once the stream has ended.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
 
-/// What was opened.
+/// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// A trace directory of ours, or files out of one.
@@ -39,12 +39,12 @@ impl InputKind {
     }
 }
 
-/// What is known of a trace before its events are read.
+/// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
-    /// What was opened.
+    /// Kind of the input.
     pub input: InputKind,
-    /// Where it was recorded from.
+    /// Kernel interface that it was recorded from.
     pub source: Option<Source>,
     /// Kernel release.
     pub kernel: Option<String>,
@@ -58,13 +58,13 @@ pub struct TraceInfo {
     pub page_bytes: Option<u64>,
     /// Trace clock.
     pub clock: Option<String>,
-    /// Whether the kernel began to record at boot.
+    /// True if the kernel began to record at boot.
     pub since_boot: bool,
     /// CPUs of the recording, ascending, those whose file is missing included.
     pub cpus: Vec<u32>,
     /// CPUs whose file is missing.
     pub missing: Vec<u32>,
-    /// What orders the events.
+    /// Unit of the order: time or sequence number.
     pub order: OrderKey,
 }
 
@@ -75,7 +75,7 @@ impl TraceInfo {
     }
 }
 
-/// What names things: from `meta.out`.
+/// Names of symbols, modules, threads and nodes, from `meta.out`.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
@@ -84,7 +84,8 @@ pub struct Metadata {
     pub modules: Vec<u8>,
     /// Command names by thread id.
     pub comms: HashMap<i32, Box<[u8]>>,
-    /// The recorder's thread ids, ascending, each once, at most [`MAX_OWN_THREADS`]; `None`: the recording does not tell them.
+    /// The recorder's thread ids, ascending, each once, at most [`MAX_OWN_THREADS`]; `None`: the recording
+    /// does not have them.
     pub own_threads: Option<Vec<i32>>,
     /// NUMA node by CPU.
     pub nodes: HashMap<u32, u32>,
@@ -96,11 +97,11 @@ pub struct Metadata {
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
     pub started: Option<(u64, u64)>,
-    /// What was found wrong with `meta.out`; `None`: there is none.
-    pub facts: Option<FileReport>,
+    /// Findings about `meta.out`; `None`: there is no such file.
+    pub report: Option<FileReport>,
 }
 
-/// Greatest number of thread ids that a recording may tell: several for each CPU that a kernel can have.
+/// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
 pub const MAX_OWN_THREADS: usize = 1 << 16;
 
 /// Why nothing could be opened.
@@ -137,19 +138,19 @@ pub enum OpenError {
         b = b.display()
     )]
     Mixed {
-        /// One file.
+        /// First file.
         a: PathBuf,
-        /// The other.
+        /// Second file.
         b: PathBuf,
     },
     /// Two files of one CPU: its events would be there twice.
     #[error("{a} and {b} are both of CPU {cpu}: name one of them", a = a.display(), b = b.display())]
     Twice {
-        /// One file.
+        /// First file.
         a: PathBuf,
-        /// The other.
+        /// Second file.
         b: PathBuf,
-        /// Their CPU.
+        /// CPU of both files.
         cpu: u32,
     },
 }
@@ -166,22 +167,22 @@ impl OpenError {
 pub struct Trace {
     /// The paths that were opened, as the caller named them.
     pub inputs: Vec<PathBuf>,
-    /// What it is.
+    /// Facts about all of it.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
     pub streams: Vec<CpuStream>,
     /// Names of caches and events.
     pub names: Names,
     /// Symbols, modules, comms, nodes.
-    pub side: Metadata,
+    pub metadata: Metadata,
     /// From a directory of raw relay files.
     pub(crate) total_overruns: Option<u64>,
 }
 
 impl Trace {
-    /// A trace of `sources`, one for each CPU; `input` is the format's name in documents. Their order keys are times of `clock`, in
-    /// nanoseconds unless the kernel's clock of that name counts something else. Symbols and the like are put into `side` by the
-    /// caller.
+    /// A trace of `sources`, one for each CPU; `input` is the format's name in documents. Order keys are times of `clock`, in
+    /// nanoseconds unless the kernel's clock of that name counts something else. Symbols and the like are put into
+    /// `metadata` by the caller.
     ///
     /// # Errors
     /// Two sources of one CPU.
@@ -213,16 +214,16 @@ impl Trace {
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));
         let inputs = streams.iter().map(|stream| stream.path().to_owned()).collect();
-        Ok(Trace { inputs, info, streams, names: Names::new(), side: Metadata::default(), total_overruns: None })
+        Ok(Trace { inputs, info, streams, names: Names::new(), metadata: Metadata::default(), total_overruns: None })
     }
 
     /// Records that a relay channel dropped because it was full: `total_overruns`, which counts all CPUs together.
-    /// `None` where nothing tells. In our own recordings it is complete once the streams have ended.
+    /// `None` where no counter is in the trace. In our own recordings the number is complete once the streams have ended.
     pub fn total_overruns(&self) -> Option<u64> {
         if self.total_overruns.is_some() || self.info.source != Some(Source::Relay) {
             return self.total_overruns;
         }
-        let counted = self.streams.iter().filter_map(|s| s.facts().counters).map(|c| c.kernel_lost());
+        let counted = self.streams.iter().filter_map(|s| s.report().counters).map(|c| c.kernel_lost());
         counted.reduce(u64::saturating_add)
     }
 

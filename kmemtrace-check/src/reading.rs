@@ -129,7 +129,7 @@ pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenEr
         file.is_there = !file.facts.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
     }
     let total_overruns = trace.total_overruns();
-    files.extend(trace.side.facts.map(|facts| CheckedFile::new(facts, true)));
+    files.extend(trace.metadata.report.map(|facts| CheckedFile::new(facts, true)));
     Ok(CheckedTrace { path, is_dir, info: trace.info, files, findings: Vec::new(), total_overruns })
 }
 
@@ -158,7 +158,7 @@ fn read_alone(stream: &mut CpuStream, names: &mut Names) -> CheckedFile {
     const BATCH: usize = 1 << 16;
     let mut noted = Noted::default();
     while stream.decode(names, &mut noted, BATCH) {}
-    CheckedFile { worst_gap: noted.worst_gap, ..CheckedFile::new(stream.facts().clone(), true) }
+    CheckedFile { worst_gap: noted.worst_gap, ..CheckedFile::new(stream.report().clone(), true) }
 }
 
 /// Stream and its next event.
@@ -203,7 +203,7 @@ fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFil
     let mut heads: Vec<Head<'_>> = streams
         .iter_mut()
         .map(|stream| {
-            let file = CheckedFile::new(stream.facts().clone(), true);
+            let file = CheckedFile::new(stream.report().clone(), true);
             Head { stream, items: Vec::new(), index: 0, next: None, file, noted: Noted::default() }
         })
         .collect();
@@ -221,7 +221,7 @@ fn read_together(streams: &mut [CpuStream], names: &mut Names) -> Vec<CheckedFil
         }
     }
     let file = |head: Head<'_>| CheckedFile {
-        facts: head.stream.facts().clone(),
+        facts: head.stream.report().clone(),
         worst_gap: head.noted.worst_gap,
         ..head.file
     };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use kmemtrace_abi::text::duration;
 
 use crate::write::compress::Compression;
 
@@ -125,28 +126,21 @@ impl std::str::FromStr for Sync {
     }
 }
 
-/// Parses a size: `4096`, `64K`, `16M`, `1G`.
+/// Parses a size that is not zero: `4096`, `64K`, `16M`, `1G`.
 fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<u64>().ok().filter(|&n| n > 0);
-    number.and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| "a size is 4096, 64K, 16M or 1G".to_owned())
+    kmemtrace_abi::text::size::parse(text).filter(|&n| n > 0).ok_or_else(|| "a size is 4096, 64K, 16M or 1G".to_owned())
 }
 
-/// Parses a time: `10s`, `5m`, `250ms`; a bare number is seconds.
+/// Parses a time that is not zero: `10s`, `5m`, `250ms`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let (digits, unit) =
-        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1.0));
-    let seconds = digits.parse::<f64>().ok().map(|n| n * unit);
-    seconds
-        .and_then(|s| Duration::try_from_secs_f64(s).ok())
-        .filter(|t| !t.is_zero())
-        .ok_or_else(|| "a time is 10s, 5m or 250ms".to_owned())
+    let span = duration::parse(text).filter(|&nanos| nanos > 0);
+    span.and_then(from_nanos).ok_or_else(|| "a time is 10s, 5m or 250ms".to_owned())
+}
+
+/// A span of so many nanoseconds; `None` for 2^64 seconds and more.
+fn from_nanos(nanos: u128) -> Option<Duration> {
+    let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+    Some(Duration::new(seconds.try_into().ok()?, rest.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -164,6 +158,7 @@ mod tests {
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("20us"), Ok(Duration::from_micros(20)));
         for bad in ["", "s", "-1s", "0", "1e400", "inf", "nan"] {
             assert!(time(bad).is_err(), "{bad}");
         }

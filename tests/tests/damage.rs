@@ -93,8 +93,8 @@ impl Read {
             all.append(&mut items);
         }
         let events = all.iter().filter(|i| matches!(i, StreamItem::Event(_))).count();
-        assert_eq!(stream.facts().events, events as u64);
-        Read { verdict: stream.facts().verdict, events: events as u64, gaps: all.len() - events }
+        assert_eq!(stream.report().events, events as u64);
+        Read { verdict: stream.report().verdict, events: events as u64, gaps: all.len() - events }
     }
 }
 

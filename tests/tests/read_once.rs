@@ -57,16 +57,16 @@ fn recording(work: &Workload, marks: u32) -> Directory {
 fn read(path: &Path, part: Option<(&SeekIndex, (u64, u64))>) -> Result<(u64, u64, SeekIndex), Skip> {
     let mut trace = Trace::open(&[path.to_owned()]).unwrap();
     let stream = &mut trace.streams[0];
-    stream.keep_landmarks();
+    stream.keep_seek_index();
     if let Some((landmarks, window)) = part {
-        stream.narrow(landmarks, window);
+        stream.restrict_to(landmarks, window);
     }
     let (mut events, mut items) = (0, Vec::new());
     let before = bytes_read()?;
     while stream.fill(&mut trace.names, &mut items) {
         events += items.iter().filter(|item| matches!(item, StreamItem::Event(_))).count() as u64;
     }
-    Ok((events, bytes_read()? - before, stream.landmarks().unwrap().clone()))
+    Ok((events, bytes_read()? - before, stream.seek_index().unwrap().clone()))
 }
 
 fn len(dir: &Directory, file: &str) -> u64 {

@@ -311,7 +311,7 @@ fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileReport {
     bytes.extend(sealed(after));
     dir.write("cpu0.out", &bytes);
     while trace.streams[0].fill(&mut trace.names, &mut items) {}
-    let facts = trace.streams[0].facts();
+    let facts = trace.streams[0].report();
     assert_eq!(facts.bytes, bytes.len() as u64, "the reader met the file's end before it grew");
     facts.clone()
 }

@@ -34,7 +34,7 @@ pub mod kind {
     pub const FILE_HEADER: u8 = 1;
     /// Payload: the kernel's bytes: trimmed sub-buffers, or whole relay records.
     pub const DATA: u8 = 2;
-    /// Payload: [`GapRecord`](super::GapRecord), then a text for people: loss that no mark in the kernel's bytes tells of.
+    /// Payload: [`GapRecord`](super::GapRecord), then a text for people: loss without a mark in the kernel's bytes.
     pub const GAP: u8 = 3;
     /// Payload: [`CounterSample`](super::CounterSample): the kernel's counters at this moment.
     pub const COUNTERS: u8 = 4;
@@ -94,7 +94,7 @@ pub struct Header {
 /// Offset from which `header_crc` counts.
 const CRC_FROM: usize = 12;
 
-/// What the writer of a block says about it; the rest of the header follows from the payload.
+/// Header fields that the writer of a block chooses; the rest of the header follows from the payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockInfo {
     /// See [`kind`].
@@ -167,12 +167,12 @@ pub fn block(info: &BlockInfo, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What the first bytes of `bytes` are.
+/// Kinds of bytes at the start of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// A header that is whole, and its length.
     Header(Header, usize),
-    /// What is there agrees with a header, and more bytes are needed: this many in all.
+    /// Start of a header; this many bytes are needed in all.
     Short(usize),
     /// A whole header of a major version that is not known here.
     Newer(u16),
@@ -181,7 +181,7 @@ pub(crate) enum Parsed {
 }
 
 /// Parses a header. `header_len` is that of the file's first block, where that is known: no other
-/// is taken, so that a flipped length is told from a cut.
+/// is taken, so that a flipped length is not taken for a cut.
 pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
     let magic = bytes.len().min(MAGIC.len());
     if bytes[..magic] != MAGIC[..magic] {
@@ -344,7 +344,7 @@ impl End {
         End::with_header(tail).map(|(_, end)| end)
     }
 
-    /// The same with the header of the block.
+    /// End block and its header, from the file's last bytes.
     pub(crate) fn with_header(tail: &[u8]) -> Option<(Header, End)> {
         [size_of::<End>(), End::BYTES_WITHOUT_MARKS, End::BYTES_IN_0].into_iter().find_map(|len| {
             let from = tail.len().checked_sub(HEADER_BYTES + len)?;
@@ -368,7 +368,7 @@ pub const END_LIMIT: u32 = 1;
 /// `End::reason`: an error (disk full, instance gone).
 pub const END_ERROR: u32 = 2;
 
-/// `End::marks`: the recorder does not tell whether every mark of the sub-buffers has a count.
+/// `End::marks`: the recorder does not say if every mark of the sub-buffers has a count.
 pub const MARKS_UNKNOWN: u32 = 0;
 /// `End::marks`: every mark has a count, or there is none. Overrun beyond `Header::lost_before` was lost at no known time.
 pub const MARKS_COUNTED: u32 = 1;
@@ -403,7 +403,7 @@ impl GapRecord {
 
 /// `GapRecord::lost`: the number is not known.
 pub const LOST_UNKNOWN: u64 = u64::MAX;
-/// `GapRecord::reason`: the buffer was cleared or changed by someone else.
+/// `GapRecord::reason`: another program cleared or changed the buffer.
 pub const GAP_CLEARED: u32 = 1;
 /// `GapRecord::reason`: the recorder could not write what it had read.
 pub const GAP_NOT_WRITTEN: u32 = 2;

@@ -1,4 +1,4 @@
-//! Reading a trace file block by block: finds damage and goes on behind it, tells a cut from a corruption.
+//! Reading a trace file block by block: finds damage and goes on behind it, knows a cut from a corruption.
 //!
 //! One pass over a file or pipe, in a buffer no larger than its largest block. No number in the file makes
 //! it reserve memory: the buffer grows only as bytes are really there.
@@ -32,7 +32,7 @@ pub(crate) struct Window {
     /// Offset of `start` in the file.
     offset: u64,
     eof: bool,
-    /// Why reading stopped, where it was not the end.
+    /// Error that stopped reading, where it was not the end.
     error: Option<io::Error>,
 }
 
@@ -84,7 +84,7 @@ impl Window {
         &self.file
     }
 
-    /// The reason why reading stopped, where that was not the end of the file; it is told once.
+    /// The reason why reading stopped, where that was not the end of the file; given out once.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -96,7 +96,7 @@ impl Window {
         Ok(())
     }
 
-    /// Whether every byte from here to the end is 0 (and at least one is there). Moves to the first that is not.
+    /// True if every byte from here to the end is 0 and there is one. Moves to the first byte that is not.
     fn only_zeros_left(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -119,13 +119,13 @@ impl Window {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) header: Header,
-    /// Of its header in the file.
+    /// Offset of its header in the file, in bytes.
     pub(crate) offset: u64,
     /// Bytes or blocks before it are damaged or missing.
     pub(crate) damage_before: bool,
 }
 
-/// How a file's blocks came to an end.
+/// Ending of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// With an end block.
@@ -134,6 +134,18 @@ pub(crate) enum Ending {
     Cut,
     /// The last bytes are damaged.
     Damaged,
+}
+
+/// A header whose checksum is right, at the start of the window.
+#[derive(Clone, Copy, Debug)]
+struct FoundHeader {
+    header: Header,
+    /// Offset of the header in the file, in bytes.
+    offset: u64,
+    /// Bytes of the header.
+    len: usize,
+    /// Bytes of the block: header and stored payload.
+    whole: usize,
 }
 
 /// Reads the blocks of one file.
@@ -149,12 +161,12 @@ pub(crate) struct BlockReader {
     version: (u16, u16),
     /// Bytes of the current block, dropped when the next one is asked for.
     current: usize,
-    /// Where its payload starts in the window, and its end.
+    /// Start and end of its payload in the window.
     payload: (usize, usize),
     expanded: Vec<u8>,
     is_expanded: bool,
     ended: bool,
-    /// How the file came to an end, which is told once.
+    /// Ending of the file, once it was met: its findings are told only then.
     over: Option<Ending>,
     /// Bytes that were passed over.
     passed: u64,
@@ -214,7 +226,7 @@ impl BlockReader {
         self.window.offset().saturating_sub(self.passed)
     }
 
-    /// The same, with the block that is being looked at.
+    /// Bytes read so far, the current block included.
     pub(crate) fn bytes_met(&self) -> u64 {
         self.bytes_read() + self.current as u64
     }
@@ -256,84 +268,18 @@ impl BlockReader {
         self.is_expanded = false;
         let mut damage_before = false;
         loop {
-            let offset = self.window.offset();
-            let header_len = self.known.map(|(len, ..)| len);
-            let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
-            if bytes.is_empty() {
-                return Err(self.end_of_file(damage_before, faults));
-            }
-            if self.ended {
-                faults(fault(Code::AfterEnd, offset, None, "the end block is followed by more bytes".into()));
-                return Err(Ending::Damaged);
-            }
-            let (header, len) = match block::parse(bytes, header_len) {
-                Parsed::Header(header, len) => (header, len),
-                Parsed::Newer(major) if self.known.is_none() => {
-                    self.newer = Some(major);
-                    return Err(Ending::Damaged);
-                }
-                Parsed::Short(_) => {
-                    let there = bytes_there(bytes.len() as u64, header_len);
-                    faults(self.cut(offset, self.next_sequence, there));
-                    return Err(Ending::Cut);
-                }
-                Parsed::Newer(_) | Parsed::Bad => {
-                    if let Some(ending) = self.skip_damage(offset, faults) {
-                        return Err(ending);
-                    }
-                    damage_before = true;
-                    continue;
-                }
+            let Some(found) = self.find_header(damage_before, faults)? else {
+                damage_before = true;
+                continue;
             };
-            let payload_len = header.payload_len.get() as usize;
-            let whole = len + payload_len;
+            if self.pass_over_foreign(&found, faults) || !self.take_in(&found, faults)? {
+                damage_before = true;
+                continue;
+            }
+            let FoundHeader { header, offset, len, whole } = found;
             let sequence = header.sequence.get();
-            if let Some((_, recording, cpu)) = self.known
-                && (header.recording != recording || header.cpu.get() != cpu)
-            {
-                let whose = if header.recording == recording {
-                    format!("block {sequence} belongs to CPU {}", header.cpu.get())
-                } else {
-                    format!("block {sequence} belongs to another recording")
-                };
-                faults(fault(Code::Foreign, offset, Some(sequence), whose));
-                self.window.fill(whole);
-                self.window.advance(whole);
-                damage_before = true;
-                continue;
-            }
-            let there = self.window.fill(whole).len();
-            if there < whole {
-                faults(self.cut(offset, sequence, bytes_there(there as u64, Some(whole))));
-                return Err(Ending::Cut);
-            }
-            self.known.get_or_insert((len, header.recording, header.cpu.get()));
-            self.version = (header.major.get(), header.minor.get());
-            let stored = &self.window.bytes()[len..whole];
-            if block::crc32c(stored) != header.payload_crc.get() {
-                let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
-                self.window.advance(whole);
-                if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
-                    let message =
-                        format!("block {sequence} at byte {offset} ends in zeros; every earlier block is whole");
-                    faults(fault(Code::ZeroTail, offset, Some(sequence), message));
-                    return Err(Ending::Cut);
-                }
-                let resumes = self.window.offset();
-                let message =
-                    format!("block {sequence} at byte {offset}: checksum differs; good data resumes at {resumes}");
-                faults(fault(Code::BadPayload, offset, Some(sequence), message));
-                self.next_sequence = sequence.wrapping_add(1);
-                damage_before = true;
-                continue;
-            }
             if sequence != self.next_sequence {
-                let message =
-                    format!("block {sequence} at byte {offset} stands where block {} should", self.next_sequence);
-                // The number of a damaged first block is not known to be missing twice.
-                if !damage_before || sequence < self.next_sequence {
-                    faults(fault(Code::OutOfSequence, offset, Some(sequence), message));
-                }
+                self.tell_out_of_sequence(&found, damage_before, faults);
                 damage_before = true;
                 if sequence < self.next_sequence {
                     self.window.advance(whole);
@@ -341,34 +287,136 @@ impl BlockReader {
                 }
             }
             self.next_sequence = sequence.wrapping_add(1);
-            let known_kind = (kind::FILE_HEADER..=kind::END).contains(&header.kind);
-            if !known_kind {
-                let code = if header.flags & FLAG_OPTIONAL == 0 { Code::BadHeader } else { Code::UnknownBlock };
-                let message =
-                    format!("block {sequence} at byte {offset} is of kind {}, which is not known here", header.kind);
-                faults(fault(code, offset, Some(sequence), message));
+            if !(kind::FILE_HEADER..=kind::END).contains(&header.kind) {
+                self.pass_over_unknown(&found, faults);
                 damage_before |= header.flags & FLAG_OPTIONAL == 0;
-                self.blocks += 1;
-                self.window.advance(whole);
                 continue;
             }
             self.payload = (len, whole);
-            if header.flags & FLAG_ZSTD != 0 {
-                let expanded =
-                    expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded);
-                if let Err(code) = expanded {
-                    faults(fault(code, offset, Some(sequence), not_expanded(code, offset, &header)));
-                    damage_before = true;
-                    self.window.advance(whole);
-                    continue;
-                }
-                self.is_expanded = true;
+            if header.flags & FLAG_ZSTD != 0 && !self.expand_payload(&found, faults) {
+                damage_before = true;
+                continue;
             }
             self.current = whole;
             self.blocks += 1;
             self.ended = header.kind == kind::END;
             return Ok(Block { header, offset, damage_before });
         }
+    }
+
+    /// The header at the start of the window; `None` where damage was passed over.
+    fn find_header(
+        &mut self,
+        damage_before: bool,
+        faults: &mut dyn FnMut(Fault),
+    ) -> Result<Option<FoundHeader>, Ending> {
+        let offset = self.window.offset();
+        let header_len = self.known.map(|(len, ..)| len);
+        let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
+        if bytes.is_empty() {
+            return Err(self.end_of_file(damage_before, faults));
+        }
+        if self.ended {
+            faults(fault(Code::AfterEnd, offset, None, "the end block is followed by more bytes".into()));
+            return Err(Ending::Damaged);
+        }
+        match block::parse(bytes, header_len) {
+            Parsed::Header(header, len) => {
+                let whole = len + header.payload_len.get() as usize;
+                Ok(Some(FoundHeader { header, offset, len, whole }))
+            }
+            Parsed::Newer(major) if self.known.is_none() => {
+                self.newer = Some(major);
+                Err(Ending::Damaged)
+            }
+            Parsed::Short(_) => {
+                let there = bytes_there(bytes.len() as u64, header_len);
+                faults(self.cut(offset, self.next_sequence, there));
+                Err(Ending::Cut)
+            }
+            Parsed::Newer(_) | Parsed::Bad => self.skip_damage(offset, faults).map_or(Ok(None), Err),
+        }
+    }
+
+    /// Passes over a block of another CPU or recording; true where it was one.
+    fn pass_over_foreign(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
+        let FoundHeader { header, offset, whole, .. } = found;
+        let Some((_, recording, cpu)) = self.known else { return false };
+        if header.recording == recording && header.cpu.get() == cpu {
+            return false;
+        }
+        let sequence = header.sequence.get();
+        let whose = if header.recording == recording {
+            format!("block {sequence} belongs to CPU {}", header.cpu.get())
+        } else {
+            format!("block {sequence} belongs to another recording")
+        };
+        faults(fault(Code::Foreign, *offset, Some(sequence), whose));
+        self.window.fill(*whole);
+        self.window.advance(*whole);
+        true
+    }
+
+    /// Reads all of a block; false where its checksum differs: it was passed over then.
+    fn take_in(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, Ending> {
+        let FoundHeader { header, offset, len, whole } = *found;
+        let sequence = header.sequence.get();
+        let there = self.window.fill(whole).len();
+        if there < whole {
+            faults(self.cut(offset, sequence, bytes_there(there as u64, Some(whole))));
+            return Err(Ending::Cut);
+        }
+        self.known.get_or_insert((len, header.recording, header.cpu.get()));
+        self.version = (header.major.get(), header.minor.get());
+        let stored = &self.window.bytes()[len..whole];
+        if block::crc32c(stored) == header.payload_crc.get() {
+            return Ok(true);
+        }
+        let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
+        self.window.advance(whole);
+        if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
+            let message = format!("block {sequence} at byte {offset} ends in zeros; every earlier block is whole");
+            faults(fault(Code::ZeroTail, offset, Some(sequence), message));
+            return Err(Ending::Cut);
+        }
+        let resumes = self.window.offset();
+        let message = format!("block {sequence} at byte {offset}: checksum differs; good data resumes at {resumes}");
+        faults(fault(Code::BadPayload, offset, Some(sequence), message));
+        self.next_sequence = sequence.wrapping_add(1);
+        Ok(false)
+    }
+
+    fn tell_out_of_sequence(&self, found: &FoundHeader, damage_before: bool, faults: &mut dyn FnMut(Fault)) {
+        let (sequence, offset) = (found.header.sequence.get(), found.offset);
+        // The number of a damaged first block is not known to be missing twice.
+        if !damage_before || sequence < self.next_sequence {
+            let message = format!("block {sequence} at byte {offset} stands where block {} should", self.next_sequence);
+            faults(fault(Code::OutOfSequence, offset, Some(sequence), message));
+        }
+    }
+
+    /// Passes over a block of a kind that only newer writers know.
+    fn pass_over_unknown(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) {
+        let FoundHeader { header, offset, whole, .. } = found;
+        let sequence = header.sequence.get();
+        let code = if header.flags & FLAG_OPTIONAL == 0 { Code::BadHeader } else { Code::UnknownBlock };
+        let message = format!("block {sequence} at byte {offset} is of kind {}, which is not known here", header.kind);
+        faults(fault(code, *offset, Some(sequence), message));
+        self.blocks += 1;
+        self.window.advance(*whole);
+    }
+
+    /// Expands the payload of a block; false where it cannot be: the block was passed over then.
+    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
+        let FoundHeader { header, offset, len, whole } = *found;
+        let expanded = expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded);
+        self.is_expanded = expanded.is_ok();
+        if let Err(code) = expanded {
+            let message = not_expanded(code, offset, &header);
+            faults(fault(code, offset, Some(header.sequence.get()), message));
+            self.window.advance(whole);
+        }
+        self.is_expanded
     }
 
     fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {
@@ -404,7 +452,7 @@ impl BlockReader {
 
     /// No header stands here. Moves to the next one, or says how the file ends.
     fn skip_damage(&mut self, offset: u64, faults: &mut dyn FnMut(Fault)) -> Option<Ending> {
-        // What a power cut leaves: nothing but zeros, or the first bytes of a header and then zeros.
+        // A power cut leaves nothing but zeros, or the first bytes of a header and then zeros.
         let bytes = self.window.fill(MAGIC.len());
         let prefix = if bytes.starts_with(&MAGIC) {
             let header = &bytes[..bytes.len().min(HEADER_BYTES)];

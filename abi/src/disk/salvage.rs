@@ -11,11 +11,11 @@ use crate::disk::blocks::Window;
 pub enum Piece<'a> {
     /// A whole block whose checksums are right.
     Block {
-        /// What its header says.
+        /// Fields of its header.
         info: BlockInfo,
         /// The payload as it is stored.
         payload: &'a [u8],
-        /// All of it, header included.
+        /// The block's bytes, header included.
         whole: &'a [u8],
     },
     /// Bytes that are none, or not one that this version could write again.
@@ -23,7 +23,7 @@ pub enum Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// All of its bytes.
+    /// The bytes of this part.
     pub fn bytes(&self) -> &'a [u8] {
         match self {
             Piece::Block { whole, .. } | Piece::Other(whole) => whole,
@@ -42,7 +42,7 @@ pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
 }
 
 /// Bytes of a part that is no block, at most, where a file is read.
-const LONGEST_OTHER: usize = 128 << 10;
+const MAX_OTHER_BYTES: usize = 128 << 10;
 
 /// Reads the parts of a file in order, from where the file stands: put together they are all of it. Memory is bounded by the
 /// longest block.
@@ -70,7 +70,7 @@ impl PieceReader {
         if let Parsed::Header(header, HEADER_BYTES) = parse(self.window.fill(HEADER_BYTES), Some(HEADER_BYTES)) {
             wanted += header.payload_len.get() as usize;
         } else {
-            wanted = LONGEST_OTHER + MAGIC.len();
+            wanted = MAX_OTHER_BYTES + MAGIC.len();
         }
         let there = self.window.fill(wanted).len();
         if let Some(error) = self.window.take_error() {
@@ -173,7 +173,8 @@ mod tests {
         damaged[HEADER_BYTES + 300_000] ^= 1;
         // A magic across the place where a long part that is no block is cut.
         let junk =
-            [&vec![b'x'; LONGEST_OTHER - 3][..], &block(&info, b"after junk"), &vec![b'y'; 3 * LONGEST_OTHER]].concat();
+            [&vec![b'x'; MAX_OTHER_BYTES - 3][..], &block(&info, b"after junk"), &vec![b'y'; 3 * MAX_OTHER_BYTES]]
+                .concat();
         for parts in [
             vec![&long[..], &damaged, &long],
             vec![&junk[..], &long, &junk, &long[..1000]],

@@ -1,19 +1,19 @@
-//! Where a CPU's file can be entered, and its gaps: kept while all of it is read, so that somebody can read a part of it
-//! later and still know every gap.
+//! Blocks at which a CPU's file can be entered, and its gaps: kept while all of it is read, so that a reader can read a part
+//! of it later and still know every gap.
 
 use crate::event::Gap;
 
-/// Points of a file: of more blocks every second one goes, again and again.
-pub const MOST_POINTS: usize = 4096;
-/// Gaps of a file that are kept. With more there are no landmarks.
-pub const MOST_GAPS: usize = 1 << 16;
+/// Greatest number of a file's points: each time it is reached, every second point is dropped.
+pub const MAX_POINTS: usize = 4096;
+/// Greatest number of a file's gaps. A file with more has no index.
+pub const MAX_GAPS: usize = 1 << 16;
 
-/// A block of data where reading may begin, and what is before it.
+/// A block of data where reading may begin, and the counts before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekPoint {
-    /// Of its header in the file.
+    /// Offset of its header in the file, in bytes.
     pub offset: u64,
-    /// Its number in the file.
+    /// Number of the block in the file.
     pub sequence: u64,
     /// Event records before it.
     pub events: u64,
@@ -23,12 +23,12 @@ pub struct SeekPoint {
     pub last: Option<u64>,
 }
 
-/// What is kept of one CPU's file.
+/// Entry points and gaps of one CPU's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeekIndex {
-    /// In the order of the file.
+    /// Points in the order of the file.
     pub points: Vec<SeekPoint>,
-    /// All gaps, in the order of the file.
+    /// Gaps, all of them, in the order of the file.
     pub gaps: Vec<Gap>,
 }
 
@@ -39,18 +39,18 @@ impl SeekIndex {
         self.points.get(count.checked_sub(1)?)
     }
 
-    /// Where in the file all events that were needed up to a key of `to` have been met, if that is before its end.
+    /// Offset behind all events with keys up to `to`, in bytes, if that is before the end of the file.
     pub(crate) fn end(&self, to: u64) -> Option<u64> {
         let count = self.points.partition_point(|point| point.last.is_none_or(|last| last <= to));
         self.points.get(count).map(|point| point.offset)
     }
 }
 
-/// Keeps landmarks of a file that is being read.
+/// Builds the index of a file that is being read.
 #[derive(Debug)]
 pub(crate) struct SeekIndexBuilder {
     kept: SeekIndex,
-    /// One point for so many blocks.
+    /// Blocks to a point.
     stride: u64,
     blocks: u64,
     too_many: bool,
@@ -66,7 +66,7 @@ impl SeekIndexBuilder {
             self.kept.points.push(point);
         }
         self.blocks += 1;
-        if self.kept.points.len() > MOST_POINTS {
+        if self.kept.points.len() > MAX_POINTS {
             let mut is_kept = false;
             self.kept.points.retain(|_| {
                 is_kept = !is_kept;
@@ -77,13 +77,13 @@ impl SeekIndexBuilder {
     }
 
     pub(crate) fn gap(&mut self, gap: Gap) {
-        self.too_many |= self.kept.gaps.len() >= MOST_GAPS;
+        self.too_many |= self.kept.gaps.len() >= MAX_GAPS;
         if !self.too_many {
             self.kept.gaps.push(gap);
         }
     }
 
-    pub(crate) fn landmarks(&self) -> Option<&SeekIndex> {
+    pub(crate) fn seek_index(&self) -> Option<&SeekIndex> {
         (!self.too_many).then_some(&self.kept)
     }
 }
@@ -99,18 +99,18 @@ mod tests {
 
     #[test]
     fn points_stay_few_and_evenly_spread() {
-        let mut keeper = SeekIndexBuilder::new();
-        (0..50_000).for_each(|n| keeper.point(point(n)));
-        let points = &keeper.landmarks().unwrap().points;
-        assert!((MOST_POINTS / 2..=MOST_POINTS).contains(&points.len()), "{}", points.len());
+        let mut builder = SeekIndexBuilder::new();
+        (0..50_000).for_each(|n| builder.point(point(n)));
+        let points = &builder.seek_index().unwrap().points;
+        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&points.len()), "{}", points.len());
         assert!(points.iter().zip((0..).step_by(16)).all(|(kept, n)| *kept == point(n)));
     }
 
     #[test]
     fn a_part_is_entered_before_its_first_event() {
-        let landmarks = SeekIndex { points: (0..5).map(point).collect(), gaps: Vec::new() };
+        let seek_index = SeekIndex { points: (0..5).map(point).collect(), gaps: Vec::new() };
         for (from, want) in [(0, 0), (1, 1), (10, 1), (11, 2), (30, 3), (31, 4), (u64::MAX, 4)] {
-            assert_eq!(landmarks.before(from), Some(&point(want)), "{from}");
+            assert_eq!(seek_index.before(from), Some(&point(want)), "{from}");
         }
         assert_eq!(SeekIndex::default().before(5), None);
     }
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn too_many_gaps_are_no_landmarks() {
         let gap = Gap { from: None, to: None, cpu: 0, lost: None, cause: GapCause::Overrun };
-        let mut keeper = SeekIndexBuilder::new();
-        (0..MOST_GAPS).for_each(|_| keeper.gap(gap));
-        assert!(keeper.landmarks().is_some());
-        keeper.gap(gap);
-        assert!(keeper.landmarks().is_none());
+        let mut builder = SeekIndexBuilder::new();
+        (0..MAX_GAPS).for_each(|_| builder.gap(gap));
+        assert!(builder.seek_index().is_some());
+        builder.gap(gap);
+        assert!(builder.seek_index().is_none());
     }
 }

@@ -5,17 +5,18 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
+use crate::event::{Action, Event, EventSink, NameId, Names};
 use crate::kernel::format::{EventFormat, Field, Place};
+use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::{Endian, TargetOrder, u16_at, u32_at, uint_at};
 
-/// Where a number is in a record.
+/// Place of a number in a record.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     offset: u32,
     size: u8,
-    /// Of the eight bytes at the offset, those that are the number.
+    /// Mask of the number in the eight bytes at the offset.
     mask: u64,
 }
 
@@ -38,7 +39,7 @@ impl Slot {
         uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
     }
 
-    /// The same for a number that begins in the first [`NEAR`] bytes: one load, whatever its size.
+    /// Number that begins in the first [`NEAR`] bytes: one load, whatever its size.
     #[inline(always)]
     fn read_near<O: TargetOrder>(self, head: &Head) -> u64 {
         let at = self.offset as usize % NEAR;
@@ -59,16 +60,16 @@ const NEAR: usize = 64;
 /// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
 type Head = [u8; NEAR + 8];
 
-/// Where the name of a cache is told.
+/// Place of a cache's name.
 #[derive(Clone, Copy, Debug)]
 struct NamePlace {
     /// Length and offset of the name: upper and lower 16 bits.
     location: Slot,
-    /// What the offset counts from.
+    /// Byte of the record that the offset counts from.
     base: usize,
 }
 
-/// How records of one event id are decoded.
+/// Decoding of one event id's records.
 #[derive(Clone, Debug)]
 struct Plan {
     name: NameId,
@@ -87,7 +88,7 @@ struct Plan {
     cache: Option<NamePlace>,
     /// A shorter record is damaged.
     least: usize,
-    /// Where fields are if one of them begins beyond [`NEAR`]: the slots above tell where they are moved to.
+    /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
     far: Vec<Slot>,
 }
 
@@ -145,7 +146,7 @@ impl Decoder {
 
     /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are.
     ///
-    /// There is a branch for each action, so that whatever `items` does with the event is compiled for each of them.
+    /// There is a branch for each action, so that the code of `items` is compiled for each of them.
     #[inline(always)]
     pub(crate) fn decode<O: TargetOrder, I: EventSink>(
         &self,
@@ -225,37 +226,30 @@ impl Plan {
     fn new(system: &str, format: &EventFormat, names: &mut Names, other: &Plan) -> Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
-        let (pid, flags) = (slot("common_pid"), slot("common_flags"));
+        let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
         let plain = Plan { name, pid, flags, ..other.clone() }.brought_near();
-        // A page is keyed by its frame; kernels before 4.2 have its `struct page` pointer instead.
-        let frame = slot("pfn");
-        let object = match (system, format.name.as_str()) {
-            ("kmem", "kmalloc" | "kmalloc_node") => (Action::Alloc(Kind::Kmalloc), slot("ptr")),
-            ("kmem", "kmem_cache_alloc" | "kmem_cache_alloc_node") => (Action::Alloc(Kind::Cache), slot("ptr")),
-            ("kmem", "kfree") => (Action::Free(Kind::Kmalloc), slot("ptr")),
-            ("kmem", "kmem_cache_free") => (Action::Free(Kind::Cache), slot("ptr")),
-            ("kmem", "mm_page_alloc") => (Action::Alloc(Kind::Pages), frame.or(slot("page"))),
-            ("kmem", "mm_page_free" | "mm_page_free_direct") => (Action::Free(Kind::Pages), frame.or(slot("page"))),
-            _ => return plain,
+        let Some(profile) = profile::find(system, &format.name) else { return plain };
+        let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key.null)));
+        let Some((address, null)) = key else { return plain };
+        let action = profile.action;
+        let null = match null {
+            Null::Zero => 0,
+            Null::AllOnes => address.mask,
         };
-        let (action, Some(address)) = object else { return plain };
-        let failed = match action {
-            Action::Alloc(Kind::Pages) if frame.is_some() => Some(u64::MAX >> (64 - 8 * u32::from(address.size))),
-            Action::Alloc(_) => Some(0),
-            _ => None,
-        };
+        let failed = matches!(action, Action::Alloc(_)).then_some(null);
         let size = |name| slot(name).unwrap_or(Slot::ABSENT);
-        let (sizes, has_order) = match action {
-            Action::Alloc(Kind::Pages) => ([size("order"), Slot::ABSENT], true),
-            Action::Alloc(_) => ([size("bytes_req"), size("bytes_alloc")], false),
-            _ => ([Slot::ABSENT; 2], false),
+        let (sizes, has_order) = match profile.size {
+            Size::None => ([Slot::ABSENT; 2], false),
+            Size::Bytes { requested, allocated } => ([size(requested), size(allocated)], false),
+            Size::Order(order) => ([size(order), Slot::ABSENT], true),
         };
-        let cache = format.field("name").filter(|field| field.place != Place::Fixed).map(|field| {
+        let fields = &profile.fields;
+        let cache = format.field(fields.cache).filter(|field| field.place != Place::Fixed).map(|field| {
             let location = Slot::new(field.offset as u32, 4);
             NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
         });
-        let call_site = slot("call_site").unwrap_or(Slot::ABSENT);
-        let (gfp, node) = (slot("gfp_flags"), slot("node"));
+        let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
+        let (gfp, node) = (slot(fields.gfp), slot(fields.node));
         let slots = [Some(address), Some(call_site), pid, flags, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
@@ -288,7 +282,7 @@ impl Plan {
         head
     }
 
-    /// The name of the cache, where somebody looks at it.
+    /// The name of the cache, where `I` looks at it.
     #[inline(always)]
     fn cache_name<O: TargetOrder, I: EventSink>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
         let place = self.cache.filter(|_| I::NAMES)?;
@@ -307,7 +301,7 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::StreamItem;
+    use crate::event::{Kind, StreamItem};
     use crate::kernel::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
@@ -367,7 +361,7 @@ mod tests {
         record.extend_from_slice(&(-1i32).to_le_bytes());
         record.extend_from_slice(b"\x01dentry\0");
         let event = decode::<Little>(&decoder, 9, 3, &whole(&record), &mut names).unwrap();
-        // What stands behind a record is not part of it.
+        // Bytes behind a record are not part of it.
         let more = [&record[..], &[0xff; 80]].concat();
         let among = Record { time: 0, payload: &record, rest: &more };
         assert_eq!(decode::<Little>(&decoder, 9, 3, &among, &mut names), Ok(event));
@@ -393,7 +387,7 @@ mod tests {
             .split("offset:")
             .enumerate()
             .map(|(n, part)| match part.split_once(';') {
-                // What stands before the first offset, and `common_type`, which is always the first field.
+                // Text before the first offset, and `common_type`, which is always the first field.
                 Some((offset, rest)) if n > 1 => format!("{};{rest}", offset.parse::<usize>().unwrap() + FAR),
                 _ => part.to_owned(),
             })

@@ -10,7 +10,7 @@ const MAX_FIELDS: usize = 1024;
 /// No field reaches further than the longest record, a sub-buffer.
 const MAX_EXTENT: usize = crate::disk::block::MAX_PAYLOAD_BYTES;
 
-/// Why a text is not a format.
+/// Reasons why a text is not a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// A line that every format has is not there.
@@ -27,38 +27,38 @@ pub enum FormatError {
     Contradiction(&'static str),
 }
 
-/// How a field's bytes are found in a record.
+/// Ways to a field's bytes in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// At the offset.
     Fixed,
     /// At the offset stands a u32, (length << 16) | position from the start of the record (`__data_loc`).
     DataLoc,
-    /// The same with the position counted from the end of this field (`__rel_loc`).
+    /// As `DataLoc`, with the position counted from the end of this field (`__rel_loc`).
     RelLoc,
 }
 
-/// One field of a record.
+/// Field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
     /// Bytes from the start of the record.
     pub offset: usize,
     /// Bytes; 0 for a trailing `[]`.
     pub size: usize,
-    /// Whether it is a signed number.
+    /// True for a signed number.
     pub signed: bool,
-    /// Where its value is.
+    /// Way to its bytes.
     pub place: Place,
 }
 
-/// One event's record layout.
+/// Record layout of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
     /// The event's name.
     pub name: String,
-    /// Its `common_type`, valid for one boot.
+    /// `common_type` of its records, valid for one boot.
     pub id: u16,
     /// Fields, as listed.
     pub fields: Vec<Field>,
@@ -152,7 +152,7 @@ pub struct PageShape {
     pub commit_offset: usize,
     /// Bytes of the commit word, which is a `long`.
     pub commit_size: usize,
-    /// Where event data starts.
+    /// Offset of the event data.
     pub data_offset: usize,
     /// Bytes of a whole sub-buffer, header included.
     pub size: usize,

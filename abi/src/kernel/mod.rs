@@ -1,10 +1,11 @@
 //! Bytes that the kernel writes: event formats, sub-buffers of the ring buffer, their event records, relay records, `stats` files.
 //!
-//! A layout of another kernel version or another event belongs here. Every decoder is generic over byte order and word size
-//! ([`target`]) and takes one sub-buffer or record at a time.
+//! A layout of another kernel version belongs here, and another event into `profile`. Every decoder is generic over byte order
+//! and word size ([`target`]) and takes one sub-buffer or record at a time.
 
 pub(crate) mod decoder;
 pub mod format;
+pub(crate) mod profile;
 pub mod relay;
 pub mod stats;
 pub mod subbuffer;

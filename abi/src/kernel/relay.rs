@@ -80,7 +80,7 @@ struct FixedBody<O: zerocopy::ByteOrder> {
     timestamp: U64<O>,
 }
 
-/// What an allocation record has and a free has not.
+/// Fields of an allocation that a free does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     pub(crate) requested: u64,
@@ -100,12 +100,12 @@ pub(crate) struct RelayRecord {
     pub(crate) allocation: Option<Allocation>,
 }
 
-/// What stands at a place that should hold a record.
+/// Bytes at a place that should hold a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// A record and its length.
     Record(RelayRecord, usize),
-    /// What is there could be the start of a record, which is cut.
+    /// Bytes that could be the start of a record, which is cut.
     Short,
     /// No record.
     Bad,
@@ -160,7 +160,7 @@ fn parse_r4<O: TargetOrder>(bytes: &[u8]) -> Parsed {
     Parsed::Record(record, size)
 }
 
-/// Whether the bytes after the mandatory part are features that end where the record ends.
+/// True if the bytes after the mandatory part are features that end where the record ends.
 fn features_fit<O: TargetOrder>(mut features: &[u8]) -> bool {
     while !features.is_empty() {
         let Some(head) = features.first_chunk::<FEATURE_HEAD>() else { return false };
@@ -194,7 +194,7 @@ fn parse_fixed<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> Parsed {
     Parsed::Record(record, FIXED_BYTES)
 }
 
-/// Whether `next` can be the stamp after `stamp`: sequence numbers wrap, time stamps do not.
+/// True if `next` can be the stamp after `stamp`: sequence numbers wrap, time stamps do not.
 fn follows(layout: Layout, stamp: u64, next: u64) -> bool {
     match layout {
         Layout::R4 => (next as u32).wrapping_sub(stamp as u32).cast_signed() > 0,
@@ -205,7 +205,7 @@ fn follows(layout: Layout, stamp: u64, next: u64) -> bool {
 /// Records in a row that convince.
 const CONVINCING: usize = 64;
 
-/// How many records in a row stand at the start of `bytes`, and whether the row ends for want of bytes.
+/// Number of records in a row at the start of `bytes`; true if the row ends for want of bytes.
 fn run_length<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> (usize, bool) {
     let mut offset = 0;
     let mut last: Option<u64> = None;
@@ -262,7 +262,7 @@ pub(crate) fn first_stamp(layout: Layout, endian: Endian, bytes: &[u8]) -> Optio
     if let Parsed::Record(record, _) = parsed { Some(record.stamp) } else { None }
 }
 
-/// What a recorder needs to know of relay bytes without decoding them.
+/// Counts of relay bytes, for a recorder that does not decode them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayTally {
     /// Whole records.
@@ -273,7 +273,7 @@ pub struct RelayTally {
     pub last: u64,
     /// Bytes of the whole records; the rest is the start of the next one, unless `bad`.
     pub consumed: usize,
-    /// What follows the whole records is none.
+    /// True if the bytes after the whole records are no record.
     pub bad: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel counts of a CPU's buffer: `per_cpu/cpuN/stats`.
+//! The kernel's counters of a CPU's buffer: `per_cpu/cpuN/stats`.
 
 use crate::disk::block::Counters;
 
@@ -48,7 +48,7 @@ impl Stats {
             || self.read < earlier.read
     }
 
-    /// All that was counted, where the buffer was last reset at `base`.
+    /// Counters since the start, where the buffer was last reset at `base`.
     pub fn after(&self, base: &Counters) -> Counters {
         Counters {
             overrun: base.overrun.get().saturating_add(self.overrun).into(),

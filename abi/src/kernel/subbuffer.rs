@@ -28,7 +28,7 @@ const ABSOLUTE_BITS: u32 = 59;
 /// A mark that events were lost before a sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// This many.
+    /// Number of lost events.
     Counted(u64),
     /// The sub-buffer had no room for the number.
     Uncounted,
@@ -39,9 +39,9 @@ pub enum Missed {
 pub struct SubBuffer<'a> {
     /// Time from which its entries count.
     pub timestamp: u64,
-    /// Whether events were lost before it.
+    /// Mark of events lost before it.
     pub missed: Option<Missed>,
-    /// Its entries.
+    /// Event entries.
     pub data: &'a [u8],
     /// Bytes that it takes when trimmed.
     pub stored: usize,
@@ -71,7 +71,7 @@ pub enum SubBufferError {
     Entry {
         /// Offset in `SubBuffer::data`.
         offset: usize,
-        /// What the entry says.
+        /// Length in the entry.
         length: u64,
     },
 }
@@ -125,11 +125,12 @@ impl<'a> SubBuffer<'a> {
 /// An event record: the payload of a data entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its time.
+    /// Time of the record.
     pub time: u64,
     /// From `common_type` on; padded to 4 bytes, so it may be longer than the event's fields.
     pub payload: &'a [u8],
-    /// From there to the end of the sub-buffer's data: a few bytes are mostly there to be read, however short the payload.
+    /// Data from the payload's start to the end of the sub-buffer: mostly long enough to load a few bytes, however short the
+    /// payload.
     pub rest: &'a [u8],
 }
 
@@ -235,7 +236,7 @@ fn fix_absolute(stamp: u64, before: u64) -> u64 {
     if fixed < before { fixed.wrapping_add(1 << ABSOLUTE_BITS) } else { fixed }
 }
 
-/// What a recorder needs to know of a sub-buffer without decoding it.
+/// Counts of a sub-buffer, for a recorder that does not decode it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Event records.

@@ -42,7 +42,7 @@ pub trait TargetOrder: Copy + Send + Sync + 'static {
     type Stream: StreamOrder;
     /// For fixed layouts viewed in place.
     type View: zerocopy::ByteOrder;
-    /// The same as a value.
+    /// The byte order as a value.
     const ENDIAN: Endian;
 }
 

@@ -1,4 +1,4 @@
-//! What a trace file says about itself (its first block), and the names in `meta.out`.
+//! Contents of a trace file's first block, and the names in `meta.out`.
 
 use std::collections::HashMap;
 
@@ -138,7 +138,7 @@ pub(crate) struct MetadataBuilder {
     comms: Vec<u8>,
     nodes: Vec<u8>,
     own_threads: Option<Vec<u8>>,
-    side: Metadata,
+    metadata: Metadata,
 }
 
 impl MetadataBuilder {
@@ -154,9 +154,9 @@ impl MetadataBuilder {
                 item::COMMS => &mut self.comms,
                 item::CPU_NODES => &mut self.nodes,
                 item::OWN_THREADS => self.own_threads.get_or_insert_default(),
-                item::SLABINFO_START => &mut self.side.slabinfo_start,
-                item::SLABINFO_END => &mut self.side.slabinfo_end,
-                item::UNAME => &mut self.side.uname,
+                item::SLABINFO_START => &mut self.metadata.slabinfo_start,
+                item::SLABINFO_END => &mut self.metadata.slabinfo_end,
+                item::UNAME => &mut self.metadata.uname,
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -173,19 +173,19 @@ impl MetadataBuilder {
             first.extend_from_slice(&later);
             first
         };
-        self.side.kallsyms = join(self.kallsyms, self.kallsyms_later);
-        self.side.modules = join(self.modules, self.modules_later);
-        self.side.comms = comms(&self.comms);
-        self.side.nodes = String::from_utf8_lossy(&self.nodes)
+        self.metadata.kallsyms = join(self.kallsyms, self.kallsyms_later);
+        self.metadata.modules = join(self.modules, self.modules_later);
+        self.metadata.comms = comms(&self.comms);
+        self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
             .filter_map(|line| {
                 let (cpu, node) = line.trim().split_once(' ')?;
                 Some((cpu.parse().ok()?, node.trim().parse().ok()?))
             })
             .collect();
-        self.side.own_threads = self.own_threads.as_deref().and_then(own_threads);
-        let is_good = self.own_threads.is_none() || self.side.own_threads.is_some();
-        (self.side, is_good)
+        self.metadata.own_threads = self.own_threads.as_deref().and_then(own_threads);
+        let is_good = self.own_threads.is_none() || self.metadata.own_threads.is_some();
+        (self.metadata, is_good)
     }
 }
 
@@ -238,32 +238,32 @@ mod tests {
         item::put(&mut second, item::CPU_NODES, 0, b"0 0\n1 1\n");
         let mut items = MetadataBuilder::default();
         assert!(items.take(&first) && items.take(&second));
-        let (side, is_good) = items.finish();
+        let (metadata, is_good) = items.finish();
         assert!(is_good);
-        assert_eq!(side.own_threads, None);
-        assert_eq!(side.kallsyms, b"ffffffff81000000 T _text\nffffffffc0000000 t init\t[m]\n");
-        assert_eq!(side.nodes.get(&1), Some(&1));
+        assert_eq!(metadata.own_threads, None);
+        assert_eq!(metadata.kallsyms, b"ffffffff81000000 T _text\nffffffffc0000000 t init\t[m]\n");
+        assert_eq!(metadata.nodes.get(&1), Some(&1));
     }
 
     #[test]
     fn own_threads_are_a_list_or_not_known() {
-        let side = |text: &[u8]| {
+        let metadata = |text: &[u8]| {
             let mut payload = Vec::new();
             item::put(&mut payload, item::OWN_THREADS, 0, text);
             let mut items = MetadataBuilder::default();
             assert!(items.take(&payload));
-            let (side, is_good) = items.finish();
-            assert_eq!(side.own_threads.is_some(), is_good);
-            side.own_threads
+            let (metadata, is_good) = items.finish();
+            assert_eq!(metadata.own_threads.is_some(), is_good);
+            metadata.own_threads
         };
-        assert_eq!(side(b"812\n77\n4194303\n77"), Some(vec![77, 812, 4_194_303]));
-        assert_eq!(side(b""), Some(Vec::new()));
+        assert_eq!(metadata(b"812\n77\n4194303\n77"), Some(vec![77, 812, 4_194_303]));
+        assert_eq!(metadata(b""), Some(Vec::new()));
         for bad in [&b"0\n"[..], b"-5\n", b"12\nx\n", b"4294967296\n", b"1 2\n", b"7\n\xff\n"] {
-            assert_eq!(side(bad), None, "{}", String::from_utf8_lossy(bad));
+            assert_eq!(metadata(bad), None, "{}", String::from_utf8_lossy(bad));
         }
         let many = |n: usize| (1..=n).map(|thread| format!("{thread}\n")).collect::<String>();
-        assert_eq!(side(many(MAX_OWN_THREADS).as_bytes()).map(|threads| threads.len()), Some(MAX_OWN_THREADS));
-        assert_eq!(side(many(MAX_OWN_THREADS + 1).as_bytes()), None);
+        assert_eq!(metadata(many(MAX_OWN_THREADS).as_bytes()).map(|threads| threads.len()), Some(MAX_OWN_THREADS));
+        assert_eq!(metadata(many(MAX_OWN_THREADS + 1).as_bytes()), None);
     }
 
     #[test]

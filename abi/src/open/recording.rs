@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
+use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, kind};
 use crate::disk::blocks::{Block, BlockReader};
@@ -12,10 +12,9 @@ use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::relay::Layout;
 use crate::open::header::{FileHeader, MetadataBuilder};
-use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::stream::sub_buffers::SubBufferCoding;
-use crate::stream::{CpuStream, PayloadFormat};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
@@ -74,7 +73,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         }
         opened.push(file);
     }
-    let (side, meta_header, meta_recording) = match &meta {
+    let (metadata, meta_header, meta_recording) = match &meta {
         Some(path) => read_meta(path)?,
         None => (Metadata::default(), None, None),
     };
@@ -82,40 +81,18 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     // One header speaks for the recording, so a damaged one costs no events.
     let header = opened.iter().find_map(|o| o.header.clone()).or(meta_header);
     let mut names = Names::new();
-    let (coding, complaint) = coding_of(header.as_ref(), &opened, &mut names);
+    let (format, complaint) = payload_format(header.as_ref(), &opened, &mut names);
     let header = header.unwrap_or_default();
-    let order = match &coding {
-        PayloadFormat::Relay(RelayCoding { layout: Layout::R4, .. }) => OrderKey::Sequence,
+    let order = match &format {
+        PayloadFormat::Relay(RelayFormat { layout: Layout::R4, .. }) => OrderKey::Sequence,
         _ => OrderKey::Time,
     };
-    let word_bytes = match &coding {
-        PayloadFormat::SubBuffers(coding) => Some(coding.shape.target.word_bytes),
+    let word_bytes = match &format {
+        PayloadFormat::SubBuffers(format) => Some(format.shape.target.word_bytes),
         _ => header.target.map(|t| t.word_bytes),
     };
-    let coding = Arc::new(coding);
-    let mut streams: Vec<CpuStream> = Vec::new();
-    for file in opened {
-        let cpu = file.cpu.or(file.reader.cpu()).unwrap_or(0);
-        let damaged = file.header.is_none() && file.first.is_some();
-        let mut stream = CpuStream::blocks(file.path, cpu, file.reader, Arc::clone(&coding));
-        stream.facts_mut().source = header.source;
-        file.faults.into_iter().for_each(|fault| stream.facts_mut().add(fault));
-        if let Some(message) = &complaint {
-            stream.facts_mut().add(Fault {
-                code: Code::BadFormats,
-                offset: 0,
-                block: Some(0),
-                message: message.clone(),
-            });
-        }
-        if damaged {
-            stream.mark_damaged();
-        }
-        if let Some(block) = file.first {
-            stream.start_with(block);
-        }
-        streams.push(stream);
-    }
+    let format = Arc::new(format);
+    let mut streams = streams(opened, header.source, &format, complaint.as_deref());
     let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
     let missing: Vec<u32> =
         header.cpus.iter().copied().take(MAX_CPUS as usize).filter(|cpu| !there.contains(cpu)).collect();
@@ -134,8 +111,37 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order,
     };
-    let side = Metadata { started: header.started, ..side };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
+    let metadata = Metadata { started: header.started, ..metadata };
+    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+}
+
+/// A stream for each file, with the findings so far; `complaint` is a finding about the description of events.
+fn streams(
+    opened: Vec<Opened>,
+    source: Option<Source>,
+    format: &Arc<PayloadFormat>,
+    complaint: Option<&str>,
+) -> Vec<CpuStream> {
+    let mut streams = Vec::new();
+    for file in opened {
+        let cpu = file.cpu.or(file.reader.cpu()).unwrap_or(0);
+        let damaged = file.header.is_none() && file.first.is_some();
+        let mut stream = CpuStream::blocks(file.path, cpu, file.reader, Arc::clone(format));
+        stream.report_mut().source = source;
+        file.faults.into_iter().for_each(|fault| stream.report_mut().add(fault));
+        if let Some(message) = complaint {
+            let message = message.to_owned();
+            stream.report_mut().add(Fault { code: Code::BadFormats, offset: 0, block: Some(0), message });
+        }
+        if damaged {
+            stream.mark_damaged();
+        }
+        if let Some(block) = file.first {
+            stream.start_with(block);
+        }
+        streams.push(stream);
+    }
+    streams
 }
 
 fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<(), OpenError> {
@@ -148,17 +154,21 @@ fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<()
     }
 }
 
-/// How to decode, and what is wrong with the description where something is.
-fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) -> (PayloadFormat, Option<String>) {
+/// Payload format, and a finding about the description of events where there is one.
+fn payload_format(
+    header: Option<&FileHeader>,
+    opened: &[Opened],
+    names: &mut Names,
+) -> (PayloadFormat, Option<String>) {
     let Some(header) = header else { return (PayloadFormat::Unknown, None) };
     let Some(target) = header.target else { return (PayloadFormat::Unknown, Some("no byte order".into())) };
     if header.source == Some(Source::Relay) {
-        // Only what was written after the first record tells; without any record there is nothing to decode.
+        // Only files written after the first record know the layout; without any record there is nothing to decode.
         let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
         let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
         let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.path)));
         return (
-            PayloadFormat::Relay(RelayCoding { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
+            PayloadFormat::Relay(RelayFormat { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
             None,
         );
     }
@@ -166,7 +176,7 @@ fn coding_of(header: Option<&FileHeader>, opened: &[Opened], names: &mut Names) 
     match header.page_shape() {
         Ok(shape) => {
             let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), names);
-            (PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }), errors.first().map(ToString::to_string))
+            (PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }), errors.first().map(ToString::to_string))
         }
         Err(error) => (PayloadFormat::Unknown, Some(error.to_string())),
     }
@@ -187,17 +197,17 @@ type Meta = (Metadata, Option<FileHeader>, Option<[u8; 16]>);
 
 fn read_meta(path: &Path) -> Result<Meta, OpenError> {
     let mut reader = BlockReader::new(open_regular(path)?);
-    let mut facts = FileReport::new(path.to_owned(), None);
+    let mut report = FileReport::new(path.to_owned(), None);
     let mut header = None;
     let mut items = MetadataBuilder::default();
-    while let Ok(block) = reader.next(&mut |fault| facts.add(fault)) {
+    while let Ok(block) = reader.next(&mut |fault| report.add(fault)) {
         match block.header.kind {
             kind::FILE_HEADER => match FileHeader::parse(reader.payload()) {
                 Ok(parsed) => header = Some(parsed),
-                Err(error) => facts.add(meta_fault(Code::BadFileHeader, &block, error.to_string())),
+                Err(error) => report.add(meta_fault(Code::BadFileHeader, &block, error.to_string())),
             },
             kind::META if !items.take(reader.payload()) => {
-                facts.add(meta_fault(Code::BadFileHeader, &block, "its items do not fit in it".into()));
+                report.add(meta_fault(Code::BadFileHeader, &block, "its items do not fit in it".into()));
             }
             _ => {}
         }
@@ -205,17 +215,17 @@ fn read_meta(path: &Path) -> Result<Meta, OpenError> {
     if let Some(major) = reader.newer() {
         return Err(OpenError::Newer { path: path.to_owned(), found: major });
     }
-    facts.version = Some(reader.version()).filter(|_| reader.blocks() > 0);
-    facts.source = header.as_ref().and_then(|h| h.source);
-    facts.blocks = reader.blocks();
-    facts.bytes = reader.bytes_read();
+    report.version = Some(reader.version()).filter(|_| reader.blocks() > 0);
+    report.source = header.as_ref().and_then(|h| h.source);
+    report.blocks = reader.blocks();
+    report.bytes = reader.bytes_read();
     let recording = reader.recording();
-    let (side, is_good) = items.finish();
+    let (metadata, is_good) = items.finish();
     if !is_good {
         let message = "OWN_THREADS is no list of thread ids: what the recorder itself allocates is not left out";
-        facts.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
+        report.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
     }
-    Ok((Metadata { facts: Some(facts), ..side }, header, recording))
+    Ok((Metadata { report: Some(report), ..metadata }, header, recording))
 }
 
 fn meta_fault(code: Code, block: &Block, message: String) -> Fault {

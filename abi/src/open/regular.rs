@@ -53,7 +53,7 @@ fn open_at(dir: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a file on one of the file systems of [`MADE_UP`]; a file system that does not tell its type is none of them.
+/// Refuses a file on one of the file systems of [`MADE_UP`]; a file system without a type is none of them.
 fn refuse_made_up(of_file: rustix::io::Result<StatFs>) -> io::Result<()> {
     let Ok(found) = of_file else { return Ok(()) };
     match MADE_UP.iter().find(|(magic, _)| *magic == found.f_type as u32) {

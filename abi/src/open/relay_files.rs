@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
+use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::clock::OrderKey;
 use crate::event::Names;
 use crate::kernel::relay::{self, Layout};
 use crate::kernel::target::Endian;
-use crate::stream::relay_records::{RelayCoding, RelayNames};
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
-use crate::stream::{CpuStream, PayloadFormat};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
@@ -30,8 +30,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         _ => None,
     };
     let origin = origin(files.iter().filter_map(first));
-    let coding =
-        Arc::new(PayloadFormat::Relay(RelayCoding { layout, endian, origin, names: RelayNames::new(&mut names) }));
+    let format =
+        Arc::new(PayloadFormat::Relay(RelayFormat { layout, endian, origin, names: RelayNames::new(&mut names) }));
     let suffix = if files.iter().any(|f| f.out) { ".out" } else { "" };
     let mut streams = Vec::new();
     for (index, found) in files.into_iter().enumerate() {
@@ -49,8 +49,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
             return Err(no_trace(&found.path, &reason));
         }
         let cpu = found.cpu.unwrap_or(index as u32);
-        let mut stream = CpuStream::raw(found.path, cpu, found.file, Arc::clone(&coding));
-        stream.facts_mut().source = Some(Source::Relay);
+        let mut stream = CpuStream::raw(found.path, cpu, found.file, Arc::clone(&format));
+        stream.report_mut().source = Some(Source::Relay);
         streams.push(stream);
     }
     let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
@@ -71,5 +71,5 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
     };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, side: Metadata::default(), total_overruns })
+    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata: Metadata::default(), total_overruns })
 }

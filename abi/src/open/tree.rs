@@ -1,7 +1,7 @@
 //! A captured tree: the files of a tracefs instance, copied with `cat`.
 //!
-//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; beside them are the texts that tell how to
-//! decode them and what names things, where the instance has them or at the top. What is missing is named, never assumed in
+//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; beside them are the texts that they are
+//! decoded and named by, at their places in the instance or at the top. A missing text is a finding, never an assumption in
 //! silence.
 
 use std::fs;
@@ -9,31 +9,30 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MAX_CPUS, add_missing, no_trace, open_regular};
+use super::listing::{MAX_CPUS, add_missing, no_trace, open_regular};
 use crate::clock::OrderKey;
 use crate::disk::block::Counters;
 use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::{EventFormat, PageShape};
+use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel::target::{Endian, Target};
 use crate::open::header;
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::stream::sub_buffers::SubBufferCoding;
-use crate::stream::{CpuStream, PayloadFormat};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
-/// No text of a kernel is longer, and a directory may hold any file by its name.
-const LONGEST_TEXT: u64 = 1 << 30;
-/// Events of slabs under these names, whatever the kernel.
-const EVERY_KERNEL_HAS: [&str; 4] = ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"];
-/// Sub-buffers from which the byte order is told.
+/// Greatest length of a kernel's text: a directory may hold any file by its name.
+const MAX_TEXT_BYTES: u64 = 1 << 30;
+/// Sub-buffers that the byte order is found from.
 const SAMPLES: usize = 64;
 
-/// Whether the path is such a tree, or one CPU's file of one.
+/// True if the path is such a tree, or one CPU's file of one.
 pub(super) fn is_tree(path: &Path) -> bool {
     if path.join("meta.out").exists() {
         return false;
@@ -55,10 +54,10 @@ fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
     cpus
 }
 
-/// The first `most` bytes of a stored file, if it can be read.
-fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
+/// The first `max` bytes of a stored file, if it can be read.
+fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
+    open_regular(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -72,10 +71,10 @@ impl Texts {
     /// A text at its place in an instance, or at the top.
     fn find(&self, name: &str) -> Option<Vec<u8>> {
         let top = Path::new(name).file_name().map(|file| self.root.join(file));
-        read(&self.root.join(name), LONGEST_TEXT).or_else(|| read(&top?, LONGEST_TEXT))
+        read(&self.root.join(name), MAX_TEXT_BYTES).or_else(|| read(&top?, MAX_TEXT_BYTES))
     }
 
-    /// The same; without it, `cost` is what that costs.
+    /// A text as [`Texts::find`] has it; where it is missing, `cost` is part of the finding.
     fn want(&mut self, name: &'static str, cost: &'static str) -> Option<Vec<u8>> {
         let text = self.find(name);
         if text.is_none() {
@@ -94,7 +93,7 @@ impl Texts {
         for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
             let name = system.file_name().to_string_lossy().into_owned();
             let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| read(&event.path().join("format"), LONGEST_TEXT)) {
+            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_TEXT_BYTES)) {
                 formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
             }
         }
@@ -114,7 +113,7 @@ fn release_and_machine(uname: &str) -> (Option<String>, Option<String>) {
     (words.get(2).map(|&r| r.to_owned()), machine.map(str::to_owned))
 }
 
-/// Whether machines of this name store the high byte first; `None`: some do, or nobody knows it.
+/// Byte order of machines of this name, true for big endian; `None`: some are, or the name is not known.
 fn big_endian(machine: &str) -> Option<bool> {
     match machine {
         "s390x" | "s390" | "ppc64" | "ppc" | "sparc64" | "sparc" | "m68k" | "parisc" | "parisc64" => Some(true),
@@ -129,7 +128,7 @@ fn is_32_bit(machine: &str) -> bool {
         || ["arm", "mips", "ppc", "m68k", "sparc", "parisc", "riscv32"].contains(&machine)
 }
 
-/// How many sub-buffers at the start of `bytes` can be walked under this shape.
+/// Number of sub-buffers at the start of `bytes` that can be walked under this shape.
 fn walkable(shape: &PageShape, bytes: &[u8]) -> usize {
     let pages = bytes.chunks_exact(shape.size).take(SAMPLES);
     pages.take_while(|page| subbuffer::tally(shape, page).is_ok_and(|(tally, _)| tally.events > 0)).count()
@@ -208,48 +207,12 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let shape = shape(header_page.as_deref(), arch.as_deref(), page_bytes, &sample)
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
-    let mut side = FileReport::new(root.clone(), None);
-    let mut formats = Vec::new();
-    for (system, text) in texts.formats() {
-        match EventFormat::parse(&text) {
-            Ok(format) => formats.push((system, format)),
-            Err(error) => side.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
-        }
-    }
-    let has = |name: &str| formats.iter().any(|(system, format)| system == "kmem" && format.name == name);
-    if !formats.iter().any(|(system, _)| system == "kmem") {
-        return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
-    }
-    for name in EVERY_KERNEL_HAS.into_iter().filter(|name| !has(name)) {
-        let message = format!("events/kmem/{name}/format is missing: such events are not told from others");
-        side.add(fault(Code::TreeIncomplete, message));
-    }
+    let mut report = FileReport::new(root.clone(), None);
+    let formats = formats(&texts, path, &mut report)?;
     let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
-    let coding = Arc::new(PayloadFormat::SubBuffers(SubBufferCoding { shape, decoder }));
-    let mut streams = Vec::new();
-    for (cpu, file) in raw {
-        let opened = open_regular(&file)?;
-        let stats = read(&file.with_file_name("stats"), LONGEST_TEXT).and_then(|text| String::from_utf8(text).ok());
-        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(&coding));
-        let facts = stream.facts_mut();
-        facts.source = Some(Source::Tracefs);
-        facts.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
-        if stats.is_none() {
-            let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
-            facts.add(fault(Code::TreeIncomplete, message));
-        }
-        streams.push(stream);
-    }
-    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
-    let last = there.iter().copied().max().unwrap_or(0);
-    let dirs = cpu_dirs(&root.join("per_cpu")).into_iter().map(|(cpu, _)| cpu);
-    let expected = (0..last.min(MAX_CPUS)).chain(dirs);
-    let mut missing: Vec<u32> = expected.filter(|cpu| !there.contains(cpu)).collect();
-    missing.sort_unstable();
-    missing.dedup();
-    if alone {
-        missing.clear();
-    }
+    let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
+    let mut streams = streams(raw, &format)?;
+    let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
@@ -261,7 +224,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         ..Metadata::default()
     };
     for (name, cost) in texts.missing {
-        side.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
+        report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
     let info = TraceInfo {
         input: InputKind::Tree,
@@ -278,8 +241,61 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         order: OrderKey::Time,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    let side = Metadata { facts: (!alone).then_some(side), ..named };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, side, total_overruns: None })
+    let metadata = Metadata { report: (!alone).then_some(report), ..named };
+    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+}
+
+/// The event formats of a tree; findings about those that are damaged or missing go to `report`.
+fn formats(texts: &Texts, path: &Path, report: &mut FileReport) -> Result<Vec<(String, EventFormat)>, OpenError> {
+    let mut formats = Vec::new();
+    for (system, text) in texts.formats() {
+        match EventFormat::parse(&text) {
+            Ok(format) => formats.push((system, format)),
+            Err(error) => report.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
+        }
+    }
+    let has = |event: &EventProfile| {
+        formats.iter().any(|(system, format)| (system.as_str(), format.name.as_str()) == (event.system, event.name))
+    };
+    if !formats.iter().any(|(system, _)| system == "kmem") {
+        return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
+    }
+    for EventProfile { system, name, .. } in PROFILES.iter().filter(|event| event.is_in_every_kernel && !has(event)) {
+        let message = format!("events/{system}/{name}/format is missing: such events are not told from others");
+        report.add(fault(Code::TreeIncomplete, message));
+    }
+    Ok(formats)
+}
+
+/// A stream for each CPU's file, with the counters of the `stats` beside it.
+fn streams(raw: Vec<(u32, PathBuf)>, format: &Arc<PayloadFormat>) -> Result<Vec<CpuStream>, OpenError> {
+    let mut streams = Vec::new();
+    for (cpu, file) in raw {
+        let opened = open_regular(&file)?;
+        let stats = read(&file.with_file_name("stats"), MAX_TEXT_BYTES).and_then(|text| String::from_utf8(text).ok());
+        let mut stream = CpuStream::raw(file, cpu, opened, Arc::clone(format));
+        let report = stream.report_mut();
+        report.source = Some(Source::Tracefs);
+        report.counters = stats.as_deref().map(|text| Stats::parse(text).after(&Counters::default()));
+        if stats.is_none() {
+            let message = "its stats are missing: losses that no mark tells of are not known".to_owned();
+            report.add(fault(Code::TreeIncomplete, message));
+        }
+        streams.push(stream);
+    }
+    Ok(streams)
+}
+
+/// CPUs without a file, ascending: those below the last one that has a file, and those that have only a directory.
+fn missing_cpus(root: &Path, streams: &[CpuStream]) -> Vec<u32> {
+    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
+    let last = there.iter().copied().max().unwrap_or(0);
+    let dirs = cpu_dirs(&root.join("per_cpu")).into_iter().map(|(cpu, _)| cpu);
+    let expected = (0..last.min(MAX_CPUS)).chain(dirs);
+    let mut missing: Vec<u32> = expected.filter(|cpu| !there.contains(cpu)).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing
 }
 
 fn fault(code: Code, message: String) -> Fault {

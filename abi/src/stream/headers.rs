@@ -1,48 +1,18 @@
 //! Headers and the end block of a file, held against what its payloads decode to. Only an undamaged file can be compared.
 
-use super::PayloadFormat;
-use super::cursor::StreamState;
+use super::payload::PayloadFormat;
+use super::state::StreamState;
 use crate::disk::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
 use crate::disk::blocks::Block;
 use crate::fault::Code;
-use crate::kernel::relay::{self, Layout};
-use crate::kernel::subbuffer;
-
-/// State carried from block to block.
-#[derive(Debug, Default)]
-pub(super) struct HeaderChecks {
-    /// Findings when the current block began.
-    findings_before: u64,
-    /// The recorder could not write all that it counted.
-    is_unwritten: bool,
-}
-
-impl PayloadFormat {
-    /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
-    fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
-        match self {
-            PayloadFormat::SubBuffers(coding) => subbuffer::first_time(&coding.shape, payload),
-            PayloadFormat::Relay(coding) => relay::first_stamp(coding.layout, coding.endian, payload),
-            PayloadFormat::Unknown => None,
-        }
-    }
-
-    /// An order key as the record has it: a relay channel's sequence number has 32 bits.
-    fn stamp_of(&self, key: u64) -> u64 {
-        match self {
-            PayloadFormat::Relay(coding) if coding.layout == Layout::R4 => key & u64::from(u32::MAX),
-            _ => key,
-        }
-    }
-}
 
 impl StreamState {
     fn findings(&self) -> u64 {
-        self.facts.faults.len() as u64 + self.facts.faults_left_out
+        self.report.faults.len() as u64 + self.report.faults_left_out
     }
 
-    /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in `lost_before`; other writers may add the numbers of gap
-    /// blocks, so everything from the one to the other is right.
+    /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in
+    /// `lost_before`; other writers may add the numbers of gap blocks, so everything from the one to the other is right.
     pub(super) fn compare_lost_before(&mut self, block: &Block, payload: &[u8]) {
         // Marks in a block that could not be written are counted, and are not in the file.
         self.headers.is_unwritten |= match block.header.kind {
@@ -51,8 +21,8 @@ impl StreamState {
             _ => false,
         };
         let (says, marked) = (block.header.lost_before.get(), self.marks.counted);
-        let most = if self.headers.is_unwritten { u64::MAX } else { marked.saturating_add(self.marks.recorder) };
-        if !self.damaged && !(marked..=most).contains(&says) {
+        let max = if self.headers.is_unwritten { u64::MAX } else { marked.saturating_add(self.marks.recorder) };
+        if !self.damaged && !(marked..=max).contains(&says) {
             let message = format!(
                 "its header says that {says} events were lost before it; marks before it count {marked}, and gap blocks {}",
                 self.marks.recorder
@@ -63,15 +33,15 @@ impl StreamState {
     }
 
     /// Compares the header of a data block with its events, all of which were decoded.
-    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], coding: &PayloadFormat) {
+    pub(super) fn compare_times(&mut self, block: &Block, payload: &[u8], format: &PayloadFormat) {
         // A key is the record's own stamp unless time went back, which is a finding.
         if self.damaged || self.findings() != self.headers.findings_before {
             return;
         }
-        let has_events = self.facts.events > self.before_block;
+        let has_events = self.report.events > self.before_block;
         let found = if has_events {
-            let Some((first, last)) = coding.first_stamp(payload).zip(self.last) else { return };
-            (first, coding.stamp_of(last))
+            let Some((first, last)) = format.first_stamp(payload).zip(self.last) else { return };
+            (first, format.stamp_of(last))
         } else {
             (0, 0)
         };
@@ -86,7 +56,7 @@ impl StreamState {
         let (says, uncounted) = (end.marks.get(), self.marks.uncounted);
         let is_wrong = match says {
             MARKS_COUNTED => uncounted > 0,
-            // Such a mark may be in a block that could not be written.
+            // The mark without a count may be in a block that could not be written.
             MARKS_VAGUE => uncounted == 0 && !self.headers.is_unwritten,
             _ => false,
         };
@@ -98,13 +68,14 @@ impl StreamState {
     }
 
     /// Compares the end block with the first and last event of the file.
-    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, coding: &PayloadFormat) {
-        let went_back = self.facts.faults_left_out > 0 || self.facts.faults.iter().any(|f| f.code == Code::BackInTime);
+    pub(super) fn compare_end_times(&mut self, end: &End, block: &Block, format: &PayloadFormat) {
+        let went_back =
+            self.report.faults_left_out > 0 || self.report.faults.iter().any(|f| f.code == Code::BackInTime);
         if self.damaged || went_back {
             return;
         }
-        let found = match self.facts.first.zip(self.last) {
-            Some((first, last)) => (coding.stamp_of(first), coding.stamp_of(last)),
+        let found = match self.report.first.zip(self.last) {
+            Some((first, last)) => (format.stamp_of(first), format.stamp_of(last)),
             None => (0, 0),
         };
         let says = (end.first.get(), end.last.get());

@@ -1,42 +1,19 @@
 //! Records of a relay channel, one after the other: in the blocks of a file of ours, or raw.
 
-use super::cursor::StreamState;
+use super::payload::{RelayFormat, RelayNames};
+use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
-use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::relay::{self, Layout, Parsed, RelayRecord};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
-
-/// How relay records are decoded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayCoding {
-    pub(crate) layout: Layout,
-    pub(crate) endian: Endian,
-    /// First sequence number of the recording, from which the others are extended to 64 bits.
-    pub(crate) origin: u32,
-    pub(crate) names: RelayNames,
-}
-
-/// Names of the events that relay records stand for: allocation and free of each kind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayNames([(NameId, NameId); 3]);
-
-impl RelayNames {
-    pub(crate) fn new(names: &mut Names) -> RelayNames {
-        RelayNames([
-            (names.intern(b"kmalloc"), names.intern(b"kfree")),
-            (names.intern(b"kmem_cache_alloc"), names.intern(b"kmem_cache_free")),
-            (names.intern(b"mm_page_alloc"), names.intern(b"mm_page_free")),
-        ])
-    }
-}
 
 impl StreamState {
     /// Decodes some of a raw relay file; says how it ended once it has.
     pub(super) fn raw_records(
         &mut self,
         window: &mut Window,
-        coding: &RelayCoding,
+        format: &RelayFormat,
         names: &Names,
         items: &mut impl EventSink,
     ) -> Option<Ending> {
@@ -44,7 +21,7 @@ impl StreamState {
         let offset = window.offset();
         let bytes = window.fill(AT_ONCE);
         let at_end = bytes.len() < AT_ONCE;
-        let (taken, after) = self.relay_records(bytes, offset, coding, names, items);
+        let (taken, after) = self.relay_records(bytes, offset, format, names, items);
         let rest = &bytes[taken..];
         let at = offset + taken as u64;
         let (skip, ending) = match after {
@@ -52,10 +29,10 @@ impl StreamState {
             Some(Parsed::Bad) => {
                 if self.pending.is_none() {
                     let message = format!("no record at byte {at}");
-                    self.facts.add(Fault { code: Code::BadRelayRecord, offset: at, block: None, message });
+                    self.report.add(Fault { code: Code::BadRelayRecord, offset: at, block: None, message });
                     self.damage();
                 }
-                match resume(coding, rest, at_end) {
+                match resume(format, rest, at_end) {
                     Some(skip) => (skip, None),
                     None if at_end => (rest.len(), Some(Ending::Damaged)),
                     // Three records convince, and they may straddle what is at hand: keep the tail.
@@ -64,7 +41,7 @@ impl StreamState {
             }
             Some(_) if at_end => {
                 let message = format!("ends inside the record at byte {at}; every earlier record is whole");
-                self.facts.add(Fault { code: Code::RelayCut, offset: at, block: None, message });
+                self.report.add(Fault { code: Code::RelayCut, offset: at, block: None, message });
                 (rest.len(), Some(Ending::Cut))
             }
             Some(_) => (0, None),
@@ -79,19 +56,19 @@ impl StreamState {
         payload: &[u8],
         from: usize,
         block: &Block,
-        coding: &RelayCoding,
+        format: &RelayFormat,
         names: &Names,
         items: &mut impl EventSink,
     ) -> Option<usize> {
         let at = block.offset.saturating_add(block.header.header_len.get().into());
         let bytes = &payload[from..];
-        let (taken, parsed) = self.relay_records(bytes, at + from as u64, coding, names, items);
+        let (taken, parsed) = self.relay_records(bytes, at + from as u64, format, names, items);
         let next = match parsed {
             None => from + taken,
             Some(Parsed::Bad) => {
                 self.fault(Code::BadRelayRecord, block, format!("no record at byte {} of it", from + taken));
                 self.damage();
-                from + taken + resume(coding, &bytes[taken..], true).unwrap_or(bytes.len() - taken)
+                from + taken + resume(format, &bytes[taken..], true).unwrap_or(bytes.len() - taken)
             }
             Some(_) => {
                 self.fault(Code::BadRelayRecord, block, "it ends inside a record".into());
@@ -107,13 +84,13 @@ impl StreamState {
         &mut self,
         bytes: &[u8],
         offset: u64,
-        coding: &RelayCoding,
+        format: &RelayFormat,
         names: &Names,
         items: &mut impl EventSink,
     ) -> (usize, Option<Parsed>) {
-        match coding.endian {
-            Endian::Little => self.relay_records_in::<Little>(bytes, offset, coding, names, items),
-            Endian::Big => self.relay_records_in::<Big>(bytes, offset, coding, names, items),
+        match format.endian {
+            Endian::Little => self.relay_records_in::<Little>(bytes, offset, format, names, items),
+            Endian::Big => self.relay_records_in::<Big>(bytes, offset, format, names, items),
         }
     }
 
@@ -121,16 +98,16 @@ impl StreamState {
         &mut self,
         bytes: &[u8],
         offset: u64,
-        coding: &RelayCoding,
+        format: &RelayFormat,
         names: &Names,
         items: &mut impl EventSink,
     ) -> (usize, Option<Parsed>) {
         let mut taken = 0;
         while !self.is_full() {
-            match relay::parse::<O>(coding.layout, &bytes[taken..]) {
+            match relay::parse::<O>(format.layout, &bytes[taken..]) {
                 Parsed::Record(record, len) => {
-                    let at = self.relay_key(&record, coding, offset + taken as u64);
-                    self.push(items, relay_event(&record, at, self.cpu, &coding.names), names);
+                    let at = self.relay_key(&record, format, offset + taken as u64);
+                    self.push(items, relay_event(&record, at, self.cpu, &format.names), names);
                     taken += len;
                 }
                 _ if taken == bytes.len() => return (taken, None),
@@ -140,27 +117,27 @@ impl StreamState {
         (taken, None)
     }
 
-    fn relay_key(&mut self, record: &RelayRecord, coding: &RelayCoding, offset: u64) -> u64 {
-        if coding.layout != Layout::R4 {
+    fn relay_key(&mut self, record: &RelayRecord, format: &RelayFormat, offset: u64) -> u64 {
+        if format.layout != Layout::R4 {
             return self.key(record.stamp, offset);
         }
         let sequence = record.stamp as u32;
         let Some(last) = self.last else {
-            return u64::from(coding.origin) + u64::from(sequence.wrapping_sub(coding.origin));
+            return u64::from(format.origin) + u64::from(sequence.wrapping_sub(format.origin));
         };
         let step = sequence.wrapping_sub(last as u32).cast_signed();
         if step <= 0 {
             let message = format!("sequence number {sequence} follows {}", last as u32);
-            self.facts.add(Fault { code: Code::BackInTime, offset, block: None, message });
+            self.report.add(Fault { code: Code::BackInTime, offset, block: None, message });
         }
         last + u64::from(step.max(0).cast_unsigned())
     }
 }
 
-fn resume(coding: &RelayCoding, bytes: &[u8], at_end: bool) -> Option<usize> {
-    match coding.endian {
-        Endian::Little => relay::resume::<Little>(coding.layout, bytes, at_end),
-        Endian::Big => relay::resume::<Big>(coding.layout, bytes, at_end),
+fn resume(format: &RelayFormat, bytes: &[u8], at_end: bool) -> Option<usize> {
+    match format.endian {
+        Endian::Little => relay::resume::<Little>(format.layout, bytes, at_end),
+        Endian::Big => relay::resume::<Big>(format.layout, bytes, at_end),
     }
 }
 

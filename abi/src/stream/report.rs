@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::disk::block::Counters;
 use crate::fault::{Fault, Verdict};
 
-/// Where a recording took its events from.
+/// Kernel interfaces that a recording takes its events from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// tracefs ring buffers.
@@ -14,16 +14,16 @@ pub enum Source {
     Relay,
 }
 
-/// What is known of one file once it has been read.
+/// Findings and totals of one file, once it has been read.
 #[derive(Clone, Debug)]
 pub struct FileReport {
     /// The file.
     pub path: PathBuf,
-    /// Its CPU; `None` for `meta.out`.
+    /// CPU of the file; `None` for `meta.out`.
     pub cpu: Option<u32>,
     /// Format version (major, minor); `None` for raw bytes.
     pub version: Option<(u16, u16)>,
-    /// Where it was recorded from.
+    /// Kernel interface that it was recorded from.
     pub source: Option<Source>,
     /// Whole blocks.
     pub blocks: u64,
@@ -33,14 +33,14 @@ pub struct FileReport {
     pub first: Option<u64>,
     /// Order key of the last event record.
     pub last: Option<u64>,
-    /// Events lost (report-contract: `lost_events`); `None` where nobody knows the number.
+    /// Events lost (report-contract: `lost_events`); `None` where the number is not known.
     pub lost: Option<u64>,
     /// Gaps in this CPU's stream.
     pub gaps: u64,
-    /// Of the events lost, those before the first one that is here; `None` where nobody knows the number.
+    /// Events lost before the first one that is here, a part of `lost`; `None` where the number is not known.
     pub lost_before: Option<u64>,
-    /// Loss at no known time came to light only at the end of the file, since it cannot be read twice: no gap was told in time for
-    /// what was found before.
+    /// Loss at no known time came to light only at the end of the file, since it cannot be read twice: no gap was handed
+    /// over in time for findings made before.
     pub late_loss: bool,
     /// Events that the blocks after a damaged place count and that could not be read.
     pub unread: u64,
@@ -48,11 +48,11 @@ pub struct FileReport {
     pub counters: Option<Counters>,
     /// Bytes read.
     pub bytes: u64,
-    /// What was found, in the order of the file; at most [`MAX_FAULTS`].
+    /// Findings in the order of the file; at most [`MAX_FAULTS`].
     pub faults: Vec<Fault>,
     /// Findings beyond those.
     pub faults_left_out: u64,
-    /// The worst of what was found.
+    /// The worst verdict of the findings.
     pub verdict: Verdict,
 }
 
@@ -83,7 +83,7 @@ impl FileReport {
         }
     }
 
-    /// What people call it: its name in its directory, `cpu2.out` or `per_cpu/cpu2/trace_pipe_raw`.
+    /// Name of the file in its directory, as people know it: `cpu2.out` or `per_cpu/cpu2/trace_pipe_raw`.
     pub fn name(&self) -> PathBuf {
         let parts: Vec<_> = self.path.components().rev().collect();
         let in_tree = parts.first().is_some_and(|name| name.as_os_str() == "trace_pipe_raw");

@@ -1,25 +1,18 @@
 //! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
 
-use super::cursor::StreamState;
+use super::payload::SubBufferFormat;
+use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::{Decoder, ShortRecord};
-use crate::kernel::format::PageShape;
+use crate::kernel::decoder::ShortRecord;
 use crate::kernel::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
-/// How sub-buffers are decoded.
-#[derive(Debug)]
-pub(crate) struct SubBufferCoding {
-    pub(crate) shape: PageShape,
-    pub(crate) decoder: Decoder,
-}
-
-/// Where sub-buffers stand in a file.
+/// Place of sub-buffers in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Of the block, or of the sub-buffer where there are no blocks.
+    /// Offset of the block in bytes, or of the sub-buffer where there are no blocks.
     offset: u64,
     block: Option<u64>,
 }
@@ -29,7 +22,7 @@ impl Place {
         Place { offset: block.offset, block: Some(block.header.sequence.get()) }
     }
 
-    /// For people: byte `from` of it.
+    /// Byte `from` of the place, for messages.
     fn sub_buffer(&self, from: usize) -> String {
         let offset = self.offset;
         match self.block {
@@ -44,13 +37,13 @@ impl StreamState {
     pub(super) fn raw_sub_buffers(
         &mut self,
         window: &mut Window,
-        coding: &SubBufferCoding,
+        format: &SubBufferFormat,
         names: &mut Names,
         items: &mut impl EventSink,
     ) -> Option<Ending> {
         while !self.is_full() {
             let place = Place { offset: window.offset(), block: None };
-            let size = coding.shape.size;
+            let size = format.shape.size;
             let bytes = window.fill(size);
             let Some(whole) = bytes.get(..size) else {
                 if bytes.is_empty() {
@@ -61,9 +54,9 @@ impl StreamState {
                 self.place_fault(Code::SubBufferCut, place, message);
                 return Some(Ending::Cut);
             };
-            match trimmed_len(&coding.shape, whole) {
+            match trimmed_len(&format.shape, whole) {
                 Ok(stored) => {
-                    self.sub_buffers(&whole[..stored], 0, place, coding, names, items);
+                    self.sub_buffers(&whole[..stored], 0, place, format, names, items);
                 }
                 Err(error) => self.bad_sub_buffer(error, 0, place),
             }
@@ -77,13 +70,13 @@ impl StreamState {
         payload: &[u8],
         from: usize,
         place: Place,
-        coding: &SubBufferCoding,
+        format: &SubBufferFormat,
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
-        match coding.shape.target.endian {
-            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, coding, names, items),
-            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, coding, names, items),
+        match format.shape.target.endian {
+            Endian::Little => self.sub_buffers_in::<Little, I>(payload, from, place, format, names, items),
+            Endian::Big => self.sub_buffers_in::<Big, I>(payload, from, place, format, names, items),
         }
     }
 
@@ -92,13 +85,13 @@ impl StreamState {
         payload: &[u8],
         mut from: usize,
         place: Place,
-        coding: &SubBufferCoding,
+        format: &SubBufferFormat,
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
         while !self.is_full() {
             let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
-            let sub_buffer = match SubBuffer::parse::<O>(&coding.shape, bytes) {
+            let sub_buffer = match SubBuffer::parse::<O>(&format.shape, bytes) {
                 Ok(sub_buffer) => sub_buffer,
                 Err(error) => {
                     self.bad_sub_buffer(error, from, place);
@@ -108,7 +101,7 @@ impl StreamState {
             if let Some(missed) = sub_buffer.missed {
                 self.mark(missed, sub_buffer.timestamp, items);
             }
-            // Between events that nothing is told of but themselves, only these two are carried on.
+            // On the fast path only these two are carried from event to event.
             let mut last = self.last.unwrap_or(0);
             let mut events = 0;
             let mut is_plain = self.is_plain();
@@ -122,13 +115,13 @@ impl StreamState {
                 };
                 let at =
                     if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-                let is_told = !is_plain && self.announce(at, items);
+                let is_after_gap = !is_plain && self.announce(at, items);
                 is_plain = true;
-                match coding.decoder.decode::<O, I>(at, self.cpu, &record, names, items) {
+                match format.decoder.decode::<O, I>(at, self.cpu, &record, names, items) {
                     Ok(()) => events += 1,
                     Err(error) => {
                         self.settle(std::mem::take(&mut events), last);
-                        self.bad_record(error, place, from, is_told);
+                        self.bad_record(error, place, from, is_after_gap);
                         self.push_unreadable(at, names, items);
                     }
                 }
@@ -159,11 +152,11 @@ impl StreamState {
         self.push_gap(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
     }
 
-    /// A record that cannot be decoded; `is_told`: a gap has just been told of before it.
+    /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
     #[cold]
-    fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_told: bool) {
+    fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_after_gap: bool) {
         self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
-        if is_told {
+        if is_after_gap {
             self.damaged = true;
         } else {
             self.damage();
@@ -184,6 +177,6 @@ impl StreamState {
 
     #[cold]
     fn place_fault(&mut self, code: Code, place: Place, message: String) {
-        self.facts.add(Fault { code, offset: place.offset, block: place.block, message });
+        self.report.add(Fault { code, offset: place.offset, block: place.block, message });
     }
 }

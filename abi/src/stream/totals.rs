@@ -1,6 +1,6 @@
-//! Whether the totals in a file are those of its events, and what marks and counters together say of loss.
+//! Totals of a file, held against its events; loss by marks and counters together.
 
-use super::cursor::StreamState;
+use super::state::StreamState;
 use super::unmarked::{not_there, read_by_others, refused};
 use crate::disk::block::{CounterSample, Counters, End, MARKS_VAGUE};
 use crate::disk::blocks::{Block, Ending};
@@ -8,38 +8,10 @@ use crate::event::{EventSink, Gap, GapCause};
 use crate::fault::{Code, Fault, Verdict};
 use crate::stream::report::Source;
 
-/// What the marks in the stream say of lost events.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
-    /// Marks in sub-buffers.
-    pub(super) count: u64,
-    /// Sum of those with a number.
-    pub(super) counted: u64,
-    /// Marks without a number.
-    pub(super) uncounted: u64,
-    /// The greatest number, and the time to which its gap goes.
-    pub(super) longest: (u64, u64),
-    /// Sum of gap blocks with a number.
-    pub(super) recorder: u64,
-    /// Gap blocks without one.
-    pub(super) unknown: u64,
-    /// Counted events of all marks, by the headers: also of those that cannot be read.
-    pub(super) by_headers: u64,
-    /// The end block says that a mark has no number: also of marks that cannot be read.
-    pub(super) is_vague: bool,
-}
-
-impl Marks {
-    /// Takes on a header before which so many events are known to be lost; some recorders have counted gap blocks among them.
-    pub(super) fn take_header(&mut self, lost_before: u64) {
-        self.by_headers = self.by_headers.max(lost_before.saturating_sub(self.recorder));
-    }
-}
-
 impl StreamState {
-    /// All of a data block was decoded: is it what its header says?
+    /// Compares a decoded data block with its header.
     pub(super) fn end_of_data(&mut self, block: &Block) {
-        let (says, has) = (u64::from(block.header.events.get()), self.facts.events - self.before_block);
+        let (says, has) = (u64::from(block.header.events.get()), self.report.events - self.before_block);
         if !self.damaged && says != has {
             self.fault(
                 Code::WrongTotals,
@@ -49,9 +21,9 @@ impl StreamState {
         }
     }
 
-    /// The file's last block: are its totals those of what was read?
+    /// Compares the totals in the file's last block with those of the events read.
     pub(super) fn end_block(&mut self, end: &End, block: &Block) {
-        self.facts.counters = Some(end.counters);
+        self.report.counters = Some(end.counters);
         self.marks.is_vague = end.marks.get() == MARKS_VAGUE;
         self.compare_timed(end, block);
         let others = read_by_others(&end.counters, end.events.get());
@@ -61,8 +33,8 @@ impl StreamState {
             let message = format!("the kernel handed out {read} events, and {events} are in the file");
             self.fault(Code::OtherReader, block, message);
         }
-        if !self.damaged && end.events.get() != self.facts.events {
-            let (says, has) = (end.events.get(), self.facts.events);
+        if !self.damaged && end.events.get() != self.report.events {
+            let (says, has) = (end.events.get(), self.report.events);
             self.fault(Code::WrongTotals, block, format!("it says that the file has {says} events, and it has {has}"));
         }
     }
@@ -76,32 +48,32 @@ impl StreamState {
         }
     }
 
-    /// The file is read: what its counters and its ending say of loss.
+    /// Ends a file that was read: accounts for loss by counters, marks and ending.
     pub(super) fn finish(&mut self, ending: Ending, items: &mut impl EventSink) {
-        self.facts.last = self.last;
+        self.report.last = self.last;
         let placed = self.marks.counted.saturating_add(self.marks.recorder);
-        let counters = self.facts.counters.unwrap_or_default();
-        // A relay channel's counter is one for all CPUs; who sees all of them tells what it means.
-        let relay = self.facts.source == Some(Source::Relay);
-        let raw = self.facts.version.is_none() && !relay;
+        let counters = self.report.counters.unwrap_or_default();
+        // A relay channel's counter is one for all CPUs; the reader of all of them accounts for it.
+        let relay = self.report.source == Some(Source::Relay);
+        let raw = self.report.version.is_none() && !relay;
         if raw && ending == Ending::Whole && !self.damaged {
             self.compare_with_stats();
         }
         let counted =
             if relay { counters.recorder_lost.get() } else { counters.lost().saturating_add(self.read_by_others) };
         let lost = counted.max(placed);
-        // Without the kernel's counters only marks tell, and one of them may have no number.
-        let told = !raw || self.facts.counters.is_some() || self.marks.uncounted == 0;
-        self.facts.lost = (self.marks.unknown == 0 && told).then_some(lost);
-        if self.facts.lost_before.is_none() && self.facts.gaps == 1 && self.marks.uncounted == 1 {
-            // There was no room for the number, and the counters have it.
-            self.facts.lost_before = self.facts.lost;
+        // Without the kernel's counters only marks count, and one of them may have no number.
+        let told = !raw || self.report.counters.is_some() || self.marks.uncounted == 0;
+        self.report.lost = (self.marks.unknown == 0 && told).then_some(lost);
+        if self.report.lost_before.is_none() && self.report.gaps == 1 && self.marks.uncounted == 1 {
+            // The sub-buffer had no room for the number, and the counters have it.
+            self.report.lost_before = self.report.lost;
         }
         let (growth, beyond) = self.unplaced(&counters, relay);
         let unplaced = growth.saturating_add(beyond);
         self.tell_of_marks(lost.saturating_sub(unplaced));
         // Events that another program read have a finding of their own, with another remedy.
-        let has_own = self.facts.faults.iter().any(|fault| fault.code == Code::OtherReader);
+        let has_own = self.report.faults.iter().any(|fault| fault.code == Code::OtherReader);
         if unplaced > (if has_own { self.read_by_others } else { 0 }) {
             self.tell_of_unplaced(unplaced);
         }
@@ -110,11 +82,11 @@ impl StreamState {
         let foretold_beyond = self.foretold.saturating_sub(self.foretold_growth);
         let late_growth = growth.saturating_sub(self.foretold_growth);
         let rest = late_growth.saturating_add(beyond.saturating_sub(foretold_beyond));
-        if rest > 0 || self.facts.late_loss {
+        if rest > 0 || self.report.late_loss {
             // The number of events that a change by another program cost is not known.
-            let lost = Some(rest).filter(|_| !self.facts.late_loss);
-            self.facts.late_loss = true;
-            let (from, cpu) = (self.facts.first, self.cpu);
+            let lost = Some(rest).filter(|_| !self.report.late_loss);
+            self.report.late_loss = true;
+            let (from, cpu) = (self.report.first, self.cpu);
             self.push_gap(items, Gap { from, to: None, cpu, lost, cause: GapCause::Counters });
         }
         let cut = match ending {
@@ -126,12 +98,12 @@ impl StreamState {
             self.gap(items, cut, None);
         }
         if lost > 0 || self.marks.unknown > 0 {
-            self.facts.verdict = self.facts.verdict.max(Verdict::Lossy);
+            self.report.verdict = self.report.verdict.max(Verdict::Lossy);
         }
     }
 
-    /// Events lost that neither marks nor gap blocks tell of: those that the kernel refused or other readers took, and overrun and
-    /// unwritten events beyond marks and gap blocks.
+    /// Events lost beyond marks and gap blocks: those that the kernel refused or other readers took, and overrun and unwritten
+    /// events.
     fn unplaced(&self, counters: &Counters, relay: bool) -> (u64, u64) {
         let marked = self.marks.counted.max(self.marks.by_headers);
         // A mark without a count may stand for any number.
@@ -142,7 +114,7 @@ impl StreamState {
         (refused.saturating_add(self.read_by_others), beyond.saturating_add(unwritten))
     }
 
-    /// Says what the marks tell of, `lost` events.
+    /// Adds the finding of the marks, over `lost` events.
     fn tell_of_marks(&mut self, lost: u64) {
         if self.marks.count == 0 {
             return;
@@ -150,17 +122,17 @@ impl StreamState {
         let mut message = format!("{lost} events lost in {} gaps", self.marks.count);
         let (longest, to) = self.marks.longest;
         if longest > 0 {
-            let until = self.keys.moment(to, self.facts.first.unwrap_or(to), 6);
+            let until = self.keys.moment(to, self.report.first.unwrap_or(to), 6);
             let after = until.trim_start_matches('+');
             message += &format!(", the longest {longest} events, until {after} after the first event");
         }
         if self.marks.uncounted > 0 {
             message += &format!("; {} gaps have no number of their own", self.marks.uncounted);
         }
-        self.facts.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
+        self.report.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
     }
 
-    /// Says what no mark tells of.
+    /// Adds the finding of loss without a mark.
     fn tell_of_unplaced(&mut self, unplaced: u64) {
         let timed = self.foretold_timed.min(unplaced);
         let message = match (timed, unplaced - timed) {
@@ -172,28 +144,29 @@ impl StreamState {
                 "{unplaced} more events lost that no mark tells of: {timed} between two looks at the counters, {rest} at an unknown time"
             ),
         };
-        self.facts.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
+        self.report.add(Fault { code: Code::Unplaced, offset: 0, block: None, message });
     }
 
-    /// Counters within the file: what other readers have taken until then. Minor version 0 tells that only in the end.
+    /// Takes on counters within the file: events that other readers have taken until then. Minor version 0 has them only in the
+    /// end.
     pub(super) fn sample(&mut self, sample: &CounterSample, block: &Block) {
-        self.facts.counters = Some(sample.counters);
+        self.report.counters = Some(sample.counters);
         self.count_timed(sample.grew);
-        if block.header.minor.get() > 0 && self.facts.source != Some(Source::Relay) {
+        if block.header.minor.get() > 0 && self.report.source != Some(Source::Relay) {
             let others = read_by_others(&sample.counters, block.header.events_before.get());
             self.read_by_others = self.read_by_others.max(others);
         }
     }
 
-    /// Of a captured tree: stats are copied after the sub-buffers, or before.
+    /// Compares a captured tree's events with its stats, which are copied after the sub-buffers, or before.
     fn compare_with_stats(&mut self) {
-        let Some(counters) = self.facts.counters else { return };
+        let Some(counters) = self.report.counters else { return };
         let (read, unread) = (counters.read.get(), counters.unread.get());
-        self.read_by_others = not_there(&counters, self.facts.events);
-        if ![read, read.saturating_add(unread)].contains(&self.facts.events) {
+        self.read_by_others = not_there(&counters, self.report.events);
+        if ![read, read.saturating_add(unread)].contains(&self.report.events) {
             let message =
-                format!("stats count {read} events read and {unread} left, and {} are here", self.facts.events);
-            self.facts.add(Fault { code: Code::UnlikeStats, offset: 0, block: None, message });
+                format!("stats count {read} events read and {unread} left, and {} are here", self.report.events);
+            self.report.add(Fault { code: Code::UnlikeStats, offset: 0, block: None, message });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Loss that no mark in the sub-buffers tells of: what the kernel's counters say beyond the marks, and what foreign hands did.
+//! Loss without a mark in the sub-buffers: the kernel's counters beyond the marks, and changes by other programs.
 //!
 //! The search comes before the first event is handed out: the merge of all CPUs can take a gap only while it has not
 //! passed the gap's begin.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use super::sub_buffers::SubBufferCoding;
+use super::payload::SubBufferFormat;
 use crate::disk::block::{
     CounterSample, Counters, End, GAP_FOREIGN, GAP_NOT_WRITTEN, GapRecord, Interval, LOST_UNKNOWN, MARKS_COUNTED,
     MARKS_UNKNOWN, MARKS_VAGUE, kind,
@@ -18,12 +18,12 @@ use crate::fault::{Code, Fault};
 use crate::kernel::subbuffer::{self, Missed, SubBuffer, trimmed_len};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
-/// Gaps of one file that are kept. What is beyond becomes one gap over everything.
-pub(super) const MOST_GAPS: usize = 1 << 16;
-/// Greatest distance from the time of a sample to the end of its interval, in ns: the kernel tells times in microseconds.
+/// Greatest number of gaps kept for one file. All others become one gap over everything.
+pub(super) const MAX_GAPS: usize = 1 << 16;
+/// Greatest distance from the time of a sample to the end of its interval, in ns: the kernel prints times in microseconds.
 const ROUNDING: u64 = 1000;
-/// Bytes of a block's text that a message repeats.
-const MOST_TEXT: usize = 500;
+/// Greatest number of bytes of a block's text that a message repeats.
+const MAX_TEXT: usize = 500;
 /// Bytes of a captured tree's file to look at together, at least.
 const AT_ONCE: usize = 128 << 10;
 
@@ -45,7 +45,7 @@ pub(super) struct Unmarked {
 }
 
 impl Unmarked {
-    /// Events that the counters tell of and that are in one of these gaps.
+    /// Events that the counters count and that are in one of these gaps.
     pub(super) fn counted(&self) -> u64 {
         let gaps = self.gaps.iter().filter(|gap| gap.cause == GapCause::Counters).filter_map(|gap| gap.lost);
         gaps.fold(self.whole, u64::saturating_add)
@@ -67,12 +67,12 @@ pub(super) fn refused(counters: &Counters) -> u64 {
     counters.dropped.get().saturating_add(counters.commit_overrun.get())
 }
 
-/// The loss of a file of ours that no mark tells of.
+/// The loss of a file of ours without a mark.
 ///
 /// Most files say in their last block that there is none. Else all headers are walked over. Payloads of data are read only where
-/// overrun is beyond the marks that the headers have counted, and no end block tells whether a mark lacks its count: up to the
+/// overrun is beyond the marks that the headers have counted, and no end block says if a mark lacks its count: up to the
 /// first such mark.
-pub(super) fn of_blocks(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::Result<Unmarked> {
+pub(super) fn of_blocks(file: &File, known: Known, format: Option<&SubBufferFormat>) -> io::Result<Unmarked> {
     if let Some(unmarked) = by_the_end(file, known)? {
         return Ok(unmarked);
     }
@@ -90,7 +90,7 @@ pub(super) fn of_blocks(file: &File, known: Known, coding: Option<&SubBufferCodi
         MARKS_VAGUE => None,
         // Headers count marks in blocks that could not be written, and may count gap blocks: their sum is vague then.
         MARKS_COUNTED if found.unwritten == 0 => Some(found.marked),
-        _ => marks_in(file, known, coding)?.map(|marks| marks.max(found.marked)),
+        _ => marks_in(file, known, format)?.map(|marks| marks.max(found.marked)),
     };
     let beyond = marked.map_or(0, |marked| overrun.saturating_sub(marked));
     found.at_no_time = found.at_no_time.saturating_add(beyond);
@@ -123,8 +123,8 @@ fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Op
 }
 
 /// Counted events of all marks in a file's data; `None` where a mark has no count.
-fn marks_in(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::Result<Option<u64>> {
-    let Some(coding) = coding else { return Ok(Some(0)) };
+fn marks_in(file: &File, known: Known, format: Option<&SubBufferFormat>) -> io::Result<Option<u64>> {
+    let Some(format) = format else { return Ok(Some(0)) };
     let mut walk = Walk::new(file, known)?;
     let mut counted = 0u64;
     while let Some(met) = walk.next()? {
@@ -132,9 +132,9 @@ fn marks_in(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::
             continue;
         }
         let payload = walk.payload(&met)?.unwrap_or_default();
-        let marks = match coding.shape.target.endian {
-            Endian::Little => marks_of::<Little>(payload, coding),
-            Endian::Big => marks_of::<Big>(payload, coding),
+        let marks = match format.shape.target.endian {
+            Endian::Little => marks_of::<Little>(payload, format),
+            Endian::Big => marks_of::<Big>(payload, format),
         };
         match marks {
             Some(marks) => counted = counted.saturating_add(marks),
@@ -144,12 +144,12 @@ fn marks_in(file: &File, known: Known, coding: Option<&SubBufferCoding>) -> io::
     Ok(Some(counted))
 }
 
-/// The same of one block.
-fn marks_of<O: TargetOrder>(payload: &[u8], coding: &SubBufferCoding) -> Option<u64> {
+/// Counted events of all marks in one block; `None` where a mark has no count.
+fn marks_of<O: TargetOrder>(payload: &[u8], format: &SubBufferFormat) -> Option<u64> {
     let (mut rest, mut counted) = (payload, 0u64);
     while !rest.is_empty() {
-        // The stream tells of a sub-buffer that makes no sense.
-        let Ok(sub_buffer) = SubBuffer::parse::<O>(&coding.shape, rest) else { break };
+        // A sub-buffer that makes no sense is a finding of the stream.
+        let Ok(sub_buffer) = SubBuffer::parse::<O>(&format.shape, rest) else { break };
         match sub_buffer.missed {
             Some(Missed::Counted(n)) => counted = counted.saturating_add(n),
             Some(Missed::Uncounted) => return None,
@@ -160,7 +160,7 @@ fn marks_of<O: TargetOrder>(payload: &[u8], coding: &SubBufferCoding) -> Option<
     Some(counted)
 }
 
-/// A record of a foreign hand.
+/// A change by another program.
 #[derive(Debug)]
 struct Hand {
     gap: Gap,
@@ -193,7 +193,7 @@ struct Found {
     /// Sum of gap blocks.
     unwritten: u64,
     gaps: Vec<Gap>,
-    /// Foreign hands, by the begins of their gaps.
+    /// Changes by other programs, by the begins of their gaps.
     hands: BTreeMap<u64, Hand>,
     /// Events lost in gaps that are too many; `None`: there are not.
     too_many: Option<u64>,
@@ -248,7 +248,7 @@ impl Found {
         true
     }
 
-    /// Takes on counters; in minor version 0 only the last ones tell what others read.
+    /// Takes on counters; in minor version 0 only the last ones count what others read.
     fn sample(&mut self, met: &Met, counters: &Counters, grew: Interval, tells_of_others: bool) {
         self.counters = *counters;
         let others = if tells_of_others { read_by_others(counters, met.header.events_before.get()) } else { 0 };
@@ -280,7 +280,7 @@ impl Found {
             return self.push(gap);
         }
         let begin = record.interval.from.get();
-        if self.hands.len() >= MOST_GAPS && !self.hands.contains_key(&begin) {
+        if self.hands.len() >= MAX_GAPS && !self.hands.contains_key(&begin) {
             return self.too_many = Some(self.too_many.unwrap_or(0));
         }
         let (sequence, offset) = (met.header.sequence.get(), met.offset);
@@ -290,7 +290,7 @@ impl Found {
     }
 
     fn push(&mut self, gap: Gap) {
-        if self.gaps.len() < MOST_GAPS {
+        if self.gaps.len() < MAX_GAPS {
             self.gaps.push(gap);
         } else {
             self.too_many = Some(self.too_many.unwrap_or(0).saturating_add(gap.lost.unwrap_or(0)));
@@ -312,7 +312,7 @@ impl Found {
 
 /// The text of a gap block as a message has it, or `otherwise` where there is none.
 pub(super) fn shown(text: &[u8], otherwise: &str) -> String {
-    let shown = String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).trim().to_owned();
+    let shown = String::from_utf8_lossy(text.get(..MAX_TEXT).unwrap_or(text)).trim().to_owned();
     if shown.is_empty() { otherwise.to_owned() } else { shown }
 }
 
@@ -321,13 +321,13 @@ pub(super) fn changed(text: &[u8]) -> String {
     format!("another program changed what is recorded: {}", shown(text, "the recorder does not say what"))
 }
 
-/// The loss of a captured tree's file that no mark tells of, by the kernel's `counters`.
+/// The loss of a captured tree's file without a mark, by the kernel's `counters`.
 ///
-/// A file whose marks account for all overrun is not read ahead of its events, or not to its end: only the end of the stream
-/// tells then of events that were handed out and are not in the file (`late_loss`), which is rare, and a second look at every
-/// sub-buffer is not cheap.
-pub(super) fn of_sub_buffers(file: &File, coding: &SubBufferCoding, counters: &Counters) -> io::Result<Unmarked> {
-    let size = coding.shape.size;
+/// A file whose marks account for all overrun is not read ahead of its events, or not to its end: events
+/// that were handed out and are not in the file are then found at the end of the stream (`late_loss`), which is rare, and a second
+/// look at every sub-buffer is not cheap.
+pub(super) fn of_sub_buffers(file: &File, format: &SubBufferFormat, counters: &Counters) -> io::Result<Unmarked> {
+    let size = format.shape.size;
     let (refused, overrun) = (refused(counters), counters.overrun.get());
     let mut chunk = Vec::new();
     let (mut events, mut counted, mut is_counted, mut is_whole) = (0u64, 0u64, true, true);
@@ -340,12 +340,12 @@ pub(super) fn of_sub_buffers(file: &File, coding: &SubBufferCoding, counters: &C
         let len = read_at(file, &mut chunk, offset)?;
         is_whole &= len.is_multiple_of(size.max(1));
         for page in chunk[..len].chunks_exact(size.max(1)) {
-            let stored = trimmed_len(&coding.shape, page).ok();
+            let stored = trimmed_len(&format.shape, page).ok();
             is_whole &= stored.is_some();
             let Some(stored) = stored.filter(|&stored| stored > 0).and_then(|stored| page.get(..stored)) else {
                 continue;
             };
-            let Ok((tally, _)) = subbuffer::tally(&coding.shape, stored) else { continue };
+            let Ok((tally, _)) = subbuffer::tally(&format.shape, stored) else { continue };
             events = events.saturating_add(tally.events);
             match tally.missed {
                 Some(Missed::Counted(n)) => counted = counted.saturating_add(n),
@@ -457,12 +457,12 @@ mod tests {
 
     #[test]
     fn gaps_beyond_those_that_are_kept_become_one_over_everything() {
-        let most = MOST_GAPS as u64;
-        let many = (1..=most + 10).map(|n| sample(n, 100, Interval::new(n, n + 1)));
+        let max = MAX_GAPS as u64;
+        let many = (1..=max + 10).map(|n| sample(n, 100, Interval::new(n, n + 1)));
         let found = of_blocks(&file(many), KNOWN, None).unwrap();
-        assert_eq!(found.gaps.len() as u64, most + 1);
+        assert_eq!(found.gaps.len() as u64, max + 1);
         assert_eq!(ends(&found)[0], (None, None, Some(10)));
-        assert_eq!(found.counted(), most + 10);
+        assert_eq!(found.counted(), max + 10);
     }
 
     #[test]

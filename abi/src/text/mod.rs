@@ -1,4 +1,6 @@
-//! Text that people read or type: escaping of names, sizes and shares in figures.
+//! Text that people read or type: escaping of names; sizes and shares in figures; sizes and spans of time in options.
 
+pub mod duration;
 pub mod escape;
+pub mod size;
 pub mod units;

@@ -416,7 +416,7 @@ fn grown(made: &Made, whole: &Made) -> (Vec<Told>, Seen) {
     file.write_all(&whole.bytes()[made.bytes().len()..]).unwrap();
     while trace.streams[0].decode(&mut trace.names, &mut items, 100) {}
     let told: Vec<Told> = items.iter().map(Told::of).collect();
-    let facts = trace.streams[0].facts().clone();
+    let facts = trace.streams[0].report().clone();
     (told.clone(), Seen { told, events: Vec::new(), facts })
 }
 

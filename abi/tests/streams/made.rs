@@ -330,7 +330,7 @@ impl Seen {
             );
         }
         assert!(items.is_empty() && !stream.fill(names, &mut items), "a stream ends once");
-        let facts = stream.facts().clone();
+        let facts = stream.report().clone();
         let gaps = told.len() - events.len();
         assert_eq!((facts.events, facts.gaps), (events.len() as u64, gaps as u64));
         Seen { told, events, facts }

@@ -42,19 +42,19 @@ fn told(stream: &mut CpuStream, names: &mut kmemtrace_abi::event::Names, batch: 
 /// Items of a whole file, and its landmarks.
 fn whole(dir: &Dir) -> (Vec<Told>, SeekIndex) {
     let mut trace = dir.open();
-    assert!(trace.streams[0].landmarks().is_none());
-    trace.streams[0].keep_landmarks();
+    assert!(trace.streams[0].seek_index().is_none());
+    trace.streams[0].keep_seek_index();
     let told = told(&mut trace.streams[0], &mut trace.names, 100);
-    (told, trace.streams[0].landmarks().unwrap().clone())
+    (told, trace.streams[0].seek_index().unwrap().clone())
 }
 
 /// A part of a file, its facts and the bytes that it was said to have.
 fn part(dir: &Dir, landmarks: &SeekIndex, window: (u64, u64), batch: usize) -> (Vec<Told>, FileReport, u64) {
     let mut trace = dir.open();
-    trace.streams[0].narrow(landmarks, window);
+    trace.streams[0].restrict_to(landmarks, window);
     let bytes = trace.streams[0].bytes_to_read();
     let told = told(&mut trace.streams[0], &mut trace.names, batch);
-    (told, trace.streams[0].facts().clone(), bytes)
+    (told, trace.streams[0].report().clone(), bytes)
 }
 
 fn events(told: &[Told]) -> Vec<u64> {
@@ -150,6 +150,6 @@ fn a_missing_file_is_not_narrowed() {
     made.end();
     let dir = Dir::new(&[("cpu0.out", &made.bytes())]);
     let mut trace = dir.open();
-    trace.streams[1].narrow(&SeekIndex::default(), (1, 2));
+    trace.streams[1].restrict_to(&SeekIndex::default(), (1, 2));
     assert_eq!(told(&mut trace.streams[1], &mut trace.names, 1).len(), 1);
 }

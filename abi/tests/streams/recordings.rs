@@ -31,7 +31,7 @@ fn a_whole_recording_has_its_events_and_no_gap() {
         let stream = &trace.streams[0];
         assert_eq!((stream.cpu(), stream.path(), stream.recording()), (3, &*dir.path("cpu3.out"), Some(RECORDING)));
         assert_eq!(stream.bytes_to_read(), bytes.len() as u64);
-        assert_eq!(stream.metadata().unwrap().unwrap().len(), bytes.len() as u64);
+        assert_eq!(stream.file_metadata().unwrap().unwrap().len(), bytes.len() as u64);
         assert_eq!(stream.bytes_read(), 0);
         let seen = Seen::of(&mut trace, 0);
         assert_eq!(seen.told, [10, 12, 13, 20, 21].map(At), "{machine:?}");
@@ -48,7 +48,7 @@ fn a_whole_recording_has_its_events_and_no_gap() {
         assert_eq!(facts.faults, []);
         let stream = &trace.streams[0];
         assert_eq!((stream.bytes_read(), stream.recording()), (bytes.len() as u64, None));
-        assert!(stream.metadata().is_none() && stream.landmarks().is_none());
+        assert!(stream.file_metadata().is_none() && stream.seek_index().is_none());
     }
 }
 

@@ -201,7 +201,7 @@ fn a_record_between_two_pieces_is_whole() {
         assert!(trace.streams[0].decode(&mut trace.names, &mut items, 100_000));
         assert!(items.iter().map(Told::of).eq((1..9000).map(At)), "{layout:?}");
         assert_eq!(
-            (trace.streams[0].facts().verdict, &trace.streams[0].facts().faults[..]),
+            (trace.streams[0].report().verdict, &trace.streams[0].report().faults[..]),
             (Verdict::Complete, &[][..])
         );
     }
@@ -317,7 +317,7 @@ fn a_recorded_channel_is_read_in_batches() {
     while trace.streams[0].fill(&mut trace.names, &mut items) {
         lengths.push(items.len());
     }
-    assert_eq!((lengths, trace.streams[0].facts().verdict), (vec![512, 512, 176], Verdict::Complete));
+    assert_eq!((lengths, trace.streams[0].report().verdict), (vec![512, 512, 176], Verdict::Complete));
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_whole_tree_has_its_events() {
         let dir = tree(machine, &bytes, Some(&stats(2, 0, 4, 0)));
         let mut trace = dir.open();
         assert_eq!((trace.streams[0].bytes_to_read(), trace.streams[0].recording()), (bytes.len() as u64, None));
-        assert_eq!(trace.streams[0].metadata().unwrap().unwrap().len(), bytes.len() as u64);
+        assert_eq!(trace.streams[0].file_metadata().unwrap().unwrap().len(), bytes.len() as u64);
         let seen = Seen::of(&mut trace, 0);
         let gap = Told::Gap(Some(13), Some(20), Some(2), GapCause::Overrun);
         assert_eq!(seen.told, [At(10), At(12), At(13), gap, At(20)], "{machine:?}");
@@ -71,8 +71,8 @@ fn a_tree_is_read_in_batches() {
     while trace.streams[0].fill(&mut trace.names, &mut items) {
         lengths.push(items.len());
     }
-    assert_eq!((lengths, trace.streams[0].facts().verdict), (vec![512, 512, 512, 464], Verdict::Complete));
-    assert_eq!(trace.streams[0].facts().faults, []);
+    assert_eq!((lengths, trace.streams[0].report().verdict), (vec![512, 512, 512, 464], Verdict::Complete));
+    assert_eq!(trace.streams[0].report().faults, []);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct Completeness {
 impl Completeness {
     /// From a trace that has been read to its end.
     pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
-        let facts = || trace.streams.iter().map(CpuStream::facts).chain(trace.side.facts.as_ref());
+        let facts = || trace.streams.iter().map(CpuStream::report).chain(trace.metadata.report.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
         let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);
         let on_every_cpu = if trace.dropped_beyond(order.missing) > 0 { trace.info.cpus.len() as u64 } else { 0 };

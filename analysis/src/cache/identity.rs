@@ -49,9 +49,9 @@ impl Identity {
     /// Of a trace that was opened, and of which nothing was read but what opening reads. `None` where it has no such files.
     pub(super) fn of(trace: &Trace) -> Option<Identity> {
         let recording = trace.streams.iter().find_map(CpuStream::recording)?;
-        let mark = |stream: &CpuStream| FileMark::of(stream.path(), &stream.metadata()?.ok()?);
+        let mark = |stream: &CpuStream| FileMark::of(stream.path(), &stream.file_metadata()?.ok()?);
         let mut files = trace.streams.iter().map(mark).collect::<Option<Vec<_>>>()?;
-        if let Some(meta) = &trace.side.facts {
+        if let Some(meta) = &trace.metadata.report {
             files.push(FileMark::of(&meta.path, &fs::metadata(&meta.path).ok()?)?);
         }
         Some(Identity { recording, files })
@@ -60,7 +60,7 @@ impl Identity {
     /// Whether the names still stand for the same files, and nobody wrote to them.
     pub(super) fn is_still_that_of(&self, trace: &Trace) -> bool {
         let paths =
-            trace.streams.iter().map(CpuStream::path).chain(trace.side.facts.as_ref().map(|f| f.path.as_path()));
+            trace.streams.iter().map(CpuStream::path).chain(trace.metadata.report.as_ref().map(|f| f.path.as_path()));
         let now = paths.map(|path| FileMark::of(path, &fs::metadata(path).ok()?)).collect::<Option<Vec<_>>>();
         now.as_ref() == Some(&self.files)
     }
@@ -114,9 +114,9 @@ impl Identity {
 
 /// User id of all files of a trace; `None` where they have several owners, or one file is not there.
 pub(super) fn owner(trace: &Trace) -> Option<u32> {
-    let owner_of = |stream: &CpuStream| Some(stream.metadata()?.ok()?.uid());
+    let owner_of = |stream: &CpuStream| Some(stream.file_metadata()?.ok()?.uid());
     let mut owners = trace.streams.iter().map(owner_of).collect::<Option<Vec<u32>>>()?;
-    if let Some(meta) = &trace.side.facts {
+    if let Some(meta) = &trace.metadata.report {
         owners.push(fs::metadata(&meta.path).ok()?.uid());
     }
     let first = *owners.first()?;

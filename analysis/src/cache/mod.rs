@@ -136,14 +136,14 @@ impl Index {
         };
         let bounds = resolve(found.whole.first);
         for (stream, landmarks) in trace.streams.iter_mut().zip(&landmarks) {
-            stream.narrow(landmarks, bounds);
+            stream.restrict_to(landmarks, bounds);
         }
         Some(Narrowed { first: found.whole.first, bounds, completeness: found.whole.completeness() })
     }
 
     /// Whether what was read of a narrowed trace was good. If not, its files are not what they were, and nobody noticed.
     pub(crate) fn was_good(&mut self, trace: &Trace) -> bool {
-        let is_good = trace.streams.iter().all(|stream| stream.facts().verdict <= Verdict::Lossy);
+        let is_good = trace.streams.iter().all(|stream| stream.report().verdict <= Verdict::Lossy);
         if is_good {
             let read: u64 = trace.streams.iter().map(CpuStream::bytes_read).sum();
             self.tell(format_args!("{read} of {} bytes had to be read", self.identity.bytes()));
@@ -163,7 +163,7 @@ impl Index {
     /// Has the streams of a trace, before anything is read of them, keep what the index needs of them.
     pub(crate) fn prepare(&self, trace: &mut Trace) {
         if self.found.is_none() && trace.info.order == OrderKey::Time {
-            trace.streams.iter_mut().for_each(CpuStream::keep_landmarks);
+            trace.streams.iter_mut().for_each(CpuStream::keep_seek_index);
         }
     }
 
@@ -181,7 +181,7 @@ impl Index {
             (Question { lists_live, ..question }, order, paired)
         });
         // Facts of a file with an end and no damage are never worse.
-        let mut facts = trace.streams.iter().map(CpuStream::facts).chain(&trace.side.facts);
+        let mut facts = trace.streams.iter().map(CpuStream::report).chain(&trace.metadata.report);
         if completeness.verdict > Verdict::Lossy || facts.any(|facts| facts.verdict > Verdict::Lossy) {
             if self.found.is_some() {
                 self.tell_of_damage();
@@ -221,7 +221,7 @@ impl Index {
         let bytes = match &self.found {
             Some(found) => content::write(&self.identity, &found.whole, found.landmark_bytes(), answers),
             None => {
-                let facts = || trace.streams.iter().map(CpuStream::facts);
+                let facts = || trace.streams.iter().map(CpuStream::report);
                 let whole = Whole {
                     is_lossy: completeness.verdict == Verdict::Lossy,
                     lost_events: completeness.lost_events,
@@ -230,7 +230,7 @@ impl Index {
                     first: facts().filter_map(|facts| facts.first).min().unwrap_or(0),
                     last: facts().filter_map(|facts| facts.last).max().unwrap_or(0),
                 };
-                let landmarks = content::landmarks(trace.streams.iter().map(CpuStream::landmarks));
+                let landmarks = content::landmarks(trace.streams.iter().map(CpuStream::seek_index));
                 content::write(&self.identity, &whole, &landmarks, answers)
             }
         };

@@ -208,7 +208,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     paired.rows = registry.rows.iter().copied().zip(figures).collect();
     add_up(&mut paired, &ledger);
     // Known only now, too late for the gaps of the merge.
-    let is_late = trace.dropped_beyond(merger.merged.missing) > 0 || trace.streams.iter().any(|s| s.facts().late_loss);
+    let is_late = trace.dropped_beyond(merger.merged.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);
     add_findings(&mut paired, &rules, &findings, is_late);
     trace.names = registry.names;
     Ok((merger.merged, paired))
@@ -287,7 +287,7 @@ pub(crate) fn last_key(trace: &mut Trace, progress: &mut dyn Progress) -> u64 {
         bytes_read += stream.bytes_read();
     }
     progress.clear();
-    trace.streams.iter().filter_map(|stream| stream.facts().last).max().unwrap_or(0)
+    trace.streams.iter().filter_map(|stream| stream.report().last).max().unwrap_or(0)
 }
 
 /// Bytes of all streams, about.

@@ -255,7 +255,7 @@ fn kfree_takes_all(release: &str) -> bool {
 
 /// The node of each CPU, if the trace has that of all.
 fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
-    let nodes = &trace.side.nodes;
+    let nodes = &trace.metadata.nodes;
     (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
 }
 
@@ -263,14 +263,14 @@ impl Names {
     /// Moves out of the trace what names things; with it the recorder's threads, where events tell theirs.
     pub(super) fn take(trace: &mut Trace) -> (Names, Option<Vec<i32>>) {
         let names = Names {
-            kallsyms: std::mem::take(&mut trace.side.kallsyms).into(),
-            modules: std::mem::take(&mut trace.side.modules),
-            comms: std::mem::take(&mut trace.side.comms),
+            kallsyms: std::mem::take(&mut trace.metadata.kallsyms).into(),
+            modules: std::mem::take(&mut trace.metadata.modules),
+            comms: std::mem::take(&mut trace.metadata.comms),
             trace_names: kmemtrace_abi::event::Names::default(),
             symbolizer: OnceLock::new(),
         };
         // A relay channel's events do not tell their threads.
-        (names, trace.side.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay)))
+        (names, trace.metadata.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay)))
     }
 
     /// The symbols of the trace, indexed when they are first asked for.

@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::text::size;
 
 use crate::names::kallsyms::Symbol;
 use crate::query::glob::Glob;
@@ -204,18 +205,9 @@ impl FromStr for SizeRange {
     }
 }
 
-/// `4096`, `4K`, `16M`, `1G`: powers of 1024.
+/// Bytes of `4096`, `4K`, `16M`, `1G`: the grammar of [`size::parse`] without a `+`.
 pub fn parse_size(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' | b'k' => (&text[..text.len() - 1], 10),
-        b'M' | b'm' => (&text[..text.len() - 1], 20),
-        b'G' | b'g' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    size::parse(text).filter(|_| !text.starts_with('+'))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use kmemtrace_abi::text::duration;
+
 const NANOS: u128 = 1_000_000_000;
 
 /// A window of the order key, not yet put onto a trace.
@@ -98,13 +100,13 @@ impl FromStr for TimeWindow {
 impl Bound {
     fn parse(text: &str) -> Result<Bound, String> {
         let bound = if let Some(number) = text.strip_suffix('%') {
-            billionths(number.trim_end()).filter(|&n| n <= 100 * NANOS).map(Bound::Percent)
+            duration::billionths(number.trim_end()).filter(|&n| n <= 100 * NANOS).map(Bound::Percent)
         } else if let Some(span) = text.strip_prefix('+') {
-            duration(span).map(Bound::AfterFirst)
+            duration::parse_exact(span).map(Bound::AfterFirst)
         } else if let Some(span) = text.strip_prefix('-') {
-            duration(span).map(Bound::BeforeLast)
+            duration::parse_exact(span).map(Bound::BeforeLast)
         } else {
-            duration(text).map(Bound::At)
+            duration::parse_exact(text).map(Bound::At)
         };
         bound.ok_or_else(|| {
             "a time is 12.5 (seconds on the trace's clock), +1.5s (after the first event), -2s (before the last) or \
@@ -112,34 +114,6 @@ impl Bound {
                 .to_owned()
         })
     }
-}
-
-/// `1.5`, `1.5s`, `250ms`, in nanoseconds; a bare number is seconds.
-fn duration(text: &str) -> Option<u128> {
-    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-    let (number, unit) = text.split_at(digits);
-    let (times, per) = match unit.trim() {
-        "ns" => (1, NANOS),
-        "us" => (1, 1_000_000),
-        "ms" => (1, 1000),
-        "" | "s" => (1, 1),
-        "m" => (60, 1),
-        "h" => (3600, 1),
-        _ => return None,
-    };
-    Some(billionths(number)? * times / per)
-}
-
-/// A decimal number of at most nine places, times 10^9.
-fn billionths(text: &str) -> Option<u128> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if (whole.is_empty() && fraction.is_empty()) || !is_digits(whole) || !is_digits(fraction) || fraction.len() > 9 {
-        return None;
-    }
-    let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
-    let fraction = format!("{fraction:0<9}").parse::<u128>().ok()?;
-    Some(u128::from(whole) * NANOS + fraction)
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ pub(super) fn items_of(bytes: &[u8]) -> (FileReport, Vec<StreamItem>) {
     while trace.streams[0].fill(&mut trace.names, &mut more) {
         items.append(&mut more);
     }
-    (trace.streams[0].facts().clone(), items)
+    (trace.streams[0].report().clone(), items)
 }
 
 /// File that a writer makes of these messages.

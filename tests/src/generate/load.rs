@@ -289,7 +289,7 @@ mod tests {
                 }
             }
             assert_eq!(left.count(), 0);
-            let facts = stream.facts();
+            let facts = stream.report();
             assert_eq!((facts.faults.len(), facts.lost, facts.gaps), (0, Some(0), 0), "{facts:?}");
             assert!(facts.blocks > 8, "{} blocks are too few to mean anything", facts.blocks);
         }

@@ -198,7 +198,7 @@ impl Known {
             }
             cpus.push((stream.cpu(), all));
         }
-        let facts = trace.streams.iter().map(CpuStream::facts);
+        let facts = trace.streams.iter().map(CpuStream::report);
         let verdict = facts.clone().map(|f| f.verdict).max().unwrap_or_default();
         let cut = facts.clone().filter(|f| f.verdict == Verdict::Truncated);
         let cut = cut.filter(|f| !f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu)));
@@ -222,17 +222,17 @@ impl Known {
             cpus,
             names: trace.names,
             comms: trace
-                .side
+                .metadata
                 .comms
                 .iter()
                 .map(|(&pid, comm)| (pid, String::from_utf8_lossy(comm).into_owned()))
                 .collect(),
             // Records of a relay channel have no thread ids.
-            own_threads: trace.side.own_threads.filter(|_| info.source != Some(Source::Relay)),
+            own_threads: trace.metadata.own_threads.filter(|_| info.source != Some(Source::Relay)),
             shows_own: false,
             bounds: (0, u64::MAX),
             selection: Selection::default(),
-            nodes: trace.side.nodes,
+            nodes: trace.metadata.nodes,
             verdict,
             lost,
             truncated,

@@ -1,14 +1,14 @@
-//! A part of a file that is read, with the gaps of all of it.
+//! Range of order keys that a stream is restricted to.
 
 use crate::event::{EventSink, Gap};
 
-/// A part of a file that is read, with the gaps of all of it.
+/// Range of order keys that a stream is restricted to, with the gaps of the whole file.
 #[derive(Debug)]
 pub(super) struct RestrictedRange {
     gaps: Vec<Gap>,
-    /// How many of them are before it.
+    /// Number of gaps before the range.
     before: usize,
-    /// Whether those were handed over.
+    /// True once those were handed over.
     begun: bool,
     /// Greatest order key that is wanted.
     to: u64,
@@ -20,7 +20,7 @@ impl RestrictedRange {
         RestrictedRange { gaps, before, begun: false, to }
     }
 
-    /// Hands over the gaps before it, once; whether there are any.
+    /// Hands over the gaps before the range, once; true where there are any.
     pub(super) fn begin(&mut self, items: &mut impl EventSink) -> bool {
         if std::mem::replace(&mut self.begun, true) {
             return false;
@@ -33,12 +33,12 @@ impl RestrictedRange {
         self.before > 0
     }
 
-    /// Whether a stream whose last event has this key is through with it.
+    /// True if a stream whose last event has this key has passed the range.
     pub(super) fn is_passed_by(&self, last: Option<u64>) -> bool {
         last > Some(self.to)
     }
 
-    /// Hands over the gaps behind the first `met`; whether there are any.
+    /// Hands over the gaps behind the first `met`; true where there are any.
     pub(super) fn end(self, met: u64, items: &mut impl EventSink) -> bool {
         hand_over(usize::try_from(met).ok().and_then(|met| self.gaps.get(met..)), items)
     }

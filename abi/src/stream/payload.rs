@@ -1,0 +1,69 @@
+//! Formats of a recording's payloads: how bytes become records. One format holds for all files of a recording.
+
+use crate::event::{NameId, Names};
+use crate::kernel::decoder::Decoder;
+use crate::kernel::format::PageShape;
+use crate::kernel::relay::{self, Layout};
+use crate::kernel::subbuffer;
+use crate::kernel::target::Endian;
+
+/// Format of a recording's payloads; one for all of its files.
+#[derive(Debug)]
+pub(crate) enum PayloadFormat {
+    /// Sub-buffers of tracefs.
+    SubBuffers(SubBufferFormat),
+    /// Records of a relay channel.
+    Relay(RelayFormat),
+    /// No description is there.
+    Unknown,
+}
+
+impl PayloadFormat {
+    /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
+    pub(super) fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
+        match self {
+            PayloadFormat::SubBuffers(format) => subbuffer::first_time(&format.shape, payload),
+            PayloadFormat::Relay(format) => relay::first_stamp(format.layout, format.endian, payload),
+            PayloadFormat::Unknown => None,
+        }
+    }
+
+    /// An order key as the record has it: a relay channel's sequence number has 32 bits.
+    pub(super) fn stamp_of(&self, key: u64) -> u64 {
+        match self {
+            PayloadFormat::Relay(format) if format.layout == Layout::R4 => key & u64::from(u32::MAX),
+            _ => key,
+        }
+    }
+}
+
+/// Shape of sub-buffers, and the decoder of their records.
+#[derive(Debug)]
+pub(crate) struct SubBufferFormat {
+    pub(crate) shape: PageShape,
+    pub(crate) decoder: Decoder,
+}
+
+/// Layout of relay records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayFormat {
+    pub(crate) layout: Layout,
+    pub(crate) endian: Endian,
+    /// First sequence number of the recording, from which the others are extended to 64 bits.
+    pub(crate) origin: u32,
+    pub(crate) names: RelayNames,
+}
+
+/// Names of the events that relay records stand for: allocation and free of each kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayNames(pub(super) [(NameId, NameId); 3]);
+
+impl RelayNames {
+    pub(crate) fn new(names: &mut Names) -> RelayNames {
+        RelayNames([
+            (names.intern(b"kmalloc"), names.intern(b"kfree")),
+            (names.intern(b"kmem_cache_alloc"), names.intern(b"kmem_cache_free")),
+            (names.intern(b"mm_page_alloc"), names.intern(b"mm_page_free")),
+        ])
+    }
+}

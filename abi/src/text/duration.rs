@@ -1,0 +1,104 @@
+//! Spans of time as people type them.
+
+use std::time::Duration;
+
+/// Nanoseconds of a second.
+const NANOS: u128 = 1_000_000_000;
+
+/// Units by name, as fractions of a second.
+const UNITS: [(&str, u32, u32); 7] = [
+    ("", 1, 1),
+    ("ns", 1, 1_000_000_000),
+    ("us", 1, 1_000_000),
+    ("ms", 1, 1_000),
+    ("s", 1, 1),
+    ("m", 60, 1),
+    ("h", 3_600, 1),
+];
+
+/// Nanoseconds of a span of time.
+///
+/// Grammar: a number, then space or none, then `ns`, `us`, `ms`, `s`, `m`, `h`, or nothing, which is seconds. The number is one of
+/// [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
+/// a number is rounded to nanoseconds. `None` for any other text.
+pub fn parse(text: &str) -> Option<u128> {
+    parse_exact(text).or_else(|| {
+        let (number, times, per) = split(text)?;
+        let seconds = number.parse::<f64>().ok()? * (f64::from(times) / f64::from(per));
+        Duration::try_from_secs_f64(seconds).ok().map(|span| span.as_nanos())
+    })
+}
+
+/// Nanoseconds of a span of time with a number of [`billionths`]. Parts of a nanosecond are cut off. Units as for [`parse`].
+pub fn parse_exact(text: &str) -> Option<u128> {
+    let (number, times, per) = split(text)?;
+    Some(billionths(number)? * u128::from(times) / u128::from(per))
+}
+
+/// A decimal number times 10^9: `1.5`, `.5`, `5.`. At most nine places behind the point, and less than 2^64 before it.
+pub fn billionths(text: &str) -> Option<u128> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !is_digits(whole) || !is_digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
+    let fraction = format!("{fraction:0<9}").parse::<u128>().ok()?;
+    Some(u128::from(whole) * NANOS + fraction)
+}
+
+/// A number and its unit, as a fraction of a second.
+fn split(text: &str) -> Option<(&str, u32, u32)> {
+    let text = text.trim_end();
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let (_, times, per) = UNITS.into_iter().find(|(name, ..)| *name == unit)?;
+    Some((number.trim_end(), times, per))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u128 = NANOS;
+
+    #[test]
+    fn decimal_numbers_are_exact() {
+        for (text, span) in [
+            ("0", 0),
+            ("10s", 10 * S),
+            ("250ms", S / 4),
+            ("5m", 300 * S),
+            ("1h", 3600 * S),
+            ("7ns", 7),
+            ("1.5 us ", 1500),
+            (".5", S / 2),
+            ("5.", 5 * S),
+            ("0.000000001", 1),
+            ("1.5ns", 1),
+            ("18446744073709551615h", u128::from(u64::MAX) * 3600 * S),
+        ] {
+            assert_eq!((parse_exact(text), parse(text)), (Some(span), Some(span)), "{text}");
+        }
+        // Floating point gives the same.
+        for n in 0..5_000u32 {
+            for (unit, seconds) in [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)] {
+                for number in [format!("{n}"), format!("{}.{:02}", n / 100, n % 100)] {
+                    let span = Duration::try_from_secs_f64(number.parse::<f64>().unwrap() * seconds).unwrap();
+                    assert_eq!(parse(&format!("{number}{unit}")), Some(span.as_nanos()), "{number}{unit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_numbers_are_rounded() {
+        for (text, span) in
+            [("1e3", 1000 * S), ("+5s", 5 * S), ("1.5e-3ms", 1500), ("0.0000000006", 1), ("1E2 m", 6000 * S)]
+        {
+            assert_eq!((parse_exact(text), parse(text)), (None, Some(span)), "{text}");
+        }
+        for bad in ["", "s", ".", "-1s", "1e400", "inf", "nan", "1 d", "1.2.3", "1e", " 1", "++1", "1s2", "1é", "é"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}
