@@ -21,7 +21,7 @@ pub enum Unit {
     Records,
 }
 
-/// Which events are in the order in which they happened.
+/// Events that are in the order in which they happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Agreement {
     /// All of them.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-/// Which allocator an object belongs to. `Kmalloc` and `Cache` share one address space; `Pages`,
+/// Allocators that objects belong to. `Kmalloc` and `Cache` share one address space; `Pages`,
 /// keyed by page frame number, have one of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {

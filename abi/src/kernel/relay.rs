@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::event::Kind;
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
-/// Which posting of kmemtrace wrote the records.
+/// Layouts of records, by the posting of kmemtrace that wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// 2008-07-10 and 07-17: fixed 56 bytes, ids of 16 bits, time stamps.
