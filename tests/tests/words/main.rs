@@ -5,6 +5,7 @@
 
 mod circles;
 mod comments;
+mod documents;
 mod lengths;
 mod sources;
 
@@ -53,4 +54,11 @@ fn functions_have_at_most_80_lines() {
 #[test]
 fn files_use_each_other_in_one_direction() {
     hold("files in circles", 3, circles::files_in_circles);
+}
+
+#[test]
+fn documents_name_files_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let missing = documents::missing_paths(root);
+    assert!(missing.is_empty(), "no such files: {missing:#?}");
 }
