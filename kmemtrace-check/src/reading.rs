@@ -9,7 +9,7 @@ use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Event, EventSink, Gap, GapCause, Names, StreamItem};
 use kmemtrace_abi::fault::Fault;
 use kmemtrace_abi::stream::CpuStream;
-use kmemtrace_abi::stream::report::{FileReport, MAX_FAULTS};
+use kmemtrace_abi::stream::report::FileReport;
 use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
 
 /// Trace after reading.
@@ -69,12 +69,7 @@ impl CheckedFile {
 
     /// Adds a finding to those of the reader.
     pub(crate) fn add(&mut self, fault: Fault) {
-        self.facts.verdict = self.facts.verdict.max(fault.code.verdict());
-        if self.facts.faults.len() < MAX_FAULTS {
-            self.facts.faults.push(fault);
-        } else {
-            self.facts.faults_left_out += 1;
-        }
+        self.facts.add(fault);
     }
 }
 

@@ -90,7 +90,8 @@ impl FileReport {
         parts.iter().take(if in_tree { 3 } else { 1 }).rev().collect()
     }
 
-    pub(crate) fn add(&mut self, fault: Fault) {
+    /// Adds a finding: the verdict becomes at least as bad, and findings beyond [`MAX_FAULTS`] are counted.
+    pub fn add(&mut self, fault: Fault) {
         self.verdict = self.verdict.max(fault.code.verdict());
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
