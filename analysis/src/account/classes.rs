@@ -35,7 +35,7 @@ pub(crate) type CacheNumber = u32;
 
 /// Classes that have their sizes. A trace with more has classes whose objects have their own each, so that what
 /// is kept of classes does not grow with every size that a hostile trace makes up.
-pub(crate) const MOST_SIZED: u32 = 1 << 18;
+pub(crate) const MAX_SIZED_CLASSES: u32 = 1 << 18;
 
 /// What objects of a class share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ pub(crate) struct Registry {
     /// By row.
     pub(crate) rows: Vec<RowKey>,
     by_row: HashMap<RowKey, u32, RandomState>,
-    most_sized: u32,
+    max_sized: u32,
     classes: Vec<Class>,
     by_class: HashMap<Class, u32, RandomState>,
     /// There were more classes than numbers.
@@ -69,12 +69,12 @@ pub(crate) struct Registry {
 pub(crate) struct Classes(Mutex<Registry>);
 
 impl Classes {
-    pub(crate) fn new(names: Names, most_sized: u32) -> Classes {
+    pub(crate) fn new(names: Names, max_sized: u32) -> Classes {
         Classes(Mutex::new(Registry {
             names,
             rows: Vec::new(),
             by_row: HashMap::default(),
-            most_sized,
+            max_sized,
             classes: Vec::new(),
             by_class: HashMap::default(),
             exhausted: false,
@@ -103,7 +103,7 @@ impl Classes {
         if let Some(&number) = registry.by_class.get(&sized) {
             return number;
         }
-        let class = if next < registry.most_sized {
+        let class = if next < registry.max_sized {
             sized
         } else {
             Class { is_sized: false, requested: 0, allocated: 0, ..sized }

@@ -201,8 +201,8 @@ mod tests {
     const HUGE: u64 = u64::MAX - 5;
 
     /// Objects of four ends and of sizes that no sum of 64 bits holds, and failed allocations, in one of two rows.
-    fn figures(most_sized: u32) -> [Stats; 2] {
-        let classes = Classes::new(Names::new(), most_sized);
+    fn figures(max_sized: u32) -> [Stats; 2] {
+        let classes = Classes::new(Names::new(), max_sized);
         let (site, cache) = (7, 0);
         let huge = classes.class((site, Kind::Cache), cache, (HUGE - 1000, HUGE));
         let small = classes.class((site, Kind::Cache), cache, (100, 64));
@@ -210,7 +210,7 @@ mod tests {
         let mut tallies = Tallies::new(&classes);
         let mut object = |class: u32, sizes: Sizes, end: Option<Closed>| {
             let is_sized = tallies.open(class, sizes).is_sized;
-            assert_eq!(is_sized, class < most_sized);
+            assert_eq!(is_sized, class < max_sized);
             if let Some(how) = end {
                 let (closed, allocated) = tallies.close(class, (!is_sized).then_some(sizes), how);
                 assert_eq!((closed.row, allocated), (tallies.class(class).row, sizes.1));
@@ -233,17 +233,17 @@ mod tests {
     #[test]
     fn objects_count_by_how_they_ended() {
         let huge = u128::from(HUGE);
-        for most_sized in [0, 1, 2, 1000] {
-            let [row, other] = figures(most_sized);
+        for max_sized in [0, 1, 2, 1000] {
+            let [row, other] = figures(max_sized);
             assert_eq!((row.allocs, row.frees, row.inferred_frees, row.cross_cpu, row.live_objects), (6, 3, 1, 2, 2));
-            assert_eq!((row.requested, row.allocated), (4 * (huge - 1000) + 200, 4 * huge + 128), "{most_sized}");
+            assert_eq!((row.requested, row.allocated), (4 * (huge - 1000) + 200, 4 * huge + 128), "{max_sized}");
             // An object smaller than was asked for wastes nothing.
-            assert_eq!((row.wasted, row.live_wasted), (4000, 1000), "{most_sized}");
-            assert_eq!(row.cross_cpu_bytes, huge + 64, "{most_sized}");
-            assert_eq!((row.live_requested, row.live_allocated), (huge - 1000 + 100, huge + 64), "{most_sized}");
-            assert_eq!((row.failed_allocs, other.failed_allocs), (1, 2), "{most_sized}");
-            assert_eq!((other.allocs, other.frees, other.live_objects), (1, 0, 1), "{most_sized}");
-            assert_eq!((other.live_requested, other.live_allocated, other.live_wasted), (8, 16, 8), "{most_sized}");
+            assert_eq!((row.wasted, row.live_wasted), (4000, 1000), "{max_sized}");
+            assert_eq!(row.cross_cpu_bytes, huge + 64, "{max_sized}");
+            assert_eq!((row.live_requested, row.live_allocated), (huge - 1000 + 100, huge + 64), "{max_sized}");
+            assert_eq!((row.failed_allocs, other.failed_allocs), (1, 2), "{max_sized}");
+            assert_eq!((other.allocs, other.frees, other.live_objects), (1, 0, 1), "{max_sized}");
+            assert_eq!((other.live_requested, other.live_allocated, other.live_wasted), (8, 16, 8), "{max_sized}");
         }
     }
 

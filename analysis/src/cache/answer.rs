@@ -14,11 +14,11 @@ use crate::pairing::pairs::{Counts, Live, Matrix, Paired, kind_index};
 use crate::pairing::table::Birth;
 
 /// Live objects of which an index keeps rows.
-pub(super) const MOST_LIVE: usize = 1 << 20;
+pub(super) const MAX_LIVE: usize = 1 << 20;
 
 /// What a view wants to know of a whole trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct AnalysisRequest {
     pub(crate) grouping: Grouping,
     /// Pairs per (allocating CPU, freeing CPU).
     pub(crate) matrix: bool,
@@ -28,9 +28,9 @@ pub(crate) struct Question {
     pub(crate) shows_own: bool,
 }
 
-impl Question {
+impl AnalysisRequest {
     /// Whether who knows the answer to this one knows that of `other`. Sums over kinds are those of any rows.
-    pub(super) fn covers(self, other: Question) -> bool {
+    pub(super) fn covers(self, other: AnalysisRequest) -> bool {
         (self.grouping == other.grouping || other.grouping == Grouping::Kind)
             && self.shows_own == other.shows_own
             && self.matrix >= other.matrix
@@ -38,9 +38,9 @@ impl Question {
     }
 
     /// With what costs little to find out beside it, so that other views have it, too.
-    pub(crate) fn with_more(self) -> Question {
+    pub(crate) fn with_more(self) -> AnalysisRequest {
         match self.grouping {
-            Grouping::Kind | Grouping::Site => Question { grouping: Grouping::Site, matrix: true, ..self },
+            Grouping::Kind | Grouping::Site => AnalysisRequest { grouping: Grouping::Site, matrix: true, ..self },
             Grouping::Cache => self,
         }
     }
@@ -56,14 +56,14 @@ impl Question {
         out.bool(self.shows_own);
     }
 
-    pub(super) fn read(from: &mut Reader<'_>) -> Option<Question> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Option<AnalysisRequest> {
         let grouping = match from.u8()? {
             0 => Grouping::Kind,
             1 => Grouping::Site,
             2 => Grouping::Cache,
             _ => return None,
         };
-        Some(Question { grouping, matrix: from.bool()?, lists_live: from.bool()?, shows_own: from.bool()? })
+        Some(AnalysisRequest { grouping, matrix: from.bool()?, lists_live: from.bool()?, shows_own: from.bool()? })
     }
 }
 
@@ -87,7 +87,7 @@ impl Caches<'_> {
 }
 
 /// The bytes of an answer.
-pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &Names) -> Vec<u8> {
+pub(super) fn write(question: AnalysisRequest, order: &Order, paired: &Paired, names: &Names) -> Vec<u8> {
     let mut caches = Caches { names, numbers: HashMap::default(), texts: Writer::default() };
     let mut out = Writer::default();
     out.maybe(order.first);
@@ -138,7 +138,12 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
 
 /// The answer to `question` in `bytes`, its live objects only `with_live`; names of caches are added to `names`. `None` where
 /// that is no answer, or sums of it would not fit.
-pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mut Names) -> Option<(Order, Paired)> {
+pub(super) fn read(
+    question: AnalysisRequest,
+    bytes: &[u8],
+    with_live: bool,
+    names: &mut Names,
+) -> Option<(Order, Paired)> {
     let mut from = Reader(bytes);
     let number = |from: &mut Reader<'_>| {
         let index = names.intern(from.text()?).index();
@@ -304,7 +309,8 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
 mod tests {
     use super::*;
 
-    const QUESTION: Question = Question { grouping: Grouping::Site, matrix: true, lists_live: true, shows_own: false };
+    const QUESTION: AnalysisRequest =
+        AnalysisRequest { grouping: Grouping::Site, matrix: true, lists_live: true, shows_own: false };
 
     fn figures(n: u64) -> Stats {
         let wide = |more: u64| u128::from(n + more) << 40;
@@ -406,7 +412,7 @@ mod tests {
     #[test]
     fn an_answer_comes_back_from_its_bytes() {
         for grouping in [Grouping::Kind, Grouping::Site, Grouping::Cache] {
-            let question = Question { grouping, ..QUESTION };
+            let question = AnalysisRequest { grouping, ..QUESTION };
             let mut names = Names::new();
             let (order, paired) = answer(&mut names, grouping);
             let bytes = write(question, &order, &paired, &names);
@@ -419,7 +425,7 @@ mod tests {
             assert_eq!(shown(&order_read, &read_back, grouping, &others), want);
             let (_, without_live) = read(question, &bytes, false, &mut others).unwrap();
             assert!(without_live.live.is_empty() && without_live.rows.len() == 3);
-            let bytes = write(Question { lists_live: false, ..question }, &order, &paired, &names);
+            let bytes = write(AnalysisRequest { lists_live: false, ..question }, &order, &paired, &names);
             let (_, none) = read(question, &bytes, true, &mut others).unwrap();
             assert!(none.live.is_empty() && none.classes.is_empty());
         }
@@ -429,7 +435,7 @@ mod tests {
     fn an_answer_that_is_cut_or_longer_is_none() {
         let mut names = Names::new();
         let (order, paired) = answer(&mut names, Grouping::Cache);
-        let question = Question { grouping: Grouping::Cache, ..QUESTION };
+        let question = AnalysisRequest { grouping: Grouping::Cache, ..QUESTION };
         let mut bytes = write(question, &order, &paired, &names);
         for len in 0..bytes.len() {
             assert!(read(question, &bytes[..len], true, &mut names).is_none(), "{len} bytes");
@@ -470,7 +476,7 @@ mod tests {
         let all = || {
             let flags = (0..8).map(|n| [n & 1 != 0, n & 2 != 0, n & 4 != 0]);
             flags.flat_map(move |[matrix, lists_live, shows_own]| {
-                groupings.map(|grouping| Question { grouping, matrix, lists_live, shows_own })
+                groupings.map(|grouping| AnalysisRequest { grouping, matrix, lists_live, shows_own })
             })
         };
         for known in all() {
@@ -486,8 +492,8 @@ mod tests {
             assert!(known.with_more().covers(known));
             let mut out = Writer::default();
             known.write(&mut out);
-            assert_eq!(Question::read(&mut Reader(&out.0)), Some(known));
+            assert_eq!(AnalysisRequest::read(&mut Reader(&out.0)), Some(known));
         }
-        assert_eq!(Question::read(&mut Reader(&[3, 0, 0, 0])), None);
+        assert_eq!(AnalysisRequest::read(&mut Reader(&[3, 0, 0, 0])), None);
     }
 }

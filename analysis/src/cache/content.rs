@@ -7,7 +7,7 @@ use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::fault::Verdict;
 
-use super::answer::Question;
+use super::answer::AnalysisRequest;
 use super::bytes::{Reader, Writer};
 use super::identity::Identity;
 use crate::account::completeness::Completeness;
@@ -18,7 +18,7 @@ const VERSION: u32 = 3;
 /// Bytes before those that the checksum is of.
 const UNCHECKED: usize = 12;
 /// Counts of a file beyond this are not believed.
-const MOST_COUNTED: u64 = 1 << 56;
+const MAX_COUNTED: u64 = 1 << 56;
 
 /// What a pass over the whole trace found, whatever was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) struct Content {
     pub(super) identity: Identity,
     pub(super) whole: Whole,
     landmarks: Range<usize>,
-    answers: Vec<(Question, Range<usize>)>,
+    answers: Vec<(AnalysisRequest, Range<usize>)>,
 }
 
 impl Content {
@@ -85,17 +85,17 @@ impl Content {
             Some(end - text.len()..end)
         };
         let landmarks = part(&mut from)?;
-        let answers = from.list(|from| Some((Question::read(from)?, part(from)?)))?;
+        let answers = from.list(|from| Some((AnalysisRequest::read(from)?, part(from)?)))?;
         from.end(())?;
         Some(Content { identity, whole, landmarks, answers, bytes })
     }
 
     /// The bytes of an answer that has what is asked.
-    pub(super) fn answer(&self, asked: Question) -> Option<(Question, &[u8])> {
+    pub(super) fn answer(&self, asked: AnalysisRequest) -> Option<(AnalysisRequest, &[u8])> {
         self.answers().find(|(question, _)| question.covers(asked))
     }
 
-    pub(super) fn answers(&self) -> impl Iterator<Item = (Question, &[u8])> {
+    pub(super) fn answers(&self) -> impl Iterator<Item = (AnalysisRequest, &[u8])> {
         self.answers.iter().filter_map(|(question, range)| Some((*question, self.bytes.get(range.clone())?)))
     }
 
@@ -120,7 +120,7 @@ pub(super) fn write<'a>(
     identity: &Identity,
     whole: &Whole,
     landmarks: &[u8],
-    answers: impl Iterator<Item = (Question, &'a [u8])>,
+    answers: impl Iterator<Item = (AnalysisRequest, &'a [u8])>,
 ) -> Vec<u8> {
     let mut out = Writer(MAGIC.to_vec());
     out.u32(0);
@@ -189,7 +189,7 @@ fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
         Some(Gap { from: from_key, to, cpu, lost, cause: *CAUSES.get(usize::from(from.u8()?))? })
     })?;
     let is_there = |p: &SeekPoint| {
-        p.offset < size && p.sequence < MOST_COUNTED && p.events < MOST_COUNTED && p.gaps <= gaps.len() as u64
+        p.offset < size && p.sequence < MAX_COUNTED && p.events < MAX_COUNTED && p.gaps <= gaps.len() as u64
     };
     let follows = |(a, b): (&SeekPoint, &SeekPoint)| {
         a.offset < b.offset && a.sequence < b.sequence && a.events <= b.events && a.gaps <= b.gaps && a.last <= b.last
@@ -230,8 +230,8 @@ mod tests {
 
     const WHOLE: Whole = Whole { is_lossy: true, lost_events: Some(1), gaps: 2, lost_before: None, first: 3, last: 4 };
 
-    fn question(grouping: Grouping) -> Question {
-        Question { grouping, matrix: false, lists_live: false, shows_own: false }
+    fn question(grouping: Grouping) -> AnalysisRequest {
+        AnalysisRequest { grouping, matrix: false, lists_live: false, shows_own: false }
     }
 
     fn written() -> Vec<u8> {
@@ -248,7 +248,7 @@ mod tests {
         // The first answer that has what is asked, with the question that it answers.
         assert_eq!(content.answer(question(Grouping::Site)), Some((question(Grouping::Site), &b"sites"[..])));
         assert_eq!(content.answer(question(Grouping::Kind)), Some((question(Grouping::Cache), &b"caches"[..])));
-        assert_eq!(content.answer(Question { matrix: true, ..question(Grouping::Kind) }), None);
+        assert_eq!(content.answer(AnalysisRequest { matrix: true, ..question(Grouping::Kind) }), None);
         let completeness = WHOLE.completeness();
         assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
         let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();
@@ -285,9 +285,9 @@ mod tests {
         // Within the file, and counted as no file could.
         assert!(spoil(&|points| points[4].offset = SIZE - 1));
         assert!(!spoil(&|points| points[4].offset = SIZE));
-        assert!(spoil(&|points| points[4].sequence = MOST_COUNTED - 1));
-        assert!(!spoil(&|points| points[4].sequence = MOST_COUNTED));
-        assert!(!spoil(&|points| points[4].events = MOST_COUNTED));
+        assert!(spoil(&|points| points[4].sequence = MAX_COUNTED - 1));
+        assert!(!spoil(&|points| points[4].sequence = MAX_COUNTED));
+        assert!(!spoil(&|points| points[4].events = MAX_COUNTED));
         assert!(spoil(&|points| points[4].gaps = CAUSES.len() as u64));
         assert!(!spoil(&|points| points[4].gaps = CAUSES.len() as u64 + 1));
         // In the order of the file.

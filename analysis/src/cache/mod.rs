@@ -20,7 +20,7 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Trace};
 
-pub(crate) use answer::Question;
+pub(crate) use answer::AnalysisRequest;
 use content::{Content, Whole};
 use identity::Identity;
 
@@ -34,7 +34,7 @@ use crate::whole_file::Directory;
 /// The name of the file.
 pub const NAME: &str = "report.index";
 /// Larger ones are neither written nor read.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// Memory for each byte of an index while it is taken apart.
 const MEMORY_PER_BYTE: u64 = 4;
 /// Memory for each live object and for each row while they are written.
@@ -107,7 +107,11 @@ impl Index {
     }
 
     /// What a pass over the whole trace would come to, if one did that asked the same.
-    pub(crate) fn answer(&mut self, asked: Question, names: &mut Names) -> Option<(Order, Paired, Completeness)> {
+    pub(crate) fn answer(
+        &mut self,
+        asked: AnalysisRequest,
+        names: &mut Names,
+    ) -> Option<(Order, Paired, Completeness)> {
         let found = self.found.as_ref()?;
         let (question, bytes) = found.answer(asked)?;
         let Some((order, paired)) = answer::read(question, bytes, asked.lists_live, names) else {
@@ -168,17 +172,22 @@ impl Index {
     }
 
     /// Whether a pass that answers `asked` would add to it.
-    pub(crate) fn lacks(&self, asked: Question) -> bool {
+    pub(crate) fn lacks(&self, asked: AnalysisRequest) -> bool {
         self.found.as_ref().is_none_or(|found| found.answer(asked).is_none())
     }
 
     /// Keeps what a pass over the whole trace came to; with the answer to a question, where it was one.
-    pub(crate) fn keep(&self, trace: &Trace, completeness: &Completeness, answer: Option<(Question, &Order, &Paired)>) {
+    pub(crate) fn keep(
+        &self,
+        trace: &Trace,
+        completeness: &Completeness,
+        answer: Option<(AnalysisRequest, &Order, &Paired)>,
+    ) {
         let room = self.budget.left(0);
         let answer = answer.map(|(question, order, paired)| {
             let has_room = paired.live.len() as u64 * MEMORY_PER_OBJECT <= room;
-            let lists_live = question.lists_live && paired.live.len() <= answer::MOST_LIVE && has_room;
-            (Question { lists_live, ..question }, order, paired)
+            let lists_live = question.lists_live && paired.live.len() <= answer::MAX_LIVE && has_room;
+            (AnalysisRequest { lists_live, ..question }, order, paired)
         });
         // Facts of a file with an end and no damage are never worse.
         let mut facts = trace.streams.iter().map(CpuStream::facts).chain(&trace.side.facts);
@@ -205,7 +214,7 @@ impl Index {
         &self,
         trace: &Trace,
         completeness: &Completeness,
-        answer: Option<(Question, &Order, &Paired)>,
+        answer: Option<(AnalysisRequest, &Order, &Paired)>,
     ) -> Result<usize, String> {
         if !trust::is_ours(self.owner) {
             return Err("the trace belongs to another user".to_owned());
@@ -234,7 +243,7 @@ impl Index {
                 content::write(&self.identity, &whole, &landmarks, answers)
             }
         };
-        if bytes.len() as u64 > MOST_BYTES {
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("it would have {} bytes", bytes.len()));
         }
         let replaced = self.dir.create(OsStr::new(NAME), ".new", 0o600).and_then(|new| {
@@ -268,7 +277,7 @@ fn read(dir: &Directory, owner: Option<u32>, budget: Budget) -> Result<Option<Ve
         opened => opened.map_err(|error| error.to_string())?,
     };
     let len = trust::check(&file, owner)?;
-    if len > MOST_BYTES || len.saturating_mul(MEMORY_PER_BYTE) > budget.left(0) {
+    if len > MAX_BYTES || len.saturating_mul(MEMORY_PER_BYTE) > budget.left(0) {
         return Err(format!("has {len} bytes"));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
@@ -289,7 +298,8 @@ mod tests {
     use crate::Query;
     use crate::account::classes::Grouping;
 
-    const SITES: Question = Question { grouping: Grouping::Site, matrix: false, lists_live: false, shows_own: false };
+    const SITES: AnalysisRequest =
+        AnalysisRequest { grouping: Grouping::Site, matrix: false, lists_live: false, shows_own: false };
 
     fn settings() -> Settings {
         Settings { from: 0, is_wanted: true, notes: Notes::default() }
@@ -337,11 +347,11 @@ mod tests {
         for (grouping, matrix, lacks) in
             [(Grouping::Site, true, false), (Grouping::Kind, false, false), (Grouping::Cache, false, true)]
         {
-            let asked = Question { grouping, matrix, ..SITES };
+            let asked = AnalysisRequest { grouping, matrix, ..SITES };
             assert_eq!(found.lacks(asked), lacks, "{asked:?}");
             assert_eq!(found.answer(asked, &mut trace.names).is_none(), lacks, "{asked:?}");
         }
-        let live = Question { lists_live: true, ..SITES };
+        let live = AnalysisRequest { lists_live: true, ..SITES };
         assert!(found.lacks(live));
         report(&dir, &["live"]);
         let (found, mut trace) = index(&dir, settings());
@@ -357,7 +367,7 @@ mod tests {
         let (found, mut trace) = index(&dir, settings());
         let mut found = found.unwrap();
         let mut names = Names::new();
-        let (order, ..) = found.answer(Question { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
+        let (order, ..) = found.answer(AnalysisRequest { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
         let last = order.last.unwrap();
         let narrowed = found.narrow(&mut trace, |first| (first + 1, last - 1)).unwrap();
         assert_eq!(Some(narrowed.first), order.first);

@@ -7,7 +7,7 @@ pub(crate) mod select;
 pub(crate) mod time;
 pub(crate) mod window;
 
-use crate::account::classes::{Grouping, MOST_SIZED};
+use crate::account::classes::{Grouping, MAX_SIZED_CLASSES};
 use crate::cache::PAYS_FROM;
 use crate::progress::Notes;
 use crate::query::select::Select;
@@ -72,7 +72,7 @@ impl Query {
             index_from: PAYS_FROM,
             notes: Notes::default(),
             window_events: None,
-            sized_classes: MOST_SIZED,
+            sized_classes: MAX_SIZED_CLASSES,
         }
     }
 
