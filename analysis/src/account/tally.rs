@@ -1,5 +1,4 @@
-//! What only adds up, counted per class of object: the order of events does not matter to it, so each partition has its own
-//! counts, and the rows of figures are their sums.
+//! Counts per class of object. They do not depend on the order of events, so each partition has its own, and rows are sums of them.
 
 use std::collections::HashMap;
 
@@ -9,14 +8,14 @@ use crate::account::classes::{Class, Classes};
 use crate::account::stats::Stats;
 use crate::pairing::table::Sizes;
 
-/// How an object was closed.
+/// End of an object's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// By a free event on the CPU of its allocation.
+    /// Free event on the CPU of the allocation.
     Freed,
-    /// By a free event on another CPU.
+    /// Free event on another CPU.
     FreedElsewhere,
-    /// Its address was handed out again.
+    /// Allocation at the same address: the free was not seen.
     Inferred,
 }
 
@@ -70,7 +69,7 @@ impl<'a> Tallies<'a> {
         &mut self.tallies[index]
     }
 
-    /// Takes on the classes that there are by now.
+    /// Adds a tally for each class registered since the last call.
     pub(crate) fn learn(&mut self) {
         let tallies = &mut self.tallies;
         self.registry.from(tallies.len(), |class| {

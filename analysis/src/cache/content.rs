@@ -1,4 +1,4 @@
-//! What stands in an index: byte by byte in `abi/FORMAT.md`.
+//! Content of an index; `abi/FORMAT.md` describes it byte by byte.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use super::identity::Identity;
 use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
-/// Raised whenever the bytes change, or what a pass comes to.
+/// Version, raised whenever the bytes change, or the result of a pass.
 const VERSION: u32 = 3;
-/// Bytes before those that the checksum is of.
+/// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
-/// Counts of a file beyond this are not believed.
+/// Limit of credible counts of a file.
 const MAX_COUNTED: u64 = 1 << 56;
 
-/// What a pass over the whole trace found, whatever was asked.
+/// Facts of the whole trace, whatever the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     /// Complete or lossy: others have no index.
@@ -30,7 +30,7 @@ pub(super) struct Whole {
     pub(super) lost_before: Option<u64>,
     /// Order key of the first event of all; 0 where there is none.
     pub(super) first: u64,
-    /// And of the last.
+    /// Order key of the last event; 0 where there is none.
     pub(super) last: u64,
 }
 
@@ -49,7 +49,7 @@ impl Whole {
     }
 }
 
-/// An index that was read. Its larger parts stay bytes until somebody needs them.
+/// An index that was read. Its larger parts stay bytes until a caller needs them.
 #[derive(Debug)]
 pub(super) struct Content {
     bytes: Vec<u8>,
@@ -92,11 +92,11 @@ impl Content {
 
     /// The bytes of an answer that has what is asked.
     pub(super) fn answer(&self, asked: AnalysisRequest) -> Option<(AnalysisRequest, &[u8])> {
-        self.answers().find(|(question, _)| question.covers(asked))
+        self.answers().find(|(request, _)| request.covers(asked))
     }
 
     pub(super) fn answers(&self) -> impl Iterator<Item = (AnalysisRequest, &[u8])> {
-        self.answers.iter().filter_map(|(question, range)| Some((*question, self.bytes.get(range.clone())?)))
+        self.answers.iter().filter_map(|(request, range)| Some((*request, self.bytes.get(range.clone())?)))
     }
 
     pub(super) fn landmark_bytes(&self) -> &[u8] {
@@ -136,8 +136,8 @@ pub(super) fn write<'a>(
     out.text(landmarks);
     let answers: Vec<_> = answers.collect();
     out.u64(answers.len() as u64);
-    for (question, answer) in answers {
-        question.write(&mut out);
+    for (request, answer) in answers {
+        request.write(&mut out);
         out.text(answer);
     }
     let checksum = crc32c(&out.0[UNCHECKED..]);
@@ -178,7 +178,7 @@ const CAUSES: [GapCause; 7] = [
     GapCause::Foreign,
 ];
 
-/// Those of one file of `size` bytes.
+/// Reads the landmarks of one file of `size` bytes.
 fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
     let points = from.list(|from| {
         let (offset, sequence, events, gaps) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
@@ -230,12 +230,12 @@ mod tests {
 
     const WHOLE: Whole = Whole { is_lossy: true, lost_events: Some(1), gaps: 2, lost_before: None, first: 3, last: 4 };
 
-    fn question(grouping: Grouping) -> AnalysisRequest {
+    fn request(grouping: Grouping) -> AnalysisRequest {
         AnalysisRequest { grouping, matrix: false, lists_live: false, shows_own: false }
     }
 
     fn written() -> Vec<u8> {
-        let answers = [(question(Grouping::Cache), &b"caches"[..]), (question(Grouping::Site), b"sites")];
+        let answers = [(request(Grouping::Cache), &b"caches"[..]), (request(Grouping::Site), b"sites")];
         write(&identity(), &WHOLE, &landmarks([Some(&known())].into_iter()), answers.into_iter())
     }
 
@@ -245,10 +245,10 @@ mod tests {
         assert_eq!((content.identity.clone(), content.whole.clone()), (identity(), WHOLE));
         assert_eq!(content.landmarks(), Some(vec![known()]));
         assert_eq!(content.answers().map(|(_, bytes)| bytes).collect::<Vec<_>>(), [&b"caches"[..], b"sites"]);
-        // The first answer that has what is asked, with the question that it answers.
-        assert_eq!(content.answer(question(Grouping::Site)), Some((question(Grouping::Site), &b"sites"[..])));
-        assert_eq!(content.answer(question(Grouping::Kind)), Some((question(Grouping::Cache), &b"caches"[..])));
-        assert_eq!(content.answer(AnalysisRequest { matrix: true, ..question(Grouping::Kind) }), None);
+        // The first answer that has what is asked, with the request that it answers.
+        assert_eq!(content.answer(request(Grouping::Site)), Some((request(Grouping::Site), &b"sites"[..])));
+        assert_eq!(content.answer(request(Grouping::Kind)), Some((request(Grouping::Cache), &b"caches"[..])));
+        assert_eq!(content.answer(AnalysisRequest { matrix: true, ..request(Grouping::Kind) }), None);
         let completeness = WHOLE.completeness();
         assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
         let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();

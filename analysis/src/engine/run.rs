@@ -188,7 +188,7 @@ impl Query {
             lists_live: self.lists_live,
             shows_own: self.shows_own && knows_own,
         };
-        if index.is_some_and(|index| index.lacks(request)) { request.with_more() } else { request }
+        if index.is_some_and(|index| index.misses(request)) { request.with_more() } else { request }
     }
 
     fn parallelism(&self) -> Parallelism {
@@ -217,7 +217,7 @@ fn restricted(index: Option<&mut Index>, trace: &mut Trace, window: Option<Asked
     index.narrow(trace, |first| window.resolve(first))
 }
 
-/// Runs the pass with the filters that are asked for, and no others: each is compiled on its own.
+/// Runs the analysis with the filters of the query: each combination is compiled on its own.
 fn analyse(
     pass: AnalysisRun<'_>,
     filter: Option<Selected<'_>>,
@@ -267,7 +267,7 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
 }
 
 impl Names {
-    /// Moves out of the trace what names things; with it the recorder's threads, where events tell theirs.
+    /// Moves the names out of the trace, and the recorder's threads if events tell theirs.
     pub(super) fn take(trace: &mut Trace) -> (Names, Option<Vec<i32>>) {
         let names = Names {
             kallsyms: std::mem::take(&mut trace.side.kallsyms).into(),

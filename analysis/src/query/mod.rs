@@ -1,4 +1,4 @@
-//! Questions to a trace: rows, filters, time window, threads and limits. No command line here.
+//! Queries: rows, filters, time window, threads and limits. No command line here.
 
 pub(crate) mod filter;
 pub(crate) mod glob;
@@ -13,7 +13,7 @@ use crate::progress::Notes;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
 
-/// A question to a trace, built step by step; [`Query::run`] answers it.
+/// A query, built step by step; [`Query::run`] reads a trace and answers.
 ///
 /// ```no_run
 /// use kmemtrace::{Query, Trace};
