@@ -57,7 +57,7 @@ pub struct Row<'a> {
 /// A row of findings: one class between the same two call-sites.
 #[derive(Clone, Copy, Debug)]
 pub struct FindingEntry {
-    /// What does not match.
+    /// Class of the finding.
     pub class: Finding,
     /// Call-site of the allocation, where rows are call-sites.
     pub alloc_site: Option<u64>,
@@ -107,12 +107,12 @@ impl Analysis {
         Analysis { info, completeness, order, paired, names, own_threads, first_key, grouping }
     }
 
-    /// What the files say of loss and damage.
+    /// Verdict, loss and damage over all files.
     pub fn completeness(&self) -> &Completeness {
         &self.completeness
     }
 
-    /// What is known of the trace.
+    /// Origin of the trace: kernel, clock, CPUs, byte order.
     pub fn info(&self) -> &TraceInfo {
         &self.info
     }

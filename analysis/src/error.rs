@@ -3,7 +3,10 @@
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::OpenError;
 
-/// Why an analysis has no figures.
+/// Advice for a run that needs too much memory.
+pub(crate) const LESS_OF_THE_TRACE: &str = "take less of the trace with --time";
+
+/// Reason for which an analysis has no figures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
@@ -13,7 +16,7 @@ pub enum AnalysisError {
     /// The limit on memory would be exceeded.
     #[error("{}", memory_message(.what, *.limit, *.is_default, *.events, .less))]
     Memory {
-        /// What needs more memory.
+        /// Memory that grew beyond the limit, in words.
         what: &'static str,
         /// The limit, in bytes.
         limit: u64,
@@ -21,7 +24,7 @@ pub enum AnalysisError {
         is_default: bool,
         /// Events taken so far.
         events: u64,
-        /// What would need less memory.
+        /// Advice that would need less memory.
         less: &'static str,
     },
     /// A time of the window has a unit, and the trace's clock counts no seconds.

@@ -22,7 +22,7 @@ use crate::cache;
 use crate::documents::{self, Document};
 use crate::{Analysis, Query, Select, Shape, SizeRange, SortKey, TimeWindow};
 
-/// A question beside its view: how the work is cut, and which part of the trace is asked for.
+/// Options of a query beside its view: how the work is cut, and which part of the trace is asked for.
 #[derive(Clone, Debug, Default)]
 struct Asked {
     threads: usize,

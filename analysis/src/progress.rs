@@ -1,17 +1,17 @@
-//! What an analysis tells its caller while it runs: how far it is, and notes.
+//! Reports of an analysis to its caller while it runs: progress, and notes.
 
 use std::fmt::{self, Arguments};
 use std::sync::Arc;
 
-/// Progress of an analysis. The caller shows it; the library prints nothing.
+/// Receiver of an analysis's progress. The caller shows it; the library prints nothing.
 pub trait Progress {
-    /// True where it is time to call [`Progress::show`] again. Asked often: it must be quick.
+    /// True when [`Progress::show`] should be called again. The engine asks after each task, so the call must be quick.
     fn is_due(&self) -> bool;
 
     /// Takes the state: bytes read, bytes to read in all (about), and events taken where they are counted.
     fn show(&mut self, bytes_read: u64, bytes_to_read: u64, events: Option<u64>);
 
-    /// The pass has ended: whatever was shown can go.
+    /// Removes the progress shown: the pass has ended.
     fn clear(&mut self) {}
 }
 
@@ -27,7 +27,7 @@ impl Progress for Silent {
     fn show(&mut self, _: u64, _: u64, _: Option<u64>) {}
 }
 
-/// Takes notes of what became of the cache and how long the stages took, a sentence each. Without a function notes are dropped.
+/// Receiver of notes on the cache and on the times of the stages, a sentence each. [`Notes::default`] drops them.
 #[derive(Clone, Default)]
 pub struct Notes(Option<Arc<TakeNote>>);
 

@@ -90,7 +90,7 @@ fn print_view(args: &Args, view: &View, inputs: &[PathBuf]) -> anyhow::Result<u8
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
     let shape = Shape { sort: args.sort.iter().map(|&by| by.into()).collect(), top };
-    print(args, view, &inputs[0], &(view.document)(&analysis, &shape))?;
+    print(args, &inputs[0], &(view.document)(&analysis, &shape))?;
     Ok(status(args, analysis.completeness()))
 }
 
@@ -159,11 +159,11 @@ fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
     }
 }
 
-fn print(args: &Args, view: &View, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
+fn print(args: &Args, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = match args.format {
         Format::Json => render::json::json(document, &mut out),
-        Format::Jsonl => render::jsonl::jsonl(view.name, document, &mut out),
+        Format::Jsonl => render::jsonl::jsonl(document, &mut out),
         Format::Csv => render::csv::csv(document, &mut out),
         Format::Table => {
             let options = render::table::TableOptions {
@@ -173,7 +173,7 @@ fn print(args: &Args, view: &View, input: &Path, document: &Document<'_>) -> any
                 is_filtered: !args.filters.select().is_all(),
                 title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
             };
-            render::table::table(view.table, document, &options, &mut out)
+            render::table::table(document, &options, &mut out)
         }
     };
     out.finish(written)

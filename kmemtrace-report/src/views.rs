@@ -1,12 +1,10 @@
-//! Table of views: for each view its query, its document, and its table for people.
+//! Table of views: for each view its query and its document.
 //!
-//! A new view is a line of [`VIEWS`], a document in the library and a table in `render`.
+//! A new view is a line of [`VIEWS`], a document in the library with a variant of its body, and a table of it in `render`.
 
 use clap::ValueEnum;
 use kmemtrace::documents::{self, Document};
 use kmemtrace::{Analysis, Query, Shape};
-
-use crate::render::table::{self, Table};
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,8 +29,6 @@ pub(crate) struct View {
     pub(crate) query: fn(Format) -> Query,
     /// Document of the analysis.
     pub(crate) document: for<'a> fn(&'a Analysis, &Shape) -> Document<'a>,
-    /// Table for people.
-    pub(crate) table: Table,
 }
 
 /// Views that make a document; the first is the default.
@@ -43,37 +39,12 @@ pub(crate) const VIEWS: [View; 6] = [
         // Only the table shows call-sites.
         query: |format| if format == Format::Table { Query::by_site() } else { Query::by_kind() },
         document: documents::summary,
-        table: table::summary,
     },
-    View {
-        name: "sites",
-        alias: Some("callsites"),
-        query: |_| Query::by_site(),
-        document: documents::sites,
-        table: table::rows,
-    },
-    View { name: "caches", alias: None, query: |_| Query::by_cache(), document: documents::caches, table: table::rows },
-    View {
-        name: "mismatch",
-        alias: None,
-        query: |_| Query::by_site(),
-        document: documents::mismatch,
-        table: table::mismatch,
-    },
-    View {
-        name: "live",
-        alias: None,
-        query: |_| Query::by_site().with_live_objects(true),
-        document: documents::live,
-        table: table::live,
-    },
-    View {
-        name: "cross",
-        alias: None,
-        query: |_| Query::by_site().with_cpu_matrix(true),
-        document: documents::cross,
-        table: table::cross,
-    },
+    View { name: "sites", alias: Some("callsites"), query: |_| Query::by_site(), document: documents::sites },
+    View { name: "caches", alias: None, query: |_| Query::by_cache(), document: documents::caches },
+    View { name: "mismatch", alias: None, query: |_| Query::by_site(), document: documents::mismatch },
+    View { name: "live", alias: None, query: |_| Query::by_site().with_live_objects(true), document: documents::live },
+    View { name: "cross", alias: None, query: |_| Query::by_site().with_cpu_matrix(true), document: documents::cross },
 ];
 
 /// Command, from the first word of the command line.

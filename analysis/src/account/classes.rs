@@ -1,5 +1,6 @@
-//! What the objects of a trace have in common, as one number each: the row that they count in, their kind, their cache and
-//! their sizes. All threads share the numbers; whoever has seen one keeps it, so that the lock is rarely taken.
+//! Classes of objects: a number for each combination of row, kind, cache and sizes.
+//!
+//! All threads share the numbers. A thread keeps the numbers it has seen, so that the lock is rarely taken.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
-/// A row's call-site, or its cache, and its kind.
+/// Key of a row: its call-site or its cache, and its kind.
 pub(crate) type RowKey = (u64, Kind);
 
-/// What a row stands for, beside its kind.
+/// Members that make a row, beside the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// Nothing: a row per kind.
+    /// No member: a row per kind.
     #[default]
     Kind,
     /// The call-site of the allocation.
@@ -33,34 +34,34 @@ pub(crate) const UNSELECTED: u32 = (1 << 29) - 1;
 /// A number for a cache name: 0 for none, else one more than its index.
 pub(crate) type CacheNumber = u32;
 
-/// Classes that have their sizes. A trace with more has classes whose objects have their own each, so that what
-/// is kept of classes does not grow with every size that a hostile trace makes up.
-pub(crate) const MOST_SIZED: u32 = 1 << 18;
+/// Limit of classes with sizes of their own. Objects beyond it keep their sizes themselves, so that the number of classes does
+/// not grow with every size that a hostile trace makes up.
+pub(crate) const MAX_SIZED_CLASSES: u32 = 1 << 18;
 
-/// What objects of a class share.
+/// Members that all objects of a class share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Class {
     pub(crate) row: u32,
     pub(crate) cache: CacheNumber,
     pub(crate) kind: Kind,
-    /// Whether the sizes are those of all its objects.
+    /// True if all objects of the class have its sizes.
     pub(crate) is_sized: bool,
     pub(crate) requested: u64,
     pub(crate) allocated: u64,
 }
 
-/// All numbers given.
+/// All rows and classes by their numbers.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Names of caches and events.
     pub(crate) names: Names,
-    /// By row.
+    /// Keys, by the number of the row.
     pub(crate) rows: Vec<RowKey>,
     by_row: HashMap<RowKey, u32, RandomState>,
-    most_sized: u32,
+    max_sized: u32,
     classes: Vec<Class>,
     by_class: HashMap<Class, u32, RandomState>,
-    /// There were more classes than numbers.
+    /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
 }
 
@@ -69,12 +70,12 @@ pub(crate) struct Registry {
 pub(crate) struct Classes(Mutex<Registry>);
 
 impl Classes {
-    pub(crate) fn new(names: Names, most_sized: u32) -> Classes {
+    pub(crate) fn new(names: Names, max_sized: u32) -> Classes {
         Classes(Mutex::new(Registry {
             names,
             rows: Vec::new(),
             by_row: HashMap::default(),
-            most_sized,
+            max_sized,
             classes: Vec::new(),
             by_class: HashMap::default(),
             exhausted: false,
@@ -103,7 +104,7 @@ impl Classes {
         if let Some(&number) = registry.by_class.get(&sized) {
             return number;
         }
-        let class = if next < registry.most_sized {
+        let class = if next < registry.max_sized {
             sized
         } else {
             Class { is_sized: false, requested: 0, allocated: 0, ..sized }
@@ -124,7 +125,7 @@ impl Classes {
         self.lock().classes.get(from..).unwrap_or_default().iter().for_each(take);
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.lock().rows.len()
     }

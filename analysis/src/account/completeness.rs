@@ -7,29 +7,29 @@ use kmemtrace_abi::trace::Trace;
 
 use crate::order::merger::Order;
 
-/// What the files come to, over all of them and whatever the filters.
+/// Verdict, loss and damage over all files of a trace, without regard to filters.
 #[derive(Clone, Debug)]
 pub struct Completeness {
-    /// The worst of all files.
+    /// The worst verdict of all files.
     pub verdict: Verdict,
-    /// Events lost; `None` where the number is not known.
+    /// Number of events lost; `None` if a file does not tell it.
     pub lost_events: Option<u64>,
-    /// Gaps in all streams.
+    /// Number of gaps in all streams.
     pub gaps: u64,
-    /// Events lost before the first one; `None` where the number is not known.
+    /// Number of events lost before the first event; `None` if a file does not tell it.
     pub lost_before: Option<u64>,
     /// Names of files that end early.
     pub truncated_files: Vec<String>,
     /// CPUs whose file is missing.
     pub missing_cpus: Vec<u32>,
-    /// Inferred frees over the whole trace, whatever the filters.
+    /// Inferred frees of all events that were read, without regard to filters.
     pub inferred_frees: u64,
-    /// Frees without an allocation over the whole trace, whatever the filters.
+    /// Frees without an allocation, of all events that were read, without regard to filters.
     pub frees_without_alloc: u64,
 }
 
 impl Completeness {
-    /// From a trace that has been read to its end.
+    /// Completeness of a trace that has been read to its end.
     pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
         let facts = || trace.streams.iter().map(CpuStream::report).chain(trace.metadata.report.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Completeness {
         }
     }
 
-    /// One line for a terminal or standard error.
+    /// The verdict as a word: `complete`, `lossy`, `truncated` or `corrupt`.
     pub fn verdict_name(&self) -> &'static str {
         match self.verdict {
             Verdict::Complete => "complete",

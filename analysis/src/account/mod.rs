@@ -1,4 +1,4 @@
-//! Stats: what pairs add up to per row, per kind and in all, and what the files say of loss.
+//! Accounting: sums per row, per kind and in all, and the loss over all files.
 
 pub(crate) mod classes;
 pub(crate) mod completeness;

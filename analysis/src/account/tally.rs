@@ -1,5 +1,4 @@
-//! What only adds up, counted per class of object: the order of events does not matter to it, so each partition has its own
-//! counts, and the rows of figures are their sums.
+//! Counts per class of object. They do not depend on the order of events, so each partition has its own, and rows are sums of them.
 
 use std::collections::HashMap;
 
@@ -9,14 +8,14 @@ use crate::account::classes::{Class, Classes};
 use crate::account::stats::Stats;
 use crate::pairing::table::Sizes;
 
-/// How an object was closed.
+/// End of an object's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// By a free event on the CPU of its allocation.
+    /// Free event on the CPU of the allocation.
     Freed,
-    /// By a free event on another CPU.
+    /// Free event on another CPU.
     FreedElsewhere,
-    /// Its address was handed out again.
+    /// Allocation at the same address: the free was not seen.
     Inferred,
 }
 
@@ -70,7 +69,7 @@ impl<'a> Tallies<'a> {
         &mut self.tallies[index]
     }
 
-    /// Takes on the classes that there are by now.
+    /// Adds a tally for each class registered since the last call.
     pub(crate) fn learn(&mut self) {
         let tallies = &mut self.tallies;
         self.registry.from(tallies.len(), |class| {
@@ -201,8 +200,8 @@ mod tests {
     const HUGE: u64 = u64::MAX - 5;
 
     /// Objects of four ends and of sizes that no sum of 64 bits holds, and failed allocations, in one of two rows.
-    fn figures(most_sized: u32) -> [Stats; 2] {
-        let classes = Classes::new(Names::new(), most_sized);
+    fn figures(max_sized: u32) -> [Stats; 2] {
+        let classes = Classes::new(Names::new(), max_sized);
         let (site, cache) = (7, 0);
         let huge = classes.class((site, Kind::Cache), cache, (HUGE - 1000, HUGE));
         let small = classes.class((site, Kind::Cache), cache, (100, 64));
@@ -210,7 +209,7 @@ mod tests {
         let mut tallies = Tallies::new(&classes);
         let mut object = |class: u32, sizes: Sizes, end: Option<Closed>| {
             let is_sized = tallies.open(class, sizes).is_sized;
-            assert_eq!(is_sized, class < most_sized);
+            assert_eq!(is_sized, class < max_sized);
             if let Some(how) = end {
                 let (closed, allocated) = tallies.close(class, (!is_sized).then_some(sizes), how);
                 assert_eq!((closed.row, allocated), (tallies.class(class).row, sizes.1));
@@ -233,17 +232,17 @@ mod tests {
     #[test]
     fn objects_count_by_how_they_ended() {
         let huge = u128::from(HUGE);
-        for most_sized in [0, 1, 2, 1000] {
-            let [row, other] = figures(most_sized);
+        for max_sized in [0, 1, 2, 1000] {
+            let [row, other] = figures(max_sized);
             assert_eq!((row.allocs, row.frees, row.inferred_frees, row.cross_cpu, row.live_objects), (6, 3, 1, 2, 2));
-            assert_eq!((row.requested, row.allocated), (4 * (huge - 1000) + 200, 4 * huge + 128), "{most_sized}");
+            assert_eq!((row.requested, row.allocated), (4 * (huge - 1000) + 200, 4 * huge + 128), "{max_sized}");
             // An object smaller than was asked for wastes nothing.
-            assert_eq!((row.wasted, row.live_wasted), (4000, 1000), "{most_sized}");
-            assert_eq!(row.cross_cpu_bytes, huge + 64, "{most_sized}");
-            assert_eq!((row.live_requested, row.live_allocated), (huge - 1000 + 100, huge + 64), "{most_sized}");
-            assert_eq!((row.failed_allocs, other.failed_allocs), (1, 2), "{most_sized}");
-            assert_eq!((other.allocs, other.frees, other.live_objects), (1, 0, 1), "{most_sized}");
-            assert_eq!((other.live_requested, other.live_allocated, other.live_wasted), (8, 16, 8), "{most_sized}");
+            assert_eq!((row.wasted, row.live_wasted), (4000, 1000), "{max_sized}");
+            assert_eq!(row.cross_cpu_bytes, huge + 64, "{max_sized}");
+            assert_eq!((row.live_requested, row.live_allocated), (huge - 1000 + 100, huge + 64), "{max_sized}");
+            assert_eq!((row.failed_allocs, other.failed_allocs), (1, 2), "{max_sized}");
+            assert_eq!((other.allocs, other.frees, other.live_objects), (1, 0, 1), "{max_sized}");
+            assert_eq!((other.live_requested, other.live_allocated, other.live_wasted), (8, 16, 8), "{max_sized}");
         }
     }
 

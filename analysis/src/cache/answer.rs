@@ -1,4 +1,4 @@
-//! What a pass over a whole trace came to, as bytes: the answer to a question, for every view that asks the same.
+//! Result of a pass over a whole trace as bytes, for every later view whose request it covers.
 
 use std::collections::HashMap;
 
@@ -13,34 +13,34 @@ use crate::pairing::findings::{Finding, FindingRow, FindingSites};
 use crate::pairing::pairs::{Counts, Live, Matrix, Paired, kind_index};
 use crate::pairing::table::Birth;
 
-/// Live objects of which an index keeps rows.
-pub(super) const MOST_LIVE: usize = 1 << 20;
+/// Limit of live objects that an index keeps.
+pub(super) const MAX_LIVE: usize = 1 << 20;
 
-/// What a view wants to know of a whole trace.
+/// Request of a view to a whole trace: grouping, and the parts that take memory or time of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct AnalysisRequest {
     pub(crate) grouping: Grouping,
-    /// Pairs per (allocating CPU, freeing CPU).
+    /// Pairs per allocating and freeing CPU are counted.
     pub(crate) matrix: bool,
-    /// The live objects themselves.
+    /// Live objects are listed.
     pub(crate) lists_live: bool,
-    /// The recorder's own objects are not left out.
+    /// The recorder's own objects are counted, too.
     pub(crate) shows_own: bool,
 }
 
-impl Question {
-    /// Whether who knows the answer to this one knows that of `other`. Sums over kinds are those of any rows.
-    pub(super) fn covers(self, other: Question) -> bool {
+impl AnalysisRequest {
+    /// True if the result of this request has that of `other`. Sums per kind follow from rows of any grouping.
+    pub(super) fn covers(self, other: AnalysisRequest) -> bool {
         (self.grouping == other.grouping || other.grouping == Grouping::Kind)
             && self.shows_own == other.shows_own
             && self.matrix >= other.matrix
             && self.lists_live >= other.lists_live
     }
 
-    /// With what costs little to find out beside it, so that other views have it, too.
-    pub(crate) fn with_more(self) -> Question {
+    /// This request with parts that cost little, so that the index answers other views, too.
+    pub(crate) fn with_more(self) -> AnalysisRequest {
         match self.grouping {
-            Grouping::Kind | Grouping::Site => Question { grouping: Grouping::Site, matrix: true, ..self },
+            Grouping::Kind | Grouping::Site => AnalysisRequest { grouping: Grouping::Site, matrix: true, ..self },
             Grouping::Cache => self,
         }
     }
@@ -56,14 +56,14 @@ impl Question {
         out.bool(self.shows_own);
     }
 
-    pub(super) fn read(from: &mut Reader<'_>) -> Option<Question> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Option<AnalysisRequest> {
         let grouping = match from.u8()? {
             0 => Grouping::Kind,
             1 => Grouping::Site,
             2 => Grouping::Cache,
             _ => return None,
         };
-        Some(Question { grouping, matrix: from.bool()?, lists_live: from.bool()?, shows_own: from.bool()? })
+        Some(AnalysisRequest { grouping, matrix: from.bool()?, lists_live: from.bool()?, shows_own: from.bool()? })
     }
 }
 
@@ -86,8 +86,8 @@ impl Caches<'_> {
     }
 }
 
-/// The bytes of an answer.
-pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &Names) -> Vec<u8> {
+/// Bytes of the result of `request`.
+pub(super) fn write(request: AnalysisRequest, order: &Order, paired: &Paired, names: &Names) -> Vec<u8> {
     let mut caches = Caches { names, numbers: HashMap::default(), texts: Writer::default() };
     let mut out = Writer::default();
     out.maybe(order.first);
@@ -99,7 +99,7 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
     paired.kinds.iter().chain([&paired.total]).for_each(|figures| write_figures(figures, &mut out));
     out.u64(paired.rows.len() as u64);
     for ((group, kind), figures) in &paired.rows {
-        out.u64(match question.grouping {
+        out.u64(match request.grouping {
             Grouping::Cache => caches.number(u32::try_from(*group).unwrap_or(0)).into(),
             _ => *group,
         });
@@ -116,8 +116,7 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
         [row.count, row.suspect, at, address, row.serial].into_iter().for_each(|n| out.u64(n));
         out.u32(cpu);
     }
-    let (live, classes) =
-        if question.lists_live { (&paired.live[..], &paired.classes[..]) } else { Default::default() };
+    let (live, classes) = if request.lists_live { (&paired.live[..], &paired.classes[..]) } else { Default::default() };
     out.u64(classes.len() as u64);
     for class in classes {
         [class.requested, class.allocated].into_iter().for_each(|n| out.u64(n));
@@ -136,9 +135,14 @@ pub(super) fn write(question: Question, order: &Order, paired: &Paired, names: &
     all.0
 }
 
-/// The answer to `question` in `bytes`, its live objects only `with_live`; names of caches are added to `names`. `None` where
-/// that is no answer, or sums of it would not fit.
-pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mut Names) -> Option<(Order, Paired)> {
+/// The result of `request` in `bytes`, with live objects only if `with_live`; names of caches are added to `names`. `None` if the
+/// bytes are no result, or sums of it do not fit.
+pub(super) fn read(
+    request: AnalysisRequest,
+    bytes: &[u8],
+    with_live: bool,
+    names: &mut Names,
+) -> Option<(Order, Paired)> {
     let mut from = Reader(bytes);
     let number = |from: &mut Reader<'_>| {
         let index = names.intern(from.text()?).index();
@@ -157,7 +161,7 @@ pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mu
     let total = read_figures(&mut from)?;
     let rows = from.list(|from| {
         let group = from.u64()?;
-        let group = match question.grouping {
+        let group = match request.grouping {
             Grouping::Cache => cache(u32::try_from(group).ok()?)?.into(),
             _ => group,
         };
@@ -180,7 +184,7 @@ pub(super) fn read(question: Question, bytes: &[u8], with_live: bool, names: &mu
     let (mut classes, mut live) = (Vec::new(), Vec::new());
     if with_live {
         classes = from.list(one_class)?;
-        // They are in order.
+        // The order of the list is that of the index.
         live = from.list(|from| {
             let ([address, at], pid) = (numbers(from)?, from.u32()?);
             let (class, cpu) = (from.u32()?, from.u32()?);
@@ -202,7 +206,7 @@ fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {
     Some(all)
 }
 
-/// Whether no sum that a view makes of these overflows. Those of a real trace do not.
+/// True if no sum that a view makes of these overflows: a real trace's sums never do.
 fn sums_fit(order: &Order, paired: &Paired) -> bool {
     let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
     let all_fit = || {
@@ -304,7 +308,8 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
 mod tests {
     use super::*;
 
-    const QUESTION: Question = Question { grouping: Grouping::Site, matrix: true, lists_live: true, shows_own: false };
+    const REQUEST: AnalysisRequest =
+        AnalysisRequest { grouping: Grouping::Site, matrix: true, lists_live: true, shows_own: false };
 
     fn figures(n: u64) -> Stats {
         let wide = |more: u64| u128::from(n + more) << 40;
@@ -406,21 +411,21 @@ mod tests {
     #[test]
     fn an_answer_comes_back_from_its_bytes() {
         for grouping in [Grouping::Kind, Grouping::Site, Grouping::Cache] {
-            let question = Question { grouping, ..QUESTION };
+            let request = AnalysisRequest { grouping, ..REQUEST };
             let mut names = Names::new();
             let (order, paired) = answer(&mut names, grouping);
-            let bytes = write(question, &order, &paired, &names);
+            let bytes = write(request, &order, &paired, &names);
             let mut others = Names::new();
             for name in [&b"x"[..], b"b", b"y"] {
                 others.intern(name);
             }
-            let (order_read, read_back) = read(question, &bytes, true, &mut others).unwrap();
+            let (order_read, read_back) = read(request, &bytes, true, &mut others).unwrap();
             let want = shown(&order, &paired, grouping, &names);
             assert_eq!(shown(&order_read, &read_back, grouping, &others), want);
-            let (_, without_live) = read(question, &bytes, false, &mut others).unwrap();
+            let (_, without_live) = read(request, &bytes, false, &mut others).unwrap();
             assert!(without_live.live.is_empty() && without_live.rows.len() == 3);
-            let bytes = write(Question { lists_live: false, ..question }, &order, &paired, &names);
-            let (_, none) = read(question, &bytes, true, &mut others).unwrap();
+            let bytes = write(AnalysisRequest { lists_live: false, ..request }, &order, &paired, &names);
+            let (_, none) = read(request, &bytes, true, &mut others).unwrap();
             assert!(none.live.is_empty() && none.classes.is_empty());
         }
     }
@@ -429,13 +434,13 @@ mod tests {
     fn an_answer_that_is_cut_or_longer_is_none() {
         let mut names = Names::new();
         let (order, paired) = answer(&mut names, Grouping::Cache);
-        let question = Question { grouping: Grouping::Cache, ..QUESTION };
-        let mut bytes = write(question, &order, &paired, &names);
+        let request = AnalysisRequest { grouping: Grouping::Cache, ..REQUEST };
+        let mut bytes = write(request, &order, &paired, &names);
         for len in 0..bytes.len() {
-            assert!(read(question, &bytes[..len], true, &mut names).is_none(), "{len} bytes");
+            assert!(read(request, &bytes[..len], true, &mut names).is_none(), "{len} bytes");
         }
         bytes.push(0);
-        assert!(read(question, &bytes, true, &mut names).is_none());
+        assert!(read(request, &bytes, true, &mut names).is_none());
     }
 
     /// Numbers that no trace comes to, and that a sum over rows would not hold, are no answer.
@@ -445,7 +450,7 @@ mod tests {
             let mut names = Names::new();
             let (order, mut paired) = answer(&mut names, Grouping::Site);
             change(&mut paired);
-            read(QUESTION, &write(QUESTION, &order, &paired, &names), true, &mut names).is_some()
+            read(REQUEST, &write(REQUEST, &order, &paired, &names), true, &mut names).is_some()
         };
         assert!(spoil(&|paired| paired.counts.used = 1000));
         assert!(!spoil(&|paired| paired.counts.used = 1001));
@@ -465,12 +470,12 @@ mod tests {
 
     /// An answer serves a view that asks for no more: the same rows, or only sums over all of them.
     #[test]
-    fn an_answer_covers_questions_that_ask_for_less() {
+    fn an_answer_covers_requests_that_ask_for_less() {
         let groupings = [Grouping::Kind, Grouping::Site, Grouping::Cache];
         let all = || {
             let flags = (0..8).map(|n| [n & 1 != 0, n & 2 != 0, n & 4 != 0]);
             flags.flat_map(move |[matrix, lists_live, shows_own]| {
-                groupings.map(|grouping| Question { grouping, matrix, lists_live, shows_own })
+                groupings.map(|grouping| AnalysisRequest { grouping, matrix, lists_live, shows_own })
             })
         };
         for known in all() {
@@ -486,8 +491,8 @@ mod tests {
             assert!(known.with_more().covers(known));
             let mut out = Writer::default();
             known.write(&mut out);
-            assert_eq!(Question::read(&mut Reader(&out.0)), Some(known));
+            assert_eq!(AnalysisRequest::read(&mut Reader(&out.0)), Some(known));
         }
-        assert_eq!(Question::read(&mut Reader(&[3, 0, 0, 0])), None);
+        assert_eq!(AnalysisRequest::read(&mut Reader(&[3, 0, 0, 0])), None);
     }
 }

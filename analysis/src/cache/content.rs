@@ -1,4 +1,4 @@
-//! What stands in an index: byte by byte in `abi/FORMAT.md`.
+//! Content of an index; `abi/FORMAT.md` describes it byte by byte.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::fault::Verdict;
 
-use super::answer::Question;
+use super::answer::AnalysisRequest;
 use super::bytes::{Reader, Writer};
 use super::identity::Identity;
 use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
-/// Raised whenever the bytes change, or what a pass comes to.
+/// Version, raised whenever the bytes change, or the result of a pass.
 const VERSION: u32 = 3;
-/// Bytes before those that the checksum is of.
+/// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
-/// Counts of a file beyond this are not believed.
-const MOST_COUNTED: u64 = 1 << 56;
+/// Limit of credible counts of a file.
+const MAX_COUNTED: u64 = 1 << 56;
 
-/// What a pass over the whole trace found, whatever was asked.
+/// Facts of the whole trace, whatever the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     /// Complete or lossy: others have no index.
@@ -30,7 +30,7 @@ pub(super) struct Whole {
     pub(super) lost_before: Option<u64>,
     /// Order key of the first event of all; 0 where there is none.
     pub(super) first: u64,
-    /// And of the last.
+    /// Order key of the last event; 0 where there is none.
     pub(super) last: u64,
 }
 
@@ -49,14 +49,14 @@ impl Whole {
     }
 }
 
-/// An index that was read. Its larger parts stay bytes until somebody needs them.
+/// An index that was read. Its larger parts stay bytes until a caller needs them.
 #[derive(Debug)]
 pub(super) struct Content {
     bytes: Vec<u8>,
     pub(super) identity: Identity,
     pub(super) whole: Whole,
     landmarks: Range<usize>,
-    answers: Vec<(Question, Range<usize>)>,
+    answers: Vec<(AnalysisRequest, Range<usize>)>,
 }
 
 impl Content {
@@ -85,18 +85,18 @@ impl Content {
             Some(end - text.len()..end)
         };
         let landmarks = part(&mut from)?;
-        let answers = from.list(|from| Some((Question::read(from)?, part(from)?)))?;
+        let answers = from.list(|from| Some((AnalysisRequest::read(from)?, part(from)?)))?;
         from.end(())?;
         Some(Content { identity, whole, landmarks, answers, bytes })
     }
 
     /// The bytes of an answer that has what is asked.
-    pub(super) fn answer(&self, asked: Question) -> Option<(Question, &[u8])> {
-        self.answers().find(|(question, _)| question.covers(asked))
+    pub(super) fn answer(&self, asked: AnalysisRequest) -> Option<(AnalysisRequest, &[u8])> {
+        self.answers().find(|(request, _)| request.covers(asked))
     }
 
-    pub(super) fn answers(&self) -> impl Iterator<Item = (Question, &[u8])> {
-        self.answers.iter().filter_map(|(question, range)| Some((*question, self.bytes.get(range.clone())?)))
+    pub(super) fn answers(&self) -> impl Iterator<Item = (AnalysisRequest, &[u8])> {
+        self.answers.iter().filter_map(|(request, range)| Some((*request, self.bytes.get(range.clone())?)))
     }
 
     pub(super) fn landmark_bytes(&self) -> &[u8] {
@@ -120,7 +120,7 @@ pub(super) fn write<'a>(
     identity: &Identity,
     whole: &Whole,
     landmarks: &[u8],
-    answers: impl Iterator<Item = (Question, &'a [u8])>,
+    answers: impl Iterator<Item = (AnalysisRequest, &'a [u8])>,
 ) -> Vec<u8> {
     let mut out = Writer(MAGIC.to_vec());
     out.u32(0);
@@ -136,8 +136,8 @@ pub(super) fn write<'a>(
     out.text(landmarks);
     let answers: Vec<_> = answers.collect();
     out.u64(answers.len() as u64);
-    for (question, answer) in answers {
-        question.write(&mut out);
+    for (request, answer) in answers {
+        request.write(&mut out);
         out.text(answer);
     }
     let checksum = crc32c(&out.0[UNCHECKED..]);
@@ -178,7 +178,7 @@ const CAUSES: [GapCause; 7] = [
     GapCause::Foreign,
 ];
 
-/// Those of one file of `size` bytes.
+/// Reads the landmarks of one file of `size` bytes.
 fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
     let points = from.list(|from| {
         let (offset, sequence, events, gaps) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
@@ -189,7 +189,7 @@ fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
         Some(Gap { from: from_key, to, cpu, lost, cause: *CAUSES.get(usize::from(from.u8()?))? })
     })?;
     let is_there = |p: &SeekPoint| {
-        p.offset < size && p.sequence < MOST_COUNTED && p.events < MOST_COUNTED && p.gaps <= gaps.len() as u64
+        p.offset < size && p.sequence < MAX_COUNTED && p.events < MAX_COUNTED && p.gaps <= gaps.len() as u64
     };
     let follows = |(a, b): (&SeekPoint, &SeekPoint)| {
         a.offset < b.offset && a.sequence < b.sequence && a.events <= b.events && a.gaps <= b.gaps && a.last <= b.last
@@ -230,12 +230,12 @@ mod tests {
 
     const WHOLE: Whole = Whole { is_lossy: true, lost_events: Some(1), gaps: 2, lost_before: None, first: 3, last: 4 };
 
-    fn question(grouping: Grouping) -> Question {
-        Question { grouping, matrix: false, lists_live: false, shows_own: false }
+    fn request(grouping: Grouping) -> AnalysisRequest {
+        AnalysisRequest { grouping, matrix: false, lists_live: false, shows_own: false }
     }
 
     fn written() -> Vec<u8> {
-        let answers = [(question(Grouping::Cache), &b"caches"[..]), (question(Grouping::Site), b"sites")];
+        let answers = [(request(Grouping::Cache), &b"caches"[..]), (request(Grouping::Site), b"sites")];
         write(&identity(), &WHOLE, &landmarks([Some(&known())].into_iter()), answers.into_iter())
     }
 
@@ -245,10 +245,10 @@ mod tests {
         assert_eq!((content.identity.clone(), content.whole.clone()), (identity(), WHOLE));
         assert_eq!(content.landmarks(), Some(vec![known()]));
         assert_eq!(content.answers().map(|(_, bytes)| bytes).collect::<Vec<_>>(), [&b"caches"[..], b"sites"]);
-        // The first answer that has what is asked, with the question that it answers.
-        assert_eq!(content.answer(question(Grouping::Site)), Some((question(Grouping::Site), &b"sites"[..])));
-        assert_eq!(content.answer(question(Grouping::Kind)), Some((question(Grouping::Cache), &b"caches"[..])));
-        assert_eq!(content.answer(Question { matrix: true, ..question(Grouping::Kind) }), None);
+        // The first answer that has what is asked, with the request that it answers.
+        assert_eq!(content.answer(request(Grouping::Site)), Some((request(Grouping::Site), &b"sites"[..])));
+        assert_eq!(content.answer(request(Grouping::Kind)), Some((request(Grouping::Cache), &b"caches"[..])));
+        assert_eq!(content.answer(AnalysisRequest { matrix: true, ..request(Grouping::Kind) }), None);
         let completeness = WHOLE.completeness();
         assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
         let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();
@@ -285,9 +285,9 @@ mod tests {
         // Within the file, and counted as no file could.
         assert!(spoil(&|points| points[4].offset = SIZE - 1));
         assert!(!spoil(&|points| points[4].offset = SIZE));
-        assert!(spoil(&|points| points[4].sequence = MOST_COUNTED - 1));
-        assert!(!spoil(&|points| points[4].sequence = MOST_COUNTED));
-        assert!(!spoil(&|points| points[4].events = MOST_COUNTED));
+        assert!(spoil(&|points| points[4].sequence = MAX_COUNTED - 1));
+        assert!(!spoil(&|points| points[4].sequence = MAX_COUNTED));
+        assert!(!spoil(&|points| points[4].events = MAX_COUNTED));
         assert!(spoil(&|points| points[4].gaps = CAUSES.len() as u64));
         assert!(!spoil(&|points| points[4].gaps = CAUSES.len() as u64 + 1));
         // In the order of the file.

@@ -1,4 +1,4 @@
-//! Which files an index is of, and whether they are still what they were.
+//! Identity of the files that an index describes: a change of any of them makes the index stale.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -11,16 +11,16 @@ use kmemtrace_abi::trace::Trace;
 
 use super::bytes::{Reader, Writer};
 
-/// What the system says of a file. Nobody writes to it, or puts another one there, without a change in it.
+/// State of a file: a write to it, or another file in its place, changes at least one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileMark {
     name: Vec<u8>,
     size: u64,
     inode: u64,
     device: u64,
-    /// Nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     modified: i128,
-    /// Of the inode; no program can set it.
+    /// Change time of the inode, in nanoseconds since 1970; no program can set it.
     changed: i128,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of a trace that was opened, and of which nothing was read but what opening reads. `None` where it has no such files.
+    /// Identity of a trace just opened, before its events are read. `None` if its inputs are no stored files.
     pub(super) fn of(trace: &Trace) -> Option<Identity> {
         let recording = trace.streams.iter().find_map(CpuStream::recording)?;
         let mark = |stream: &CpuStream| FileMark::of(stream.path(), &stream.file_metadata()?.ok()?);
@@ -57,7 +57,7 @@ impl Identity {
         Some(Identity { recording, files })
     }
 
-    /// Whether the names still stand for the same files, and nobody wrote to them.
+    /// True while the names stand for the same files, unchanged.
     pub(super) fn is_still_that_of(&self, trace: &Trace) -> bool {
         let paths =
             trace.streams.iter().map(CpuStream::path).chain(trace.metadata.report.as_ref().map(|f| f.path.as_path()));
@@ -65,7 +65,7 @@ impl Identity {
         now.as_ref() == Some(&self.files)
     }
 
-    /// Whether a change after `now` will be seen. The clock of files ticks, every 10 ms or, on some file systems, two seconds.
+    /// True if a change after `now` will be seen. The clock of files ticks every 10 ms or, on some file systems, two seconds.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let times = || self.files.iter().flat_map(|file| [file.modified, file.changed]);
         let whole_seconds = times().all(|time| time % 1_000_000_000 == 0);

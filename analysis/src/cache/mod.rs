@@ -1,5 +1,6 @@
-//! The index beside a large trace, `report.index`: what earlier passes over all of it came to, so that the next report starts at
-//! once. Nothing needs it; where it does not fit the files, or is damaged in any way, it counts as not there and is written anew.
+//! The index beside a large trace, `report.index`: results of earlier passes over all of it, so that the next report starts at once.
+//!
+//! The index is a cache. One that does not fit the files, or is damaged in any way, counts as missing and is written anew.
 
 mod answer;
 mod bytes;
@@ -20,7 +21,7 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Trace};
 
-pub(crate) use answer::Question;
+pub(crate) use answer::AnalysisRequest;
 use content::{Content, Whole};
 use identity::Identity;
 
@@ -31,30 +32,30 @@ use crate::pairing::pairs::Paired;
 use crate::progress::Notes;
 use crate::whole_file::Directory;
 
-/// The name of the file.
+/// Name of the index in the trace's directory.
 pub const NAME: &str = "report.index";
-/// Larger ones are neither written nor read.
-const MOST_BYTES: u64 = 256 << 20;
-/// Memory for each byte of an index while it is taken apart.
+/// Size limit of an index, in bytes: a larger one is neither written nor read.
+const MAX_BYTES: u64 = 256 << 20;
+/// Memory for each byte of an index while it is read, in bytes.
 const MEMORY_PER_BYTE: u64 = 4;
-/// Memory for each live object and for each row while they are written.
+/// Memory for each live object and for each row while they are written, in bytes.
 const MEMORY_PER_OBJECT: u64 = 48;
 const MEMORY_PER_ROW: u64 = 1024;
 
-/// Bytes of a trace's files from which an index pays, where nothing else is said.
+/// Size of a trace, in bytes, from which an index pays, unless the caller says another.
 pub const PAYS_FROM: u64 = 64 << 20;
 
-/// When there is one.
+/// Conditions for an index.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Bytes of a trace's files from which it pays.
+    /// Size of a trace, in bytes, from which an index pays.
     pub(crate) from: u64,
     pub(crate) is_wanted: bool,
-    /// Takes what becomes of it.
+    /// Receiver of notes on the index.
     pub(crate) notes: Notes,
 }
 
-/// The index of a trace, and what it said when the trace was opened.
+/// The index of a trace, as it was when the trace was opened.
 #[derive(Debug)]
 pub(crate) struct Index {
     dir: Arc<Directory>,
@@ -64,13 +65,13 @@ pub(crate) struct Index {
     identity: Identity,
     /// User id of all of the trace's files.
     owner: Option<u32>,
-    /// Whether a later change of them would be seen.
+    /// True if a later change of the files would be seen.
     is_settled: bool,
     found: Option<Content>,
 }
 
 impl Index {
-    /// That of a trace just opened: `None` where it can have none, since it is no finished directory of ours, or a small one.
+    /// The index of a trace just opened; `None` for a trace that can have none: an input of another tool, or a small one.
     pub(crate) fn of(trace: &Trace, settings: Settings, budget: Budget) -> Option<Index> {
         let [dir] = &trace.inputs[..] else { return None };
         if !settings.is_wanted || trace.info.input != InputKind::Kmemtrace || !trace.info.missing.is_empty() {
@@ -106,11 +107,15 @@ impl Index {
         Some(self.found.as_ref()?.whole.last)
     }
 
-    /// What a pass over the whole trace would come to, if one did that asked the same.
-    pub(crate) fn answer(&mut self, asked: Question, names: &mut Names) -> Option<(Order, Paired, Completeness)> {
+    /// The result that a pass over the whole trace would have for this request.
+    pub(crate) fn answer(
+        &mut self,
+        request: AnalysisRequest,
+        names: &mut Names,
+    ) -> Option<(Order, Paired, Completeness)> {
         let found = self.found.as_ref()?;
-        let (question, bytes) = found.answer(asked)?;
-        let Some((order, paired)) = answer::read(question, bytes, asked.lists_live, names) else {
+        let (request, bytes) = found.answer(request)?;
+        let Some((order, paired)) = answer::read(request, bytes, request.lists_live, names) else {
             self.tell(format_args!("makes no sense: not used"));
             self.found = None;
             return None;
@@ -120,8 +125,8 @@ impl Index {
         Some((order, paired, completeness))
     }
 
-    /// Has the streams of the trace read only what is needed for a window that `resolve` finds from the first order key of all;
-    /// that key, the window and what is known of the whole trace. `None`: all must be read.
+    /// Restricts the streams of the trace to a window that `resolve` finds from the first order key of all. Returns that key, the
+    /// window and the completeness of the whole trace; `None`: all must be read.
     pub(crate) fn narrow(&mut self, trace: &mut Trace, resolve: impl FnOnce(u64) -> (u64, u64)) -> Option<Narrowed> {
         let found = self.found.as_ref()?;
         // Sequence holes and dropped relay records are known only after the whole trace was read.
@@ -141,7 +146,7 @@ impl Index {
         Some(Narrowed { first: found.whole.first, bounds, completeness: found.whole.completeness() })
     }
 
-    /// Whether what was read of a narrowed trace was good. If not, its files are not what they were, and nobody noticed.
+    /// True if no damage was read in a restricted trace. Damage means that the files changed without a new time.
     pub(crate) fn was_good(&mut self, trace: &Trace) -> bool {
         let is_good = trace.streams.iter().all(|stream| stream.report().verdict <= Verdict::Lossy);
         if is_good {
@@ -154,31 +159,36 @@ impl Index {
         is_good
     }
 
-    /// What it says holds no more, though the files have the same times.
+    /// Removes an index that holds no more, though the files have the same times.
     fn tell_of_damage(&self) {
         self.tell(format_args!("the trace is damaged where it was good: removed"));
         remove(&self.dir);
     }
 
-    /// Has the streams of a trace, before anything is read of them, keep what the index needs of them.
+    /// Lets the streams of a trace keep seek points for the index; called before anything is read.
     pub(crate) fn prepare(&self, trace: &mut Trace) {
         if self.found.is_none() && trace.info.order == OrderKey::Time {
             trace.streams.iter_mut().for_each(CpuStream::keep_seek_index);
         }
     }
 
-    /// Whether a pass that answers `asked` would add to it.
-    pub(crate) fn lacks(&self, asked: Question) -> bool {
-        self.found.as_ref().is_none_or(|found| found.answer(asked).is_none())
+    /// True if the index has no result for `request`.
+    pub(crate) fn misses(&self, request: AnalysisRequest) -> bool {
+        self.found.as_ref().is_none_or(|found| found.answer(request).is_none())
     }
 
-    /// Keeps what a pass over the whole trace came to; with the answer to a question, where it was one.
-    pub(crate) fn keep(&self, trace: &Trace, completeness: &Completeness, answer: Option<(Question, &Order, &Paired)>) {
+    /// Keeps the facts of a pass over the whole trace, and its result if it had a request.
+    pub(crate) fn keep(
+        &self,
+        trace: &Trace,
+        completeness: &Completeness,
+        answer: Option<(AnalysisRequest, &Order, &Paired)>,
+    ) {
         let room = self.budget.left(0);
-        let answer = answer.map(|(question, order, paired)| {
+        let answer = answer.map(|(request, order, paired)| {
             let has_room = paired.live.len() as u64 * MEMORY_PER_OBJECT <= room;
-            let lists_live = question.lists_live && paired.live.len() <= answer::MOST_LIVE && has_room;
-            (Question { lists_live, ..question }, order, paired)
+            let lists_live = request.lists_live && paired.live.len() <= answer::MAX_LIVE && has_room;
+            (AnalysisRequest { lists_live, ..request }, order, paired)
         });
         // Facts of a file with an end and no damage are never worse.
         let mut facts = trace.streams.iter().map(CpuStream::report).chain(&trace.metadata.report);
@@ -188,7 +198,7 @@ impl Index {
             }
             return;
         }
-        if self.found.is_some() && !answer.is_some_and(|(question, ..)| self.lacks(question)) {
+        if self.found.is_some() && !answer.is_some_and(|(request, ..)| self.misses(request)) {
             return;
         }
         let rows = answer.map_or(0, |(.., paired)| paired.rows.len() as u64);
@@ -205,7 +215,7 @@ impl Index {
         &self,
         trace: &Trace,
         completeness: &Completeness,
-        answer: Option<(Question, &Order, &Paired)>,
+        answer: Option<(AnalysisRequest, &Order, &Paired)>,
     ) -> Result<usize, String> {
         if !trust::is_ours(self.owner) {
             return Err("the trace belongs to another user".to_owned());
@@ -214,10 +224,10 @@ impl Index {
             return Err("the trace was changed a moment ago".to_owned());
         }
         let answer =
-            answer.map(|(question, order, paired)| (question, answer::write(question, order, paired, &trace.names)));
+            answer.map(|(request, order, paired)| (request, answer::write(request, order, paired, &trace.names)));
         let old = self.found.iter().flat_map(Content::answers);
-        let old = old.filter(|(question, _)| answer.as_ref().is_none_or(|(new, _)| !new.covers(*question)));
-        let answers = old.chain(answer.iter().map(|(question, bytes)| (*question, bytes.as_slice())));
+        let old = old.filter(|(request, _)| answer.as_ref().is_none_or(|(new, _)| !new.covers(*request)));
+        let answers = old.chain(answer.iter().map(|(request, bytes)| (*request, bytes.as_slice())));
         let bytes = match &self.found {
             Some(found) => content::write(&self.identity, &found.whole, found.landmark_bytes(), answers),
             None => {
@@ -234,7 +244,7 @@ impl Index {
                 content::write(&self.identity, &whole, &landmarks, answers)
             }
         };
-        if bytes.len() as u64 > MOST_BYTES {
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("it would have {} bytes", bytes.len()));
         }
         let replaced = self.dir.create(OsStr::new(NAME), ".new", 0o600).and_then(|new| {
@@ -246,7 +256,7 @@ impl Index {
     }
 }
 
-/// A trace of which only a part is read.
+/// A trace restricted to a window.
 pub(crate) struct Narrowed {
     /// Order key of the first event of all.
     pub(crate) first: u64,
@@ -268,7 +278,7 @@ fn read(dir: &Directory, owner: Option<u32>, budget: Budget) -> Result<Option<Ve
         opened => opened.map_err(|error| error.to_string())?,
     };
     let len = trust::check(&file, owner)?;
-    if len > MOST_BYTES || len.saturating_mul(MEMORY_PER_BYTE) > budget.left(0) {
+    if len > MAX_BYTES || len.saturating_mul(MEMORY_PER_BYTE) > budget.left(0) {
         return Err(format!("has {len} bytes"));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
@@ -289,13 +299,14 @@ mod tests {
     use crate::Query;
     use crate::account::classes::Grouping;
 
-    const SITES: Question = Question { grouping: Grouping::Site, matrix: false, lists_live: false, shows_own: false };
+    const SITES: AnalysisRequest =
+        AnalysisRequest { grouping: Grouping::Site, matrix: false, lists_live: false, shows_own: false };
 
     fn settings() -> Settings {
         Settings { from: 0, is_wanted: true, notes: Notes::default() }
     }
 
-    /// Asks the question of a view, with an index.
+    /// Runs the query of a view, with an index.
     fn report(dir: &recording::Directory, views: &[&str]) {
         let query = match views[0] {
             "live" => Query::by_site().with_live_objects(true),
@@ -325,7 +336,7 @@ mod tests {
         let dir = recorded(1, &Options::plain(Shape::plain(), 2, 300));
         let (found, mut trace) = index(&dir, settings());
         let mut found = found.unwrap();
-        assert!(found.last_key().is_none() && found.lacks(SITES));
+        assert!(found.last_key().is_none() && found.misses(SITES));
         assert!(found.answer(SITES, &mut trace.names).is_none());
         report(&dir, &["sites"]);
         let (found, mut trace) = index(&dir, settings());
@@ -334,15 +345,15 @@ mod tests {
         assert!(order.events > 250 && !paired.rows.is_empty());
         assert_eq!(completeness.verdict, Verdict::Complete);
         assert_eq!((found.last_key(), order.first.is_some()), (order.last, true));
-        for (grouping, matrix, lacks) in
+        for (grouping, matrix, misses) in
             [(Grouping::Site, true, false), (Grouping::Kind, false, false), (Grouping::Cache, false, true)]
         {
-            let asked = Question { grouping, matrix, ..SITES };
-            assert_eq!(found.lacks(asked), lacks, "{asked:?}");
-            assert_eq!(found.answer(asked, &mut trace.names).is_none(), lacks, "{asked:?}");
+            let request = AnalysisRequest { grouping, matrix, ..SITES };
+            assert_eq!(found.misses(request), misses, "{request:?}");
+            assert_eq!(found.answer(request, &mut trace.names).is_none(), misses, "{request:?}");
         }
-        let live = Question { lists_live: true, ..SITES };
-        assert!(found.lacks(live));
+        let live = AnalysisRequest { lists_live: true, ..SITES };
+        assert!(found.misses(live));
         report(&dir, &["live"]);
         let (found, mut trace) = index(&dir, settings());
         let (_, paired, _) = found.unwrap().answer(live, &mut trace.names).unwrap();
@@ -357,7 +368,7 @@ mod tests {
         let (found, mut trace) = index(&dir, settings());
         let mut found = found.unwrap();
         let mut names = Names::new();
-        let (order, ..) = found.answer(Question { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
+        let (order, ..) = found.answer(AnalysisRequest { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
         let last = order.last.unwrap();
         let narrowed = found.narrow(&mut trace, |first| (first + 1, last - 1)).unwrap();
         assert_eq!(Some(narrowed.first), order.first);

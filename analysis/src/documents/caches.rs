@@ -1,20 +1,34 @@
 //! `caches`: a row per cache name in the allocation events, and kind.
 
-use super::row::Cell;
-use super::{Document, Naming, SortKey, ranked};
+use kmemtrace_abi::event::Kind;
+
+use super::naming::Naming;
+use super::ranked::{Listing, Shape, ranked};
+use super::row::{Name, row};
+use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::classes::cache_of;
-use crate::account::stats::Narrow;
 use crate::pairing::pairs::Paired;
 
-/// The document without the head.
+row! {
+    /// Row of `caches`.
+    pub struct CacheRow<'a> {
+        /// Name of the cache; `None` where events name none.
+        pub cache: Name<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Sums.
+        pub stats: PrintedStats,
+    }
+}
+
+/// The listing of `caches`.
 pub(super) fn caches<'a>(
     paired: &'a Paired,
     naming: Naming<'a>,
-    keys: &[SortKey],
-    top: Option<usize>,
-    narrow: &Narrow,
-) -> Document<'a> {
-    let name = |index: Option<usize>| index.and_then(|index| naming.names.at(index));
-    let rows = paired.rows.iter().map(|(key, figures)| (name(cache_of(*key)), key.1, figures));
-    ranked(rows, keys, top, narrow, move |row, name| row.put("cache", Cell::name(name)))
+    shape: &Shape,
+    sums: (&Saturation, Ordering),
+) -> Listing<'a, CacheRow<'a>, PrintedStats> {
+    let name = |index: Option<usize>| index.and_then(|index| naming.cache(index));
+    let rows = paired.rows.iter().map(|(key, stats)| (name(cache_of(*key)), key.1, stats));
+    ranked(rows, shape, sums, |cache, kind, stats| CacheRow { cache: cache.map(Into::into), kind, stats })
 }

@@ -3,56 +3,86 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use kmemtrace_abi::event::Kind;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
 
-use super::row::{Cell, Row, Rows};
-use super::{Document, Naming, rank};
-use crate::account::stats::{Narrow, Stats};
+use super::naming::{CallSite, Naming};
+use super::ranked::{Listing, rank, split_others};
+use super::row::{Rows, row};
+use super::sums::{Ordering, Saturation};
+use crate::account::stats::Stats;
 use crate::pairing::pairs::Paired;
 
-/// The document without the head.
+row! {
+    /// Row of `cross`.
+    pub struct CrossRow<'a> {
+        /// Call-site of the allocations.
+        pub site: CallSite<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Number of frees that were paired.
+        pub frees: u64,
+        /// Number of frees on another CPU; `None` if the clock orders no events.
+        pub cross_cpu: Option<u64>,
+        /// Bytes allocated of objects freed on another CPU; `None` if the clock orders no events.
+        pub cross_cpu_bytes: Option<u64>,
+    }
+}
+
+/// Sum of rows left out.
+#[derive(Clone, Debug, Serialize)]
+pub struct OtherCross {
+    /// Number of frees that were paired.
+    pub frees: u64,
+    /// Number of frees on another CPU; `None` if the clock orders no events.
+    pub cross_cpu: Option<u64>,
+    /// Bytes allocated of objects freed on another CPU; `None` if the clock orders no events.
+    pub cross_cpu_bytes: Option<u64>,
+}
+
+/// Body of `cross`.
+#[derive(Serialize)]
+pub struct Cross<'a> {
+    /// CPUs of the trace, ascending.
+    pub cpus: &'a [u32],
+    /// Pairs per allocating and freeing CPU; `None` if the clock orders no events.
+    pub matrix: Option<CpuMatrix<'a>>,
+    /// Rows with most crossing bytes first.
+    #[serde(flatten)]
+    pub listing: Listing<'a, CrossRow<'a>, OtherCross>,
+}
+
+/// The body of `cross`.
 pub(super) fn cross<'a>(
     paired: &'a Paired,
     naming: Naming<'a>,
     cpus: &'a [u32],
     top: Option<usize>,
-    narrow: &Narrow,
-) -> Document<'a> {
+    (saturation, ordering): (&Saturation, Ordering),
+) -> Cross<'a> {
     // Without an order any row may have such pairs.
-    let least = |figures: &Stats| if narrow.is_without_order() { figures.frees } else { figures.cross_cpu };
-    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, figures)| least(figures) > 0).collect();
-    rows.sort_by_key(|((call_site, kind), f)| {
-        let crossed = if narrow.is_without_order() { (0, 0) } else { (f.cross_cpu_bytes, f.cross_cpu) };
+    let least = |stats: &Stats| if ordering.is_known { stats.cross_cpu } else { stats.frees };
+    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, stats)| least(stats) > 0).collect();
+    rows.sort_by_key(|((call_site, kind), stats)| {
+        let crossed = if ordering.is_known { (stats.cross_cpu_bytes, stats.cross_cpu) } else { (0, 0) };
         (Reverse(crossed), *call_site, rank(*kind))
     });
-    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let mut members = Map::new();
-    members.insert("cpus".to_owned(), json!(cpus));
-    members.insert("matrix".to_owned(), Value::Null);
-    members.insert("rows".to_owned(), Value::Null);
-    if !rest.is_empty() {
-        let (frees, cross_cpu) = rest.iter().fold((0, 0), |(a, b), (_, f)| (a + f.frees, b + f.cross_cpu));
-        let bytes = narrow.in_order(narrow.u64(rest.iter().map(|(_, f)| f.cross_cpu_bytes).sum()));
-        let others =
-            json!({ "frees": frees, "cross_cpu": narrow.in_order(json!(cross_cpu)), "cross_cpu_bytes": bytes });
-        members.insert("others".to_owned(), others);
-        members.insert("others_count".to_owned(), json!(rest.len()));
-    }
-    let rows: Vec<_> = rows.into_iter().map(|(key, f)| (key, f, narrow.sum(f.cross_cpu_bytes))).collect();
-    let own = narrow.clone();
-    let rows = Rows::of(rows, move |((call_site, kind), figures, bytes)| {
-        let mut row = Row::default();
-        naming.put_site(&mut row, *call_site);
-        row.put("kind", Cell::Word(kind.name()));
-        row.put("frees", Cell::Count(figures.frees));
-        row.put("cross_cpu", own.cell_in_order(Cell::Count(figures.cross_cpu)));
-        row.put("cross_cpu_bytes", own.cell_in_order(Cell::Count(*bytes)));
-        row
+    let others = split_others(&mut rows, top, |rest| OtherCross {
+        frees: rest.iter().map(|(_, stats)| stats.frees).sum(),
+        cross_cpu: ordering.known(rest.iter().map(|(_, stats)| stats.cross_cpu).sum()),
+        cross_cpu_bytes: ordering.known(saturation.sum(rest.iter().map(|(_, stats)| stats.cross_cpu_bytes).sum())),
     });
-    let matrix = (!narrow.is_without_order())
-        .then(|| CpuMatrix::new(cpus, paired.counts.matrix.iter().map(|(&cpus, &n)| (cpus, n))));
-    Document { matrix, ..Document::new(members, rows) }
+    let rows: Vec<_> = rows.into_iter().map(|(key, f)| (key, f, saturation.sum(f.cross_cpu_bytes))).collect();
+    let rows = Rows::of(rows, move |((call_site, kind), stats, bytes)| CrossRow {
+        site: naming.call_site(*call_site),
+        kind: *kind,
+        frees: stats.frees,
+        cross_cpu: ordering.known(stats.cross_cpu),
+        cross_cpu_bytes: ordering.known(*bytes),
+    });
+    let pairs = || paired.counts.matrix.iter().map(|(&cpus, &n)| (cpus, n));
+    let matrix = ordering.is_known.then(|| CpuMatrix::new(cpus, pairs()));
+    Cross { cpus, matrix, listing: Listing { rows, others } }
 }
 
 /// Pairs per allocating and freeing CPU. Only CPUs that have pairs take memory: a trace may name thousands.
@@ -64,7 +94,7 @@ pub struct CpuMatrix<'a> {
 }
 
 impl<'a> CpuMatrix<'a> {
-    /// The pairs that were counted.
+    /// The matrix of the pairs that were counted.
     pub fn new(cpus: &'a [u32], pairs: impl IntoIterator<Item = ((u32, u32), u64)>) -> CpuMatrix<'a> {
         let mut pairs: Vec<_> = pairs.into_iter().map(|((from, to), n)| (from, to, n)).collect();
         pairs.sort_unstable();
@@ -80,18 +110,18 @@ impl<'a> CpuMatrix<'a> {
         if pairs.is_empty() { vec![0; to.len()] } else { to.iter().map(freed_on).collect() }
     }
 
-    /// The CPUs that have pairs, ascending; where there are more than `most`, those with most of them. Then how many CPUs
-    /// with pairs that leaves out.
-    pub fn busiest(&self, most: usize) -> (Vec<u32>, usize) {
+    /// The CPUs that have pairs, ascending; if they are more than `max`, those with most pairs. Also the number of CPUs with
+    /// pairs that this leaves out.
+    pub fn busiest(&self, max: usize) -> (Vec<u32>, usize) {
         let mut by_cpu: HashMap<u32, u64> = HashMap::new();
         for &(from, to, pairs) in self.pairs.iter().filter(|pair| pair.2 > 0) {
             *by_cpu.entry(from).or_default() += pairs;
             *by_cpu.entry(to).or_default() += pairs;
         }
         let mut cpus: Vec<u32> = self.cpus.iter().copied().filter(|cpu| by_cpu.contains_key(cpu)).collect();
-        let left_out = cpus.len().saturating_sub(most);
+        let left_out = cpus.len().saturating_sub(max);
         cpus.sort_by_key(|cpu| Reverse(by_cpu.get(cpu).copied()));
-        cpus.truncate(most);
+        cpus.truncate(max);
         cpus.sort_unstable();
         (cpus, left_out)
     }

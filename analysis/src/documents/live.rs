@@ -1,44 +1,88 @@
 //! `live`: the objects that are live at the end, oldest first.
 
-use serde_json::{Map, Value, json};
+use kmemtrace_abi::event::Kind;
+use serde::Serialize;
 
-use super::row::{Cell, Row, Rows};
-use super::{Document, Naming};
+use super::naming::{CallSite, Naming};
+use super::ranked::{Listing, Others};
+use super::row::{Address, Name, Rows, row};
+use super::sums::Saturation;
 use crate::account::classes::Class;
-use crate::account::stats::Narrow;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::pairs::{Live, Paired};
 
-/// The document without the head.
-pub(super) fn live<'a>(paired: &'a Paired, naming: Naming<'a>, top: Option<usize>, narrow: &Narrow) -> Document<'a> {
-    let (listed, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
-    let mut members = Map::new();
-    members.insert("rows".to_owned(), Value::Null);
-    if !rest.is_empty() {
-        let sum = |size: fn(&Class) -> u64| rest.iter().map(|object| u128::from(size(paired.class(object)))).sum();
-        let (requested, allocated) = (narrow.u64(sum(|c| c.requested)), narrow.u64(sum(|c| c.allocated)));
-        members.insert("others".to_owned(), json!({ "requested": requested, "allocated": allocated }));
-        members.insert("others_count".to_owned(), json!(rest.len()));
+row! {
+    /// Row of `live`: an object.
+    pub struct LiveRow<'a> {
+        /// Address; a frame number for pages.
+        pub address: Address,
+        /// Call-site of the allocation.
+        pub site: CallSite<'a>,
+        /// Kind of the object.
+        pub kind: Kind,
+        /// Name of its cache; `None` where events name none.
+        pub cache: Name<'a>,
+        /// Bytes requested.
+        pub requested: u64,
+        /// Bytes allocated.
+        pub allocated: u64,
+        /// CPU of the allocation.
+        pub cpu: u32,
+        /// Thread of the allocation; `None` if the trace does not tell it.
+        pub pid: Option<i32>,
+        /// Command name of the thread.
+        pub comm: Name<'a>,
+        /// Order key of the allocation.
+        pub at: u64,
+        /// True if objects of this call-site are also freed on paths without events.
+        pub live_is_upper_bound: bool,
     }
-    Document::new(members, Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])))
 }
 
-fn row<'a>(paired: &'a Paired, naming: Naming<'a>, object: &Live) -> Row<'a> {
+/// Sum of objects left out, in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct OtherObjects {
+    /// Bytes requested.
+    pub requested: u64,
+    /// Bytes allocated.
+    pub allocated: u64,
+}
+
+/// The listing of `live`.
+pub(super) fn live<'a>(
+    paired: &'a Paired,
+    naming: Naming<'a>,
+    top: Option<usize>,
+    saturation: &Saturation,
+) -> Listing<'a, LiveRow<'a>, OtherObjects> {
+    let (listed, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
+    let sum = |size: fn(&Class) -> u64| {
+        saturation.sum(rest.iter().map(|object| u128::from(size(paired.class(object)))).sum())
+    };
+    let others = || {
+        let others = OtherObjects { requested: sum(|c| c.requested), allocated: sum(|c| c.allocated) };
+        Others { others, others_count: rest.len() }
+    };
+    let others = (!rest.is_empty()).then(others);
+    Listing { rows: Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])), others }
+}
+
+fn row<'a>(paired: &'a Paired, naming: Naming<'a>, object: &Live) -> LiveRow<'a> {
     let class = paired.class(object);
-    let ((call_site, _), figures) = &paired.rows[class.row as usize];
+    let ((call_site, _), stats) = &paired.rows[class.row as usize];
     let pid = Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
-    let cache = class.cache.checked_sub(1).and_then(|index| naming.names.at(index as usize));
-    let mut row = Row::default();
-    row.put("address", Cell::Address(object.address));
-    naming.put_site(&mut row, *call_site);
-    row.put("kind", Cell::Word(class.kind.name()));
-    row.put("cache", Cell::name(cache));
-    row.put("requested", Cell::Count(class.requested));
-    row.put("allocated", Cell::Count(class.allocated));
-    row.put("cpu", Cell::Count(object.cpu.into()));
-    row.put("pid", pid.map_or(Cell::Null, Cell::Pid));
-    row.put("comm", Cell::name(pid.and_then(|pid| naming.comms.get(&pid)).map(|comm| &**comm)));
-    row.put("at", Cell::Count(object.birth.at));
-    row.put("live_is_upper_bound", Cell::Bool(figures.live_is_upper_bound));
-    row
+    let cache = class.cache.checked_sub(1).and_then(|index| naming.cache(index as usize));
+    LiveRow {
+        address: Address(object.address),
+        site: naming.call_site(*call_site),
+        kind: class.kind,
+        cache: cache.map(Into::into),
+        requested: class.requested,
+        allocated: class.allocated,
+        cpu: object.cpu,
+        pid,
+        comm: pid.and_then(|pid| naming.comm(pid)),
+        at: object.birth.at,
+        live_is_upper_bound: stats.live_is_upper_bound,
+    }
 }

@@ -1,39 +1,74 @@
 //! `mismatch`: findings, grouped by class and by the two sides of the pair.
 
-use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
 
-use super::row::{Cell, Row, Rows};
-use super::{Document, Naming, rank};
+use kmemtrace_abi::event::Kind;
+use serde::Serialize;
+
+use super::naming::Naming;
+use super::ranked::{Listing, rank, split_others};
+use super::row::{Address, EventPlace, Name, Rows, row};
+use crate::pairing::findings::Finding;
 use crate::pairing::pairs::Paired;
 
-/// The document without the head.
-pub(super) fn mismatch<'a>(paired: &'a Paired, naming: Naming<'a>, top: Option<usize>) -> Document<'a> {
-    let mut rows: Vec<_> = paired.findings.iter().collect();
-    rows.sort_by_key(|(key, row)| {
-        (std::cmp::Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind))
-    });
-    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let mut members = Map::new();
-    members.insert("rows".to_owned(), Value::Null);
-    if !rest.is_empty() {
-        let count: u64 = rest.iter().map(|(_, row)| row.count).sum();
-        let suspect: u64 = rest.iter().map(|(_, row)| row.suspect).sum();
-        members.insert("others".to_owned(), json!({ "count": count, "suspect": suspect }));
-        members.insert("others_count".to_owned(), json!(rest.len()));
+row! {
+    /// Row of `mismatch`: findings of one class between the same two call-sites.
+    pub struct MismatchRow<'a> {
+        /// Class of the findings.
+        pub class: Finding,
+        /// Call-site of the allocation.
+        pub alloc_site: Option<Address>,
+        /// `function+0x1f` of the allocation.
+        pub alloc_symbol: Name<'a>,
+        /// Call-site of the free.
+        pub free_site: Option<Address>,
+        /// `function+0x1f` of the free.
+        pub free_symbol: Name<'a>,
+        /// Kind of the object.
+        pub kind: Kind,
+        /// Number of findings.
+        pub count: u64,
+        /// Number of findings that a gap may explain.
+        pub suspect: u64,
+        /// Place of the first one.
+        pub first: EventPlace,
     }
-    let rows = Rows::of(rows, move |(key, found)| {
-        let (at, cpu, first) = found.first;
-        let mut row = Row::default();
-        row.put("class", Cell::Word(key.class.name()));
-        row.put("alloc_site", Cell::address(key.alloc_site));
-        row.put("alloc_symbol", naming.symbol(key.alloc_site));
-        row.put("free_site", Cell::address(key.free_site));
-        row.put("free_symbol", naming.symbol(key.free_site));
-        row.put("kind", Cell::Word(key.kind.name()));
-        row.put("count", Cell::Count(found.count));
-        row.put("suspect", Cell::Count(found.suspect));
-        row.put("first", Cell::Event(at, cpu, first));
-        row
+}
+
+/// Sum of findings left out.
+#[derive(Clone, Debug, Serialize)]
+pub struct OtherFindings {
+    /// Number of findings.
+    pub count: u64,
+    /// Number of findings that a gap may explain.
+    pub suspect: u64,
+}
+
+/// The listing of `mismatch`.
+pub(super) fn mismatch<'a>(
+    paired: &'a Paired,
+    naming: Naming<'a>,
+    top: Option<usize>,
+) -> Listing<'a, MismatchRow<'a>, OtherFindings> {
+    let mut rows: Vec<_> = paired.findings.iter().collect();
+    rows.sort_by_key(|(key, row)| (Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind)));
+    let others = split_others(&mut rows, top, |rest| OtherFindings {
+        count: rest.iter().map(|(_, row)| row.count).sum(),
+        suspect: rest.iter().map(|(_, row)| row.suspect).sum(),
     });
-    Document::new(members, rows)
+    let rows = Rows::of(rows, move |(key, found)| {
+        let (at, cpu, address) = found.first;
+        MismatchRow {
+            class: key.class,
+            alloc_site: key.alloc_site.map(Address),
+            alloc_symbol: naming.symbol(key.alloc_site),
+            free_site: key.free_site.map(Address),
+            free_symbol: naming.symbol(key.free_site),
+            kind: key.kind,
+            count: found.count,
+            suspect: found.suspect,
+            first: EventPlace { at, cpu, address: Address(address) },
+        }
+    });
+    Listing { rows, others }
 }

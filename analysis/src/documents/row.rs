@@ -1,15 +1,19 @@
-//! A row of a view: typed members, from which each output makes its own text. Rows are made one by one while they are
-//! printed, so that a view takes no more memory the more of them it has.
+//! Rows of a view: one struct a view, from whose members each output makes its own text.
+//!
+//! Rows are made one by one while they are printed, so that a document takes no more memory the more rows it has.
 
 use std::borrow::Cow;
 
-use serde::ser::{SerializeMap, Serializer};
-use serde::{Serialize, ser::SerializeStruct};
+use kmemtrace_abi::event::Kind;
+use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
-/// A member's value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cell<'a> {
-    /// Not known, or there is none.
+use crate::pairing::findings::Finding;
+
+/// Value of a member, as every output takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell<'c> {
+    /// No value, or an unknown one.
     Null,
     /// Yes or no.
     Bool(bool),
@@ -20,28 +24,11 @@ pub enum Cell<'a> {
     /// A word of the contract.
     Word(&'static str),
     /// An address, in hexadecimal digits.
-    Address(u64),
+    Address(Address),
     /// Bytes from the trace: any process chooses its comm.
-    Name(Cow<'a, [u8]>),
-    /// Order key, CPU and address of an event.
-    Event(u64, u32, u64),
-}
-
-impl<'a> Cell<'a> {
-    /// The cell of a name, or [`Cell::Null`].
-    pub fn name(name: Option<impl Into<Cow<'a, [u8]>>>) -> Cell<'a> {
-        name.map_or(Cell::Null, |name| Cell::Name(name.into()))
-    }
-
-    /// The cell of an address, or [`Cell::Null`].
-    pub fn address(address: Option<u64>) -> Cell<'a> {
-        address.map_or(Cell::Null, Cell::Address)
-    }
-
-    /// The cell of a number, or [`Cell::Null`].
-    pub fn count(n: Option<u64>) -> Cell<'a> {
-        n.map_or(Cell::Null, Cell::Count)
-    }
+    Name(&'c [u8]),
+    /// Place of an event.
+    Event(EventPlace),
 }
 
 impl Serialize for Cell<'_> {
@@ -52,27 +39,52 @@ impl Serialize for Cell<'_> {
             Cell::Count(n) => serializer.serialize_u64(*n),
             Cell::Pid(pid) => serializer.serialize_i32(*pid),
             Cell::Word(word) => serializer.serialize_str(word),
-            Cell::Address(address) => Address(*address).serialize(serializer),
+            Cell::Address(address) => address.serialize(serializer),
             Cell::Name(name) => serializer.serialize_str(&text_of(name).0),
-            Cell::Event(at, cpu, address) => {
-                let mut event = serializer.serialize_struct("Event", 3)?;
-                event.serialize_field("at", at)?;
-                event.serialize_field("cpu", cpu)?;
-                event.serialize_field("address", &Address(*address))?;
-                event.end()
-            }
+            Cell::Event(place) => place.serialize(serializer),
         }
     }
 }
 
-/// An address as the contract writes it.
-pub(crate) struct Address(pub(crate) u64);
+/// An address, printed as `0xc0de`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub u64);
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
 
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
+        serializer.collect_str(self)
     }
 }
+
+/// Place of an event: order key, CPU and address of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventPlace {
+    /// Order key.
+    pub at: u64,
+    /// CPU.
+    pub cpu: u32,
+    /// Address of the object.
+    pub address: Address,
+}
+
+impl Serialize for EventPlace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut event = serializer.serialize_struct("Event", 3)?;
+        event.serialize_field("at", &self.at)?;
+        event.serialize_field("cpu", &self.cpu)?;
+        event.serialize_field("address", &self.address)?;
+        event.end()
+    }
+}
+
+/// Bytes of a name; `None` if the trace does not tell it.
+pub type Name<'a> = Option<Cow<'a, [u8]>>;
 
 /// A name as text, U+FFFD in place of bytes that are no UTF-8; then its bytes as hexadecimal digits, too.
 pub(crate) fn text_of(name: &[u8]) -> (Cow<'_, str>, Option<String>) {
@@ -81,70 +93,135 @@ pub(crate) fn text_of(name: &[u8]) -> (Cow<'_, str>, Option<String>) {
     (text, (!is_exact).then(|| name.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
-/// Members and their values, in the order of the document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row<'a>(Vec<(&'static str, Cell<'a>)>);
+/// Receiver of the members of a row: name and value.
+pub type TakeMember<'t> = dyn FnMut(&'static str, Cell<'_>) + 't;
 
-impl<'a> Row<'a> {
-    /// Appends a member.
-    pub fn put(&mut self, member: &'static str, cell: Cell<'a>) {
-        self.0.push((member, cell));
-    }
+/// Row of a view: members and their values.
+pub trait Row {
+    /// Hands all members to `take`, in the order of the document.
+    fn members(&self, take: &mut TakeMember<'_>);
+}
 
-    /// Appends members.
-    pub fn extend(&mut self, cells: impl IntoIterator<Item = (&'static str, Cell<'a>)>) {
-        self.0.extend(cells);
-    }
-
-    /// All members.
-    pub fn cells(&self) -> impl Iterator<Item = &(&'static str, Cell<'a>)> {
-        self.0.iter()
+impl Serialize for dyn Row + '_ {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_row(self, serializer)
     }
 }
 
-impl Serialize for Row<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (member, cell) in &self.0 {
-            map.serialize_entry(member, cell)?;
-            if let Cell::Name(name) = cell
-                && let Some(hex) = text_of(name).1
-            {
-                map.serialize_entry(&format!("{member}_hex"), &hex)?;
+/// Serialises a row as a map, with the bytes of each name that is no UTF-8 beside it.
+pub(crate) fn serialize_row<S: Serializer>(row: &(impl Row + ?Sized), serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    let mut result = Ok(());
+    row.members(&mut |member, cell| {
+        if result.is_ok() {
+            result = serialize_member(&mut map, member, cell);
+        }
+    });
+    result?;
+    map.end()
+}
+
+fn serialize_member<M: SerializeMap>(map: &mut M, member: &'static str, cell: Cell<'_>) -> Result<(), M::Error> {
+    map.serialize_entry(member, &cell)?;
+    if let Cell::Name(name) = cell
+        && let Some(hex) = text_of(name).1
+    {
+        return map.serialize_entry(&format!("{member}_hex"), &hex);
+    }
+    Ok(())
+}
+
+/// Type of a row's field: one member, or the members of a row within the row.
+pub(crate) trait Field {
+    /// Hands the members of the field `name` to `take`.
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>);
+}
+
+/// Implements [`Field`] for types of one member.
+macro_rules! cells {
+    ($($type:ty: |$value:ident| $cell:expr;)*) => {
+        $(impl Field for $type {
+            fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+                let $value = self;
+                take(name, $cell);
+            }
+        })*
+    };
+}
+
+cells! {
+    bool: |yes| Cell::Bool(*yes);
+    u32: |n| Cell::Count((*n).into());
+    u64: |n| Cell::Count(*n);
+    Option<u64>: |n| n.map_or(Cell::Null, Cell::Count);
+    Option<i32>: |pid| pid.map_or(Cell::Null, Cell::Pid);
+    &'static str: |word| Cell::Word(word);
+    Kind: |kind| Cell::Word(kind.name());
+    Finding: |class| Cell::Word(class.name());
+    Address: |address| Cell::Address(*address);
+    Option<Address>: |address| address.map_or(Cell::Null, Cell::Address);
+    Name<'_>: |name| name.as_deref().map_or(Cell::Null, Cell::Name);
+    EventPlace: |place| Cell::Event(*place);
+}
+
+/// Declares a row: each field is a member of the same name, and a field that is a row itself stands for its members.
+macro_rules! row {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident $(<$life:lifetime>)? {
+            $($(#[$field_about:meta])* pub $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name $(<$life>)? {
+            $($(#[$field_about])* pub $field: $type,)*
+        }
+
+        impl $(<$life>)? $crate::documents::row::Row for $name $(<$life>)? {
+            fn members(&self, take: &mut $crate::documents::row::TakeMember<'_>) {
+                $($crate::documents::row::Field::put(&self.$field, stringify!($field), take);)*
             }
         }
-        map.end()
-    }
+
+        impl $(<$life>)? $crate::documents::row::Field for $name $(<$life>)? {
+            fn put(&self, _: &'static str, take: &mut $crate::documents::row::TakeMember<'_>) {
+                $crate::documents::row::Row::members(self, take);
+            }
+        }
+
+        impl $(<$life>)? serde::Serialize for $name $(<$life>)? {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $crate::documents::row::serialize_row(self, serializer)
+            }
+        }
+    };
 }
+pub(crate) use row;
 
 /// The rows of a view, made anew each time they are asked for.
-pub struct Rows<'a> {
+pub struct Rows<'a, R> {
     len: usize,
-    make: Box<dyn Fn(usize) -> Row<'a> + 'a>,
+    make: Box<dyn Fn(usize) -> R + 'a>,
 }
 
-impl<'a> Rows<'a> {
-    /// A number of rows, made from their indexes.
-    pub fn new(len: usize, make: impl Fn(usize) -> Row<'a> + 'a) -> Rows<'a> {
+impl<'a, R: 'a> Rows<'a, R> {
+    /// Rows made from the indexes 0 to `len`.
+    pub fn new(len: usize, make: impl Fn(usize) -> R + 'a) -> Rows<'a, R> {
         Rows { len, make: Box::new(make) }
     }
 
-    /// A row for each of a list.
-    pub fn of<T: 'a>(list: Vec<T>, make: impl Fn(&T) -> Row<'a> + 'a) -> Rows<'a> {
+    /// A row for each element of a list.
+    pub fn of<T: 'a>(list: Vec<T>, make: impl Fn(&T) -> R + 'a) -> Rows<'a, R> {
         Rows::new(list.len(), move |index| make(&list[index]))
     }
 
-    /// Rows of a view that has none.
-    pub fn none() -> Rows<'a> {
-        Rows::new(0, |_| Row::default())
-    }
-
     /// All rows, one by one.
-    pub fn iter(&self) -> impl Iterator<Item = Row<'a>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = R> + '_ {
         (0..self.len).map(|index| (self.make)(index))
     }
 
-    /// True where there is no row.
+    /// True if there is no row.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -155,22 +232,58 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Serialize for Rows<'_> {
+impl<R: Serialize> Serialize for Rows<'_, R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
+        serializer.collect_seq((0..self.len).map(|index| (self.make)(index)))
+    }
+}
+
+/// Receiver of rows of any type.
+pub type TakeRow<'t, E> = dyn FnMut(&dyn Row) -> Result<(), E> + 't;
+
+/// Source of rows of any type, for outputs that print all types alike.
+pub trait RowSource {
+    /// Hands all rows to `take`, up to the first error.
+    ///
+    /// # Errors
+    /// The first error of `take`.
+    fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E>;
+}
+
+impl<R: Row> RowSource for Rows<'_, R> {
+    fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
+        (0..self.len).try_for_each(|index| take(&(self.make)(index)))
     }
 }
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "the macro declares public rows")]
 mod tests {
     use super::*;
 
+    row! {
+        /// Names and numbers.
+        pub struct Names<'a> {
+            pub cache: Name<'a>,
+            pub comm: Name<'a>,
+        }
+    }
+
+    row! {
+        /// A row with the members of another one.
+        pub struct Whole<'a> {
+            pub names: Names<'a>,
+            pub first: EventPlace,
+            pub pid: Option<i32>,
+            pub peak: Option<u64>,
+        }
+    }
+
     #[test]
     fn a_name_that_is_no_text_keeps_its_bytes_beside_it() {
-        let mut row = Row::default();
-        row.extend([("cache", Cell::name(Some(&b"a\xff"[..]))), ("comm", Cell::name(Some(&b"b\x1b"[..])))]);
-        row.extend([("first", Cell::Event(7, 1, 0xc0de)), ("pid", Cell::Pid(-1)), ("peak", Cell::count(None))]);
-        let text = serde_json::to_string(&row).unwrap();
+        let names = Names { cache: Some(b"a\xff"[..].into()), comm: Some(b"b\x1b"[..].into()) };
+        let first = EventPlace { at: 7, cpu: 1, address: Address(0xc0de) };
+        let text = serde_json::to_string(&Whole { names, first, pid: Some(-1), peak: None }).unwrap();
         let first = r#""first":{"at":7,"cpu":1,"address":"0xc0de"}"#;
         let want = format!(
             "{{\"cache\":\"a\u{fffd}\",\"cache_hex\":\"61ff\",\"comm\":\"b\\u001b\",{first},\"pid\":-1,\"peak\":null}}"

@@ -1,17 +1,32 @@
-//! `sites`: a row per call-site and kind of what it allocated.
+//! `sites`: a row per call-site and kind of its objects.
 
-use super::{Document, Naming, SortKey, ranked};
-use crate::account::stats::Narrow;
+use kmemtrace_abi::event::Kind;
+
+use super::naming::{CallSite, Naming};
+use super::ranked::{Listing, Shape, ranked};
+use super::row::row;
+use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::pairing::pairs::Paired;
 
-/// The document without the head.
+row! {
+    /// Row of `sites`.
+    pub struct SiteRow<'a> {
+        /// Call-site of the allocations.
+        pub site: CallSite<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Sums.
+        pub stats: PrintedStats,
+    }
+}
+
+/// The listing of `sites`.
 pub(super) fn sites<'a>(
     paired: &'a Paired,
     naming: Naming<'a>,
-    keys: &[SortKey],
-    top: Option<usize>,
-    narrow: &Narrow,
-) -> Document<'a> {
-    let rows = paired.rows.iter().map(|((call_site, kind), figures)| (*call_site, *kind, figures));
-    ranked(rows, keys, top, narrow, move |row, call_site| naming.put_site(row, call_site))
+    shape: &Shape,
+    sums: (&Saturation, Ordering),
+) -> Listing<'a, SiteRow<'a>, PrintedStats> {
+    let rows = paired.rows.iter().map(|((call_site, kind), stats)| (*call_site, *kind, stats));
+    ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(site), kind, stats })
 }

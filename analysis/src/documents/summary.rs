@@ -1,73 +1,214 @@
-//! `summary`: the one screen that answers the first question.
+//! `summary`: totals per kind, pairs and findings on one screen.
 
 use kmemtrace_abi::event::Kind;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use super::row::{Cell, Row, Rows};
-use crate::account::stats::Narrow;
+use super::row::{Rows, row};
+use super::sites::SiteRow;
+use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::stats::Stats;
 use crate::order::merger::Order;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::{Paired, kind_index};
 
-/// A row a kind and one of the total, for outputs that have rows.
-pub(super) fn rows<'a>(paired: &'a Paired, narrow: &Narrow) -> Rows<'a> {
-    let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
-    let narrow = narrow.clone();
-    Rows::of(kinds.chain([("total", &paired.total)]).collect(), move |(name, figures)| {
-        let mut row = Row::default();
-        row.put("kind", Cell::Word(name));
-        row.extend(figures.cells(&narrow));
-        row
-    })
+row! {
+    /// Row of `summary`, for outputs that have rows: a kind, or the total.
+    pub struct TotalRow {
+        /// Name of the kind, or `total`.
+        pub kind: &'static str,
+        /// Sums.
+        pub stats: PrintedStats,
+    }
 }
 
-/// The members after the head; `knows_own`: the trace tells the recorder's threads.
-pub(super) fn summary(paired: &Paired, knows_own: bool, order: &Order, narrow: &Narrow) -> Map<String, Value> {
-    let mut document = Map::new();
-    let mut put = |name: &str, value| document.insert(name.to_owned(), value);
-    let (total, used) = (order.events, paired.counts.used);
-    put("events", json!({ "total": total, "used": used, "other": total - used }));
-    let of_kinds = &paired.kinds;
-    let mut kinds = Map::new();
-    for (index, kind) in Kind::ALL.into_iter().enumerate() {
-        let mut row = Map::new();
-        of_kinds[index].put(&mut row, narrow);
-        row.insert("free_events".to_owned(), json!(paired.counts.free_events[index]));
-        kinds.insert(kind.name().to_owned(), Value::Object(row));
-    }
-    put("kinds", Value::Object(kinds));
-    let mut total = Map::new();
-    paired.total.put(&mut total, narrow);
-    let peak_at = json!(paired.peak_at.or(order.first).unwrap_or(0));
-    total.insert("peak_at".to_owned(), narrow.in_order(peak_at));
-    put("total", Value::Object(total));
-    let all = |figure: fn(&crate::account::stats::Stats) -> u128| of_kinds.iter().map(figure).sum::<u128>();
-    put(
-        "pairs",
-        json!({
-            "paired": paired.counts.paired,
-            "cross_cpu": narrow.in_order(narrow.u64(all(|k| k.cross_cpu.into()))),
-            "cross_cpu_bytes": narrow.in_order(narrow.u64(all(|k| k.cross_cpu_bytes))),
-            "cross_node": narrow.in_order(json!(paired.knows_nodes.then_some(paired.counts.cross_node))),
-        }),
-    );
+/// Body of `summary`.
+#[derive(Serialize)]
+pub struct Summary<'a> {
+    /// Number of events.
+    pub events: EventCounts,
+    /// Sums per kind.
+    pub kinds: Kinds,
+    /// Sums of `kmalloc` and `cache` together.
+    pub total: Total,
+    /// Pairs of an allocation and a free.
+    pub pairs: PairCounts,
+    /// Allocations of the recorder itself; `None` if the trace does not tell them apart.
+    pub own: Option<Own>,
+    /// Findings by class.
+    pub findings: FindingCounts,
+    /// A row a kind and one of the total, for outputs that have rows.
+    #[serde(skip)]
+    pub rows: Rows<'a, TotalRow>,
+    /// The call-sites that waste most, if rows are call-sites.
+    #[serde(skip)]
+    pub top_sites: Option<Rows<'a, SiteRow<'a>>>,
+}
+
+/// Number of events.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventCounts {
+    /// All events in the window.
+    pub total: u64,
+    /// Allocations and frees that the filters take.
+    pub used: u64,
+    /// The others.
+    pub other: u64,
+}
+
+/// Sums of each kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kinds {
+    /// `kmalloc` and its variants.
+    pub kmalloc: KindTotal,
+    /// `kmem_cache_alloc`.
+    pub cache: KindTotal,
+    /// The page allocator.
+    pub pages: KindTotal,
+}
+
+/// Sums of a kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindTotal {
+    /// Sums.
+    #[serde(flatten)]
+    pub stats: PrintedStats,
+    /// Number of free events of this kind, paired or not.
+    pub free_events: u64,
+}
+
+/// Sums of `kmalloc` and `cache` together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Total {
+    /// Sums.
+    #[serde(flatten)]
+    pub stats: PrintedStats,
+    /// Order key of the peak; `None` if the clock orders no events.
+    pub peak_at: Option<u64>,
+}
+
+/// Number of pairs.
+#[derive(Clone, Debug, Serialize)]
+pub struct PairCounts {
+    /// All pairs.
+    pub paired: u64,
+    /// Pairs freed on another CPU; `None` if the clock orders no events.
+    pub cross_cpu: Option<u64>,
+    /// Bytes allocated of pairs freed on another CPU; `None` if the clock orders no events.
+    pub cross_cpu_bytes: Option<u64>,
+    /// Pairs freed on another NUMA node; `None` also if the trace does not tell the nodes.
+    pub cross_node: Option<u64>,
+}
+
+/// Allocations of the recorder itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Own {
+    /// Number of allocations.
+    pub allocs: u64,
+    /// Bytes allocated.
+    pub allocated: u64,
+}
+
+/// Number of findings by class.
+#[derive(Clone, Debug, Serialize)]
+pub struct FindingCounts {
+    /// Frees by a function of another kind.
+    pub kind_mismatch: Suspicious,
+    /// `kfree` of cache objects, where the kernel allows it.
+    pub kind_mismatch_legal: Suspicious,
+    /// Frees into another cache.
+    pub cache_mismatch: Suspicious,
+    /// Frees of an object that was free.
+    pub free_after_free: Suspicious,
+    /// Allocations at a live address.
+    pub inferred_free: Suspicious,
+    /// Frees of objects older than the recording.
+    pub free_without_alloc: Certain,
+    /// Allocations of fewer bytes than requested.
+    pub short_alloc: Certain,
+    /// Allocations that returned a null pointer.
+    pub failed_alloc: Certain,
+    /// Frees of a null pointer.
+    pub null_free: Certain,
+}
+
+/// Number of findings of a class that a gap may explain.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Suspicious {
+    /// Number of findings.
+    pub count: u64,
+    /// Number of findings that a gap may explain.
+    pub suspect: u64,
+}
+
+/// Number of findings of a class that no gap explains.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Certain {
+    /// Number of findings.
+    pub count: u64,
+}
+
+/// The body of `summary`, without call-sites; `knows_own`: the trace tells the recorder's threads.
+pub(super) fn summary<'a>(
+    paired: &'a Paired,
+    knows_own: bool,
+    order: &Order,
+    (saturation, ordering): (&Saturation, Ordering),
+) -> Summary<'a> {
+    let stats = |stats: &Stats| {
+        saturation.check(stats);
+        PrintedStats::new(stats, ordering)
+    };
+    let of_kind = |kind: Kind| {
+        let index = kind_index(kind);
+        KindTotal { stats: stats(&paired.kinds[index]), free_events: paired.counts.free_events[index] }
+    };
+    let all = |figure: fn(&Stats) -> u128| saturation.sum(paired.kinds.iter().map(figure).sum::<u128>());
     let counts = &paired.counts;
-    let own = || json!({ "allocs": counts.own_allocs, "allocated": narrow.u64(counts.own_allocated) });
-    put("own", knows_own.then(own).unwrap_or_default());
-    let mut findings = Map::new();
-    for class in Finding::ALL {
+    let own = || Own { allocs: counts.own_allocs, allocated: saturation.sum(counts.own_allocated) };
+    Summary {
+        events: EventCounts { total: order.events, used: counts.used, other: order.events - counts.used },
+        kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
+        total: Total {
+            stats: stats(&paired.total),
+            peak_at: ordering.known(paired.peak_at.or(order.first).unwrap_or(0)),
+        },
+        pairs: PairCounts {
+            paired: counts.paired,
+            cross_cpu: ordering.known(all(|k| k.cross_cpu.into())),
+            cross_cpu_bytes: ordering.known(all(|k| k.cross_cpu_bytes)),
+            cross_node: ordering.known(counts.cross_node).filter(|_| paired.knows_nodes),
+        },
+        own: knows_own.then(own),
+        findings: findings(paired, all(|k| k.failed_allocs.into())),
+        rows: rows(paired, ordering),
+        top_sites: None,
+    }
+}
+
+fn findings(paired: &Paired, failed: u64) -> FindingCounts {
+    let of = |class: Finding| {
         let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
         let (count, suspect) = rows.fold((0u64, 0u64), |(c, s), row| (c + row.count, s + row.suspect));
-        if class != Finding::ShortAlloc {
-            findings.insert(class.name().to_owned(), json!({ "count": count, "suspect": suspect }));
-            continue;
-        }
-        let failed = narrow.u64(all(|k| k.failed_allocs.into()));
-        findings.insert("free_without_alloc".to_owned(), json!({ "count": paired.counts.free_without_alloc }));
-        findings.insert("short_alloc".to_owned(), json!({ "count": count }));
-        findings.insert("failed_alloc".to_owned(), json!({ "count": failed }));
-        findings.insert("null_free".to_owned(), json!({ "count": paired.counts.null_free }));
+        Suspicious { count, suspect }
+    };
+    FindingCounts {
+        kind_mismatch: of(Finding::KindMismatch),
+        kind_mismatch_legal: of(Finding::KindMismatchLegal),
+        cache_mismatch: of(Finding::CacheMismatch),
+        free_after_free: of(Finding::FreeAfterFree),
+        inferred_free: of(Finding::InferredFree),
+        free_without_alloc: Certain { count: paired.counts.free_without_alloc },
+        short_alloc: Certain { count: of(Finding::ShortAlloc).count },
+        failed_alloc: Certain { count: failed },
+        null_free: Certain { count: paired.counts.null_free },
     }
-    put("findings", Value::Object(findings));
-    document
+}
+
+/// A row a kind and one of the total.
+fn rows<'a>(paired: &'a Paired, ordering: Ordering) -> Rows<'a, TotalRow> {
+    let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
+    Rows::of(kinds.chain([("total", &paired.total)]).collect(), move |&(kind, stats)| TotalRow {
+        kind,
+        stats: PrintedStats::new(stats, ordering),
+    })
 }

@@ -1,7 +1,10 @@
 //! The engine: runs order, pairing and accounting over a trace, on one thread or several.
 
+pub(crate) mod config;
+mod figures;
 pub(crate) mod pass;
 pub(crate) mod peaks;
 pub(crate) mod pipeline;
 pub(crate) mod run;
 pub(crate) mod scheduler;
+pub(crate) mod sequential;

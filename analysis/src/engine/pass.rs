@@ -1,11 +1,11 @@
-//! How the figures of a view are come by: from the index beside the trace, by reading what a window needs, or by a pass over all
-//! of it, of which the index keeps what it came to.
+//! Runs an analysis: from the index beside the trace, over a time window, or over the whole trace, whose result the index keeps.
 
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::completeness::Completeness;
-use crate::cache::{Index, Narrowed, Question};
-use crate::engine::pipeline::{self, Job};
+use crate::cache::{AnalysisRequest, Index, Narrowed};
+use crate::engine::config::RunConfig;
+use crate::engine::pipeline;
 use crate::error::AnalysisError;
 use crate::order::merger::Order;
 use crate::order::pair_event::Filter;
@@ -13,19 +13,19 @@ use crate::pairing::pairs::Paired;
 use crate::progress::Progress;
 use crate::query::window::AskedWindow;
 
-/// What to go through, and how.
-pub(crate) struct Pass<'a> {
+/// One run: a trace, its index, the request and the configuration.
+pub(crate) struct AnalysisRun<'a> {
     pub(crate) trace: &'a mut Trace,
     pub(crate) index: Option<Index>,
-    pub(crate) job: Job,
-    pub(crate) asked: Question,
+    pub(crate) config: RunConfig,
+    pub(crate) request: AnalysisRequest,
     pub(crate) progress: &'a mut dyn Progress,
 }
 
 type Outcome = Result<(Order, Paired, Completeness), AnalysisError>;
 
-impl Pass<'_> {
-    /// The whole trace, or a window of it; `is_filtered`: some of the views' options select.
+impl AnalysisRun<'_> {
+    /// Runs over the whole trace, or a window of it; `is_filtered`: a filter selects allocations, which no index answers.
     pub(crate) fn run<F: Filter + Clone + Send>(
         self,
         filter: &F,
@@ -39,29 +39,29 @@ impl Pass<'_> {
         }
     }
 
-    /// The whole trace, as an earlier pass or this one has seen it.
+    /// Answers from the index, else by a pass over the whole trace.
     fn of_all<F: Filter + Clone + Send>(mut self, filter: &F) -> Outcome {
         if let Some(index) = &mut self.index
-            && let Some(answer) = index.answer(self.asked, &mut self.trace.names)
-            && self.job.has_room_for(answer.1.live.len(), 0)
+            && let Some(answer) = index.answer(self.request, &mut self.trace.names)
+            && self.config.has_room_for(answer.1.live.len(), 0)
         {
             return Ok(answer);
         }
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.job, filter, |_| (0, u64::MAX), self.progress)?;
+        let (order, paired) = pipeline::run(self.trace, self.config, filter, |_| (0, u64::MAX), self.progress)?;
         let completeness = Completeness::of(self.trace, &order);
         if let Some(index) = &self.index {
-            index.keep(self.trace, &completeness, Some((self.asked, &order, &paired)));
+            index.keep(self.trace, &completeness, Some((self.request, &order, &paired)));
         }
         Ok((order, paired, completeness))
     }
 
-    /// A window, without reading what is far from it where the index tells what that is.
+    /// Reads the files' parts that a window needs, if the index has seek points, else all.
     fn of_window<F: Filter + Clone + Send>(mut self, filter: &F, window: AskedWindow<'_>) -> Outcome {
         if let Some(index) = &mut self.index
             && let Some(Narrowed { bounds, completeness, .. }) = index.narrow(self.trace, |first| window.resolve(first))
         {
-            let (order, paired) = pipeline::run(self.trace, self.job.clone(), filter, |_| bounds, self.progress)?;
+            let (order, paired) = pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, self.progress)?;
             if index.was_good(self.trace) {
                 return Ok((order, paired, completeness));
             }
@@ -70,10 +70,10 @@ impl Pass<'_> {
         self.through(filter, |first| window.resolve(first))
     }
 
-    /// By reading all of it.
+    /// Reads the whole trace.
     fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.job, filter, window, self.progress)?;
+        let (order, paired) = pipeline::run(self.trace, self.config, filter, window, self.progress)?;
         let completeness = Completeness::of(self.trace, &order);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, None);

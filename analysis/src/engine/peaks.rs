@@ -1,8 +1,8 @@
-//! The live bytes of every row, kept in the total order of the events, because peaks depend on it.
+//! Live bytes of every row and their peaks, counted in the total order of the events, because peaks depend on it.
 //!
-//! With one partition the pairing writes into the [`Ledger`] at once. With several, each keeps a [`Log`] of what it would
-//! have written, and [`Ledger::replay`] takes the entries of all logs in the order of the window: peaks over rows, kinds
-//! and everything are exactly those of one partition, because they are found by the same steps.
+//! One partition writes into the [`PeakTracker`] at once. Each of several partitions keeps [`LiveDeltas`] instead, and
+//! [`PeakTracker::replay`] takes the entries of all of them in the order of the window: peaks over rows, kinds and all
+//! together are those of one partition, because they are found by the same steps.
 
 use kmemtrace_abi::event::Kind;
 
@@ -12,67 +12,69 @@ use crate::order::merger::Window;
 use crate::order::pair_event::Compact;
 use crate::pairing::pairs::{Changes, Number, kind_index};
 
-/// The most bytes that were ever live, and how far below that they are now: mostly one number changes.
+/// Peak of live bytes, and the distance to it: an event mostly changes one number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
-    /// Bytes that may become live before there are more than ever: so many, and those of `spill`.
-    room: u64,
-    spill: u128,
+    /// Headroom, in bytes: `greatest` less the live bytes, as far as 64 bits hold it.
+    headroom: u64,
+    /// Headroom beyond 64 bits, in bytes; 0 in every real trace.
+    wide_headroom: u128,
     greatest: u128,
 }
 
 impl Peak {
-    /// Bytes become live; true where there were never as many.
+    /// Adds live bytes; true at a new peak.
     #[inline(always)]
     fn opened(&mut self, allocated: u64) -> bool {
-        match self.room.checked_sub(allocated) {
-            Some(room) => {
-                self.room = room;
+        match self.headroom.checked_sub(allocated) {
+            Some(headroom) => {
+                self.headroom = headroom;
                 false
             }
-            None if self.spill == 0 => {
-                self.greatest += u128::from(allocated - self.room);
-                self.room = 0;
+            None if self.wide_headroom == 0 => {
+                self.greatest += u128::from(allocated - self.headroom);
+                self.headroom = 0;
                 true
             }
-            None => self.opened_more(allocated.into()),
+            None => self.opened_wide(allocated.into()),
         }
     }
 
     #[cold]
-    fn opened_more(&mut self, allocated: u128) -> bool {
-        let room = self.spill + u128::from(self.room);
-        self.set_room(room.saturating_sub(allocated));
-        self.greatest += allocated.saturating_sub(room);
-        allocated > room
+    fn opened_wide(&mut self, allocated: u128) -> bool {
+        let headroom = self.wide_headroom + u128::from(self.headroom);
+        self.set_headroom(headroom.saturating_sub(allocated));
+        self.greatest += allocated.saturating_sub(headroom);
+        allocated > headroom
     }
 
     #[inline(always)]
     fn closed(&mut self, allocated: u64) {
-        match self.room.checked_add(allocated) {
-            Some(room) => self.room = room,
-            None => self.set_room(self.spill + u128::from(self.room) + u128::from(allocated)),
+        match self.headroom.checked_add(allocated) {
+            Some(headroom) => self.headroom = headroom,
+            None => self.set_headroom(self.wide_headroom + u128::from(self.headroom) + u128::from(allocated)),
         }
     }
 
     #[cold]
-    fn set_room(&mut self, room: u128) {
-        self.room = u64::try_from(room).unwrap_or(u64::MAX);
-        self.spill = room - u128::from(self.room);
+    fn set_headroom(&mut self, headroom: u128) {
+        self.headroom = u64::try_from(headroom).unwrap_or(u64::MAX);
+        self.wide_headroom = headroom - u128::from(self.headroom);
     }
 }
 
-/// All live bytes.
+/// Peaks of live bytes: per row, per kind, and of `kmalloc` and `cache` together.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct PeakTracker {
     rows: Vec<Peak>,
     kinds: [Peak; 3],
     /// `kmalloc` and `cache` together.
     total: Peak,
+    /// Order key of the event that reached the peak of `total`.
     pub(crate) peak_at: Option<u64>,
 }
 
-impl Ledger {
+impl PeakTracker {
     #[inline(always)]
     fn row(&mut self, row: u32) -> &mut Peak {
         let index = row as usize;
@@ -85,7 +87,7 @@ impl Ledger {
         &mut self.rows[index]
     }
 
-    /// Bytes become live; whether there were never as many in all.
+    /// Adds live bytes; true at a new peak of the total.
     #[inline(always)]
     fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
         self.row(row).opened(allocated);
@@ -102,9 +104,9 @@ impl Ledger {
         }
     }
 
-    /// Takes the changes that a window's partitions have logged, in the window's order.
-    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[Log]) {
-        let mut rest: Vec<&[Entry]> = logs.iter().map(|log| log.entries.as_slice()).collect();
+    /// Applies the deltas of a window's partitions, in the window's order.
+    pub(crate) fn replay(&mut self, window: &Window<Compact>, deltas: &[LiveDeltas]) {
+        let mut rest: Vec<&[Entry]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
         let mut peak = None;
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
             let Some(entries) = rest.get_mut(usize::from(owner)) else { continue };
@@ -124,18 +126,18 @@ impl Ledger {
         }
     }
 
-    /// Greatest number of live bytes of a row.
+    /// Peak of a row, in bytes.
     pub(crate) fn peak(&self, row: usize) -> u128 {
         self.rows.get(row).map_or(0, |peak| peak.greatest)
     }
 
-    /// Greatest number of live bytes of each kind, and of `kmalloc` and `cache` together.
+    /// Peaks of each kind, and of `kmalloc` and `cache` together, in bytes.
     pub(crate) fn peaks(&self) -> ([u128; 3], u128) {
         (self.kinds.map(|peak| peak.greatest), self.total.greatest)
     }
 }
 
-impl Changes for Ledger {
+impl Changes for PeakTracker {
     #[inline(always)]
     fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
         if self.open(class.row, class.kind, allocated) {
@@ -149,25 +151,26 @@ impl Changes for Ledger {
     }
 }
 
+/// Change of the live bytes by one event.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     allocated: u64,
     serial: u32,
     row: u32,
     kind: Kind,
-    /// Or closes.
+    /// True for an allocation, false for a free.
     opens: bool,
 }
 
-/// What one partition changes in a window.
+/// Changes of the live bytes that one partition found in a window.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct LiveDeltas {
     entries: Vec<Entry>,
 }
 
-impl Log {
-    /// Empty, in the same memory.
-    pub(crate) fn cleared(mut self) -> Log {
+impl LiveDeltas {
+    /// Removes all entries and keeps their memory.
+    pub(crate) fn cleared(mut self) -> LiveDeltas {
         self.entries.clear();
         self
     }
@@ -178,7 +181,7 @@ impl Log {
     }
 }
 
-impl Changes for Log {
+impl Changes for LiveDeltas {
     #[inline(always)]
     fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, true);
@@ -222,16 +225,16 @@ mod tests {
     }
 
     /// Peaks of rows, kinds and the total against plain sums, with sizes whose sums exceed 64 bits: written at once by one
-    /// partition, and replayed from the logs of three.
+    /// partition, and replayed from the deltas of three partitions.
     #[test]
     fn peaks_are_those_of_plain_sums() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let (mut rows, mut kinds, mut total) = ([Plain::default(); ROWS], [Plain::default(); 3], Plain::default());
             let mut peak_at = None;
-            let (mut at_once, mut replayed) = (Ledger::default(), Ledger::default());
+            let (mut at_once, mut replayed) = (PeakTracker::default(), PeakTracker::default());
             let mut live: Vec<(usize, u64)> = Vec::new();
-            let mut logs: Vec<Log> = (0..3).map(|_| Log::default()).collect();
+            let mut deltas: Vec<LiveDeltas> = (0..3).map(|_| LiveDeltas::default()).collect();
             let mut at = 100;
             for _ in 0..5 {
                 let mut window = Window::default();
@@ -256,27 +259,27 @@ mod tests {
                         if class.kind != Kind::Pages && total.change(!closes, allocated) {
                             peak_at = Some(at);
                         }
-                        let log = &mut logs[usize::from(owner)];
+                        let own = &mut deltas[usize::from(owner)];
                         if closes {
                             at_once.closed(number, &class, allocated);
-                            log.closed(number, &class, allocated);
+                            own.closed(number, &class, allocated);
                         } else {
                             live.push((row, allocated));
                             at_once.opened(number, &class, allocated);
-                            log.opened(number, &class, allocated);
+                            own.opened(number, &class, allocated);
                         }
                     }
                 }
                 window.stretches.push(Stretch { from: 0, fresh: false, in_gap: false });
-                replayed.replay(&window, &logs);
-                logs = logs.into_iter().map(Log::cleared).collect();
+                replayed.replay(&window, &deltas);
+                deltas = deltas.into_iter().map(LiveDeltas::cleared).collect();
             }
-            for ledger in [at_once, replayed] {
-                let peaks: Vec<u128> = (0..ROWS).map(|row| ledger.peak(row)).collect();
+            for tracker in [at_once, replayed] {
+                let peaks: Vec<u128> = (0..ROWS).map(|row| tracker.peak(row)).collect();
                 assert_eq!(peaks, rows.map(|row| row.peak), "seed {seed}");
-                assert_eq!(ledger.peaks(), (kinds.map(|kind| kind.peak), total.peak), "seed {seed}");
-                assert_eq!(ledger.peak_at, peak_at, "seed {seed}");
-                assert_eq!(ledger.peak(ROWS), 0, "seed {seed}");
+                assert_eq!(tracker.peaks(), (kinds.map(|kind| kind.peak), total.peak), "seed {seed}");
+                assert_eq!(tracker.peak_at, peak_at, "seed {seed}");
+                assert_eq!(tracker.peak(ROWS), 0, "seed {seed}");
             }
         }
     }

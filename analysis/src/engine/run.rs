@@ -1,4 +1,4 @@
-//! Runs a query: finds what it needs of the trace, has a pass made, and keeps what it came to as an [`Analysis`].
+//! Runs a query: finds the index, the window and the filters, runs the analysis, and makes an [`Analysis`] of its result.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,9 +15,10 @@ use kmemtrace_abi::trace::{InputKind, Trace};
 use crate::account::classes::Grouping;
 use crate::account::completeness::Completeness;
 use crate::analysis::{Analysis, Names};
-use crate::cache::{Index, Narrowed, Question, Settings};
-use crate::engine::pass::Pass;
-use crate::engine::pipeline::{self, CrewSize, Job};
+use crate::cache::{AnalysisRequest, Index, Narrowed, Settings};
+use crate::engine::config::{Parallelism, RunConfig};
+use crate::engine::pass::AnalysisRun;
+use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::kallsyms::Symbolizer;
@@ -52,19 +53,25 @@ impl Query {
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
         let is_whole = filter.is_none() && window.is_none();
-        let asked = self.question(index.as_ref().filter(|_| is_whole), own_threads.is_some());
+        let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let keys = trace.info.keys();
         let rules = Rules {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
             nodes: every_node(trace),
             agreement: keys.agreement,
-            by_site: asked.grouping == Grouping::Site,
-            matrix: asked.matrix,
-            lists_live: asked.lists_live,
+            by_site: request.grouping == Grouping::Site,
+            matrix: request.matrix,
+            lists_live: request.lists_live,
         };
-        let job = Job { rules, grouping: asked.grouping, crew: self.crew_size(), budget, notes: self.notes.clone() };
-        let pass = Pass { trace, index, job, asked, progress };
+        let config = RunConfig {
+            rules,
+            grouping: request.grouping,
+            parallelism: self.parallelism(),
+            budget,
+            notes: self.notes.clone(),
+        };
+        let pass = AnalysisRun { trace, index, config, request, progress };
         let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
         let (order, paired, mut completeness) = analyse(pass, filter, own, self.shows_own, window)?;
         completeness.inferred_frees = paired.counts.all_inferred;
@@ -80,7 +87,7 @@ impl Query {
             names,
             own_threads,
             first_key.get(),
-            asked.grouping,
+            request.grouping,
         ))
     }
 
@@ -111,7 +118,7 @@ impl Query {
         let mut narrowed = restricted(index.as_mut(), trace, window);
         if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {
             // No line can be taken back, so all is read once before the first of them.
-            pipeline::last_key(trace, progress);
+            sequential::last_key(trace, progress);
             let is_good = index.was_good(trace);
             *trace = Trace::open(&trace.inputs)?;
             narrowed = if is_good { restricted(Some(index), trace, window) } else { None };
@@ -123,7 +130,7 @@ impl Query {
         let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
         let bounds = |first| narrowed.as_ref().map_or_else(|| resolve(first), |narrowed| narrowed.bounds);
         let mut ordered = Ordered::new(observer, &names.comms, filter);
-        let order = pipeline::in_order(trace, first, bounds, progress, |window, first, names| {
+        let order = sequential::in_order(trace, first, bounds, progress, |window, first, names| {
             ordered.window(window, first, names);
             !ordered.has_ended
         });
@@ -173,32 +180,32 @@ impl Query {
         Ok(Some(AskedWindow { window, units: keys.per_second(), last, first }))
     }
 
-    /// What the pass shall find out; `index`: that of a whole trace, whose later readers gain by a little more.
-    fn question(&self, index: Option<&Index>, knows_own: bool) -> Question {
-        let asked = Question {
+    /// The request of this query; `index`: the index of a whole trace, whose later readers gain by a little more.
+    fn request(&self, index: Option<&Index>, knows_own: bool) -> AnalysisRequest {
+        let request = AnalysisRequest {
             grouping: self.grouping,
             matrix: self.matrix,
             lists_live: self.lists_live,
             shows_own: self.shows_own && knows_own,
         };
-        if index.is_some_and(|index| index.lacks(asked)) { asked.with_more() } else { asked }
+        if index.is_some_and(|index| index.misses(request)) { request.with_more() } else { request }
     }
 
-    fn crew_size(&self) -> CrewSize {
+    fn parallelism(&self) -> Parallelism {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
-        let mut size = CrewSize::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
+        let mut size = Parallelism::of_threads(u32::try_from(threads).unwrap_or(u32::MAX));
         size.window = self.window_events.unwrap_or(size.window);
         size.sized_classes = self.sized_classes;
         size
     }
 }
 
-/// What a pass for an observer has come to.
+/// Totals of a pass for an observer.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// What the files say of loss and damage.
+    /// Loss and damage over all files.
     pub completeness: Completeness,
-    /// Events in the window, whatever the filters.
+    /// Events in the window; filters do not change the number.
     pub events: u64,
     /// First order key of the trace, where the query had a window.
     pub first_key: u64,
@@ -210,9 +217,9 @@ fn restricted(index: Option<&mut Index>, trace: &mut Trace, window: Option<Asked
     index.narrow(trace, |first| window.resolve(first))
 }
 
-/// Runs the pass with the filters that are asked for, and no others: each is compiled on its own.
+/// Runs the analysis with the filters of the query: each combination is compiled on its own.
 fn analyse(
-    pass: Pass<'_>,
+    pass: AnalysisRun<'_>,
     filter: Option<Selected<'_>>,
     own: Option<OwnThreads<'_>>,
     shows_own: bool,
@@ -241,7 +248,7 @@ fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -
     if matches!(trace.info.input, InputKind::Other(_)) {
         return Err(AnalysisError::EndUnknown);
     }
-    Ok(pipeline::last_key(&mut Trace::open(&trace.inputs)?, progress))
+    Ok(sequential::last_key(&mut Trace::open(&trace.inputs)?, progress))
 }
 
 /// True where `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).
@@ -260,7 +267,7 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
 }
 
 impl Names {
-    /// Moves out of the trace what names things; with it the recorder's threads, where events tell theirs.
+    /// Moves the names out of the trace, and the recorder's threads if events tell theirs.
     pub(super) fn take(trace: &mut Trace) -> (Names, Option<Vec<i32>>) {
         let names = Names {
             kallsyms: std::mem::take(&mut trace.metadata.kallsyms).into(),

@@ -1,11 +1,9 @@
-//! Who does what next: the stages of the analysis, and what is on its way from one to the next.
+//! Scheduler of the stages of an analysis: streams, the merge, partitions of the addresses, and the peak tracker.
 //!
-//! A stage (a stream, the merge, a partition of the addresses, the ledger) is on the board while nobody works at it. A thread
-//! takes a stage that has something to do and puts it back when that is done, so that each works at its own and nothing else is
-//! locked. Later stages go first: what is on its way stays little, and is still in a core's cache. Only the second of two
-//! threads reads as long as it may, and merges before it pairs: so mostly one core pairs, which has the tables in its cache,
-//! and merges where the other is still reading.
-//! Which windows come out depends on who was faster; the figures do not.
+//! A thread claims a stage that has a task, works without a lock, and completes the task by giving the stage back. Later stages go
+//! first: few events are between two stages, and those are still in a core's cache. Only the second of two threads reads as long
+//! as it may, and merges before it pairs: one core mostly pairs and has the tables in its cache, and merges while the other core
+//! is still reading. The cut into windows depends on the speed of the threads; the figures do not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,75 +12,75 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_abi::stream::CpuStream;
 
-use crate::engine::peaks::{Ledger, Log};
+use crate::engine::peaks::{LiveDeltas, PeakTracker};
 use crate::order::merge::{Chunk, MOST_CHUNKS};
 use crate::order::merger::{Merger, Window};
 use crate::order::pair_event::{Compact, Compactor, Filter};
 use crate::pairing::pairs::Pairing;
 
-/// Windows that may wait for the pairing.
-pub(crate) const MOST_ROUNDS: usize = 3;
-/// How often a thread that finds nothing to do looks again before it sleeps: to wake it takes longer than most tasks.
+/// Limit of merged windows that wait for the pairing.
+pub(crate) const MAX_ROUNDS: usize = 3;
+/// Attempts of a thread without a task before it sleeps: to wake it takes longer than most tasks.
 const LOOKS: u32 = 100;
 
 /// A partition of the addresses.
 pub(crate) struct Partition<'a> {
     pub(crate) pairing: Pairing<'a>,
     account: Account,
-    /// Number of the window that it takes next.
+    /// Number of the next window to pair.
     next: u64,
 }
 
-/// Where a partition's changes of the live bytes go.
+/// Receiver of a partition's changes of the live bytes.
 enum Account {
-    /// There is no other partition.
-    Ledger(Box<Ledger>),
-    /// To be replayed with those of the others.
-    Log(Log),
+    /// Peaks at once, if there is no other partition.
+    Peaks(Box<PeakTracker>),
+    /// Deltas, replayed with those of the other partitions.
+    Deltas(LiveDeltas),
 }
 
 impl<'a> Partition<'a> {
-    /// One of several, or the only one.
+    /// The partition of `pairing`, one of several or the only one.
     pub(crate) fn new(pairing: Pairing<'a>, is_only: bool) -> Partition<'a> {
-        let account = if is_only { Account::Ledger(Box::default()) } else { Account::Log(Log::default()) };
+        let account = if is_only { Account::Peaks(Box::default()) } else { Account::Deltas(LiveDeltas::default()) };
         Partition { pairing, account, next: 0 }
     }
 
     fn take(&mut self, window: &Window<Compact>) {
         match &mut self.account {
-            Account::Ledger(ledger) => self.pairing.take(window, &mut **ledger),
-            Account::Log(log) => self.pairing.take(window, log),
+            Account::Peaks(peaks) => self.pairing.take(window, &mut **peaks),
+            Account::Deltas(own) => self.pairing.take(window, own),
         }
     }
 }
 
-/// A window that the partitions are at.
+/// A window that the partitions pair.
 struct Round {
     window: Arc<Window<Compact>>,
-    /// What the partitions that are through have changed.
-    logs: Vec<Option<Log>>,
+    /// Deltas of the partitions that have finished the window.
+    deltas: Vec<Option<LiveDeltas>>,
 }
 
 /// A CPU's stream.
 struct Stream {
-    /// `None`: somebody reads it.
+    /// `None` while a thread reads it.
     idle: Option<Box<CpuStream>>,
     ended: bool,
-    /// Chunks that the merge is not through with.
+    /// Chunks that the merge has not consumed.
     waiting: usize,
     bytes_read: u64,
 }
 
-/// A stage that somebody has taken from the board, with its task.
+/// A claimed stage and its task.
 #[expect(clippy::large_enum_variant, reason = "each thread has one, which moves twice in thousands of events")]
-enum Work<'a> {
+enum Task<'a> {
     Read(u16, Box<CpuStream>, Chunk<Compact>, bool),
     Merge(Merger<Compact>, Vec<Fresh>, Option<Window<Compact>>),
     Pair(usize, Partition<'a>, Arc<Window<Compact>>),
-    Replay(Ledger, Arc<Window<Compact>>, Vec<Log>),
+    Replay(PeakTracker, Arc<Window<Compact>>, Vec<LiveDeltas>),
 }
 
-/// A chunk on its way to the merge: stream, events, whether it is the stream's last.
+/// A chunk for the merge: stream, events, and true for the stream's last.
 type Fresh = (usize, Chunk<Compact>, bool);
 
 struct State<'a> {
@@ -91,26 +89,26 @@ struct State<'a> {
     merger: Option<Merger<Compact>>,
     is_merged: bool,
     rounds: VecDeque<Round>,
-    /// Number of the first of them.
+    /// Number of the first round.
     first_round: u64,
     partitions: Vec<Option<Partition<'a>>>,
-    ledger: Option<Ledger>,
-    /// Memory to be used again.
+    peaks: Option<PeakTracker>,
+    /// Recycled memory.
     chunks: Vec<Chunk<Compact>>,
     windows: Vec<Window<Compact>>,
-    logs: Vec<Log>,
-    /// Stages that are taken.
+    deltas: Vec<LiveDeltas>,
+    /// Claimed stages.
     at_work: usize,
     asleep: usize,
     stop: bool,
     is_over: bool,
     events: u64,
-    spent: Spent,
+    times: StageTimes,
 }
 
-/// Time that all threads together were at work.
+/// Time that all threads together worked at each stage.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spent {
+pub(crate) struct StageTimes {
     /// Reading and decoding.
     pub(crate) reading: Duration,
     pub(crate) merging: Duration,
@@ -118,44 +116,44 @@ pub(crate) struct Spent {
     pub(crate) pairing: Duration,
 }
 
-/// How far it has come.
+/// Progress so far, over all threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct ProgressSnapshot {
     pub(crate) bytes_read: u64,
     pub(crate) events: u64,
-    /// A partition's tables are as large as they may be, and it has stopped.
+    /// True once a partition's tables have reached their memory limit: results are invalid from then on.
     pub(crate) is_over: bool,
 }
 
-/// The board.
-pub(crate) struct Board<'a> {
+/// The scheduler.
+pub(crate) struct Scheduler<'a> {
     state: Mutex<State<'a>>,
     changed: Condvar,
     /// Events to read of a stream at once.
     batch: usize,
-    /// Chunks to read of a stream before the merge is through with the first of them: of more than two streams at least the
+    /// Chunks to read of a stream before the merge has consumed the first of them: with more than two streams at least the
     /// [`MOST_CHUNKS`] that the merge waits for.
     ahead: usize,
 }
 
-/// The stages, when all is done.
-pub(crate) struct Done<'a> {
+/// The stages at the end of the run.
+pub(crate) struct Finished<'a> {
     pub(crate) streams: Vec<CpuStream>,
     pub(crate) merger: Merger<Compact>,
     pub(crate) partitions: Vec<Partition<'a>>,
-    pub(crate) ledger: Ledger,
-    pub(crate) spent: Spent,
+    pub(crate) peaks: PeakTracker,
+    pub(crate) times: StageTimes,
 }
 
-impl<'a> Board<'a> {
-    /// With all stages on it. Each stream must have been read up to its first event.
+impl<'a> Scheduler<'a> {
+    /// A scheduler of all stages. Each stream must have been read up to its first event.
     pub(crate) fn new(
         streams: Vec<CpuStream>,
         merger: Merger<Compact>,
         partitions: Vec<Partition<'a>>,
         batch: usize,
         ahead: usize,
-    ) -> Board<'a> {
+    ) -> Scheduler<'a> {
         let stream = |(number, stream): (usize, CpuStream)| Stream {
             idle: Some(Box::new(stream)),
             ended: merger.has_ended(number),
@@ -170,22 +168,21 @@ impl<'a> Board<'a> {
             rounds: VecDeque::new(),
             first_round: 0,
             partitions: partitions.into_iter().map(Some).collect(),
-            ledger: Some(Ledger::default()),
+            peaks: Some(PeakTracker::default()),
             chunks: Vec::new(),
             windows: Vec::new(),
-            logs: Vec::new(),
+            deltas: Vec::new(),
             at_work: 0,
             asleep: 0,
             stop: false,
             is_over: false,
             events: 0,
-            spent: Spent::default(),
+            times: StageTimes::default(),
         };
-        Board { state: Mutex::new(state), changed: Condvar::new(), batch, ahead }
+        Scheduler { state: Mutex::new(state), changed: Condvar::new(), batch, ahead }
     }
 
-    /// Takes memory for all that may be on its way of so many streams, now, and not when there happens to be that much: so a report
-    /// takes no more the longer it goes on.
+    /// Touches the memory of all buffers for `streams` streams now, so that a run does not grow while it goes on.
     pub(crate) fn take_memory(&mut self, streams: usize) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let touched = |events| {
@@ -196,45 +193,45 @@ impl<'a> Board<'a> {
         let chunk = |_| Chunk { events: touched(self.batch), gaps: Vec::new() };
         let window = |_| Window { events: touched(self.batch * streams), ..Window::default() };
         state.chunks.extend((0..self.ahead * streams).map(chunk));
-        state.windows.extend((0..MOST_ROUNDS).map(window));
+        state.windows.extend((0..MAX_ROUNDS).map(window));
     }
 
-    /// Does all there is to do, on so many threads, the caller's among them, which calls `look` after each task: false stops
-    /// all. They read with `compactor`, and copies of it.
+    /// Runs all tasks on `threads` threads. The caller's thread is one of them and calls `look` after each task: false stops all.
+    /// Each thread reads with a copy of `compactor`.
     pub(crate) fn work<F: Filter + Clone + Send>(
         &self,
         threads: u32,
         compactor: Compactor<'_, F>,
-        mut look: impl FnMut(Standing) -> bool,
+        mut look: impl FnMut(ProgressSnapshot) -> bool,
     ) {
         thread::scope(|scope| {
-            // Where the system has no thread to give, the others do its tasks.
+            // Without a new thread from the system, the others do its tasks.
             let is_second_of_two = threads == 2;
             for _ in 1..threads {
                 let own = compactor.clone();
                 let work = move || self.work_on(is_second_of_two, own, || true);
                 drop(thread::Builder::new().spawn_scoped(scope, work));
             }
-            self.work_on(false, compactor, || look(self.standing()));
+            self.work_on(false, compactor, || look(self.snapshot()));
         });
     }
 
     fn work_on<F: Filter>(&self, reads_first: bool, mut compactor: Compactor<'_, F>, mut look: impl FnMut() -> bool) {
         let _guard = StopOnPanic(self);
-        while let Some(mut work) = self.take(reads_first) {
+        while let Some(mut task) = self.claim(reads_first) {
             let begun = Instant::now();
-            match &mut work {
-                Work::Read(number, stream, chunk, ended) => {
+            match &mut task {
+                Task::Read(number, stream, chunk, ended) => {
                     (*chunk, *ended) = compactor.read(*number, stream, std::mem::take(chunk), self.batch)
                 }
-                Work::Merge(merger, fresh, window) => {
+                Task::Merge(merger, fresh, window) => {
                     fresh.drain(..).for_each(|(stream, chunk, ended)| merger.add(stream, chunk, ended));
                     *window = merger.next();
                 }
-                Work::Pair(_, partition, window) => partition.take(window),
-                Work::Replay(ledger, window, logs) => ledger.replay(window, logs),
+                Task::Pair(_, partition, window) => partition.take(window),
+                Task::Replay(peaks, window, deltas) => peaks.replay(window, deltas),
             }
-            self.put(work, begun.elapsed());
+            self.complete(task, begun.elapsed());
             if !look() {
                 self.stop();
             }
@@ -250,14 +247,14 @@ impl<'a> Board<'a> {
         self.changed.notify_all();
     }
 
-    fn standing(&self) -> Standing {
+    fn snapshot(&self) -> ProgressSnapshot {
         let state = self.lock();
         let bytes_read = state.streams.iter().map(|stream| stream.bytes_read).sum();
-        Standing { bytes_read, events: state.events, is_over: state.is_over }
+        ProgressSnapshot { bytes_read, events: state.events, is_over: state.is_over }
     }
 
-    /// The next thing to do, once there is one; `None` at the end.
-    fn take(&self, reads_first: bool) -> Option<Work<'a>> {
+    /// Waits for the next task and claims its stage; `None` at the end.
+    fn claim(&self, reads_first: bool) -> Option<Task<'a>> {
         let mut state = self.lock();
         let mut looks = 0;
         loop {
@@ -265,9 +262,9 @@ impl<'a> Board<'a> {
                 self.changed.notify_all();
                 return None;
             }
-            if let Some(work) = state.next(self.ahead, reads_first) {
+            if let Some(task) = state.next(self.ahead, reads_first) {
                 state.at_work += 1;
-                return Some(work);
+                return Some(task);
             }
             looks += 1;
             if looks < LOOKS {
@@ -282,30 +279,31 @@ impl<'a> Board<'a> {
         }
     }
 
-    fn put(&self, work: Work<'a>, took: Duration) {
+    /// Gives a stage back, and adds the time of its task.
+    fn complete(&self, task: Task<'a>, took: Duration) {
         let mut state = self.lock();
         state.at_work -= 1;
-        *match work {
-            Work::Read(..) => &mut state.spent.reading,
-            Work::Merge(..) => &mut state.spent.merging,
-            Work::Pair(..) | Work::Replay(..) => &mut state.spent.pairing,
+        *match task {
+            Task::Read(..) => &mut state.times.reading,
+            Task::Merge(..) => &mut state.times.merging,
+            Task::Pair(..) | Task::Replay(..) => &mut state.times.pairing,
         } += took;
-        state.put(work);
+        state.complete(task);
         if state.asleep > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// The stages; `None` where one is missing, because a thread has failed.
-    pub(crate) fn into_stages(self) -> Option<Done<'a>> {
+    /// The stages; `None` if one is missing, because a thread has failed.
+    pub(crate) fn into_stages(self) -> Option<Finished<'a>> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut partitions = state.partitions.into_iter().collect::<Option<Vec<_>>>()?;
-        let mut ledger = state.ledger?;
-        if let [Partition { account: Account::Ledger(only), .. }] = partitions.as_mut_slice() {
-            ledger = std::mem::take(&mut **only);
+        let mut peaks = state.peaks?;
+        if let [Partition { account: Account::Peaks(only), .. }] = partitions.as_mut_slice() {
+            peaks = std::mem::take(&mut **only);
         }
         let streams = state.streams.into_iter().map(|stream| stream.idle.map(|idle| *idle)).collect::<Option<_>>()?;
-        Some(Done { streams, merger: state.merger?, partitions, ledger, spent: state.spent })
+        Some(Finished { streams, merger: state.merger?, partitions, peaks, times: state.times })
     }
 }
 
@@ -314,54 +312,54 @@ impl<'a> State<'a> {
         self.is_merged && self.rounds.is_empty() && self.at_work == 0
     }
 
-    /// Takes a stage that has something to do.
-    fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Work<'a>> {
-        if reads_first && let Some(work) = self.next_read(ahead).or_else(|| self.next_merge()) {
-            return Some(work);
+    /// Claims a stage that has a task.
+    fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Task<'a>> {
+        if reads_first && let Some(task) = self.next_read(ahead).or_else(|| self.next_merge()) {
+            return Some(task);
         }
         self.next_replay().or_else(|| self.next_pair()).or_else(|| self.next_merge()).or_else(|| self.next_read(ahead))
     }
 
-    fn next_replay(&mut self) -> Option<Work<'a>> {
+    fn next_replay(&mut self) -> Option<Task<'a>> {
         let round = self.rounds.front_mut()?;
-        if round.logs.is_empty() || round.logs.iter().any(Option::is_none) {
+        if round.deltas.is_empty() || round.deltas.iter().any(Option::is_none) {
             return None;
         }
-        let ledger = self.ledger.take()?;
-        Some(Work::Replay(ledger, Arc::clone(&round.window), round.logs.drain(..).flatten().collect()))
+        let peaks = self.peaks.take()?;
+        Some(Task::Replay(peaks, Arc::clone(&round.window), round.deltas.drain(..).flatten().collect()))
     }
 
-    fn next_pair(&mut self) -> Option<Work<'a>> {
+    fn next_pair(&mut self) -> Option<Task<'a>> {
         let end = self.first_round + self.rounds.len() as u64;
         let idle = self.partitions.iter().enumerate();
         let idle = idle.filter_map(|(part, partition)| Some((partition.as_ref()?.next, part)));
         let (next, part) = idle.min().filter(|&(next, _)| next < end)?;
         let window = Arc::clone(&self.rounds.get((next - self.first_round) as usize)?.window);
-        Some(Work::Pair(part, self.partitions.get_mut(part)?.take()?, window))
+        Some(Task::Pair(part, self.partitions.get_mut(part)?.take()?, window))
     }
 
-    fn next_merge(&mut self) -> Option<Work<'a>> {
-        // Of many streams there is always one whose chunk is almost through, and a window ends where a chunk does.
+    fn next_merge(&mut self) -> Option<Task<'a>> {
+        // With many streams one chunk is always almost consumed, and a window ends with a chunk.
         let enough = if self.streams.len() > 2 { MOST_CHUNKS } else { 1 };
         let is_ready = !self.is_merged
-            && self.rounds.len() < MOST_ROUNDS
+            && self.rounds.len() < MAX_ROUNDS
             && self.streams.iter().all(|stream| stream.ended || stream.waiting >= enough);
         let mut merger = self.merger.take_if(|_| is_ready)?;
         self.windows.drain(..).for_each(|window| merger.recycle(window));
-        Some(Work::Merge(merger, std::mem::take(&mut self.fresh), None))
+        Some(Task::Merge(merger, std::mem::take(&mut self.fresh), None))
     }
 
-    fn next_read(&mut self, ahead: usize) -> Option<Work<'a>> {
+    fn next_read(&mut self, ahead: usize) -> Option<Task<'a>> {
         let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.idle.is_some() && !stream.ended);
         let (number, _) = idle.filter(|(_, stream)| stream.waiting < ahead).min_by_key(|(_, stream)| stream.waiting)?;
         let stream = self.streams.get_mut(number)?.idle.take()?;
-        Some(Work::Read(number as u16, stream, self.chunks.pop().unwrap_or_default(), false))
+        Some(Task::Read(number as u16, stream, self.chunks.pop().unwrap_or_default(), false))
     }
 
-    /// Puts a stage back, and what it came to where the next one finds it.
-    fn put(&mut self, work: Work<'a>) {
-        match work {
-            Work::Read(number, read, chunk, ended) => {
+    /// Gives a stage back, and its output to the next one.
+    fn complete(&mut self, task: Task<'a>) {
+        match task {
+            Task::Read(number, read, chunk, ended) => {
                 let number = usize::from(number);
                 let stream = &mut self.streams[number];
                 stream.bytes_read = read.bytes_read();
@@ -370,7 +368,7 @@ impl<'a> State<'a> {
                 stream.idle = Some(read);
                 self.fresh.push((number, chunk, ended));
             }
-            Work::Merge(mut merger, fresh, window) => {
+            Task::Merge(mut merger, fresh, window) => {
                 for (number, stream) in self.streams.iter_mut().enumerate() {
                     let fresh = self.fresh.iter().filter(|(of, chunk, _)| *of == number && !chunk.events.is_empty());
                     stream.waiting = merger.waiting(number) + fresh.count();
@@ -382,34 +380,34 @@ impl<'a> State<'a> {
                 self.is_merged = merger.is_done();
                 self.events = merger.merged.events;
                 self.merger = Some(merger);
-                let logs = if self.partitions.len() > 1 { self.partitions.len() } else { 0 };
-                let round = |window| Round { window: Arc::new(window), logs: (0..logs).map(|_| None).collect() };
+                let parts = if self.partitions.len() > 1 { self.partitions.len() } else { 0 };
+                let round = |window| Round { window: Arc::new(window), deltas: (0..parts).map(|_| None).collect() };
                 self.rounds.extend(window.map(round));
             }
-            Work::Pair(part, mut partition, window) => {
+            Task::Pair(part, mut partition, window) => {
                 let round = (partition.next - self.first_round) as usize;
                 partition.next += 1;
                 self.is_over |= partition.pairing.is_over;
                 drop(window);
                 match &mut partition.account {
-                    Account::Ledger(_) => self.end_round(),
-                    Account::Log(log) => {
-                        let log = std::mem::replace(log, self.logs.pop().unwrap_or_default());
-                        self.rounds[round].logs[part] = Some(log);
+                    Account::Peaks(_) => self.end_round(),
+                    Account::Deltas(own) => {
+                        let done = std::mem::replace(own, self.deltas.pop().unwrap_or_default());
+                        self.rounds[round].deltas[part] = Some(done);
                     }
                 }
                 self.partitions[part] = Some(partition);
             }
-            Work::Replay(ledger, window, logs) => {
-                self.ledger = Some(ledger);
+            Task::Replay(peaks, window, deltas) => {
+                self.peaks = Some(peaks);
                 drop(window);
-                self.logs.extend(logs.into_iter().map(Log::cleared));
+                self.deltas.extend(deltas.into_iter().map(LiveDeltas::cleared));
                 self.end_round();
             }
         }
     }
 
-    /// All is done with the first window.
+    /// Removes the first window, which all partitions have paired.
     fn end_round(&mut self) {
         let window = self.rounds.pop_front().and_then(|round| Arc::into_inner(round.window));
         self.windows.extend(window);
@@ -417,8 +415,8 @@ impl<'a> State<'a> {
     }
 }
 
-/// Lets the other threads end where this one fails, for what it has taken does not come back.
-struct StopOnPanic<'b, 'a>(&'b Board<'a>);
+/// Guard that stops the other threads if this one panics: the stage it claimed never comes back.
+struct StopOnPanic<'b, 'a>(&'b Scheduler<'a>);
 
 impl Drop for StopOnPanic<'_, '_> {
     fn drop(&mut self) {

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use crate::account::classes::RowKey;
 use crate::account::stats::Stats;
-use crate::engine::pipeline::LESS;
-use crate::error::AnalysisError;
+use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::room;
 
 /// Smallest default limit, in bytes: reports of ordinary traces need about a fifth of it.
@@ -61,7 +60,7 @@ impl Budget {
 
     fn check_rows(self, bytes: u64, events: u64) -> Result<(), AnalysisError> {
         if bytes > self.left(0) {
-            return Err(self.exceeded("rows of the report", events, LESS));
+            return Err(self.exceeded("rows of the report", events, LESS_OF_THE_TRACE));
         }
         Ok(())
     }

@@ -15,27 +15,27 @@ pub struct Symbolizer {
     modules: Vec<Extent>,
 }
 
-/// What a call-site is in.
+/// Function that holds a call-site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// The function's name.
+    /// Name of the function, any bytes.
     pub name: &'a [u8],
-    /// Bytes from its start to the call-site.
+    /// Distance from the function's start to the call-site, in bytes.
     pub offset: u64,
-    /// Its module; `None` for the kernel itself.
+    /// Module of the function; `None` for the kernel itself.
     pub module: Option<&'a [u8]>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: u64,
-    /// Where its line starts.
+    /// Offset of its line in the text.
     line: u32,
-    /// Code may be credited to it; anything else only ends the symbol before it.
+    /// True for code; any other symbol only ends the symbol before it.
     is_code: bool,
 }
 
-/// Where a module lies.
+/// Addresses of a module.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     start: u64,
@@ -53,7 +53,7 @@ impl Symbolizer {
     pub fn new(mut kallsyms: Vec<u8>, modules: &[u8]) -> Symbolizer {
         // Offsets of lines are kept in 32 bits: no kernel has 4 GiB of symbols.
         kallsyms.truncate(u32::MAX as usize);
-        // A line has about 44 bytes; what a hostile text has more of costs a few reallocations.
+        // A line has about 44 bytes; a hostile text with shorter lines costs a few reallocations.
         let mut entries = Vec::with_capacity(kallsyms.len() / 40);
         let mut at = 0;
         while at < kallsyms.len() {
@@ -71,13 +71,13 @@ impl Symbolizer {
         Symbolizer { kallsyms, entries, modules: parse_modules(modules) }
     }
 
-    /// How many symbols there are; 0 also where the kernel did not show their addresses.
+    /// Number of symbols; 0 also where the kernel did not show their addresses.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What the call instruction that returns to `call_site` is in.
+    /// The function with the call instruction that returns to `call_site`.
     ///
     /// A call-site is a return address: after a call that never returns it is already the next function's.
     pub fn lookup(&self, call_site: u64) -> Option<Symbol<'_>> {
@@ -240,7 +240,7 @@ ffffffffc0000010 t bar_last\t[bar]
         for (call_site, want) in [
             (0xffff_ffff_8100_0101, Some("kmalloc_user+0x1")),
             (0xffff_ffff_8100_01ff, Some("kmalloc_user+0xff")),
-            // Its last instruction is a call that does not return.
+            // The last instruction is a call that does not return.
             (0xffff_ffff_8100_0200, Some("kmalloc_user+0x100")),
             (0xffff_ffff_8100_0100, Some("_text+0x100")), // the first of two names
             (0xffff_ffff_8100_0000, None),
@@ -286,7 +286,7 @@ ffffffffc0000010 t bar_last\t[bar]
     fn garbage_is_skipped_and_order_does_not_matter() {
         let mut shuffled: Vec<&[u8]> = KALLSYMS.split_inclusive(|&b| b == b'\n').collect();
         shuffled.reverse();
-        // Of equal addresses the first in the file wins, and that changed.
+        // The first of equal addresses in the file wins, and that changed.
         let expect_text = "_stext+0x100";
         let garbage = [
             &b"\n\xff\xfe\n T x\nzz T y\n12345678901234567 T long\nffffffff81000150\nffffffff81000150 T\n"[..],

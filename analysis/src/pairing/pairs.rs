@@ -535,7 +535,7 @@ mod tests {
     use kmemtrace_abi::event::Names;
 
     use super::*;
-    use crate::engine::peaks::Ledger;
+    use crate::engine::peaks::PeakTracker;
     use crate::order::merger::Stretch;
 
     /// Live objects at new addresses, as frames or not.
@@ -558,11 +558,11 @@ mod tests {
             let [first, second] = kinds.map(|kind| classes.class((0, kind), 0, (8, 8)));
             let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
             pairing.set_most_bytes(most);
-            let (mut ledger, mut address) = (Ledger::default(), 1);
+            let (mut peaks, mut address) = (PeakTracker::default(), 1);
             while !pairing.is_over {
                 for (kind, class) in kinds.into_iter().zip([first, second]) {
                     let window = allocations(seed, address..address + 500, kind, class);
-                    pairing.take(&window, &mut ledger);
+                    pairing.take(&window, &mut peaks);
                     address += 500;
                 }
                 let bytes = pairing.table_bytes() + pairing.tallies.bytes();
@@ -570,9 +570,9 @@ mod tests {
                 assert!(address < 200_000, "no end, {kinds:?}");
             }
             assert!(pairing.table_bytes() > most / 3, "{} bytes, {kinds:?}", pairing.table_bytes());
-            assert_eq!(pairing.live_objects() as u64, ledger.peaks().0.iter().sum::<u128>() as u64 / 8);
+            assert_eq!(pairing.live_objects() as u64, peaks.peaks().0.iter().sum::<u128>() as u64 / 8);
             let used = pairing.counts().used;
-            pairing.take(&allocations(seed, address..address + 500, kinds[0], first), &mut ledger);
+            pairing.take(&allocations(seed, address..address + 500, kinds[0], first), &mut peaks);
             assert_eq!(pairing.counts().used, used, "it takes nothing more, {kinds:?}");
         }
     }
@@ -587,15 +587,15 @@ mod tests {
             let classes = Classes::new(Names::new(), 10);
             let class = classes.class((0, Kind::Kmalloc), 0, (8, 8));
             let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
-            let mut ledger = Ledger::default();
+            let mut peaks = PeakTracker::default();
             let frontier =
                 |window: Window<Compact>, frontier, touches_before| Window { frontier, touches_before, ..window };
             // The same address twice, at the key of the frontier: an inferred free.
             let mut again = allocations(seed, 1..2, Kind::Kmalloc, class);
             again.events.push(again.events[0]);
-            pairing.take(&frontier(again, Some(1), false), &mut ledger);
-            pairing.take(&frontier(Window::default(), next_frontier, false), &mut ledger);
-            pairing.take(&frontier(Window::default(), Some(30), true), &mut ledger);
+            pairing.take(&frontier(again, Some(1), false), &mut peaks);
+            pairing.take(&frontier(Window::default(), next_frontier, false), &mut peaks);
+            pairing.take(&frontier(Window::default(), Some(30), true), &mut peaks);
             let rows: Vec<_> = pairing.findings.rows().map(|(key, row)| (key.class, row.count, row.suspect)).collect();
             assert_eq!(rows, [(Finding::InferredFree, 1, suspect)], "{next_frontier:?}");
         }
@@ -609,12 +609,12 @@ mod tests {
         let first = classes.class((0, Kind::Kmalloc), 0, (8, 8));
         let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
         pairing.set_most_bytes(100 << 10);
-        let mut ledger = Ledger::default();
-        pairing.take(&allocations(seed, 1..500, Kind::Kmalloc, first), &mut ledger);
+        let mut peaks = PeakTracker::default();
+        pairing.take(&allocations(seed, 1..500, Kind::Kmalloc, first), &mut peaks);
         assert!(!pairing.is_over, "{} bytes of tables", pairing.table_bytes());
         let last = (0..2000).map(|n| classes.class((0, Kind::Kmalloc), 0, (n, n))).last().unwrap();
-        pairing.take(&allocations(seed, 500..501, Kind::Kmalloc, last), &mut ledger);
-        pairing.take(&allocations(seed, 501..502, Kind::Kmalloc, last), &mut ledger);
+        pairing.take(&allocations(seed, 500..501, Kind::Kmalloc, last), &mut peaks);
+        pairing.take(&allocations(seed, 501..502, Kind::Kmalloc, last), &mut peaks);
         assert!(pairing.is_over, "{} bytes of classes", pairing.tallies.bytes());
     }
 }

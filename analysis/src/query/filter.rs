@@ -1,4 +1,4 @@
-//! The filters, asked once for what many events share.
+//! Filters of a query, with a memory for call-sites, which many events share.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::names::kallsyms::Symbolizer;
 use crate::order::pair_event::Filter;
 use crate::query::select::{Candidate, Select};
 
-/// Answers for each allocation, remembering those for a call-site.
+/// Filter of allocations that remembers its verdict for each call-site.
 #[derive(Clone)]
 pub(crate) struct Selected<'a> {
     pub(crate) select: &'a Select,

@@ -12,7 +12,7 @@ impl Glob {
         Glob(pattern.as_bytes().into())
     }
 
-    /// Whether all of `name` matches. Takes at most (length of the name) x (length of the pattern) steps.
+    /// True if all of `name` matches, after at most (length of the name) x (length of the pattern) steps.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = &self.0;
         let (mut p, mut n) = (0, 0);

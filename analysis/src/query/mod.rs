@@ -1,4 +1,4 @@
-//! Questions to a trace: rows, filters, time window, threads and limits. No command line here.
+//! Queries: rows, filters, time window, threads and limits. No command line here.
 
 pub(crate) mod filter;
 pub(crate) mod glob;
@@ -7,13 +7,13 @@ pub(crate) mod select;
 pub(crate) mod time;
 pub(crate) mod window;
 
-use crate::account::classes::{Grouping, MOST_SIZED};
+use crate::account::classes::{Grouping, MAX_SIZED_CLASSES};
 use crate::cache::PAYS_FROM;
 use crate::progress::Notes;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
 
-/// A question to a trace, built step by step; [`Query::run`] answers it.
+/// A query, built step by step; [`Query::run`] reads a trace and answers.
 ///
 /// ```no_run
 /// use kmemtrace::{Query, Trace};
@@ -72,7 +72,7 @@ impl Query {
             index_from: PAYS_FROM,
             notes: Notes::default(),
             window_events: None,
-            sized_classes: MOST_SIZED,
+            sized_classes: MAX_SIZED_CLASSES,
         }
     }
 

@@ -1,7 +1,7 @@
-//! Which allocations a report is about: `--pid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`.
+//! Selection of allocations: `--pid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`.
 //!
-//! Options are ANDed, the values of one are ORed. Each option has its own question, so that a caller can keep
-//! the answer for a call-site or a cache; [`Select::matches`] asks all of them.
+//! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
+//! the result for a call-site or a cache; [`Select::matches`] runs all of them.
 
 use std::str::FromStr;
 
@@ -30,10 +30,10 @@ pub struct Select {
     pub size: Vec<SizeRange>,
 }
 
-/// What is known of an allocation, or of a free without one.
+/// Members of an allocation, or of a free without one, that options test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
-    /// Its kind.
+    /// Kind of the object.
     pub(crate) kind: Kind,
     /// The thread.
     pub(crate) pid: Option<i32>,
@@ -41,7 +41,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) comm: Option<&'a [u8]>,
     /// The call-site.
     pub(crate) call_site: u64,
-    /// What the call-site is in.
+    /// Function of the call-site.
     pub(crate) symbol: Option<Symbol<'a>>,
     /// The cache's name.
     pub(crate) cache: Option<&'a [u8]>,
@@ -50,7 +50,7 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Select {
-    /// Whether everything matches, so that nobody needs to ask.
+    /// True if no option selects: every allocation matches.
     pub fn is_all(&self) -> bool {
         let Select { pid, comm, module, cache, site, kind, size } = self;
         pid.is_empty()
@@ -62,7 +62,7 @@ impl Select {
             && size.is_empty()
     }
 
-    /// Whether it is selected. What is not known (a comm, a symbol) matches no option that asks for it.
+    /// True if all options match. A member that is not known (a comm, a symbol) matches no option that tests it.
     pub(crate) fn matches(&self, candidate: &Candidate<'_>) -> bool {
         self.matches_kind(candidate.kind)
             && self.matches_pid(candidate.pid)

@@ -1,4 +1,4 @@
-//! `--time A,B`: the part of a trace that is looked at.
+//! `--time A,B`: a window of a trace.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ pub struct TimeWindow {
     pub(crate) has_units: bool,
 }
 
-/// One side. Numbers are kept in billionths: nanoseconds where they are seconds.
+/// One side of a window. Numbers are kept in billionths: nanoseconds if the unit is the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     /// `12.5`: on the trace's clock.
@@ -29,12 +29,12 @@ enum Bound {
 }
 
 impl TimeWindow {
-    /// Whether the last order key must be known to resolve it: if not, one pass over the trace will do.
+    /// True if only the last order key resolves the window: else one pass over the trace will do.
     pub(crate) fn needs_last(&self) -> bool {
         [self.from, self.to].iter().flatten().any(|b| matches!(b, Bound::BeforeLast(_) | Bound::Percent(_)))
     }
 
-    /// Whether no trace can have an event in it.
+    /// True if no trace can have an event in the window.
     fn is_backwards(&self) -> bool {
         match (self.from, self.to) {
             (Some(Bound::At(from)), Some(Bound::At(to)))

@@ -6,10 +6,8 @@ use kmemtrace_abi::text::escape::escape_json;
 use serde::ser::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-use kmemtrace::documents::Document;
-
 /// Writes a document; rows and matrix are computed while they are written.
-pub(crate) fn json(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn json(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let formatter = Harmless(PrettyFormatter::new());
     document.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, formatter))?;
     writeln!(out)
@@ -55,26 +53,33 @@ impl<F: Formatter> Formatter for Harmless<F> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, json};
+    use serde_json::{Value, json};
 
     use super::*;
-    use kmemtrace::documents::row::{Cell, Row, Rows};
+    use kmemtrace::documents::ranked::{Listing, Others};
+    use kmemtrace::documents::row::Rows;
+
+    #[derive(serde::Serialize)]
+    struct Whole<'a> {
+        head: Value,
+        #[serde(flatten)]
+        listing: Listing<'a, Value, Value>,
+    }
 
     #[test]
     fn streamed_rows_are_printed_as_all_others() {
         for cells in [vec![], vec![1, 2]] {
-            let members =
-                json!({ "head": { "x": 1, "e": [], "o": {} }, "rows": null, "names": ["a\t"], "others_count": 3 });
-            let members: Map<String, Value> = members.as_object().unwrap().clone();
-            let rows = Rows::of(cells.clone(), |&n| {
-                let mut row = Row::default();
-                row.extend([("a", Cell::Count(n)), ("b", Cell::Null)]);
-                row
+            let head = json!({ "x": 1, "e": [], "o": {} });
+            let rows = Rows::of(cells.clone(), |&n: &u64| json!({ "a": n, "b": null }));
+            let others = Some(Others { others: json!(["a\t"]), others_count: 3 });
+            let whole = json!({
+                "head": head,
+                "rows": cells.iter().map(|n| json!({ "a": n, "b": null })).collect::<Vec<_>>(),
+                "others": ["a\t"],
+                "others_count": 3,
             });
-            let mut whole = Value::Object(members.clone());
-            whole["rows"] = cells.iter().map(|n| json!({ "a": n, "b": null })).collect();
             let mut out = Vec::new();
-            json(&Document::new(members, rows), &mut out).unwrap();
+            json(&Whole { head, listing: Listing { rows, others } }, &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string_pretty(&whole).unwrap() + "\n");
         }
     }

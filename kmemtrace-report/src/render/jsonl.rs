@@ -3,26 +3,22 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use serde_json::json;
-
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::CompactFormatter;
 
 use super::json::{Harmless, line};
-use kmemtrace::documents::Document;
+use kmemtrace::documents::row::RowSource;
+use kmemtrace::documents::{Body, Document};
 use kmemtrace::{Observer, OrderedItem};
 
 /// Writes a view; `summary`, whose document has no rows, is one line.
-pub(crate) fn jsonl(view: &str, document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let members = &document.members;
-    if view == "summary" {
-        return line(members, out);
+pub(crate) fn jsonl(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
+    if let Body::Summary(_) = document.body {
+        return line(document, out);
     }
-    let head =
-        json!({ "schema": members["schema"], "completeness": members["completeness"], "trace": members["trace"] });
-    line(&head, out)?;
-    document.rows.iter().try_for_each(|row| line(&row, out))
+    line(&document.head, out)?;
+    document.each_row(&mut |row| line(&row, out))
 }
 
 /// Observer that writes each event and gap at once, so that memory does not grow with the trace.

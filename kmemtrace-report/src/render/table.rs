@@ -2,17 +2,24 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::ops::Index;
 
-use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::clock::{Clock, Unit};
+use kmemtrace::documents::caches::CacheRow;
+use kmemtrace::documents::cross::{Cross, CrossRow};
+use kmemtrace::documents::document::TraceMembers;
+use kmemtrace::documents::live::{LiveRow, OtherObjects};
+use kmemtrace::documents::mismatch::{MismatchRow, OtherFindings};
+use kmemtrace::documents::naming::CallSite;
+use kmemtrace::documents::ranked::{Listing, Others};
+use kmemtrace::documents::row::{Address, Name};
+use kmemtrace::documents::sites::SiteRow;
+use kmemtrace::documents::summary::{Summary, TotalRow};
+use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::documents::{Body, CpuMatrix, Document, Head};
+use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
-use serde_json::{Value, json};
+use kmemtrace_abi::text::units;
 
 use super::grid::Grid;
-use kmemtrace::documents::row::{Cell, Row, Rows};
-use kmemtrace::documents::{CpuMatrix, Document};
-use kmemtrace_abi::text::units;
 
 /// Limit of CPUs in a table's matrix. Larger machines show the CPUs with most pairs.
 const MAX_MATRIX_CPUS: usize = 256;
@@ -31,250 +38,192 @@ pub(crate) struct TableOptions {
     pub(crate) title: String,
 }
 
-/// Renderer of a view's table; takes the document's members, escaped for a terminal, and the document.
-pub(crate) type Table = fn(&Value, &Document<'_>, &TableOptions, &mut dyn Write) -> io::Result<()>;
-
 /// Writes the verdict, then the view's table.
-pub(crate) fn table(
-    view: Table,
-    document: &Document<'_>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let head = escaped(&Value::Object(document.members.clone()));
-    out.write_all(verdict(&head).as_bytes())?;
-    view(&head, document, options, out)
-}
-
-/// Value with every string escaped for a terminal.
-fn escaped(value: &Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(escape(text.as_bytes()).into_owned()),
-        Value::Array(values) => values.iter().map(escaped).collect(),
-        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), escaped(value))).collect(),
-        other => other.clone(),
+pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let Document { head, body } = document;
+    let events = if let Body::Summary(summary) = body { Some(summary.events.total) } else { None };
+    out.write_all(verdict(head, events).as_bytes())?;
+    match body {
+        Body::Summary(view) => summary(head, view, options, out),
+        Body::Sites(listing) => sites(listing, options, out),
+        Body::Caches(listing) => caches(listing, options, out),
+        Body::Mismatch(listing) => mismatch(head, listing, options, out),
+        Body::Live(listing) => live(head, listing, options, out),
+        Body::Cross(view) => cross(view, options, out),
     }
 }
 
-/// Row with every name escaped for a terminal.
-struct Shown(Vec<(&'static str, Value)>);
-
-fn shown(row: &Row<'_>) -> Shown {
-    let value = |cell: &Cell<'_>| match cell {
-        Cell::Name(name) => Value::String(escape(name).into_owned()),
-        other => json!(other),
-    };
-    Shown(row.cells().map(|(member, cell)| (*member, value(cell))).collect())
+fn count(n: impl Into<Option<u64>>) -> String {
+    n.into().map_or("-".to_owned(), units::grouped)
 }
 
-impl Index<&'static str> for Shown {
-    type Output = Value;
-
-    fn index(&self, name: &'static str) -> &Value {
-        self.0.iter().find(|(member, _)| *member == name).map_or(&Value::Null, |(_, value)| value)
-    }
-}
-
-/// Members by name, of a row or of the sum of the rows left out.
-trait Members: Index<&'static str, Output = Value> {}
-impl Members for Shown {}
-impl Members for Value {}
-
-fn number(value: &Value) -> Option<u64> {
-    value.as_u64()
-}
-
-fn count(value: &Value) -> String {
-    number(value).map_or("-".to_owned(), units::grouped)
-}
-
-fn bytes(value: &Value, options: &TableOptions) -> String {
-    match number(value) {
+fn bytes(n: impl Into<Option<u64>>, options: &TableOptions) -> String {
+    match n.into() {
         None => "-".to_owned(),
         Some(n) if options.bytes => n.to_string(),
         Some(n) => units::bytes(n),
     }
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or("-")
+/// Name escaped for a terminal.
+fn shown(name: &Name<'_>) -> Option<String> {
+    name.as_deref().map(|name| escape(name).into_owned())
 }
 
-fn percent(part: &Value, whole: &Value) -> String {
-    number(part).zip(number(whole)).map_or("-".to_owned(), |(part, whole)| units::percent(part, whole))
+fn text(name: &Name<'_>) -> String {
+    shown(name).unwrap_or("-".to_owned())
 }
 
-fn site(row: &Shown, address: &'static str, symbol: &'static str) -> String {
-    let name = row[symbol].as_str().or(row[address].as_str()).unwrap_or("-");
-    match row["module"].as_str() {
+fn percent(part: impl Into<Option<u64>>, whole: u64) -> String {
+    part.into().map_or("-".to_owned(), |part| units::percent(part, whole))
+}
+
+/// Symbol, else the address.
+fn function(symbol: &Name<'_>, address: Option<Address>) -> String {
+    shown(symbol).or(address.map(|address| address.to_string())).unwrap_or("-".to_owned())
+}
+
+fn site(site: &CallSite<'_>) -> String {
+    let name = function(&site.symbol, Some(site.call_site));
+    match shown(&site.module) {
         Some(module) => format!("{name} [{module}]"),
-        None => name.to_owned(),
+        None => name,
     }
-}
-
-/// Clock of the trace's order keys.
-fn keys(document: &Value) -> Clock {
-    let trace = &document["trace"];
-    let order = if trace["order"] == "sequence" { OrderKey::Sequence } else { OrderKey::Time };
-    Clock::of(order, trace["clock"].as_str())
 }
 
 /// Time since the trace's first event; a sequence number as it is.
-fn moment(document: &Value, at: &Value) -> String {
-    let first = number(&document["trace"]["first"]).unwrap_or(0);
-    number(at).map_or("-".to_owned(), |at| keys(document).moment(at, first, 6))
+fn moment(trace: &TraceMembers<'_>, at: impl Into<Option<u64>>) -> String {
+    at.into().map_or("-".to_owned(), |at| trace.keys().moment(at, trace.first, 6))
 }
 
-fn verdict(document: &Value) -> String {
-    let complete = &document["completeness"];
-    let mut line = text(&complete["verdict"]).to_uppercase();
-    if let Some(events) = number(&document["events"]["total"]) {
+fn verdict(head: &Head<'_>, events: Option<u64>) -> String {
+    let complete = &head.completeness;
+    let mut line = complete.verdict.to_uppercase();
+    if let Some(events) = events {
         let _ = write!(line, "   {} events", units::grouped(events));
     }
-    let lost = number(&complete["lost_events"]);
+    let lost = complete.lost_events;
     let _ = match lost {
         Some(lost) => write!(line, "   {} lost", units::grouped(lost)),
         None => write!(line, "   lost: unknown"),
     };
     // A cut file has a gap with an unknown count, so "0 lost, 1 gap" is right and "0 lost in 1 gap" is not.
     let joined = if lost.is_some_and(|lost| lost > 0) { " in" } else { "," };
-    let _ = match number(&complete["gaps"]).unwrap_or(0) {
+    let _ = match complete.gaps {
         0 => Ok(()),
         1 => write!(line, "{joined} 1 gap"),
         gaps => write!(line, "{joined} {} gaps", units::grouped(gaps)),
     };
-    let list = |value: &Value| -> Vec<String> {
-        let all = value.as_array().into_iter().flatten();
-        all.map(|v| v.as_str().map_or(v.to_string(), str::to_owned)).collect()
-    };
-    for (what, member) in [("cut", "truncated_files"), ("no file for CPU", "missing_cpus")] {
-        let names = list(&complete[member]);
+    let files: Vec<String> = complete.truncated_files.iter().map(|f| escape(f.as_bytes()).into_owned()).collect();
+    let cpus: Vec<String> = complete.missing_cpus.iter().map(u32::to_string).collect();
+    for (what, names) in [("cut", files), ("no file for CPU", cpus)] {
         if !names.is_empty() {
             let _ = write!(line, "   {what}: {}", names.join(", "));
         }
     }
-    if complete["verdict"] != "complete" {
+    if complete.verdict != "complete" {
         line += "\nFigures are estimates where events are missing; kmemtrace-check tells where.";
     }
     line + "\n"
 }
 
 /// Line that identifies the recording.
-fn heading(document: &Value, options: &TableOptions) -> String {
-    let trace = &document["trace"];
+fn heading(trace: &TraceMembers<'_>, options: &TableOptions) -> String {
     let mut head = vec![options.title.clone()];
-    if let Some(kernel) = trace["kernel"].as_str() {
-        head.push(format!("Linux {kernel} {}", trace["arch"].as_str().unwrap_or_default()));
+    if let Some(kernel) = trace.kernel {
+        let [kernel, arch] = [kernel, trace.arch.unwrap_or_default()].map(|text| escape(text.as_bytes()));
+        head.push(format!("Linux {kernel} {arch}"));
     }
-    head.push(format!("{} CPUs", count(&trace["cpus"])));
-    let last = moment(document, &trace["last"]);
-    head.push(match keys(document).unit {
-        Unit::Records => format!("numbers {} to {}", count(&trace["first"]), count(&trace["last"])),
+    head.push(format!("{} CPUs", count(trace.cpus as u64)));
+    let last = moment(trace, trace.last);
+    head.push(match trace.keys().unit {
+        Unit::Records => format!("numbers {} to {}", count(trace.first), count(trace.last)),
         Unit::Ticks => format!("recorded -, to {last}"),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
-    if let Some(since_boot) = trace.get("since_boot") {
-        let first = keys(document).moment(number(&trace["first"]).unwrap_or(0), 0, 6);
+    if let Some(since_boot) = &trace.since_boot {
+        let first = trace.keys().moment(trace.first, 0, 6);
         let first = first.trim_start_matches('+');
-        let lost = since_boot["lost_before_first"].as_u64().map_or("an unknown number".into(), units::grouped);
+        let lost = since_boot.lost_before_first.map_or("an unknown number".into(), units::grouped);
         head.push(format!("since {first} after boot, {lost} lost before"));
     }
     head.join("   ")
 }
 
 /// Table of `summary`.
-pub(crate) fn summary(
-    document: &Value,
-    view: &Document<'_>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    writeln!(out, "{}\n", heading(document, options))?;
+fn summary(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", heading(&head.trace, options))?;
     let header = ["", "allocs", "freed", "inferred", "live", "requested", "allocated", "wasted", ""];
-    let cells = |row: &Shown| {
+    let cells = |TotalRow { kind, stats }: TotalRow| {
         vec![
-            text(&row["kind"]).to_owned(),
-            count(&row["allocs"]),
-            count(&row["frees"]),
-            count(&row["inferred_frees"]),
-            upper(row, count(&row["live_objects"])),
-            bytes(&row["requested"], options),
-            bytes(&row["allocated"], options),
-            bytes(&row["wasted"], options),
-            percent(&row["wasted"], &row["allocated"]),
+            kind.to_owned(),
+            count(stats.allocs),
+            count(stats.frees),
+            count(stats.inferred_frees),
+            upper(stats.live_is_upper_bound, count(stats.live_objects)),
+            bytes(stats.requested, options),
+            bytes(stats.allocated, options),
+            bytes(stats.wasted, options),
+            percent(stats.wasted, stats.allocated),
         ]
     };
-    let grid = Grid { header: &header, left: &[0] };
-    grid.write(|| view.rows.iter().map(|row| cells(&shown(&row))), out)?;
-    out.write_all(totals(document, options).as_bytes())?;
-    if !view.top_sites.is_empty() {
+    Grid { header: &header, left: &[0] }.write(|| view.rows.iter().map(cells), out)?;
+    out.write_all(totals(&head.trace, view, options).as_bytes())?;
+    if let Some(top_sites) = view.top_sites.as_ref().filter(|rows| !rows.is_empty()) {
         writeln!(out, "\n  top call-sites by bytes wasted   (kmemtrace-report sites, caches, live, mismatch, cross)")?;
-        figure_rows(document, &view.top_sites, options, out)?;
+        figure_rows("CALL SITE", || top_sites.iter().map(|row| site_cells(row, options)), out)?;
     }
     Ok(())
 }
 
 /// Lines of `summary` under its table.
-fn totals(document: &Value, options: &TableOptions) -> String {
-    let (total, pairs, findings) = (&document["total"], &document["pairs"], &document["findings"]);
+fn totals(trace: &TraceMembers<'_>, view: &Summary<'_>, options: &TableOptions) -> String {
+    let (total, pairs, findings) = (&view.total.stats, &view.pairs, &view.findings);
     let mut out = "\n".to_owned();
     let mut line = |what: &str, value: String| {
         let _ = writeln!(out, "  {what:<21}{value}");
     };
-    let live = upper(total, bytes(&total["live_allocated"], options));
-    line("still live at end", format!("{live} in {} objects (pages not counted)", count(&total["live_objects"])));
-    line(
-        "peak",
-        format!("{} at {}", bytes(&total["peak_live_allocated"], options), moment(document, &total["peak_at"])),
-    );
-    let crossed = percent(&pairs["cross_cpu"], &pairs["paired"]);
-    line(
-        "freed on other CPU",
-        format!(
-            "{crossed}  ({} of {} pairs)   other node: {}",
-            count(&pairs["cross_cpu"]),
-            count(&pairs["paired"]),
-            count(&pairs["cross_node"])
-        ),
-    );
-    let found = |class: &str| count(&findings[class]["count"]);
-    line(
-        "frees inferred",
-        format!("{}  the address came back without a free event (bulk and RCU frees)", found("inferred_free")),
-    );
+    let live = upper(total.live_is_upper_bound, bytes(total.live_allocated, options));
+    line("still live at end", format!("{live} in {} objects (pages not counted)", count(total.live_objects)));
+    let peak = bytes(total.peak_live_allocated, options);
+    line("peak", format!("{peak} at {}", moment(trace, view.total.peak_at)));
+    let crossed = percent(pairs.cross_cpu, pairs.paired);
+    let (cross_cpu, paired, cross_node) = (count(pairs.cross_cpu), count(pairs.paired), count(pairs.cross_node));
+    line("freed on other CPU", format!("{crossed}  ({cross_cpu} of {paired} pairs)   other node: {cross_node}"));
+    let inferred = count(findings.inferred_free.count);
+    line("frees inferred", format!("{inferred}  the address came back without a free event (bulk and RCU frees)"));
     line(
         "frees not paired",
         format!(
             "{}  older than the recording; {} after another free; {} of NULL",
-            found("free_without_alloc"),
-            found("free_after_free"),
-            found("null_free")
+            count(findings.free_without_alloc.count),
+            count(findings.free_after_free.count),
+            count(findings.null_free.count)
         ),
     );
     line(
         "mismatches",
         format!(
             "{} kind, {} cache, {} legal kfree of cache objects, {} short, {} failed allocations",
-            found("kind_mismatch"),
-            found("cache_mismatch"),
-            found("kind_mismatch_legal"),
-            found("short_alloc"),
-            found("failed_alloc")
+            count(findings.kind_mismatch.count),
+            count(findings.cache_mismatch.count),
+            count(findings.kind_mismatch_legal.count),
+            count(findings.short_alloc.count),
+            count(findings.failed_alloc.count)
         ),
     );
-    if let Some((what, value)) = own(document, options) {
+    if let Some((what, value)) = own(view, options) {
         line(what, value);
     }
     out
 }
 
 /// Line on the recorder's own allocations, if any.
-fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String)> {
-    let own = &document["own"];
-    let allocs = number(&own["allocs"]).filter(|&allocs| allocs > 0)?;
-    let allocated = bytes(&own["allocated"], options);
+fn own(view: &Summary<'_>, options: &TableOptions) -> Option<(&'static str, String)> {
+    let own = view.own.as_ref().filter(|own| own.allocs > 0)?;
+    let allocated = bytes(own.allocated, options);
     let before = if options.is_filtered { ", before filters" } else { "" };
-    let of = format!("{} allocations ({allocated}) of the recorder itself{before}", units::grouped(allocs));
+    let of = format!("{} allocations ({allocated}) of the recorder itself{before}", units::grouped(own.allocs));
     Some(match (options.shows_own, options.is_filtered) {
         (true, false) => ("counted above", of),
         (true, true) => ("not left out", of),
@@ -283,83 +232,94 @@ fn own(document: &Value, options: &TableOptions) -> Option<(&'static str, String
 }
 
 /// Marks an upper bound: some objects are freed on a path without events.
-fn upper(row: &impl Members, figure: String) -> String {
-    if row["live_is_upper_bound"] == true { format!("<={figure}") } else { figure }
+fn upper(is_upper_bound: bool, figure: String) -> String {
+    if is_upper_bound { format!("<={figure}") } else { figure }
 }
 
-/// Table of views with a row per name and kind.
-pub(crate) fn rows(
-    document: &Value,
-    view: &Document<'_>,
+/// Table of `sites`.
+fn sites<'a>(
+    listing: &Listing<'a, SiteRow<'a>, PrintedStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    figure_rows(document, &view.rows, options, out)
+    let others = || other_figures(listing.others.as_ref(), options);
+    figure_rows("CALL SITE", || listing.rows.iter().map(|row| site_cells(row, options)).chain(others()), out)
 }
 
-fn figure_rows(document: &Value, rows: &Rows<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
-    let caches = document["schema"] == "kmemtrace.caches/1";
-    let what = if caches { "CACHE" } else { "CALL SITE" };
+fn site_cells(row: SiteRow<'_>, options: &TableOptions) -> Vec<String> {
+    figures(&row.stats, row.kind.name(), site(&row.site), options)
+}
+
+/// Table of `caches`.
+fn caches<'a>(
+    listing: &Listing<'a, CacheRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let cells = |row: CacheRow<'_>| {
+        let name = shown(&row.cache).unwrap_or("(no name)".to_owned());
+        figures(&row.stats, row.kind.name(), name, options)
+    };
+    let others = || other_figures(listing.others.as_ref(), options);
+    figure_rows("CACHE", || listing.rows.iter().map(cells).chain(others()), out)
+}
+
+fn figure_rows<I: Iterator<Item = Vec<String>>>(
+    what: &str,
+    rows: impl Fn() -> I,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let header = ["WASTED", "WASTE%", "LIVE", "PEAK", "TOTAL", "ALLOCS", "FREED", "XCPU", "KIND", what];
-    let name = |row: &Shown| match caches {
-        true => row["cache"].as_str().unwrap_or("(no name)").to_owned(),
-        false => site(row, "call_site", "symbol"),
-    };
-    let row = |row: Row<'_>| {
-        let row = shown(&row);
-        figures(&row, name(&row), options)
-    };
-    let others = || {
-        let others = Some(&document["others"]).filter(|others| others.is_object())?;
-        Some(figures(others, format!("({} others)", count(&document["others_count"])), options))
-    };
-    Grid { header: &header, left: &[8, 9] }.write(|| rows.iter().map(row).chain(others()), out)
+    Grid { header: &header, left: &[8, 9] }.write(rows, out)
+}
+
+fn other_figures(others: Option<&Others<PrintedStats>>, options: &TableOptions) -> Option<Vec<String>> {
+    let Others { others, others_count } = others?;
+    Some(figures(others, "-", format!("({} others)", count(*others_count as u64)), options))
 }
 
 /// Cells of a row of figures.
-fn figures(row: &impl Members, name: String, options: &TableOptions) -> Vec<String> {
+fn figures(stats: &PrintedStats, kind: &str, name: String, options: &TableOptions) -> Vec<String> {
     vec![
-        bytes(&row["wasted"], options),
-        percent(&row["wasted"], &row["allocated"]),
-        upper(row, bytes(&row["live_allocated"], options)),
-        bytes(&row["peak_live_allocated"], options),
-        bytes(&row["allocated"], options),
-        count(&row["allocs"]),
-        count(&row["frees"]),
-        percent(&row["cross_cpu"], &row["frees"]),
-        text(&row["kind"]).to_owned(),
+        bytes(stats.wasted, options),
+        percent(stats.wasted, stats.allocated),
+        upper(stats.live_is_upper_bound, bytes(stats.live_allocated, options)),
+        bytes(stats.peak_live_allocated, options),
+        bytes(stats.allocated, options),
+        count(stats.allocs),
+        count(stats.frees),
+        percent(stats.cross_cpu, stats.frees),
+        kind.to_owned(),
         name,
     ]
 }
 
 /// Table of `mismatch`.
-pub(crate) fn mismatch(
-    document: &Value,
-    view: &Document<'_>,
+fn mismatch<'a>(
+    head: &Head<'_>,
+    listing: &Listing<'a, MismatchRow<'a>, OtherFindings>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let rows = &view.rows;
-    let cells = |row: Row<'_>| {
-        let row = shown(&row);
-        let mut first = moment(document, &row["first"]["at"]);
+    let cells = |row: MismatchRow<'_>| {
+        let mut first = moment(&head.trace, row.first.at);
         if options.show_addresses {
-            let _ = write!(first, " {}", text(&row["first"]["address"]));
+            let _ = write!(first, " {}", row.first.address);
         }
         vec![
-            count(&row["count"]),
-            count(&row["suspect"]),
-            text(&row["class"]).to_owned(),
-            text(&row["kind"]).to_owned(),
+            count(row.count),
+            count(row.suspect),
+            row.class.name().to_owned(),
+            row.kind.name().to_owned(),
             first,
-            count(&row["first"]["cpu"]),
-            site(&row, "alloc_site", "alloc_symbol"),
-            site(&row, "free_site", "free_symbol"),
+            count(u64::from(row.first.cpu)),
+            function(&row.alloc_symbol, row.alloc_site),
+            function(&row.free_symbol, row.free_site),
         ]
     };
     let header = ["COUNT", "SUSPECT", "CLASS", "KIND", "FIRST", "CPU", "ALLOCATED", "FREED"];
-    Grid { header: &header, left: &[2, 3, 6, 7] }.write(|| rows.iter().map(cells), out)?;
-    others_line(document, out)?;
+    Grid { header: &header, left: &[2, 3, 6, 7] }.write(|| listing.rows.iter().map(cells), out)?;
+    others_line(listing.others.as_ref(), out)?;
     writeln!(
         out,
         "\ninferred_free and free_after_free are mostly frees and allocations on paths without events (bulk, RCU);"
@@ -367,70 +327,62 @@ pub(crate) fn mismatch(
     writeln!(out, "suspect: events were lost in between, or the clocks of CPUs differ, which may be the cause.")
 }
 
-fn others_line(document: &Value, out: &mut dyn Write) -> io::Result<()> {
-    if document["others"].is_object() {
-        writeln!(out, "({} more rows: --top N)", count(&document["others_count"]))?;
+fn others_line<O>(others: Option<&Others<O>>, out: &mut dyn Write) -> io::Result<()> {
+    match others {
+        Some(others) => writeln!(out, "({} more rows: --top N)", count(others.others_count as u64)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Table of `live`.
-pub(crate) fn live(
-    document: &Value,
-    view: &Document<'_>,
+fn live<'a>(
+    head: &Head<'_>,
+    listing: &Listing<'a, LiveRow<'a>, OtherObjects>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let rows = &view.rows;
-    let cells = |row: Row<'_>| {
-        let row = shown(&row);
+    let cells = |row: LiveRow<'_>| {
         vec![
-            moment(document, &row["at"]),
-            bytes(&row["allocated"], options),
-            bytes(&row["requested"], options),
-            count(&row["cpu"]),
-            row["pid"].as_i64().map_or("-".to_owned(), |pid| pid.to_string()),
-            text(&row["comm"]).to_owned(),
-            text(&row["kind"]).to_owned(),
-            text(&row["cache"]).to_owned(),
-            upper(&row, site(&row, "call_site", "symbol")),
-            if options.show_addresses { text(&row["address"]).to_owned() } else { String::new() },
+            moment(&head.trace, row.at),
+            bytes(row.allocated, options),
+            bytes(row.requested, options),
+            count(u64::from(row.cpu)),
+            row.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            text(&row.comm),
+            row.kind.name().to_owned(),
+            text(&row.cache),
+            upper(row.live_is_upper_bound, site(&row.site)),
+            if options.show_addresses { row.address.to_string() } else { String::new() },
         ]
     };
     let header = ["SINCE", "ALLOCATED", "REQUESTED", "CPU", "PID", "COMM", "KIND", "CACHE", "CALL SITE", ""];
-    Grid { header: &header, left: &[5, 6, 7, 8, 9] }.write(|| rows.iter().map(cells), out)?;
-    others_line(document, out)?;
+    Grid { header: &header, left: &[5, 6, 7, 8, 9] }.write(|| listing.rows.iter().map(cells), out)?;
+    others_line(listing.others.as_ref(), out)?;
     writeln!(out, "\n<= marks call-sites whose objects are also freed on paths without events: they may be gone.")
 }
 
 /// Table of `cross`.
-pub(crate) fn cross(
-    document: &Value,
-    view: &Document<'_>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    if let Some(pairs) = &view.matrix {
-        matrix(pairs, out)?;
-    }
-    if view.matrix.is_none() {
-        writeln!(out, "Which CPU freed what another allocated is not known: the clock puts events in no order.")?;
+fn cross(view: &Cross<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    match &view.matrix {
+        Some(pairs) => matrix(pairs, out)?,
+        None => {
+            writeln!(out, "Which CPU freed what another allocated is not known: the clock puts events in no order.")?;
+        }
     }
     writeln!(out)?;
-    let cells = |row: Row<'_>| {
-        let row = shown(&row);
+    let cells = |row: CrossRow<'_>| {
         vec![
-            count(&row["cross_cpu"]),
-            count(&row["frees"]),
-            percent(&row["cross_cpu"], &row["frees"]),
-            bytes(&row["cross_cpu_bytes"], options),
-            text(&row["kind"]).to_owned(),
-            site(&row, "call_site", "symbol"),
+            count(row.cross_cpu),
+            count(row.frees),
+            percent(row.cross_cpu, row.frees),
+            bytes(row.cross_cpu_bytes, options),
+            row.kind.name().to_owned(),
+            site(&row.site),
         ]
     };
     let header = ["CROSS", "OF FREES", "XCPU", "BYTES", "KIND", "CALL SITE"];
-    Grid { header: &header, left: &[4, 5] }.write(|| view.rows.iter().map(cells), out)?;
-    others_line(document, out)
+    Grid { header: &header, left: &[4, 5] }.write(|| view.listing.rows.iter().map(cells), out)?;
+    others_line(view.listing.others.as_ref(), out)
 }
 
 fn matrix(pairs: &CpuMatrix<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -455,20 +407,71 @@ fn matrix(pairs: &CpuMatrix<'_>, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    fn printed(completeness: Value) -> String {
-        let members = json!({"schema": "kmemtrace.sites/1", "completeness": completeness,
-            "trace": {"order": "time", "first": 0, "last": 9}, "rows": null,
-            "others": {"kind": null, "wasted": 2048, "allocated": 4096, "live_allocated": 5, "peak_live_allocated": null,
-                "allocs": 2, "frees": 1, "cross_cpu": 1, "live_is_upper_bound": false}, "others_count": 407});
-        let site = Rows::new(1, |_| {
-            let mut row = Row::default();
-            row.extend([("call_site", Cell::Address(0xc0de)), ("symbol", Cell::name(Some(&b"a\x1b\xff+0x1"[..])))]);
-            row.extend([("wasted", Cell::Count(2048)), ("allocated", Cell::Count(4096))]);
-            row.extend([("live_allocated", Cell::Count(1024)), ("live_is_upper_bound", Cell::Bool(true))]);
-            row
+    use kmemtrace::documents::document::CompletenessMembers;
+    use kmemtrace::documents::row::Rows;
+    use kmemtrace::{Kind, documents};
+    use kmemtrace_abi::clock::OrderKey;
+
+    const STATS: PrintedStats = PrintedStats {
+        allocs: 2,
+        failed_allocs: 0,
+        requested: 2048,
+        allocated: 4096,
+        wasted: 2048,
+        frees: 1,
+        inferred_frees: 0,
+        cross_cpu: Some(1),
+        live_objects: 1,
+        live_requested: 5,
+        live_allocated: 1024,
+        live_wasted: 0,
+        peak_live_allocated: None,
+        live_is_upper_bound: true,
+    };
+
+    /// Completeness with this verdict, loss and number of gaps.
+    fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
+        CompletenessMembers {
+            verdict,
+            lost_events: Some(lost),
+            gaps,
+            truncated_files: &[],
+            missing_cpus: &[],
+            inferred_frees: 0,
+            frees_without_alloc: 0,
+            saturated: false,
+        }
+    }
+
+    fn printed(completeness: CompletenessMembers<'_>) -> String {
+        let trace = TraceMembers {
+            input: "kmemtrace",
+            source: None,
+            kernel: None,
+            arch: None,
+            endian: None,
+            word_bytes: None,
+            page_bytes: None,
+            addresses: "raw",
+            clock: None,
+            cpus: 1,
+            order: OrderKey::Time,
+            first: 0,
+            last: 9,
+            own_threads: None,
+            since_boot: None,
+        };
+        let rows = Rows::new(1, |_| {
+            let symbol = Some(b"a\x1b\xff+0x1"[..].into());
+            let site = CallSite { call_site: Address(0xc0de), symbol, module: None };
+            SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
         });
+        let others = Some(Others { others: STATS, others_count: 407 });
+        let document = Document {
+            head: documents::Head { schema: "kmemtrace.sites/1".to_owned(), completeness, trace },
+            body: Body::Sites(Listing { rows, others }),
+        };
         let options = TableOptions {
             bytes: false,
             show_addresses: false,
@@ -477,23 +480,20 @@ mod tests {
             title: String::new(),
         };
         let mut out = Vec::new();
-        table(super::rows, &Document::new(members.as_object().unwrap().clone(), site), &options, &mut out).unwrap();
+        table(&document, &options, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn the_verdict_comes_first_and_bounds_are_marked() {
-        let lossy =
-            json!({"verdict": "lossy", "lost_events": 1204, "gaps": 3, "truncated_files": [], "missing_cpus": [2]});
-        let text = printed(lossy);
+        let text = printed(CompletenessMembers { missing_cpus: &[2], ..completeness("lossy", 1204, 3) });
         assert!(text.starts_with("LOSSY   1,204 lost in 3 gaps   no file for CPU: 2\n"), "{text}");
         assert!(text.contains("<=1.00 KiB"), "{text}");
         let others = text.lines().find(|line| line.contains("(407 others)")).expect("an others row");
         assert!(others.contains(" - "), "peaks do not add up: {others}");
         assert!(text.contains(r" a\x1b\xff+0x1"), "a name is escaped once: {text}");
-        let cut = printed(
-            json!({"verdict": "truncated", "lost_events": 0, "gaps": 1, "truncated_files": ["cpu2.out\u{1b}"]}),
-        );
+        let files = ["cpu2.out\u{1b}".to_owned()];
+        let cut = printed(CompletenessMembers { truncated_files: &files, ..completeness("truncated", 0, 1) });
         assert!(cut.starts_with("TRUNCATED   0 lost, 1 gap   cut: cpu2.out\\x1b\n"), "{cut}");
     }
 

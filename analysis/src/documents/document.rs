@@ -1,0 +1,192 @@
+//! Document: the head that every view has, and the body of a view.
+
+use kmemtrace_abi::clock::{Clock, OrderKey};
+use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::stream::report::Source;
+use serde::{Serialize, Serializer};
+
+use super::caches::CacheRow;
+use super::cross::Cross;
+use super::live::{LiveRow, OtherObjects};
+use super::mismatch::{MismatchRow, OtherFindings};
+use super::ranked::Listing;
+use super::row::{RowSource, TakeRow};
+use super::sites::SiteRow;
+use super::summary::Summary;
+use super::sums::PrintedStats;
+use crate::analysis::Analysis;
+
+/// A view's content, before it has the form of an output.
+///
+/// Serialised, it is the JSON document; rows are made while they are serialised.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    /// Schema, completeness and origin.
+    #[serde(flatten)]
+    pub head: Head<'a>,
+    /// The view.
+    #[serde(flatten)]
+    pub body: Body<'a>,
+}
+
+/// The three members that every document opens with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Head<'a> {
+    /// Name and version of the document's form, as `kmemtrace.sites/1`.
+    pub schema: String,
+    /// Loss and damage.
+    pub completeness: CompletenessMembers<'a>,
+    /// Origin of the figures.
+    pub trace: TraceMembers<'a>,
+}
+
+/// Loss and damage over all files.
+#[derive(Clone, Debug, Serialize)]
+pub struct CompletenessMembers<'a> {
+    /// `complete`, `lossy`, `truncated` or `corrupt`.
+    pub verdict: &'static str,
+    /// Number of events lost; `None` if a file does not tell it.
+    pub lost_events: Option<u64>,
+    /// Number of gaps.
+    pub gaps: u64,
+    /// Names of files that end early.
+    pub truncated_files: &'a [String],
+    /// CPUs whose file is missing.
+    pub missing_cpus: &'a [u32],
+    /// Inferred frees over the whole trace.
+    pub inferred_frees: u64,
+    /// Frees without an allocation over the whole trace.
+    pub frees_without_alloc: u64,
+    /// True if a sum did not fit 64 bits.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub saturated: bool,
+}
+
+/// Origin of the figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceMembers<'a> {
+    /// Tool that wrote the trace.
+    pub input: &'static str,
+    /// Interface of the kernel: `tracefs` or `relay`.
+    pub source: Option<&'static str>,
+    /// Kernel release.
+    pub kernel: Option<&'a str>,
+    /// Machine name.
+    pub arch: Option<&'a str>,
+    /// Byte order: `little` or `big`.
+    pub endian: Option<&'static str>,
+    /// Bytes of a `long`.
+    pub word_bytes: Option<u8>,
+    /// Bytes of a page.
+    pub page_bytes: Option<u64>,
+    /// Form of addresses: `raw`.
+    pub addresses: &'static str,
+    /// Name of the trace clock.
+    pub clock: Option<&'a str>,
+    /// Number of CPUs.
+    pub cpus: usize,
+    /// Meaning of order keys.
+    #[serde(serialize_with = "order_word")]
+    pub order: OrderKey,
+    /// Order key of the first event in the window.
+    pub first: u64,
+    /// Order key of the last event in the window.
+    pub last: u64,
+    /// Thread ids of the recorder, if the trace tells them.
+    pub own_threads: Option<&'a [i32]>,
+    /// Loss before the first event, if the kernel began to record at boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_boot: Option<SinceBoot>,
+}
+
+/// Loss of a recording that began at boot.
+#[derive(Clone, Debug, Serialize)]
+pub struct SinceBoot {
+    /// Number of events lost before the first one; `None` if a file does not tell it.
+    pub lost_before_first: Option<u64>,
+}
+
+fn order_word<S: Serializer>(order: &OrderKey, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match order {
+        OrderKey::Time => "time",
+        OrderKey::Sequence => "sequence",
+    })
+}
+
+impl TraceMembers<'_> {
+    /// Clock of the order keys.
+    pub fn keys(&self) -> Clock {
+        Clock::of(self.order, self.clock)
+    }
+}
+
+impl<'a> Head<'a> {
+    /// The head of a view; `saturated`: a sum of the body did not fit 64 bits.
+    pub(super) fn new(view: &str, analysis: &'a Analysis, saturated: bool) -> Head<'a> {
+        let Analysis { completeness, info, own_threads, order, .. } = analysis;
+        Head {
+            schema: format!("kmemtrace.{view}/1"),
+            completeness: CompletenessMembers {
+                verdict: completeness.verdict_name(),
+                lost_events: completeness.lost_events,
+                gaps: completeness.gaps,
+                truncated_files: &completeness.truncated_files,
+                missing_cpus: &completeness.missing_cpus,
+                inferred_frees: completeness.inferred_frees,
+                frees_without_alloc: completeness.frees_without_alloc,
+                saturated,
+            },
+            trace: TraceMembers {
+                input: info.input.name(),
+                source: info.source.map(|source| match source {
+                    Source::Tracefs => "tracefs",
+                    Source::Relay => "relay",
+                }),
+                kernel: info.kernel.as_deref(),
+                arch: info.arch.as_deref(),
+                endian: info.endian.map(Endian::name),
+                word_bytes: info.word_bytes,
+                page_bytes: info.page_bytes,
+                addresses: "raw",
+                clock: info.clock.as_deref(),
+                cpus: info.cpus.len(),
+                order: info.order,
+                first: order.first.unwrap_or(0),
+                last: order.last.unwrap_or(0),
+                own_threads: own_threads.as_deref(),
+                since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
+            },
+        }
+    }
+}
+
+/// Body of a document: one variant a view.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Body<'a> {
+    /// Totals.
+    Summary(Box<Summary<'a>>),
+    /// Rows per call-site.
+    Sites(Listing<'a, SiteRow<'a>, PrintedStats>),
+    /// Rows per cache.
+    Caches(Listing<'a, CacheRow<'a>, PrintedStats>),
+    /// Findings.
+    Mismatch(Listing<'a, MismatchRow<'a>, OtherFindings>),
+    /// Live objects.
+    Live(Listing<'a, LiveRow<'a>, OtherObjects>),
+    /// Frees on another CPU.
+    Cross(Cross<'a>),
+}
+
+impl RowSource for Document<'_> {
+    fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
+        match &self.body {
+            Body::Summary(summary) => summary.rows.each_row(take),
+            Body::Sites(listing) => listing.rows.each_row(take),
+            Body::Caches(listing) => listing.rows.each_row(take),
+            Body::Mismatch(listing) => listing.rows.each_row(take),
+            Body::Live(listing) => listing.rows.each_row(take),
+            Body::Cross(cross) => cross.listing.rows.each_row(take),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Sums as documents have them: unsigned 64 bits, and null where the trace's clock does not tell a figure.
+
+use std::cell::Cell;
+
+use kmemtrace_abi::clock::Agreement;
+
+use super::row::row;
+use crate::account::stats::Stats;
+
+/// A sum as the contract's unsigned 64 bits; one that does not fit is the greatest number.
+fn saturated(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}
+
+/// Record of whether a printed sum did not fit 64 bits.
+#[derive(Debug, Default)]
+pub(super) struct Saturation(Cell<bool>);
+
+impl Saturation {
+    /// A sum as 64 bits.
+    pub(super) fn sum(&self, sum: u128) -> u64 {
+        self.0.set(self.has_occurred() || sum > u64::MAX.into());
+        saturated(sum)
+    }
+
+    /// Checks the figures of a row that is printed later.
+    pub(super) fn check(&self, row: &Stats) {
+        let live = [row.live_requested, row.live_allocated, row.live_wasted, row.peak_live_allocated.unwrap_or(0)];
+        let fits = [row.requested, row.allocated, row.wasted].into_iter().chain(live).all(|sum| sum <= u64::MAX.into());
+        self.0.set(self.has_occurred() || !fits);
+    }
+
+    /// True once a sum did not fit.
+    pub(super) fn has_occurred(&self) -> bool {
+        self.0.get()
+    }
+}
+
+/// Agreement of the trace's clock between CPUs: without one, figures that depend on the order of events are not known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ordering {
+    pub(super) is_known: bool,
+}
+
+impl Ordering {
+    /// Ordering by a clock that agrees so far.
+    pub(super) fn new(agreement: Agreement) -> Ordering {
+        Ordering { is_known: agreement != Agreement::Nothing }
+    }
+
+    /// A figure that depends on the order of events.
+    pub(super) fn known<T>(self, figure: T) -> Option<T> {
+        self.is_known.then_some(figure)
+    }
+}
+
+row! {
+    /// The contract's members of [`Stats`].
+    pub struct PrintedStats {
+        /// Number of allocations.
+        pub allocs: u64,
+        /// Number of allocations that returned a null pointer.
+        pub failed_allocs: u64,
+        /// Bytes requested.
+        pub requested: u64,
+        /// Bytes allocated.
+        pub allocated: u64,
+        /// Bytes allocated and not requested.
+        pub wasted: u64,
+        /// Number of frees that were paired.
+        pub frees: u64,
+        /// Number of objects whose address was allocated again without a free.
+        pub inferred_frees: u64,
+        /// Number of frees on another CPU; `None` if the clock orders no events.
+        pub cross_cpu: Option<u64>,
+        /// Number of objects live at the end.
+        pub live_objects: u64,
+        /// Bytes requested for live objects.
+        pub live_requested: u64,
+        /// Bytes allocated for live objects.
+        pub live_allocated: u64,
+        /// Bytes wasted by live objects.
+        pub live_wasted: u64,
+        /// Greatest number of live bytes; `None` in sums of rows, and if the clock orders no events.
+        pub peak_live_allocated: Option<u64>,
+        /// True if a gap may hide frees: live figures are upper bounds.
+        pub live_is_upper_bound: bool,
+    }
+}
+
+impl PrintedStats {
+    pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
+        PrintedStats {
+            allocs: stats.allocs,
+            failed_allocs: stats.failed_allocs,
+            requested: saturated(stats.requested),
+            allocated: saturated(stats.allocated),
+            wasted: saturated(stats.wasted),
+            frees: stats.frees,
+            inferred_frees: stats.inferred_frees,
+            cross_cpu: ordering.known(stats.cross_cpu),
+            live_objects: stats.live_objects,
+            live_requested: saturated(stats.live_requested),
+            live_allocated: saturated(stats.live_allocated),
+            live_wasted: saturated(stats.live_wasted),
+            peak_live_allocated: ordering.known(stats.peak_live_allocated.map(saturated)).flatten(),
+            live_is_upper_bound: stats.live_is_upper_bound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn printed(stats: &Stats, agreement: Agreement) -> Value {
+        json!(PrintedStats::new(stats, Ordering::new(agreement)))
+    }
+
+    /// A row whose figures are `n` and the numbers after it.
+    fn figures(n: u64) -> Stats {
+        let wide = |more: u64| u128::from(n + more);
+        Stats {
+            allocs: n,
+            failed_allocs: n + 1,
+            requested: wide(2),
+            allocated: wide(3),
+            wasted: wide(4),
+            frees: n + 5,
+            inferred_frees: n + 6,
+            cross_cpu: n + 7,
+            cross_cpu_bytes: wide(8),
+            live_objects: n + 9,
+            live_requested: wide(10),
+            live_allocated: wide(11),
+            live_wasted: wide(12),
+            peak_live_allocated: Some(wide(13)),
+            live_is_upper_bound: n % 2 == 1,
+        }
+    }
+
+    #[test]
+    fn rows_add_up_in_every_figure_but_the_peak() {
+        let mut sum = figures(100);
+        sum.add(&figures(1000));
+        let members = json!({
+            "allocs": 1100, "failed_allocs": 1102, "requested": 1104, "allocated": 1106, "wasted": 1108, "frees": 1110,
+            "inferred_frees": 1112, "cross_cpu": 1114, "live_objects": 1118, "live_requested": 1120,
+            "live_allocated": 1122, "live_wasted": 1124, "peak_live_allocated": null, "live_is_upper_bound": false,
+        });
+        assert_eq!(printed(&sum, Agreement::AllCpus), members);
+        assert_eq!(sum.cross_cpu_bytes, 1116);
+        sum.add(&figures(1));
+        sum.add(&figures(2));
+        assert!(sum.live_is_upper_bound);
+    }
+
+    /// A sum beyond 64 bits is printed as the greatest number, and the document says that there was one.
+    #[test]
+    fn sums_that_do_not_fit_are_the_greatest_number() {
+        let max = u128::from(u64::MAX);
+        for (sum, shown, is_saturated) in
+            [(max - 1, u64::MAX - 1, false), (max, u64::MAX, false), (max + 1, u64::MAX, true)]
+        {
+            let saturation = Saturation::default();
+            assert_eq!((saturation.sum(sum), saturation.has_occurred()), (shown, is_saturated));
+            assert_eq!((saturation.sum(1), saturation.has_occurred()), (1, is_saturated));
+            let rows: [fn(&mut Stats) -> &mut u128; 6] = [
+                |row| &mut row.requested,
+                |row| &mut row.allocated,
+                |row| &mut row.wasted,
+                |row| &mut row.live_requested,
+                |row| &mut row.live_allocated,
+                |row| &mut row.live_wasted,
+            ];
+            for member in rows {
+                let (mut row, saturation) = (figures(1), Saturation::default());
+                *member(&mut row) = sum;
+                saturation.check(&row);
+                assert_eq!(saturation.has_occurred(), is_saturated);
+                saturation.check(&figures(1));
+                assert_eq!(saturation.has_occurred(), is_saturated);
+            }
+            let (saturation, row) = (Saturation::default(), Stats { peak_live_allocated: Some(sum), ..figures(1) });
+            saturation.check(&row);
+            assert_eq!(printed(&row, Agreement::AllCpus)["peak_live_allocated"], json!(shown));
+            assert_eq!(saturation.has_occurred(), is_saturated);
+        }
+    }
+
+    /// A clock that puts events in no order tells no figure that depends on it.
+    #[test]
+    fn figures_that_need_an_order_are_null_without_one() {
+        for (agreement, is_known) in
+            [(Agreement::AllCpus, true), (Agreement::OneCpu, true), (Agreement::Nothing, false)]
+        {
+            let row = printed(&figures(1), agreement);
+            let members = row.as_object().unwrap();
+            let null: Vec<&str> =
+                members.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| &**name).collect();
+            assert_eq!(null, if is_known { vec![] } else { vec!["cross_cpu", "peak_live_allocated"] });
+            assert_eq!(Ordering::new(agreement).known(3), is_known.then_some(3));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Passes on the caller's thread: all events in order for an observer, and the key of the last event.
+
+use kmemtrace_abi::event::{Event, EventSink, Gap, Names};
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::Trace;
+
+use crate::engine::config::{WINDOW, batch};
+use crate::order::merge::Chunk;
+use crate::order::merger::{Merger, Order, Window};
+use crate::progress::Progress;
+
+/// Hands all events within the bounds to `take`, in windows, with the first key of all: `first` where the caller knows it, else
+/// the first key read. Ends early where `take` returns false.
+pub(crate) fn in_order(
+    trace: &mut Trace,
+    first: Option<u64>,
+    bounds: impl FnOnce(u64) -> (u64, u64),
+    progress: &mut dyn Progress,
+    mut take: impl FnMut(&Window<Event>, u64, &Names) -> bool,
+) -> Order {
+    let to_read = bytes_to_read(&trace.streams);
+    let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
+    let mut merger = Merger::new(cpus, trace.info.order, 1);
+    let (streams, names) = (&mut trace.streams, &mut trace.names);
+    let batch = batch(WINDOW, streams.len());
+    let read = |stream: &mut CpuStream, names: &mut Names, mut chunk: Chunk<Event>| {
+        chunk.clear();
+        let ended = !stream.decode(names, &mut chunk, batch);
+        (chunk, ended)
+    };
+    for (index, stream) in streams.iter_mut().enumerate() {
+        while merger.lacks(index) {
+            let (chunk, ended) = read(stream, names, Chunk::default());
+            merger.add(index, chunk, ended);
+        }
+    }
+    let first = first.unwrap_or_else(|| merger.first_key());
+    let bounds = bounds(first);
+    merger.set_bounds(bounds);
+    let mut spare = Vec::new();
+    while !merger.is_done() {
+        if let Some(window) = merger.next() {
+            let goes_on = take(&window, first.max(bounds.0), names);
+            merger.recycle(window);
+            if !goes_on {
+                break;
+            }
+        }
+        spare.extend(merger.through());
+        for (index, stream) in streams.iter_mut().enumerate() {
+            while merger.lacks(index) {
+                let (chunk, ended) = read(stream, names, spare.pop().unwrap_or_default());
+                merger.add(index, chunk, ended);
+            }
+        }
+        if progress.is_due() {
+            let read = streams.iter().map(CpuStream::bytes_read).sum();
+            progress.show(read, to_read, Some(merger.merged.events));
+        }
+    }
+    progress.clear();
+    merger.merged
+}
+
+/// Key of the last event, by a pass over the whole trace.
+pub(crate) fn last_key(trace: &mut Trace, progress: &mut dyn Progress) -> u64 {
+    struct Nothing;
+    impl EventSink for Nothing {
+        const NAMES: bool = false;
+        const FLAGS: bool = false;
+        fn event(&mut self, _: Event, _: &Names) {}
+        fn gap(&mut self, _: Gap) {}
+    }
+    let to_read = bytes_to_read(&trace.streams);
+    let mut bytes_read = 0;
+    for stream in &mut trace.streams {
+        while stream.decode(&mut trace.names, &mut Nothing, WINDOW) {
+            if progress.is_due() {
+                progress.show(bytes_read + stream.bytes_read(), to_read, None);
+            }
+        }
+        bytes_read += stream.bytes_read();
+    }
+    progress.clear();
+    trace.streams.iter().filter_map(|stream| stream.report().last).max().unwrap_or(0)
+}
+
+/// Bytes of all streams, about.
+pub(crate) fn bytes_to_read(streams: &[CpuStream]) -> u64 {
+    streams.iter().map(CpuStream::bytes_to_read).sum()
+}
