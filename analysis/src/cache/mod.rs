@@ -26,8 +26,8 @@ use identity::Identity;
 
 use crate::account::completeness::Completeness;
 use crate::memory::budget::Budget;
-use crate::order::merger::Order;
-use crate::pairing::pairs::Paired;
+use crate::order::merger::MergeStats;
+use crate::pairing::pairs::PairingResult;
 use crate::progress::Notes;
 use crate::whole_file::Directory;
 
@@ -107,7 +107,11 @@ impl Index {
     }
 
     /// What a pass over the whole trace would come to, if one did that asked the same.
-    pub(crate) fn answer(&mut self, asked: Question, names: &mut Names) -> Option<(Order, Paired, Completeness)> {
+    pub(crate) fn answer(
+        &mut self,
+        asked: Question,
+        names: &mut Names,
+    ) -> Option<(MergeStats, PairingResult, Completeness)> {
         let found = self.found.as_ref()?;
         let (question, bytes) = found.answer(asked)?;
         let Some((order, paired)) = answer::read(question, bytes, asked.lists_live, names) else {
@@ -173,7 +177,12 @@ impl Index {
     }
 
     /// Keeps what a pass over the whole trace came to; with the answer to a question, where it was one.
-    pub(crate) fn keep(&self, trace: &Trace, completeness: &Completeness, answer: Option<(Question, &Order, &Paired)>) {
+    pub(crate) fn keep(
+        &self,
+        trace: &Trace,
+        completeness: &Completeness,
+        answer: Option<(Question, &MergeStats, &PairingResult)>,
+    ) {
         let room = self.budget.left(0);
         let answer = answer.map(|(question, order, paired)| {
             let has_room = paired.live.len() as u64 * MEMORY_PER_OBJECT <= room;
@@ -205,7 +214,7 @@ impl Index {
         &self,
         trace: &Trace,
         completeness: &Completeness,
-        answer: Option<(Question, &Order, &Paired)>,
+        answer: Option<(Question, &MergeStats, &PairingResult)>,
     ) -> Result<usize, String> {
         if !trust::is_ours(self.owner) {
             return Err("the trace belongs to another user".to_owned());

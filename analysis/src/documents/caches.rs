@@ -4,11 +4,11 @@ use super::row::Cell;
 use super::{Document, Naming, SortKey, ranked};
 use crate::account::classes::cache_of;
 use crate::account::stats::Narrow;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 /// The document without the head.
 pub(super) fn caches<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     keys: &[SortKey],
     top: Option<usize>,

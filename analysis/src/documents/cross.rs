@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use super::row::{Cell, Row, Rows};
 use super::{Document, Naming, rank};
 use crate::account::stats::{Narrow, Stats};
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 /// The document without the head.
 pub(super) fn cross<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     cpus: &'a [u32],
     top: Option<usize>,

@@ -7,10 +7,15 @@ use super::{Document, Naming};
 use crate::account::classes::Class;
 use crate::account::stats::Narrow;
 use crate::order::pair_event::NO_PID;
-use crate::pairing::pairs::{Live, Paired};
+use crate::pairing::pairs::{Live, PairingResult};
 
 /// The document without the head.
-pub(super) fn live<'a>(paired: &'a Paired, naming: Naming<'a>, top: Option<usize>, narrow: &Narrow) -> Document<'a> {
+pub(super) fn live<'a>(
+    paired: &'a PairingResult,
+    naming: Naming<'a>,
+    top: Option<usize>,
+    narrow: &Narrow,
+) -> Document<'a> {
     let (listed, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
     let mut members = Map::new();
     members.insert("rows".to_owned(), Value::Null);
@@ -23,10 +28,10 @@ pub(super) fn live<'a>(paired: &'a Paired, naming: Naming<'a>, top: Option<usize
     Document::new(members, Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])))
 }
 
-fn row<'a>(paired: &'a Paired, naming: Naming<'a>, object: &Live) -> Row<'a> {
+fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, object: &Live) -> Row<'a> {
     let class = paired.class(object);
     let ((call_site, _), figures) = &paired.rows[class.row as usize];
-    let pid = Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
+    let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
     let cache = class.cache.checked_sub(1).and_then(|index| naming.names.at(index as usize));
     let mut row = Row::default();
     row.put("address", Cell::Address(object.address));
@@ -38,7 +43,7 @@ fn row<'a>(paired: &'a Paired, naming: Naming<'a>, object: &Live) -> Row<'a> {
     row.put("cpu", Cell::Count(object.cpu.into()));
     row.put("pid", pid.map_or(Cell::Null, Cell::Pid));
     row.put("comm", Cell::name(pid.and_then(|pid| naming.comms.get(&pid)).map(|comm| &**comm)));
-    row.put("at", Cell::Count(object.birth.at));
+    row.put("at", Cell::Count(object.alloc_info.at));
     row.put("live_is_upper_bound", Cell::Bool(figures.live_is_upper_bound));
     row
 }

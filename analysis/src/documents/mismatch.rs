@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::row::{Cell, Row, Rows};
 use super::{Document, Naming, rank};
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 /// The document without the head.
-pub(super) fn mismatch<'a>(paired: &'a Paired, naming: Naming<'a>, top: Option<usize>) -> Document<'a> {
+pub(super) fn mismatch<'a>(paired: &'a PairingResult, naming: Naming<'a>, top: Option<usize>) -> Document<'a> {
     let mut rows: Vec<_> = paired.findings.iter().collect();
     rows.sort_by_key(|(key, row)| {
         (std::cmp::Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind))

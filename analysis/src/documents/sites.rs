@@ -2,11 +2,11 @@
 
 use super::{Document, Naming, SortKey, ranked};
 use crate::account::stats::Narrow;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 /// The document without the head.
 pub(super) fn sites<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     keys: &[SortKey],
     top: Option<usize>,

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::row::{Cell, Row, Rows};
 use crate::account::stats::Narrow;
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 /// A row a kind and one of the total, for outputs that have rows.
-pub(super) fn rows<'a>(paired: &'a Paired, narrow: &Narrow) -> Rows<'a> {
+pub(super) fn rows<'a>(paired: &'a PairingResult, narrow: &Narrow) -> Rows<'a> {
     let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
     let narrow = narrow.clone();
     Rows::of(kinds.chain([("total", &paired.total)]).collect(), move |(name, figures)| {
@@ -22,7 +22,12 @@ pub(super) fn rows<'a>(paired: &'a Paired, narrow: &Narrow) -> Rows<'a> {
 }
 
 /// The members after the head; `knows_own`: the trace tells the recorder's threads.
-pub(super) fn summary(paired: &Paired, knows_own: bool, order: &Order, narrow: &Narrow) -> Map<String, Value> {
+pub(super) fn summary(
+    paired: &PairingResult,
+    knows_own: bool,
+    order: &MergeStats,
+    narrow: &Narrow,
+) -> Map<String, Value> {
     let mut document = Map::new();
     let mut put = |name: &str, value| document.insert(name.to_owned(), value);
     let (total, used) = (order.events, paired.counts.used);

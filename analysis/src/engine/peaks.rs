@@ -9,8 +9,8 @@ use kmemtrace_abi::event::Kind;
 use crate::account::classes::Class;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
-use crate::order::pair_event::Compact;
-use crate::pairing::pairs::{Changes, Number, kind_index};
+use crate::order::pair_event::PairEvent;
+use crate::pairing::pairs::{LiveBytesSink, Number, kind_index};
 
 /// The most bytes that were ever live, and how far below that they are now: mostly one number changes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ struct Peak {
 impl Peak {
     /// Bytes become live; true where there were never as many.
     #[inline(always)]
-    fn opened(&mut self, allocated: u64) -> bool {
+    fn allocated(&mut self, allocated: u64) -> bool {
         match self.room.checked_sub(allocated) {
             Some(room) => {
                 self.room = room;
@@ -48,7 +48,7 @@ impl Peak {
     }
 
     #[inline(always)]
-    fn closed(&mut self, allocated: u64) {
+    fn freed(&mut self, allocated: u64) {
         match self.room.checked_add(allocated) {
             Some(room) => self.room = room,
             None => self.set_room(self.spill + u128::from(self.room) + u128::from(allocated)),
@@ -88,22 +88,22 @@ impl Ledger {
     /// Bytes become live; whether there were never as many in all.
     #[inline(always)]
     fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
-        self.row(row).opened(allocated);
-        self.kinds[kind_index(kind)].opened(allocated);
-        kind != Kind::Pages && self.total.opened(allocated)
+        self.row(row).allocated(allocated);
+        self.kinds[kind_index(kind)].allocated(allocated);
+        kind != Kind::Pages && self.total.allocated(allocated)
     }
 
     #[inline(always)]
     fn close(&mut self, row: u32, kind: Kind, allocated: u64) {
-        self.row(row).closed(allocated);
-        self.kinds[kind_index(kind)].closed(allocated);
+        self.row(row).freed(allocated);
+        self.kinds[kind_index(kind)].freed(allocated);
         if kind != Kind::Pages {
-            self.total.closed(allocated);
+            self.total.freed(allocated);
         }
     }
 
     /// Takes the changes that a window's partitions have logged, in the window's order.
-    pub(crate) fn replay(&mut self, window: &Window<Compact>, logs: &[Log]) {
+    pub(crate) fn replay(&mut self, window: &Window<PairEvent>, logs: &[Log]) {
         let mut rest: Vec<&[Entry]> = logs.iter().map(|log| log.entries.as_slice()).collect();
         let mut peak = None;
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
@@ -135,16 +135,16 @@ impl Ledger {
     }
 }
 
-impl Changes for Ledger {
+impl LiveBytesSink for Ledger {
     #[inline(always)]
-    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+    fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
         }
     }
 
     #[inline(always)]
-    fn closed(&mut self, _: Number, class: &Class, allocated: u64) {
+    fn freed(&mut self, _: Number, class: &Class, allocated: u64) {
         self.close(class.row, class.kind, allocated);
     }
 }
@@ -178,14 +178,14 @@ impl Log {
     }
 }
 
-impl Changes for Log {
+impl LiveBytesSink for Log {
     #[inline(always)]
-    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+    fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, true);
     }
 
     #[inline(always)]
-    fn closed(&mut self, event: Number, class: &Class, allocated: u64) {
+    fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, false);
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     use kmemtrace_tests::generate::Random;
 
     use super::*;
-    use crate::order::merger::Stretch;
+    use crate::order::merger::LossRun;
 
     /// Live bytes and their peak, kept the long way.
     #[derive(Clone, Copy, Debug, Default)]
@@ -240,7 +240,7 @@ mod tests {
                     let number = Number { serial, at };
                     let owner = random.below(3) as u8;
                     window.owners.push(owner);
-                    window.events.push(Compact { at, ..Compact::default() });
+                    window.events.push(PairEvent { at, ..PairEvent::default() });
                     // An event may close an object and open another.
                     for _ in 0..random.below(3) {
                         let closes = random.chance(45) && !live.is_empty();
@@ -258,16 +258,16 @@ mod tests {
                         }
                         let log = &mut logs[usize::from(owner)];
                         if closes {
-                            at_once.closed(number, &class, allocated);
-                            log.closed(number, &class, allocated);
+                            at_once.freed(number, &class, allocated);
+                            log.freed(number, &class, allocated);
                         } else {
                             live.push((row, allocated));
-                            at_once.opened(number, &class, allocated);
-                            log.opened(number, &class, allocated);
+                            at_once.allocated(number, &class, allocated);
+                            log.allocated(number, &class, allocated);
                         }
                     }
                 }
-                window.stretches.push(Stretch { from: 0, fresh: false, in_gap: false });
+                window.loss_runs.push(LossRun { from: 0, starts_gap: false, in_gap: false });
                 replayed.replay(&window, &logs);
                 logs = logs.into_iter().map(Log::cleared).collect();
             }

@@ -18,17 +18,17 @@ use crate::engine::scheduler::{Board, Done, MOST_ROUNDS, Partition};
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::memory::hashing::Seed;
-use crate::order::merge::{Chunk, MOST_CHUNKS};
-use crate::order::merger::{Merger, Order, Window};
-use crate::order::pair_event::{Compact, Compactor, Filter};
+use crate::order::merge::{Chunk, MAX_CHUNKS};
+use crate::order::merger::{MergeStats, Merger, Window};
+use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
-use crate::pairing::pairs::{Live, Paired, Pairing, Rules, kind_index};
+use crate::pairing::pairs::{Live, Pairing, PairingOptions, PairingResult, kind_index};
 use crate::progress::{Notes, Progress};
 
 /// What to do, and with how many threads.
 #[derive(Clone)]
 pub(crate) struct Job {
-    pub(crate) rules: Rules,
+    pub(crate) rules: PairingOptions,
     pub(crate) grouping: Grouping,
     pub(crate) crew: CrewSize,
     pub(crate) budget: Budget,
@@ -71,11 +71,11 @@ impl CrewSize {
     }
 
     /// Chunks to read of each of so many streams before the merge is through with the first of them: of several threads some
-    /// read while one merges the [`MOST_CHUNKS`] that it has waited for.
+    /// read while one merges the [`MAX_CHUNKS`] that it has waited for.
     fn ahead(self, streams: usize) -> usize {
         match (self.threads, streams) {
             (1, ..=2) => 1,
-            (1, _) => MOST_CHUNKS,
+            (1, _) => MAX_CHUNKS,
             (2, ..=64) => 5,
             _ => 3,
         }
@@ -96,7 +96,7 @@ const KEPT: &str = "live objects, freed addresses and their sizes";
 pub(crate) const LESS: &str = "take less of the trace with --time";
 
 /// Memory for each event that is on its way, with its key and what it changes.
-const EVENT_BYTES: usize = size_of::<Compact>() + 32;
+const EVENT_BYTES: usize = size_of::<PairEvent>() + 32;
 /// Memory for each live object that is listed.
 const LISTED_BYTES: usize = size_of::<Live>();
 
@@ -107,7 +107,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
     progress: &mut dyn Progress,
-) -> Result<(Order, Paired), AnalysisError> {
+) -> Result<(MergeStats, PairingResult), AnalysisError> {
     let Job { grouping, crew, budget, .. } = job;
     let mut rules = job.rules.clone();
     let mut streams = std::mem::take(&mut trace.streams);
@@ -117,11 +117,11 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let parts = crew.parts();
     let batch = batch(crew.window, streams.len());
     let mut merger = Merger::new(rules.cpus.clone(), trace.info.order, parts);
-    let mut compactor = Compactor::new(&trace.names, &classes, grouping, seed, filter.clone());
+    let mut reader = PairEventReader::new(&trace.names, &classes, grouping, seed, filter.clone());
     for (stream, number) in streams.iter_mut().zip(0u16..) {
         let index = usize::from(number);
-        while merger.lacks(index) {
-            let (chunk, ended) = compactor.read(number, stream, Chunk::default(), batch);
+        while merger.needs_input(index) {
+            let (chunk, ended) = reader.read(number, stream, Chunk::default(), batch);
             merger.add(index, chunk, ended);
         }
     }
@@ -135,7 +135,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let table_bytes = usize::try_from(budget.left(on_the_way as u64) / u64::from(parts)).unwrap_or(usize::MAX);
     let partition = |part| {
         let mut pairing = Pairing::new(&rules, &classes, seed, part, parts);
-        pairing.set_most_bytes(table_bytes);
+        pairing.set_max_bytes(table_bytes);
         // More threads have a partition each, and those grow at the same time.
         if crew.threads == 2 {
             pairing.move_in_halves();
@@ -151,12 +151,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     }
     let mut over = None;
     let mut looked = Instant::now();
-    board.work(crew.threads, compactor, |standing| {
+    board.work(crew.threads, reader, |standing| {
         let is_time = looked.elapsed() > BETWEEN_LOOKS;
         if is_time {
             looked = Instant::now();
         }
-        if standing.is_over || is_time && budget.is_over() {
+        if standing.is_over || is_time && budget.is_exceeded() {
             over = Some(standing.events);
         }
         if progress.is_due() {
@@ -170,7 +170,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     }
     let Done { streams, merger, mut partitions, ledger, spent } = board.into_stages().ok_or(AnalysisError::Thread)?;
     // Nobody looks after the last task.
-    if partitions.iter().any(|part| part.pairing.is_over) {
+    if partitions.iter().any(|part| part.pairing.over_budget) {
         return Err(budget.exceeded(KEPT, merger.merged.events, LESS));
     }
     let [read, merged, paired] = [spent.reading, spent.merging, spent.pairing].map(|time| time.as_secs_f64());
@@ -188,10 +188,11 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         live.reserve_exact(rows);
         classes.from(0, |class| known.push(*class));
         partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live, &mut known));
-        live.sort_unstable_by_key(|object| (object.birth.at, object.birth.tie, object.address));
+        live.sort_unstable_by_key(|object| (object.alloc_info.at, object.alloc_info.tie, object.address));
     }
     let peak_at = ledger.peak_at;
-    let mut paired = Paired { live, classes: known, peak_at, knows_nodes: rules.nodes.is_some(), ..Paired::default() };
+    let mut paired =
+        PairingResult { live, classes: known, peak_at, knows_nodes: rules.nodes.is_some(), ..PairingResult::default() };
     budget.check_figures(classes.rows(), merger.merged.events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
     let mut findings = Vec::new();
@@ -222,7 +223,7 @@ pub(crate) fn in_order(
     bounds: impl FnOnce(u64) -> (u64, u64),
     progress: &mut dyn Progress,
     mut take: impl FnMut(&Window<Event>, u64, &Names) -> bool,
-) -> Order {
+) -> MergeStats {
     let to_read = bytes_to_read(&trace.streams);
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
     let mut merger = Merger::new(cpus, trace.info.order, 1);
@@ -234,7 +235,7 @@ pub(crate) fn in_order(
         (chunk, ended)
     };
     for (index, stream) in streams.iter_mut().enumerate() {
-        while merger.lacks(index) {
+        while merger.needs_input(index) {
             let (chunk, ended) = read(stream, names, Chunk::default());
             merger.add(index, chunk, ended);
         }
@@ -251,9 +252,9 @@ pub(crate) fn in_order(
                 break;
             }
         }
-        spare.extend(merger.through());
+        spare.extend(merger.take_consumed());
         for (index, stream) in streams.iter_mut().enumerate() {
-            while merger.lacks(index) {
+            while merger.needs_input(index) {
                 let (chunk, ended) = read(stream, names, spare.pop().unwrap_or_default());
                 merger.add(index, chunk, ended);
             }
@@ -301,7 +302,7 @@ fn batch(window: usize, streams: usize) -> usize {
 }
 
 /// Peaks of the rows, and figures of each kind and in all.
-fn add_up(paired: &mut Paired, ledger: &Ledger) {
+fn add_up(paired: &mut PairingResult, ledger: &Ledger) {
     for (index, ((_, kind), figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(ledger.peak(index));
         paired.kinds[kind_index(*kind)].add(figures);
@@ -317,7 +318,7 @@ fn add_up(paired: &mut Paired, ledger: &Ledger) {
 }
 
 /// Findings of all partitions, by their call-sites; `all_suspect`: there is a gap from the first event to the last.
-fn add_findings(paired: &mut Paired, rules: &Rules, findings: &[Findings], all_suspect: bool) {
+fn add_findings(paired: &mut PairingResult, rules: &PairingOptions, findings: &[Findings], all_suspect: bool) {
     let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
     for (key, mut row) in findings.iter().flat_map(Findings::rows) {
         if all_suspect && key.class != Finding::ShortAlloc {

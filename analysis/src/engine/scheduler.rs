@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::stream::CpuStream;
 
 use crate::engine::peaks::{Ledger, Log};
-use crate::order::merge::{Chunk, MOST_CHUNKS};
+use crate::order::merge::{Chunk, MAX_CHUNKS};
 use crate::order::merger::{Merger, Window};
-use crate::order::pair_event::{Compact, Compactor, Filter};
+use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
 use crate::pairing::pairs::Pairing;
 
 /// Windows that may wait for the pairing.
@@ -48,7 +48,7 @@ impl<'a> Partition<'a> {
         Partition { pairing, account, next: 0 }
     }
 
-    fn take(&mut self, window: &Window<Compact>) {
+    fn take(&mut self, window: &Window<PairEvent>) {
         match &mut self.account {
             Account::Ledger(ledger) => self.pairing.take(window, &mut **ledger),
             Account::Log(log) => self.pairing.take(window, log),
@@ -58,7 +58,7 @@ impl<'a> Partition<'a> {
 
 /// A window that the partitions are at.
 struct Round {
-    window: Arc<Window<Compact>>,
+    window: Arc<Window<PairEvent>>,
     /// What the partitions that are through have changed.
     logs: Vec<Option<Log>>,
 }
@@ -76,19 +76,19 @@ struct Stream {
 /// A stage that somebody has taken from the board, with its task.
 #[expect(clippy::large_enum_variant, reason = "each thread has one, which moves twice in thousands of events")]
 enum Work<'a> {
-    Read(u16, Box<CpuStream>, Chunk<Compact>, bool),
-    Merge(Merger<Compact>, Vec<Fresh>, Option<Window<Compact>>),
-    Pair(usize, Partition<'a>, Arc<Window<Compact>>),
-    Replay(Ledger, Arc<Window<Compact>>, Vec<Log>),
+    Read(u16, Box<CpuStream>, Chunk<PairEvent>, bool),
+    Merge(Merger<PairEvent>, Vec<Fresh>, Option<Window<PairEvent>>),
+    Pair(usize, Partition<'a>, Arc<Window<PairEvent>>),
+    Replay(Ledger, Arc<Window<PairEvent>>, Vec<Log>),
 }
 
 /// A chunk on its way to the merge: stream, events, whether it is the stream's last.
-type Fresh = (usize, Chunk<Compact>, bool);
+type Fresh = (usize, Chunk<PairEvent>, bool);
 
 struct State<'a> {
     streams: Vec<Stream>,
     fresh: Vec<Fresh>,
-    merger: Option<Merger<Compact>>,
+    merger: Option<Merger<PairEvent>>,
     is_merged: bool,
     rounds: VecDeque<Round>,
     /// Number of the first of them.
@@ -96,8 +96,8 @@ struct State<'a> {
     partitions: Vec<Option<Partition<'a>>>,
     ledger: Option<Ledger>,
     /// Memory to be used again.
-    chunks: Vec<Chunk<Compact>>,
-    windows: Vec<Window<Compact>>,
+    chunks: Vec<Chunk<PairEvent>>,
+    windows: Vec<Window<PairEvent>>,
     logs: Vec<Log>,
     /// Stages that are taken.
     at_work: usize,
@@ -134,14 +134,14 @@ pub(crate) struct Board<'a> {
     /// Events to read of a stream at once.
     batch: usize,
     /// Chunks to read of a stream before the merge is through with the first of them: of more than two streams at least the
-    /// [`MOST_CHUNKS`] that the merge waits for.
+    /// [`MAX_CHUNKS`] that the merge waits for.
     ahead: usize,
 }
 
 /// The stages, when all is done.
 pub(crate) struct Done<'a> {
     pub(crate) streams: Vec<CpuStream>,
-    pub(crate) merger: Merger<Compact>,
+    pub(crate) merger: Merger<PairEvent>,
     pub(crate) partitions: Vec<Partition<'a>>,
     pub(crate) ledger: Ledger,
     pub(crate) spent: Spent,
@@ -151,7 +151,7 @@ impl<'a> Board<'a> {
     /// With all stages on it. Each stream must have been read up to its first event.
     pub(crate) fn new(
         streams: Vec<CpuStream>,
-        merger: Merger<Compact>,
+        merger: Merger<PairEvent>,
         partitions: Vec<Partition<'a>>,
         batch: usize,
         ahead: usize,
@@ -189,7 +189,7 @@ impl<'a> Board<'a> {
     pub(crate) fn take_memory(&mut self, streams: usize) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let touched = |events| {
-            let mut list = vec![Compact::default(); events];
+            let mut list = vec![PairEvent::default(); events];
             list.clear();
             list
         };
@@ -200,32 +200,37 @@ impl<'a> Board<'a> {
     }
 
     /// Does all there is to do, on so many threads, the caller's among them, which calls `look` after each task: false stops
-    /// all. They read with `compactor`, and copies of it.
+    /// all. They read with `reader`, and copies of it.
     pub(crate) fn work<F: Filter + Clone + Send>(
         &self,
         threads: u32,
-        compactor: Compactor<'_, F>,
+        reader: PairEventReader<'_, F>,
         mut look: impl FnMut(Standing) -> bool,
     ) {
         thread::scope(|scope| {
             // Where the system has no thread to give, the others do its tasks.
             let is_second_of_two = threads == 2;
             for _ in 1..threads {
-                let own = compactor.clone();
+                let own = reader.clone();
                 let work = move || self.work_on(is_second_of_two, own, || true);
                 drop(thread::Builder::new().spawn_scoped(scope, work));
             }
-            self.work_on(false, compactor, || look(self.standing()));
+            self.work_on(false, reader, || look(self.standing()));
         });
     }
 
-    fn work_on<F: Filter>(&self, reads_first: bool, mut compactor: Compactor<'_, F>, mut look: impl FnMut() -> bool) {
+    fn work_on<F: Filter>(
+        &self,
+        reads_first: bool,
+        mut reader: PairEventReader<'_, F>,
+        mut look: impl FnMut() -> bool,
+    ) {
         let _guard = StopOnPanic(self);
         while let Some(mut work) = self.take(reads_first) {
             let begun = Instant::now();
             match &mut work {
                 Work::Read(number, stream, chunk, ended) => {
-                    (*chunk, *ended) = compactor.read(*number, stream, std::mem::take(chunk), self.batch)
+                    (*chunk, *ended) = reader.read(*number, stream, std::mem::take(chunk), self.batch)
                 }
                 Work::Merge(merger, fresh, window) => {
                     fresh.drain(..).for_each(|(stream, chunk, ended)| merger.add(stream, chunk, ended));
@@ -342,7 +347,7 @@ impl<'a> State<'a> {
 
     fn next_merge(&mut self) -> Option<Work<'a>> {
         // Of many streams there is always one whose chunk is almost through, and a window ends where a chunk does.
-        let enough = if self.streams.len() > 2 { MOST_CHUNKS } else { 1 };
+        let enough = if self.streams.len() > 2 { MAX_CHUNKS } else { 1 };
         let is_ready = !self.is_merged
             && self.rounds.len() < MOST_ROUNDS
             && self.streams.iter().all(|stream| stream.ended || stream.waiting >= enough);
@@ -378,7 +383,7 @@ impl<'a> State<'a> {
                 if self.fresh.is_empty() {
                     self.fresh = fresh;
                 }
-                self.chunks.extend(merger.through());
+                self.chunks.extend(merger.take_consumed());
                 self.is_merged = merger.is_done();
                 self.events = merger.merged.events;
                 self.merger = Some(merger);
@@ -389,7 +394,7 @@ impl<'a> State<'a> {
             Work::Pair(part, mut partition, window) => {
                 let round = (partition.next - self.first_round) as usize;
                 partition.next += 1;
-                self.is_over |= partition.pairing.is_over;
+                self.is_over |= partition.pairing.over_budget;
                 drop(window);
                 match &mut partition.account {
                     Account::Ledger(_) => self.end_round(),

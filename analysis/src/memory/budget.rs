@@ -39,7 +39,7 @@ impl Budget {
     }
 
     /// Whether the process takes more by now.
-    pub(crate) fn is_over(self) -> bool {
+    pub(crate) fn is_exceeded(self) -> bool {
         resident() > self.limit
     }
 
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn what_the_process_takes_is_not_left() {
         let of = |limit| Budget::new(Some(limit));
-        assert!(of(1 << 10).is_over() && !of(1 << 40).is_over());
+        assert!(of(1 << 10).is_exceeded() && !of(1 << 40).is_exceeded());
         assert_eq!(of(1 << 10).left(0), 0);
         let left = of(1 << 40).left(1 << 39);
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
         assert!(of(1 << 40).check_sorted(1 << 20, 0).is_ok() && of(64 << 20).check_sorted(1 << 20, 0).is_err());
         assert!(of(1 << 40).check_figures(1 << 20, 0).is_ok() && of(256 << 20).check_figures(1 << 20, 0).is_err());
-        assert!(!Budget::new(None).is_over());
+        assert!(!Budget::new(None).is_exceeded());
     }
 
     #[test]

@@ -19,15 +19,15 @@ pub(crate) const PIECE: usize = if cfg!(miri) { 4 << 10 } else { 2 << 20 };
 
 /// Elements that are all zeros at first.
 #[derive(Debug)]
-pub(crate) struct Zeroed<T> {
+pub(crate) struct ZeroedArray<T> {
     map: MmapRaw,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: FromZeros + Immutable> Zeroed<T> {
+impl<T: FromZeros + Immutable> ZeroedArray<T> {
     /// So many elements. Where there is no memory for them, it ends as a `Vec` would.
-    pub(crate) fn new(len: usize) -> Zeroed<T> {
+    pub(crate) fn new(len: usize) -> ZeroedArray<T> {
         const { assert!(align_of::<T>() <= 4096 && PIECE.is_multiple_of(size_of::<T>())) }; // A page's, or less.
         let layout = Layout::array::<T>(len).unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()));
         // As long as so many huge pages, it is placed (from Linux 6.7 on) so that each can be one. The last is not filled: small
@@ -40,7 +40,7 @@ impl<T: FromZeros + Immutable> Zeroed<T> {
             let _ = map.advise_range(Advice::HugePage, 0, whole);
             let _ = map.advise_range(Advice::NoHugePage, whole, bytes - whole);
         }
-        Zeroed { map: map.into(), len, elements: PhantomData }
+        ZeroedArray { map: map.into(), len, elements: PhantomData }
     }
 
     /// All elements, to be written to, and the memory that they need for it.
@@ -51,8 +51,8 @@ impl<T: FromZeros + Immutable> Zeroed<T> {
     }
 
     /// All elements, to be taken off.
-    pub(crate) fn remains(self) -> Remains<T> {
-        Remains { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
+    pub(crate) fn into_draining(self) -> DrainingArray<T> {
+        DrainingArray { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
     }
 }
 
@@ -74,7 +74,7 @@ impl Memory<'_> {
 
 /// What is left of an array, or of a part of it, that nobody writes to any more.
 #[derive(Debug)]
-pub(crate) struct Remains<T> {
+pub(crate) struct DrainingArray<T> {
     map: Arc<MmapRaw>,
     left: Range<usize>,
     /// Where in the mapping the memory ends that is nobody else's.
@@ -82,13 +82,14 @@ pub(crate) struct Remains<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: FromZeros + Immutable + Copy> Remains<T> {
+impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
     /// Those before `middle`, and those from there on, each to be taken off by themselves.
-    pub(crate) fn split(self, middle: usize) -> [Remains<T>; 2] {
-        let Remains { map, left, end, elements } = self;
+    pub(crate) fn split(self, middle: usize) -> [DrainingArray<T>; 2] {
+        let DrainingArray { map, left, end, elements } = self;
         let middle = middle.clamp(left.start, left.end);
-        let lower = Remains { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
-        [lower, Remains { map, left: middle..left.end, end, elements }]
+        let lower =
+            DrainingArray { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
+        [lower, DrainingArray { map, left: middle..left.end, end, elements }]
     }
 
     /// The last element.
@@ -116,13 +117,13 @@ impl<T: FromZeros + Immutable + Copy> Remains<T> {
     }
 }
 
-impl<T: FromZeros + Immutable> Default for Zeroed<T> {
-    fn default() -> Zeroed<T> {
-        Zeroed::new(0)
+impl<T: FromZeros + Immutable> Default for ZeroedArray<T> {
+    fn default() -> ZeroedArray<T> {
+        ZeroedArray::new(0)
     }
 }
 
-impl<T: FromZeros + Immutable> Deref for Zeroed<T> {
+impl<T: FromZeros + Immutable> Deref for ZeroedArray<T> {
     type Target = [T];
 
     #[inline(always)]
@@ -133,7 +134,7 @@ impl<T: FromZeros + Immutable> Deref for Zeroed<T> {
     }
 }
 
-impl<T: FromZeros + Immutable> DerefMut for Zeroed<T> {
+impl<T: FromZeros + Immutable> DerefMut for ZeroedArray<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and `self` is borrowed for as long.
@@ -218,13 +219,13 @@ mod tests {
     #[test]
     fn all_elements_come_back_from_the_end() {
         for len in [0, 1, 1000, 3 * PIECE / 64, 3 * PIECE / 64 + 1, 12 * PIECE / 64, 12 * PIECE / 64 + 5] {
-            let mut array = Zeroed::<[u64; 8]>::new(len);
+            let mut array = ZeroedArray::<[u64; 8]>::new(len);
             assert!(array.len() == len && array.iter().all(|element| *element == [0; 8]));
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
             // Some of it, then what is left in two parts.
-            let mut array = array.remains();
+            let mut array = array.into_draining();
             let taken = std::iter::from_fn(|| array.take_last()).take(len / 3);
             assert!(taken.map(|element| element[7]).eq((0..len as u64).rev().take(len / 3)), "{len}");
             let (middle, end) = (len / 4, len - len / 3);
@@ -239,13 +240,13 @@ mod tests {
     /// Elements of some pieces, and of a part of one.
     const SOME: usize = 5 * PIECE / size_of::<Element>() / 2;
 
-    fn numbered(len: usize) -> Zeroed<Element> {
-        let mut array = Zeroed::<Element>::new(len);
+    fn numbered(len: usize) -> ZeroedArray<Element> {
+        let mut array = ZeroedArray::<Element>::new(len);
         array.iter_mut().enumerate().for_each(|(index, element)| *element = [index as u64; 8]);
         array
     }
 
-    fn rest(mut array: Remains<Element>) -> Vec<usize> {
+    fn rest(mut array: DrainingArray<Element>) -> Vec<usize> {
         std::iter::from_fn(|| array.take_last()).map(|element| element[7] as usize).collect()
     }
 
@@ -254,10 +255,10 @@ mod tests {
         let mut array = numbered(1);
         while array.len() < SOME {
             let len = array.len();
-            let mut grown = Zeroed::<Element>::new(2 * len + 1);
+            let mut grown = ZeroedArray::<Element>::new(2 * len + 1);
             let (elements, memory) = grown.with_memory();
             (0..(size_of_val(elements)).div_ceil(PIECE)).for_each(|piece| memory.populate(piece));
-            let mut old = array.remains();
+            let mut old = array.into_draining();
             for index in (0..len).rev() {
                 assert_eq!(old.last(), Some([index as u64; 8]));
                 elements[index] = old.take_last().unwrap();
@@ -277,14 +278,14 @@ mod tests {
     fn a_part_outlives_the_other_one_wherever_the_array_is_split() {
         for middle in [0, 1, PIECE / 64 - 1, PIECE / 64, PIECE / 64 + 1, SOME - 1, SOME, SOME + 1] {
             let end = middle.min(SOME);
-            let [lower, upper] = numbered(SOME).remains().split(middle);
+            let [lower, upper] = numbered(SOME).into_draining().split(middle);
             drop(upper);
             assert!(rest(lower).into_iter().eq((0..end).rev()), "{middle}");
-            let [lower, upper] = numbered(SOME).remains().split(middle);
+            let [lower, upper] = numbered(SOME).into_draining().split(middle);
             drop(lower);
             assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
             // The memory that one gives back is none of the other's.
-            let [lower, upper] = numbered(SOME).remains().split(middle);
+            let [lower, upper] = numbered(SOME).into_draining().split(middle);
             assert_eq!(rest(lower).len(), end, "{middle}");
             assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
         }
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn parts_are_taken_off_by_two_threads_at_once() {
-        let parts = numbered(SOME).remains().split(SOME / 2);
+        let parts = numbered(SOME).into_draining().split(SOME / 2);
         let taken = std::thread::scope(|scope| {
             let threads = parts.map(|part| scope.spawn(|| rest(part)));
             threads.map(|thread| thread.join().unwrap())
@@ -304,8 +305,8 @@ mod tests {
     #[test]
     fn an_array_may_be_dropped_with_elements_in_it() {
         drop(numbered(SOME));
-        drop(Zeroed::<Element>::default().remains());
-        let mut array = numbered(SOME).remains();
+        drop(ZeroedArray::<Element>::default().into_draining());
+        let mut array = numbered(SOME).into_draining();
         assert!((0..SOME / 2).all(|_| array.take_last().is_some()));
         let [lower, upper] = array.split(SOME / 4);
         drop((upper, lower));

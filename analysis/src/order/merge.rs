@@ -39,7 +39,7 @@ impl<E> Chunk<E> {
 
 /// Chunks of a stream that one window takes, so that windows stay of one size however far streams are read ahead. With one
 /// they would be too small: each stream's chunks would end windows.
-pub(crate) const MOST_CHUNKS: usize = 2;
+pub(crate) const MAX_CHUNKS: usize = 2;
 
 /// So many events before a stream's event is merged it is asked for: it may be in the cache of another core, which has read it.
 const AHEAD: usize = 32;
@@ -64,12 +64,12 @@ impl<E> Default for Queue<E> {
 impl<E: Keyed + Copy> Queue<E> {
     /// Key of the last event that the next window may take.
     pub(crate) fn last_key(&self) -> Option<u64> {
-        Some(self.chunks.iter().take(MOST_CHUNKS).next_back()?.events.last()?.key())
+        Some(self.chunks.iter().take(MAX_CHUNKS).next_back()?.events.last()?.key())
     }
 
     /// Whether there are, or may come, more events than the next window may take.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.ended || self.chunks.len() > MOST_CHUNKS
+    pub(crate) fn has_more(&self) -> bool {
+        !self.ended || self.chunks.len() > MAX_CHUNKS
     }
 
     /// Key of the next event that is here.
@@ -127,7 +127,7 @@ fn merge_queues<E: Keyed + Copy>(
     first: usize,
     limit: (u64, usize),
     ordered: &mut Vec<E>,
-    through: &mut Vec<Chunk<E>>,
+    consumed: &mut Vec<Chunk<E>>,
 ) {
     loop {
         let mut heads = queues.iter().zip(first..).map(|(queue, stream)| Some((queue.next_key()?, stream)));
@@ -149,7 +149,7 @@ fn merge_queues<E: Keyed + Copy>(
             let until = other.map_or(limit, |other| other.min(limit));
             queues[next.1 - first].move_until(until, next.1, ordered);
         }
-        through.extend(queues.iter_mut().filter_map(Queue::take_used));
+        consumed.extend(queues.iter_mut().filter_map(Queue::take_used));
     }
 }
 
@@ -195,13 +195,13 @@ pub(crate) fn merge<E: Keyed + Copy>(
     limit: (u64, usize),
     ordered: &mut Vec<E>,
     spare: &mut Spare<E>,
-    through: &mut Vec<Chunk<E>>,
+    consumed: &mut Vec<Chunk<E>>,
 ) {
     let Spare { events, ends } = spare;
     ends.clear();
     for (pair, first) in queues.chunks_mut(2).zip((0..).step_by(2)) {
         let before = ordered.len();
-        merge_queues(pair, first, limit, ordered, through);
+        merge_queues(pair, first, limit, ordered, consumed);
         if ordered.len() > before {
             ends.push(ordered.len());
         }

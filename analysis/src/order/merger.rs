@@ -14,7 +14,7 @@ use crate::order::merge::{Chunk, Keyed, Queue, Spare, merge};
 
 /// What the merge itself learns.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct MergeStats {
     /// Key of the first event taken.
     pub(crate) first: Option<u64>,
     /// Key of the last event taken.
@@ -59,11 +59,11 @@ pub(crate) struct Share<E> {
 
 /// From an event of the window on, what is known of gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct LossRun {
     /// Number of its first event in the window.
     pub(crate) from: u32,
     /// A gap has begun: nothing that happened before can be compared with what comes now.
-    pub(crate) fresh: bool,
+    pub(crate) starts_gap: bool,
     /// All of it lies in a gap.
     pub(crate) in_gap: bool,
 }
@@ -78,12 +78,12 @@ pub(crate) struct Window<E> {
     pub(crate) first_serial: u64,
     /// The first event's key, and where the window began in which that key was first seen: events of one key are told apart
     /// by how far from there they are, those of other keys by their number in the window.
-    pub(crate) shared: (u64, u64),
-    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) tie_base: (u64, u64),
+    pub(crate) loss_runs: Vec<LossRun>,
     /// A gap begins at the last window's frontier.
-    pub(crate) touches_before: bool,
+    pub(crate) gap_at_last_frontier: bool,
     /// All gaps that begin before this key are known; `None`: all gaps.
-    pub(crate) frontier: Option<u64>,
+    pub(crate) complete_until: Option<u64>,
     /// Gaps that were read, in no order.
     pub(crate) gaps: Vec<Gap>,
 }
@@ -94,10 +94,10 @@ impl<E> Default for Window<E> {
             events: Vec::new(),
             owners: Vec::new(),
             first_serial: 0,
-            shared: (0, 0),
-            stretches: Vec::new(),
-            touches_before: false,
-            frontier: None,
+            tie_base: (0, 0),
+            loss_runs: Vec::new(),
+            gap_at_last_frontier: false,
+            complete_until: None,
             gaps: Vec::new(),
         }
     }
@@ -107,7 +107,7 @@ impl<E: Copy> Window<E> {
     fn clear(&mut self) {
         self.events.clear();
         self.owners.clear();
-        self.stretches.clear();
+        self.loss_runs.clear();
         self.gaps.clear();
     }
 
@@ -140,25 +140,25 @@ pub(crate) struct Merger<E> {
     /// Keys to take, both ends included.
     bounds: Option<(u64, u64)>,
     /// Gaps that have not begun, first ones first.
-    to_come: BinaryHeap<Reverse<(u64, u64)>>,
+    upcoming_gaps: BinaryHeap<Reverse<(u64, u64)>>,
     /// How far the gaps that have begun reach.
-    reach: Option<u64>,
+    gap_open_until: Option<u64>,
     /// Frontier of the last window.
-    frontier: Option<u64>,
+    complete_until: Option<u64>,
     is_done: bool,
     /// Key of the last event, taken or not.
     last: Option<u64>,
     serial: u64,
-    /// [`Window::shared`] of the last event's key.
-    shared: (u64, u64),
-    pub(crate) merged: Order,
+    /// [`Window::tie_base`] of the last event's key.
+    tie_base: (u64, u64),
+    pub(crate) merged: MergeStats,
     gaps: Vec<Gap>,
     /// Events of the window that is made.
     ordered: Vec<E>,
     spare: Spare<E>,
     /// Windows and chunks whose memory is used again.
     used: Vec<Window<E>>,
-    through: Vec<Chunk<E>>,
+    consumed: Vec<Chunk<E>>,
 }
 
 impl<E: Keyed + Copy> Merger<E> {
@@ -170,19 +170,19 @@ impl<E: Keyed + Copy> Merger<E> {
             order,
             parts: parts.max(1),
             bounds: None,
-            to_come: BinaryHeap::new(),
-            reach: None,
-            frontier: None,
+            upcoming_gaps: BinaryHeap::new(),
+            gap_open_until: None,
+            complete_until: None,
             is_done: false,
             last: None,
             serial: 0,
-            shared: (0, 0),
-            merged: Order::default(),
+            tie_base: (0, 0),
+            merged: MergeStats::default(),
             gaps: Vec::new(),
             ordered: Vec::new(),
             spare: Spare::default(),
             used: Vec::new(),
-            through: Vec::new(),
+            consumed: Vec::new(),
         }
     }
 
@@ -203,7 +203,7 @@ impl<E: Keyed + Copy> Merger<E> {
             let (from, to) = (gap.from.unwrap_or(0), gap.to.unwrap_or(u64::MAX));
             match &mut queue.gap {
                 Some(before) if before.0 == from => before.1 = before.1.max(to),
-                other => self.to_come.extend(other.replace((from, to)).map(Reverse)),
+                other => self.upcoming_gaps.extend(other.replace((from, to)).map(Reverse)),
             }
         }
         self.gaps.append(&mut chunk.gaps);
@@ -214,7 +214,7 @@ impl<E: Keyed + Copy> Merger<E> {
     }
 
     /// Whether a stream must be read before more can be merged.
-    pub(crate) fn lacks(&self, stream: usize) -> bool {
+    pub(crate) fn needs_input(&self, stream: usize) -> bool {
         self.waiting(stream) == 0 && !self.has_ended(stream)
     }
 
@@ -227,15 +227,15 @@ impl<E: Keyed + Copy> Merger<E> {
     /// more.
     fn limit(&self) -> Option<(u64, usize)> {
         let mut limit = (u64::MAX, usize::MAX);
-        for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.goes_on()) {
+        for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.has_more()) {
             limit = limit.min((queue.last_key()?, index));
         }
         Some(limit)
     }
 
     /// Chunks that all has been taken of, to read into again.
-    pub(crate) fn through(&mut self) -> impl Iterator<Item = Chunk<E>> {
-        self.through.drain(..)
+    pub(crate) fn take_consumed(&mut self) -> impl Iterator<Item = Chunk<E>> {
+        self.consumed.drain(..)
     }
 
     /// Chunks of a stream that more is to be taken of.
@@ -253,18 +253,18 @@ impl<E: Keyed + Copy> Merger<E> {
         let limit = self.limit()?;
         let is_last = limit.1 == usize::MAX;
         let mut window = self.used.pop().unwrap_or_default();
-        merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.through);
+        merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.consumed);
         if self.order == OrderKey::Sequence {
             self.find_holes();
         }
         self.keep_to_bounds();
         self.begin_gaps(limit.0, is_last);
-        window.frontier = (!is_last).then_some(limit.0);
-        window.touches_before = self.begin_before();
+        window.complete_until = (!is_last).then_some(limit.0);
+        window.gap_at_last_frontier = self.begin_before();
         self.find_stretches(&mut window);
         window.gaps.append(&mut self.gaps);
         window.first_serial = self.serial;
-        window.shared = self.find_shared();
+        window.tie_base = self.find_tie_base();
         self.serial += self.ordered.len() as u64;
         self.merged.events += self.ordered.len() as u64;
         self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
@@ -273,18 +273,18 @@ impl<E: Keyed + Copy> Merger<E> {
             window.owners.extend(self.ordered.iter().map(|event| event.part(self.parts)));
         }
         std::mem::swap(&mut window.events, &mut self.ordered);
-        self.frontier = Some(limit.0);
+        self.complete_until = Some(limit.0);
         self.is_done = is_last;
         Some(window)
     }
 
-    /// [`Window::shared`] of the events in `ordered`.
-    fn find_shared(&mut self) -> (u64, u64) {
-        let (Some(first), Some(last)) = (self.ordered.first(), self.ordered.last()) else { return self.shared };
+    /// [`Window::tie_base`] of the events in `ordered`.
+    fn find_tie_base(&mut self) -> (u64, u64) {
+        let (Some(first), Some(last)) = (self.ordered.first(), self.ordered.last()) else { return self.tie_base };
         let (first, last) = (first.key(), last.key());
-        let shared = if self.shared.0 == first { self.shared } else { (first, self.serial) };
-        self.shared = if first == last { shared } else { (last, self.serial) };
-        shared
+        let tie_base = if self.tie_base.0 == first { self.tie_base } else { (first, self.serial) };
+        self.tie_base = if first == last { tie_base } else { (last, self.serial) };
+        tie_base
     }
 
     /// Takes a window back, to use its memory again.
@@ -297,7 +297,7 @@ impl<E: Keyed + Copy> Merger<E> {
     fn begin_gaps(&mut self, limit: u64, is_last: bool) {
         for queue in &mut self.queues {
             if queue.gap.is_some_and(|(from, _)| from < limit || is_last) {
-                self.to_come.extend(queue.gap.take().map(Reverse));
+                self.upcoming_gaps.extend(queue.gap.take().map(Reverse));
             }
         }
     }
@@ -310,7 +310,7 @@ impl<E: Keyed + Copy> Merger<E> {
                 let lost = key - last - 1;
                 self.merged.holes += 1;
                 self.merged.missing = self.merged.missing.saturating_add(lost);
-                self.to_come.push(Reverse((last, key)));
+                self.upcoming_gaps.push(Reverse((last, key)));
                 let (from, to) = (Some(last), Some(key));
                 let cpu = event.cpu(&self.cpus);
                 self.gaps.push(Gap { from, to, cpu, lost: Some(lost), cause: GapCause::Sequence });
@@ -329,13 +329,13 @@ impl<E: Keyed + Copy> Merger<E> {
 
     /// Gaps that begin at the last window's frontier, which came to light only now.
     fn begin_before(&mut self) -> bool {
-        let Some(frontier) = self.frontier else { return false };
+        let Some(complete_until) = self.complete_until else { return false };
         let mut any = false;
-        while let Some(&Reverse((from, to))) = self.to_come.peek()
-            && from <= frontier
+        while let Some(&Reverse((from, to))) = self.upcoming_gaps.peek()
+            && from <= complete_until
         {
-            self.to_come.pop();
-            self.reach = self.reach.max(Some(to));
+            self.upcoming_gaps.pop();
+            self.gap_open_until = self.gap_open_until.max(Some(to));
             any = true;
         }
         any
@@ -343,23 +343,23 @@ impl<E: Keyed + Copy> Merger<E> {
 
     /// Cuts the window where gaps begin and end.
     fn find_stretches(&mut self, window: &mut Window<E>) {
-        let mut fresh = window.touches_before;
+        let mut starts_gap = window.gap_at_last_frontier;
         let mut from = 0;
         while let Some(first) = self.ordered.get(from).map(Keyed::key) {
-            while let Some(&Reverse((begin, end))) = self.to_come.peek()
+            while let Some(&Reverse((begin, end))) = self.upcoming_gaps.peek()
                 && begin <= first
             {
-                self.to_come.pop();
-                self.reach = self.reach.max(Some(end));
-                fresh = true;
+                self.upcoming_gaps.pop();
+                self.gap_open_until = self.gap_open_until.max(Some(end));
+                starts_gap = true;
             }
-            let in_gap = self.reach.is_some_and(|reach| first <= reach);
-            window.stretches.push(Stretch { from: from as u32, fresh, in_gap });
-            let next_begins = self.to_come.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
-            let ends = self.reach.filter(|_| in_gap).unwrap_or(u64::MAX);
+            let in_gap = self.gap_open_until.is_some_and(|gap_open_until| first <= gap_open_until);
+            window.loss_runs.push(LossRun { from: from as u32, starts_gap, in_gap });
+            let next_begins = self.upcoming_gaps.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
+            let ends = self.gap_open_until.filter(|_| in_gap).unwrap_or(u64::MAX);
             let same = |key: u64| key < next_begins && key <= ends || key == first;
             from += self.ordered[from..].partition_point(|event| same(event.key()));
-            fresh = false;
+            starts_gap = false;
         }
     }
 }
@@ -450,7 +450,7 @@ mod tests {
         let (mut added, mut returned) = (0, 0);
         while !merger.is_done() {
             for (stream, Input { events, gaps }) in inputs.iter().enumerate() {
-                while !merger.has_ended(stream) && (merger.lacks(stream) || random.chance(30)) {
+                while !merger.has_ended(stream) && (merger.needs_input(stream) || random.chance(30)) {
                     let from: usize = next[stream];
                     let until = events.len().min(from + random.below(20) as usize);
                     let ended = until == events.len();
@@ -465,7 +465,7 @@ mod tests {
             if let Some(window) = merger.next() {
                 merger.recycle(take(window));
             }
-            returned += merger.through().count();
+            returned += merger.take_consumed().count();
         }
         assert_eq!(returned, added, "chunks to read into again");
     }
@@ -498,7 +498,7 @@ mod tests {
             let wanted = sorted(&inputs);
             assert_eq!(told, wanted, "seed {seed}");
             let (first, last) = (wanted.first().map(Keyed::key), wanted.last().map(Keyed::key));
-            let Order { first: first_told, last: last_told, events, missing, holes } = merger.merged;
+            let MergeStats { first: first_told, last: last_told, events, missing, holes } = merger.merged;
             assert_eq!((first_told, last_told), (first, last), "seed {seed}");
             assert_eq!((events, missing, holes), (wanted.len() as u64, 0, 0), "seed {seed}");
         }
@@ -522,23 +522,26 @@ mod tests {
         gaps: Vec<Gap>,
         /// Gaps that have begun.
         epoch: usize,
-        frontier: Option<u64>,
+        complete_until: Option<u64>,
     }
 
     impl Reader {
         fn take(&mut self, window: &Window<Told>) {
-            assert!(!window.touches_before || self.frontier.is_some(), "the first window touches none before it");
+            assert!(
+                !window.gap_at_last_frontier || self.complete_until.is_some(),
+                "the first window touches none before it"
+            );
             for seen in self.seen.iter_mut().filter(|seen| seen.is_at_frontier) {
-                seen.touched |= window.touches_before;
-                seen.is_at_frontier = window.frontier == self.frontier;
+                seen.touched |= window.gap_at_last_frontier;
+                seen.is_at_frontier = window.complete_until == self.complete_until;
             }
-            self.frontier = window.frontier;
+            self.complete_until = window.complete_until;
             self.gaps.extend_from_slice(&window.gaps);
             for (number, &event) in window.events.iter().enumerate() {
-                let begun = window.stretches.partition_point(|stretch| stretch.from as usize <= number);
-                let stretch = window.stretches[begun - 1];
-                self.epoch += usize::from(stretch.fresh && stretch.from as usize == number);
-                let is_at_frontier = window.frontier == Some(event.0);
+                let begun = window.loss_runs.partition_point(|stretch| stretch.from as usize <= number);
+                let stretch = window.loss_runs[begun - 1];
+                self.epoch += usize::from(stretch.starts_gap && stretch.from as usize == number);
+                let is_at_frontier = window.complete_until == Some(event.0);
                 let (epoch, in_gap) = (self.epoch, stretch.in_gap);
                 self.seen.push(Seen { event, epoch, in_gap, touched: false, is_at_frontier });
             }
@@ -656,7 +659,7 @@ mod tests {
             let inputs: Vec<Input> = (0..streams).map(|stream| input(&mut random, stream, 80, highest, 0)).collect();
             let mut last = None;
             merged(&mut random, &inputs, &mut merger(streams, OrderKey::Time, 1), |window| {
-                let (key, since) = window.shared;
+                let (key, since) = window.tie_base;
                 for (number, event) in (0..).zip(&window.events) {
                     let before = if event.key() == key { window.first_serial - since } else { 0 };
                     let now = Some((event.key(), before + number));

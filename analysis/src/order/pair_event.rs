@@ -36,7 +36,7 @@ impl Filter for All {
 
 /// What an event means to the pairing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum PairAction {
     /// An object becomes live.
     Alloc,
     /// An object of the recorder itself becomes live.
@@ -53,7 +53,7 @@ pub(crate) enum What {
 
 /// An event, as short as the pairing needs it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Compact {
+pub(crate) struct PairEvent {
     /// Order key.
     pub(crate) at: u64,
     pub(crate) address: u64,
@@ -68,14 +68,14 @@ pub(crate) struct Compact {
     pub(crate) hash: u32,
     /// Number of the stream.
     pub(crate) stream: u16,
-    pub(crate) what: What,
+    pub(crate) action: PairAction,
     pub(crate) kind: Kind,
 }
 
-impl Default for Compact {
+impl Default for PairEvent {
     /// An event that changes nothing.
-    fn default() -> Compact {
-        Compact {
+    fn default() -> PairEvent {
+        PairEvent {
             at: 0,
             address: 0,
             requested: 0,
@@ -84,16 +84,16 @@ impl Default for Compact {
             extra: 0,
             hash: 0,
             stream: 0,
-            what: What::Other,
+            action: PairAction::Other,
             kind: Kind::Kmalloc,
         }
     }
 }
 
-/// `Compact::extra` of an allocation by nobody known.
+/// `PairEvent::extra` of an allocation by nobody known.
 pub(crate) const NO_PID: u32 = 1 << 31;
 
-impl Keyed for Compact {
+impl Keyed for PairEvent {
     #[inline]
     fn key(&self) -> u64 {
         self.at
@@ -112,15 +112,15 @@ impl Keyed for Compact {
 /// Makes compact events of streams. Each thread has one for all streams that it reads: what it looks up for each event stays
 /// in its core's cache, however many streams there are.
 #[derive(Clone)]
-pub(crate) struct Compactor<'a, F> {
+pub(crate) struct PairEventReader<'a, F> {
     names: Names,
-    sink: Sink<'a, F>,
+    sink: PairEventSink<'a, F>,
 }
 
-impl<'a, F: Filter> Compactor<'a, F> {
+impl<'a, F: Filter> PairEventReader<'a, F> {
     /// `names` are those that the trace had when it was opened.
     pub(crate) fn new(names: &Names, classes: &'a Classes, grouping: Grouping, seed: Seed, filter: F) -> Self {
-        let sink = Sink {
+        let sink = PairEventSink {
             classes,
             grouping,
             seed,
@@ -130,7 +130,7 @@ impl<'a, F: Filter> Compactor<'a, F> {
             recent: Box::new([Recent::default(); RECENT]),
             chunk: Chunk::default(),
         };
-        Compactor { names: names.clone(), sink }
+        PairEventReader { names: names.clone(), sink }
     }
 
     /// The next chunk of the stream of this number, in the memory of a used one; whether it is the last.
@@ -138,9 +138,9 @@ impl<'a, F: Filter> Compactor<'a, F> {
         &mut self,
         number: u16,
         stream: &mut CpuStream,
-        mut used: Chunk<Compact>,
+        mut used: Chunk<PairEvent>,
         batch: usize,
-    ) -> (Chunk<Compact>, bool) {
+    ) -> (Chunk<PairEvent>, bool) {
         used.clear();
         (self.sink.number, self.sink.chunk) = (number, used);
         let more = stream.decode(&mut self.names, &mut self.sink, batch);
@@ -167,7 +167,7 @@ impl Default for Recent {
 const RECENT: usize = 2048;
 
 #[derive(Clone)]
-struct Sink<'a, F> {
+struct PairEventSink<'a, F> {
     classes: &'a Classes,
     grouping: Grouping,
     seed: Seed,
@@ -177,27 +177,27 @@ struct Sink<'a, F> {
     /// By index of the thread's own names; 0: not asked for yet.
     caches: Vec<CacheNumber>,
     recent: Box<[Recent; RECENT]>,
-    chunk: Chunk<Compact>,
+    chunk: Chunk<PairEvent>,
 }
 
-impl<F: Filter> EventSink for Sink<'_, F> {
+impl<F: Filter> EventSink for PairEventSink<'_, F> {
     const FLAGS: bool = F::FLAGS;
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
         let takes = self.filter.takes(&event, names);
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
-        let (what, kind) = match event.action {
-            Action::Alloc(kind) if event.failed => (What::Failed, kind),
-            Action::Alloc(kind) if self.filter.is_own(&event) => (What::Own, kind),
-            Action::Alloc(kind) => (What::Alloc, kind),
+        let (action, kind) = match event.action {
+            Action::Alloc(kind) if event.failed => (PairAction::Failed, kind),
+            Action::Alloc(kind) if self.filter.is_own(&event) => (PairAction::Own, kind),
+            Action::Alloc(kind) => (PairAction::Alloc, kind),
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
-                (What::NullFree, kind)
+                (PairAction::NullFree, kind)
             }
-            Action::Free(kind) => (What::Free, kind),
-            Action::Other => (What::Other, Kind::Kmalloc),
+            Action::Free(kind) => (PairAction::Free, kind),
+            Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
-        let allocates = matches!(what, What::Alloc | What::Own | What::Failed);
+        let allocates = matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Failed);
         let class = if !takes {
             UNSELECTED
         } else if allocates {
@@ -211,8 +211,12 @@ impl<F: Filter> EventSink for Sink<'_, F> {
             0
         };
         // What no address is looked up for goes to any partition.
-        let hashed = if matches!(what, What::Alloc | What::Own | What::Free) { event.address } else { event.at };
-        self.chunk.events.push(Compact {
+        let hashed = if matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Free) {
+            event.address
+        } else {
+            event.at
+        };
+        self.chunk.events.push(PairEvent {
             at: event.at,
             address: event.address,
             requested: if allocates { event.requested } else { event.call_site },
@@ -221,7 +225,7 @@ impl<F: Filter> EventSink for Sink<'_, F> {
             extra: if allocates { event.pid.map_or(NO_PID, i32::cast_unsigned) } else { cache },
             hash: self.seed.hash(hashed),
             stream: self.number,
-            what,
+            action,
             kind,
         });
     }
@@ -231,7 +235,7 @@ impl<F: Filter> EventSink for Sink<'_, F> {
     }
 }
 
-impl<F> Sink<'_, F> {
+impl<F> PairEventSink<'_, F> {
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {
@@ -286,7 +290,7 @@ mod tests {
         for parts in [2, 3, 8, 256] {
             let mut events = vec![0; parts as usize];
             for address in (0..u64::from(parts) * 200).map(|n| 0xffff_8881_0000_0000 + 0x40 * n) {
-                let event = Compact { hash: seed.hash(address), ..Compact::default() };
+                let event = PairEvent { hash: seed.hash(address), ..PairEvent::default() };
                 events[usize::from(event.part(parts))] += 1;
             }
             assert!(events.iter().all(|&events| (20..2000).contains(&events)), "{parts}: {events:?}");
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn an_event_is_of_the_cpu_of_its_stream() {
-        let event = |stream| Compact { stream, at: 70, ..Compact::default() };
+        let event = |stream| PairEvent { stream, at: 70, ..PairEvent::default() };
         assert_eq!([event(0).cpu(&[4, 9]), event(1).cpu(&[4, 9])], [4, 9]);
         assert_eq!(event(1).key(), 70);
     }

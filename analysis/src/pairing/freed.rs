@@ -2,13 +2,13 @@
 //! an open-addressing table at 53 to 80% needs beside them.
 
 use crate::memory::hashing::place;
-use crate::memory::zeroed::{Remains, Zeroed};
+use crate::memory::zeroed::{DrainingArray, ZeroedArray};
 
 /// A set of addresses, found by hashes that the caller knows.
 #[derive(Debug, Default)]
 pub(crate) struct FreedSet {
     /// 0: nobody's.
-    slots: Zeroed<u64>,
+    slots: ZeroedArray<u64>,
     taken: usize,
     /// Whether address 0 is in it.
     zero: bool,
@@ -45,10 +45,10 @@ impl FreedSet {
     pub(crate) fn grow(self, more: usize) -> Growing {
         let slots = self.slots_with(more);
         if slots == self.slots.len() {
-            return Growing { set: self, old: Zeroed::default().remains() };
+            return Growing { set: self, old: ZeroedArray::default().into_draining() };
         }
-        let set = FreedSet { slots: Zeroed::new(slots), ..FreedSet::default() };
-        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots.remains() }
+        let set = FreedSet { slots: ZeroedArray::new(slots), ..FreedSet::default() };
+        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots.into_draining() }
     }
 
     /// Where there is room.
@@ -101,7 +101,7 @@ impl FreedSet {
     /// All addresses, those with the greatest hashes first. They leave.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> {
         let FreedSet { slots, zero, .. } = std::mem::take(self);
-        let mut slots = slots.remains();
+        let mut slots = slots.into_draining();
         let addresses = std::iter::from_fn(move || slots.take_last()).filter(|&address| address != 0);
         addresses.chain(zero.then_some(0))
     }
@@ -125,7 +125,7 @@ impl FreedSet {
 pub(crate) struct Growing {
     set: FreedSet,
     /// What has not moved yet.
-    old: Remains<u64>,
+    old: DrainingArray<u64>,
 }
 
 impl Growing {
