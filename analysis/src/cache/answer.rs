@@ -11,7 +11,7 @@ use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
 use crate::pairing::pairs::{Counts, Live, Matrix, PairingResult, kind_index};
-use crate::pairing::table::AllocInfo;
+use crate::pairing::slot::AllocInfo;
 
 /// Live objects of which an index keeps rows.
 pub(super) const MOST_LIVE: usize = 1 << 20;

@@ -195,7 +195,7 @@ mod tests {
     use kmemtrace_tests::generate::Random;
 
     use super::*;
-    use crate::order::merger::LossRun;
+    use crate::order::gaps::LossRun;
 
     /// Live bytes and their peak, kept the long way.
     #[derive(Clone, Copy, Debug, Default)]

@@ -16,7 +16,7 @@ use crate::account::stats::Stats;
 use crate::engine::peaks::Ledger;
 use crate::engine::scheduler::{Board, Done, MOST_ROUNDS, Partition};
 use crate::error::AnalysisError;
-use crate::memory::budget::Budget;
+use crate::memory::budget::{Budget, LESS};
 use crate::memory::hashing::Seed;
 use crate::order::merge::{Chunk, MAX_CHUNKS};
 use crate::order::merger::{MergeStats, Merger, Window};
@@ -91,9 +91,8 @@ const WINDOW_AT_ONCE: usize = 32 << 10;
 
 /// How often the memory of the process is looked at.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// What is kept that grows with the trace, and what would need less of it.
+/// What is kept that grows with the trace.
 const KEPT: &str = "live objects, freed addresses and their sizes";
-pub(crate) const LESS: &str = "take less of the trace with --time";
 
 /// Memory for each event that is on its way, with its key and what it changes.
 const EVENT_BYTES: usize = size_of::<PairEvent>() + 32;

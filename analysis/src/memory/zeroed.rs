@@ -1,6 +1,5 @@
-//! Arrays of zeros straight from the system. What is not touched takes no memory, but for the rest of a huge page: as far as an
-//! array fills them, they are asked for, because an element that is looked up at random mostly misses the processor's cache of small
-//! pages, too.
+//! Arrays of zeros, mapped by the kernel. Untouched elements take no memory, but for the rest of a huge page. Arrays ask for huge
+//! pages as far as they fill them: a random element's small page mostly misses the TLB, too.
 #![expect(unsafe_code, reason = "elements stand in memory that is mapped as bytes")]
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -14,10 +13,10 @@ use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use on_a_vec::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use zerocopy::{FromZeros, Immutable};
 
-/// Bytes that are given back at once, and those of a huge page of most processors. Miri takes a second for a megabyte.
+/// Unit in which memory goes back to the kernel, in bytes: a huge page of most processors. Miri takes a second for a megabyte.
 pub(crate) const PIECE: usize = if cfg!(miri) { 4 << 10 } else { 2 << 20 };
 
-/// Elements that are all zeros at first.
+/// Array of elements that are all zeros at first.
 #[derive(Debug)]
 pub(crate) struct ZeroedArray<T> {
     map: MmapRaw,
@@ -26,37 +25,36 @@ pub(crate) struct ZeroedArray<T> {
 }
 
 impl<T: FromZeros + Immutable> ZeroedArray<T> {
-    /// So many elements. Where there is no memory for them, it ends as a `Vec` would.
+    /// Array of `len` elements. Without memory for them the process ends as with a `Vec`.
     pub(crate) fn new(len: usize) -> ZeroedArray<T> {
-        const { assert!(align_of::<T>() <= 4096 && PIECE.is_multiple_of(size_of::<T>())) }; // A page's, or less.
+        const { assert!(align_of::<T>() <= 4096 && PIECE.is_multiple_of(size_of::<T>())) }; // At most a page.
         let layout = Layout::array::<T>(len).unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()));
-        // As long as so many huge pages, it is placed (from Linux 6.7 on) so that each can be one. The last is not filled: small
-        // ones do.
+        // A mapping of whole huge pages is aligned to them from Linux 6.7 on. The last one is not filled, so small pages do.
         let whole = layout.size() / PIECE * PIECE;
         let bytes = if whole == 0 { layout.size() } else { layout.size().next_multiple_of(PIECE) };
         let map = MmapMut::map_anon(bytes).unwrap_or_else(|_| handle_alloc_error(layout));
         if whole > 0 {
-            // Without them it works as well, if not as fast.
+            // Without huge pages the array works as well, if not as fast.
             let _ = map.advise_range(Advice::HugePage, 0, whole);
             let _ = map.advise_range(Advice::NoHugePage, whole, bytes - whole);
         }
         ZeroedArray { map: map.into(), len, elements: PhantomData }
     }
 
-    /// All elements, to be written to, and the memory that they need for it.
+    /// All elements, to be written to, and their memory.
     pub(crate) fn with_memory(&mut self) -> (&mut [T], Memory<'_>) {
         let memory = Memory { map: &self.map, bytes: self.len * size_of::<T>() };
         // SAFETY: as in `deref_mut`; `memory` never looks at what is there.
         (unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }, memory)
     }
 
-    /// All elements, to be taken off.
+    /// Turns the array into one that is consumed from its end.
     pub(crate) fn into_draining(self) -> DrainingArray<T> {
         DrainingArray { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
     }
 }
 
-/// Memory of an array that is filled.
+/// Memory of an array that is being filled.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     map: &'a MmapRaw,
@@ -64,32 +62,37 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// Takes memory for all elements of this piece, as they will be written to: some kernels have no huge page for where something
-    /// was read first.
+    /// Takes memory for all elements of this piece before they are written to: some kernels give no huge page to memory that was
+    /// read first.
     pub(crate) fn populate(self, piece: usize) {
         let from = piece * PIECE;
         let _ = self.map.advise_range(Advice::PopulateWrite, from, PIECE.min(self.bytes.saturating_sub(from)));
     }
 }
 
-/// What is left of an array, or of a part of it, that nobody writes to any more.
+/// A read-only array, or a part of one, that is consumed from its end; consumed 2 MiB pieces go back to the kernel.
 #[derive(Debug)]
 pub(crate) struct DrainingArray<T> {
     map: Arc<MmapRaw>,
     left: Range<usize>,
-    /// Where in the mapping the memory ends that is nobody else's.
+    /// End in the mapping of the memory that is this part's alone.
     end: usize,
     elements: PhantomData<T>,
 }
 
 impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
-    /// Those before `middle`, and those from there on, each to be taken off by themselves.
+    /// Elements before `middle`, and from there on: two parts that are consumed independently.
     pub(crate) fn split(self, middle: usize) -> [DrainingArray<T>; 2] {
         let DrainingArray { map, left, end, elements } = self;
         let middle = middle.clamp(left.start, left.end);
         let lower =
             DrainingArray { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
         [lower, DrainingArray { map, left: middle..left.end, end, elements }]
+    }
+
+    /// Elements that are left.
+    pub(crate) fn len(&self) -> usize {
+        self.left.len()
     }
 
     /// The last element.
@@ -100,7 +103,7 @@ impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
         Some(unsafe { self.map.as_ptr().cast::<T>().add(last).read() })
     }
 
-    /// Takes the last element off; its memory is given back together with that of its neighbours.
+    /// Takes the last element off; the memory of a piece goes back once all of its elements are taken.
     #[inline]
     pub(crate) fn take_last(&mut self) -> Option<T> {
         let element = self.last()?;
@@ -109,7 +112,7 @@ impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
         if from.is_multiple_of(PIECE) {
             let bytes = PIECE.min(self.map.len() - from);
             if from + bytes <= self.end {
-                // SAFETY: all elements from there to the end of the part have been taken: nobody will see what this memory becomes.
+                // SAFETY: all elements from there to the end of the part have been taken: no reader is left for this memory.
                 let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
             }
         }
@@ -128,8 +131,8 @@ impl<T: FromZeros + Immutable> Deref for ZeroedArray<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: so many elements have place in the mapping, which begins at a page; it was all zeros, which are elements, and
-        // nothing but elements was written since.
+        // SAFETY: the mapping has room for `len` elements and begins at a page; all zeros are elements, and nothing but elements
+        // was written since.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }
@@ -137,12 +140,12 @@ impl<T: FromZeros + Immutable> Deref for ZeroedArray<T> {
 impl<T: FromZeros + Immutable> DerefMut for ZeroedArray<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and `self` is borrowed for as long.
+        // SAFETY: as in `deref`, and `self` is borrowed mutably for as long.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
     }
 }
 
-/// The part of memmap2 that is used above, on a `Vec`: Miri maps no memory.
+/// Part of memmap2 that is used above, on a `Vec`: Miri maps no memory.
 #[cfg(miri)]
 mod on_a_vec {
     use std::io;
@@ -224,7 +227,7 @@ mod tests {
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
-            // Some of it, then what is left in two parts.
+            // A third of the elements, then the rest in two parts.
             let mut array = array.into_draining();
             let taken = std::iter::from_fn(|| array.take_last()).take(len / 3);
             assert!(taken.map(|element| element[7]).eq((0..len as u64).rev().take(len / 3)), "{len}");

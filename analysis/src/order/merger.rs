@@ -1,25 +1,22 @@
 //! All CPUs' events in the one total order of the contract: (key, CPU, position in the CPU's stream).
 //!
-//! What has been read of each CPU, up to the point behind which a CPU may still bring earlier events, is merged and becomes a
-//! window: the events in order, with whose they are and what is known of gaps. Memory is that of a few chunks a CPU,
-//! however long the trace.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! The merger turns chunks of all CPUs into windows: events in order, their partitions, and the runs between gaps. A window ends
+//! where some CPU may still bring earlier events. Memory is that of a few chunks a CPU, however long the trace.
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Gap, GapCause};
+use kmemtrace_abi::event::Gap;
 
+use crate::order::gaps::{GapTracker, LossRun, SequenceHoles};
 use crate::order::merge::{Chunk, Keyed, Queue, Spare, merge};
 
-/// What the merge itself learns.
+/// Totals of the merge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MergeStats {
-    /// Key of the first event taken.
+    /// Key of the first event within the bounds.
     pub(crate) first: Option<u64>,
-    /// Key of the last event taken.
+    /// Key of the last event within the bounds.
     pub(crate) last: Option<u64>,
-    /// Events taken.
+    /// Events within the bounds.
     pub(crate) events: u64,
     /// Sequence numbers missing.
     pub(crate) missing: u64,
@@ -31,44 +28,33 @@ pub(crate) struct MergeStats {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a, E> {
     pub(crate) events: &'a [E],
-    /// Their numbers in the window; none where they are all there are.
+    /// Numbers of the events in the window; empty where the partition has all of them.
     serials: &'a [u32],
 }
 
 impl<E> Part<'_, E> {
-    /// The number in the window of an event.
+    /// Number of an event in the window.
     #[inline(always)]
     pub(crate) fn serial(&self, index: usize) -> u32 {
         self.serials.get(index).copied().unwrap_or(index as u32)
     }
 
-    /// Where the events from number `serial` on begin.
+    /// Index of the first event from number `serial` on.
     pub(crate) fn position(&self, serial: u32) -> usize {
         let len = self.events.len();
         if self.serials.is_empty() { len.min(serial as usize) } else { self.serials.partition_point(|&n| n < serial) }
     }
 }
 
-/// Memory of a partition for the events of a window that are its own.
+/// Memory of a partition for its events of a window.
 #[derive(Debug, Default)]
 pub(crate) struct Share<E> {
     events: Vec<E>,
-    /// As many as any window had events; the first of them are those of this one.
+    /// Numbers in the window; behind those of this window stand older ones.
     serials: Vec<u32>,
 }
 
-/// From an event of the window on, what is known of gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LossRun {
-    /// Number of its first event in the window.
-    pub(crate) from: u32,
-    /// A gap has begun: nothing that happened before can be compared with what comes now.
-    pub(crate) starts_gap: bool,
-    /// All of it lies in a gap.
-    pub(crate) in_gap: bool,
-}
-
-/// Some of the trace, complete and in order.
+/// Piece of the trace, complete and in order.
 #[derive(Debug)]
 pub(crate) struct Window<E> {
     pub(crate) events: Vec<E>,
@@ -76,15 +62,16 @@ pub(crate) struct Window<E> {
     pub(crate) owners: Vec<u8>,
     /// Number of the first event in the trace.
     pub(crate) first_serial: u64,
-    /// The first event's key, and where the window began in which that key was first seen: events of one key are told apart
-    /// by how far from there they are, those of other keys by their number in the window.
+    /// Tie-breaker of the first key: the key, and the number in the trace at which the window began that had it first. Events of
+    /// this key are told apart by their distance from there, events of other keys by their number in the window.
     pub(crate) tie_base: (u64, u64),
+    /// Runs of the events between which no gap begins or ends, in order.
     pub(crate) loss_runs: Vec<LossRun>,
     /// A gap begins at the last window's frontier.
     pub(crate) gap_at_last_frontier: bool,
-    /// All gaps that begin before this key are known; `None`: all gaps.
+    /// Frontier: all gaps that begin before this key are known; `None`: all gaps.
     pub(crate) complete_until: Option<u64>,
-    /// Gaps that were read, in no order.
+    /// Gaps since the last window, in no order.
     pub(crate) gaps: Vec<Gap>,
 }
 
@@ -117,7 +104,7 @@ impl<E: Copy> Window<E> {
             return Part { events: &self.events, serials: &[] };
         }
         let Share { events, serials } = share;
-        // Without a branch on whose an event is, which cannot be predicted.
+        // Without a branch: the processor cannot predict an event's partition.
         serials.resize(serials.len().max(self.owners.len()), 0);
         let mut len = 0;
         for (&owner, serial) in self.owners.iter().zip(0..) {
@@ -139,46 +126,37 @@ pub(crate) struct Merger<E> {
     parts: u32,
     /// Keys to take, both ends included.
     bounds: Option<(u64, u64)>,
-    /// Gaps that have not begun, first ones first.
-    upcoming_gaps: BinaryHeap<Reverse<(u64, u64)>>,
-    /// How far the gaps that have begun reach.
-    gap_open_until: Option<u64>,
-    /// Frontier of the last window.
-    complete_until: Option<u64>,
+    gaps: GapTracker,
     is_done: bool,
-    /// Key of the last event, taken or not.
-    last: Option<u64>,
+    /// Number in the trace of the next window's first event.
     serial: u64,
     /// [`Window::tie_base`] of the last event's key.
     tie_base: (u64, u64),
     pub(crate) merged: MergeStats,
-    gaps: Vec<Gap>,
-    /// Events of the window that is made.
+    /// Events of the next window.
     ordered: Vec<E>,
     spare: Spare<E>,
-    /// Windows and chunks whose memory is used again.
+    /// Windows whose memory is used again.
     used: Vec<Window<E>>,
+    /// Chunks whose events are all merged.
     consumed: Vec<Chunk<E>>,
 }
 
 impl<E: Keyed + Copy> Merger<E> {
-    /// For the streams of these CPUs, in their order.
+    /// Merger of the streams of these CPUs, in their order.
     pub(crate) fn new(cpus: Vec<u32>, order: OrderKey, parts: u32) -> Merger<E> {
+        let gaps = GapTracker::new(cpus.len());
         Merger {
             queues: cpus.iter().map(|_| Queue::default()).collect(),
             cpus,
             order,
             parts: parts.max(1),
             bounds: None,
-            upcoming_gaps: BinaryHeap::new(),
-            gap_open_until: None,
-            complete_until: None,
+            gaps,
             is_done: false,
-            last: None,
             serial: 0,
             tie_base: (0, 0),
             merged: MergeStats::default(),
-            gaps: Vec::new(),
             ordered: Vec::new(),
             spare: Spare::default(),
             used: Vec::new(),
@@ -191,40 +169,32 @@ impl<E: Keyed + Copy> Merger<E> {
         self.queues.iter().filter_map(Queue::next_key).min().unwrap_or(0)
     }
 
-    /// Takes only events with keys within these bounds.
+    /// Restricts windows to events with keys within these bounds.
     pub(crate) fn set_bounds(&mut self, bounds: (u64, u64)) {
         self.bounds = (bounds != (0, u64::MAX)).then_some(bounds);
     }
 
-    /// Takes the next chunk of a stream on.
+    /// Adds the next chunk of a stream.
     pub(crate) fn add(&mut self, stream: usize, mut chunk: Chunk<E>, ended: bool) {
         let Some(queue) = self.queues.get_mut(stream) else { return };
-        for gap in &chunk.gaps {
-            let (from, to) = (gap.from.unwrap_or(0), gap.to.unwrap_or(u64::MAX));
-            match &mut queue.gap {
-                Some(before) if before.0 == from => before.1 = before.1.max(to),
-                other => self.upcoming_gaps.extend(other.replace((from, to)).map(Reverse)),
-            }
-        }
-        self.gaps.append(&mut chunk.gaps);
+        chunk.gaps.drain(..).for_each(|gap| self.gaps.add(stream, gap));
         queue.ended = ended;
         if !chunk.events.is_empty() {
             queue.chunks.push_back(chunk);
         }
     }
 
-    /// Whether a stream must be read before more can be merged.
+    /// True where a stream must be read before more can be merged.
     pub(crate) fn needs_input(&self, stream: usize) -> bool {
         self.waiting(stream) == 0 && !self.has_ended(stream)
     }
 
-    /// Whether the last window was made: that of the streams' ends, where all gaps are known. It may have no events.
+    /// True after the last window: that of the streams' ends, where all gaps are known. It may have no events.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The last event, in order, of the next window, before which nothing more can come: its key and stream. `None`: read
-    /// more.
+    /// Key and stream of the next window's last event, before which no more events can come. `None`: read more.
     fn limit(&self) -> Option<(u64, usize)> {
         let mut limit = (u64::MAX, usize::MAX);
         for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.has_more()) {
@@ -233,17 +203,17 @@ impl<E: Keyed + Copy> Merger<E> {
         Some(limit)
     }
 
-    /// Chunks that all has been taken of, to read into again.
+    /// Takes off the consumed chunks, to read into again.
     pub(crate) fn take_consumed(&mut self) -> impl Iterator<Item = Chunk<E>> {
         self.consumed.drain(..)
     }
 
-    /// Chunks of a stream that more is to be taken of.
+    /// Number of a stream's chunks that are not consumed.
     pub(crate) fn waiting(&self, stream: usize) -> usize {
         self.queues.get(stream).map_or(0, |queue| queue.chunks.len())
     }
 
-    /// Whether the last chunk of a stream is here.
+    /// True where the last chunk of a stream is here.
     pub(crate) fn has_ended(&self, stream: usize) -> bool {
         self.queues.get(stream).is_none_or(|queue| queue.ended)
     }
@@ -255,14 +225,14 @@ impl<E: Keyed + Copy> Merger<E> {
         let mut window = self.used.pop().unwrap_or_default();
         merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.consumed);
         if self.order == OrderKey::Sequence {
-            self.find_holes();
+            let SequenceHoles { holes, missing } = self.gaps.add_holes(&self.ordered, &self.cpus);
+            self.merged.holes += holes;
+            self.merged.missing = self.merged.missing.saturating_add(missing);
         }
         self.keep_to_bounds();
-        self.begin_gaps(limit.0, is_last);
         window.complete_until = (!is_last).then_some(limit.0);
-        window.gap_at_last_frontier = self.begin_before();
-        self.find_stretches(&mut window);
-        window.gaps.append(&mut self.gaps);
+        window.gap_at_last_frontier = self.gaps.advance(window.complete_until, &self.ordered, &mut window.loss_runs);
+        self.gaps.report(&mut window.gaps);
         window.first_serial = self.serial;
         window.tie_base = self.find_tie_base();
         self.serial += self.ordered.len() as u64;
@@ -273,7 +243,6 @@ impl<E: Keyed + Copy> Merger<E> {
             window.owners.extend(self.ordered.iter().map(|event| event.part(self.parts)));
         }
         std::mem::swap(&mut window.events, &mut self.ordered);
-        self.complete_until = Some(limit.0);
         self.is_done = is_last;
         Some(window)
     }
@@ -293,73 +262,11 @@ impl<E: Keyed + Copy> Merger<E> {
         self.used.push(window);
     }
 
-    /// Gaps that begin before `limit` are known in full: their streams have events after them.
-    fn begin_gaps(&mut self, limit: u64, is_last: bool) {
-        for queue in &mut self.queues {
-            if queue.gap.is_some_and(|(from, _)| from < limit || is_last) {
-                self.upcoming_gaps.extend(queue.gap.take().map(Reverse));
-            }
-        }
-    }
-
-    /// Missing sequence numbers, each run of them a gap.
-    fn find_holes(&mut self) {
-        for event in &self.ordered {
-            let key = event.key();
-            if let Some(last) = self.last.filter(|&last| key > last.saturating_add(1)) {
-                let lost = key - last - 1;
-                self.merged.holes += 1;
-                self.merged.missing = self.merged.missing.saturating_add(lost);
-                self.upcoming_gaps.push(Reverse((last, key)));
-                let (from, to) = (Some(last), Some(key));
-                let cpu = event.cpu(&self.cpus);
-                self.gaps.push(Gap { from, to, cpu, lost: Some(lost), cause: GapCause::Sequence });
-            }
-            self.last = Some(key);
-        }
-    }
-
-    /// Leaves out what is not within the bounds.
+    /// Leaves out events that are not within the bounds.
     fn keep_to_bounds(&mut self) {
         if let Some((from, to)) = self.bounds {
             self.ordered.truncate(self.ordered.partition_point(|event| event.key() <= to));
             self.ordered.drain(..self.ordered.partition_point(|event| event.key() < from));
-        }
-    }
-
-    /// Gaps that begin at the last window's frontier, which came to light only now.
-    fn begin_before(&mut self) -> bool {
-        let Some(complete_until) = self.complete_until else { return false };
-        let mut any = false;
-        while let Some(&Reverse((from, to))) = self.upcoming_gaps.peek()
-            && from <= complete_until
-        {
-            self.upcoming_gaps.pop();
-            self.gap_open_until = self.gap_open_until.max(Some(to));
-            any = true;
-        }
-        any
-    }
-
-    /// Cuts the window where gaps begin and end.
-    fn find_stretches(&mut self, window: &mut Window<E>) {
-        let mut starts_gap = window.gap_at_last_frontier;
-        let mut from = 0;
-        while let Some(first) = self.ordered.get(from).map(Keyed::key) {
-            while let Some(&Reverse((begin, end))) = self.upcoming_gaps.peek()
-                && begin <= first
-            {
-                self.upcoming_gaps.pop();
-                self.gap_open_until = self.gap_open_until.max(Some(end));
-                starts_gap = true;
-            }
-            let in_gap = self.gap_open_until.is_some_and(|gap_open_until| first <= gap_open_until);
-            window.loss_runs.push(LossRun { from: from as u32, starts_gap, in_gap });
-            let next_begins = self.upcoming_gaps.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
-            let ends = self.gap_open_until.filter(|_| in_gap).unwrap_or(u64::MAX);
-            let same = |key: u64| key < next_begins && key <= ends || key == first;
-            from += self.ordered[from..].partition_point(|event| same(event.key()));
-            starts_gap = false;
         }
     }
 }
@@ -368,6 +275,7 @@ impl<E: Keyed + Copy> Merger<E> {
 mod tests {
     use std::collections::{BTreeSet, HashSet};
 
+    use kmemtrace_abi::event::GapCause;
     use kmemtrace_tests::generate::Random;
 
     use super::*;
@@ -538,17 +446,17 @@ mod tests {
             self.complete_until = window.complete_until;
             self.gaps.extend_from_slice(&window.gaps);
             for (number, &event) in window.events.iter().enumerate() {
-                let begun = window.loss_runs.partition_point(|stretch| stretch.from as usize <= number);
-                let stretch = window.loss_runs[begun - 1];
-                self.epoch += usize::from(stretch.starts_gap && stretch.from as usize == number);
+                let begun = window.loss_runs.partition_point(|run| run.from as usize <= number);
+                let run = window.loss_runs[begun - 1];
+                self.epoch += usize::from(run.starts_gap && run.from as usize == number);
                 let is_at_frontier = window.complete_until == Some(event.0);
-                let (epoch, in_gap) = (self.epoch, stretch.in_gap);
+                let (epoch, in_gap) = (self.epoch, run.in_gap);
                 self.seen.push(Seen { event, epoch, in_gap, touched: false, is_at_frontier });
             }
         }
     }
 
-    /// Whether two windows' readers would suspect loss between two events, against every gap there is.
+    /// Compares the suspicion of loss between any two events with every gap there is.
     fn assert_gaps(what: &str, seen: &[Seen], gaps: &[Gap]) {
         for (number, now) in seen.iter().enumerate() {
             for before in &seen[..number] {
@@ -621,7 +529,7 @@ mod tests {
                 let position = inputs[stream].events.len();
                 inputs[stream].events.push((key, stream, position));
             }
-            // Of equal numbers the lowest stream is first: whose the gap is depends on that.
+            // The lowest stream of equal numbers is first: the gap's CPU depends on that.
             let all = sorted(&inputs);
             for (_, to, stream) in &mut wanted {
                 *stream = all[all.partition_point(|event| event.0 < *to)].1;

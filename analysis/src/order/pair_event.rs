@@ -1,5 +1,5 @@
-//! One CPU's stream as chunks of compact events: only what the pairing looks at, 48 bytes each, with call-site, kind and
-//! cache as one number and the address's hash at hand. Gaps stand beside them.
+//! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
+//! hash of the address. Gaps stand beside them.
 
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
 use kmemtrace_abi::stream::CpuStream;
@@ -11,7 +11,7 @@ use crate::order::merge::{Chunk, Keyed};
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
 const ZERO_SIZE_PTR: u64 = 16;
 
-/// Which allocations the filters take, by their events.
+/// Selection of allocations by their events.
 pub(crate) trait Filter {
     /// The filter looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = false;
@@ -34,14 +34,14 @@ impl Filter for All {
     }
 }
 
-/// What an event means to the pairing.
+/// Action of an event, as the pairing tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PairAction {
     /// An object becomes live.
     Alloc,
     /// An object of the recorder itself becomes live.
     Own,
-    /// An allocation that returned null.
+    /// An allocation returned null.
     Failed,
     /// A free with a real pointer.
     Free,
@@ -51,7 +51,7 @@ pub(crate) enum PairAction {
     Other,
 }
 
-/// An event, as short as the pairing needs it.
+/// Event in the form that the pairing needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairEvent {
     /// Order key.
@@ -64,7 +64,7 @@ pub(crate) struct PairEvent {
     pub(crate) class: u32,
     /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`].
     pub(crate) extra: u32,
-    /// Of the address.
+    /// Hash of the address.
     pub(crate) hash: u32,
     /// Number of the stream.
     pub(crate) stream: u16,
@@ -73,7 +73,7 @@ pub(crate) struct PairEvent {
 }
 
 impl Default for PairEvent {
-    /// An event that changes nothing.
+    /// Event that changes nothing.
     fn default() -> PairEvent {
         PairEvent {
             at: 0,
@@ -90,7 +90,7 @@ impl Default for PairEvent {
     }
 }
 
-/// `PairEvent::extra` of an allocation by nobody known.
+/// `PairEvent::extra` of an allocation by an unknown thread.
 pub(crate) const NO_PID: u32 = 1 << 31;
 
 impl Keyed for PairEvent {
@@ -109,8 +109,8 @@ impl Keyed for PairEvent {
     }
 }
 
-/// Makes compact events of streams. Each thread has one for all streams that it reads: what it looks up for each event stays
-/// in its core's cache, however many streams there are.
+/// Reads streams as pair events. Each thread has one reader for all its streams: the tables that each event needs stay in the
+/// core's cache, however many streams there are.
 #[derive(Clone)]
 pub(crate) struct PairEventReader<'a, F> {
     names: Names,
@@ -118,7 +118,7 @@ pub(crate) struct PairEventReader<'a, F> {
 }
 
 impl<'a, F: Filter> PairEventReader<'a, F> {
-    /// `names` are those that the trace had when it was opened.
+    /// Reader with `names`, those that the trace had when it was opened.
     pub(crate) fn new(names: &Names, classes: &'a Classes, grouping: Grouping, seed: Seed, filter: F) -> Self {
         let sink = PairEventSink {
             classes,
@@ -133,7 +133,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         PairEventReader { names: names.clone(), sink }
     }
 
-    /// The next chunk of the stream of this number, in the memory of a used one; whether it is the last.
+    /// Reads the next chunk of the stream of this number into the memory of a used one; true with the last one.
     pub(crate) fn read(
         &mut self,
         number: u16,
@@ -148,7 +148,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
     }
 }
 
-/// A class that was asked for lately.
+/// Class of an earlier event, with the event's facts that it depends on.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     group: u64,
@@ -172,9 +172,9 @@ struct PairEventSink<'a, F> {
     grouping: Grouping,
     seed: Seed,
     filter: F,
-    /// Of the stream that is read.
+    /// Number of the stream that is read.
     number: u16,
-    /// By index of the thread's own names; 0: not asked for yet.
+    /// Number of each cache, by index of the thread's own names; 0: not looked up yet.
     caches: Vec<CacheNumber>,
     recent: Box<[Recent; RECENT]>,
     chunk: Chunk<PairEvent>,
@@ -210,7 +210,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         } else {
             0
         };
-        // What no address is looked up for goes to any partition.
+        // Events without an address go to any partition.
         let hashed = if matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Free) {
             event.address
         } else {
@@ -283,7 +283,7 @@ impl<F> PairEventSink<'_, F> {
 mod tests {
     use super::*;
 
-    /// Addresses are spread over all partitions about evenly, so that no thread has most of the work.
+    /// Partitions have about as many addresses each, so that no thread has most of the work.
     #[test]
     fn partitions_share_the_addresses() {
         let seed = Seed::random();

@@ -1,7 +1,7 @@
-//! What each event does to the table of live objects: the contract's section "Pairing", in code.
+//! Pairing of allocations and frees: the contract's section "Pairing", in code.
 //!
-//! A [`Pairing`] goes through the events of one partition of the addresses, in order. What only adds up is summed here;
-//! what an event changes in the live bytes goes to a [`Changes`], because peaks depend on the order over all partitions.
+//! A [`Pairing`] goes through the events of one partition of the addresses, in order. Sums are kept
+//! here; changes in the live bytes go to a [`LiveBytesSink`], because peaks depend on the order over all partitions.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,9 +17,11 @@ use crate::memory::hashing::Seed;
 use crate::order::merger::{Part, Share, Window};
 use crate::order::pair_event::{PairAction, PairEvent};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
-use crate::pairing::table::{AllocInfo, FIXED_SLOTS, IN_GAP, LossEpoch, SlotState, Table};
+use crate::pairing::loss::{LossState, Suspicion};
+use crate::pairing::slot::{AllocInfo, SlotState};
+use crate::pairing::table::{FIXED_SLOTS, Table};
 
-/// What the pairing must know of the trace, and of what is asked.
+/// Facts of the trace and of the query that the pairing depends on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairingOptions {
     /// `kfree` of a cache object is legal (Linux 6.4 on), or the kernel is not known.
@@ -28,21 +30,21 @@ pub(crate) struct PairingOptions {
     pub(crate) cpus: Vec<u32>,
     /// Node of each CPU, where the trace records all of them.
     pub(crate) nodes: Option<HashMap<u32, u32>>,
-    /// Which events are in the order in which they happened.
+    /// Events that are in the order in which they happened: of all CPUs, of one, or none.
     pub(crate) agreement: Agreement,
-    /// Rows are call-sites, so findings tell theirs.
+    /// Rows are call-sites, so findings have theirs.
     pub(crate) by_site: bool,
-    /// Whether to count pairs per (allocating CPU, freeing CPU).
+    /// Counts pairs per (allocating CPU, freeing CPU).
     pub(crate) matrix: bool,
-    /// Whether the live objects are listed at the end.
+    /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
 }
 
-/// Who takes what events change in the live bytes, in order.
+/// Takes the changes in the live bytes, in the order of events.
 pub(crate) trait LiveBytesSink {
-    /// An object becomes live.
+    /// Takes an object that becomes live.
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64);
-    /// An object is gone.
+    /// Takes an object that is gone.
     fn freed(&mut self, event: Number, class: &Class, allocated: u64);
 }
 
@@ -56,7 +58,7 @@ pub(crate) struct Number {
 /// Pairs per allocating and freeing CPU.
 pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
 
-/// What adds up over events and partitions.
+/// Sums over events and partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) used: u64,
@@ -65,11 +67,11 @@ pub(crate) struct Counts {
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
     pub(crate) free_without_alloc: u64,
-    /// Objects that the recorder itself allocated, and their bytes, whatever the filters.
+    /// Objects that the recorder itself allocated, whatever the filters.
     pub(crate) own_allocs: u64,
     pub(crate) own_allocated: u128,
     pub(crate) matrix: Matrix,
-    /// Over the whole trace, whatever the filters.
+    /// Inferred frees of all objects, whatever the filters.
     pub(crate) all_inferred: u64,
     pub(crate) all_without_alloc: u64,
 }
@@ -92,21 +94,21 @@ impl Counts {
     }
 }
 
-/// An object that is live at the end: there may be millions.
+/// Object that is live at the end. There may be millions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) address: u64,
     pub(crate) alloc_info: AllocInfo,
-    /// Of [`PairingResult::classes`], all of which have their sizes.
+    /// Number in [`PairingResult::classes`], all of which have their sizes.
     pub(crate) class: u32,
     pub(crate) cpu: u32,
 }
 
-/// All that comes out of the events.
+/// Results of the pairing over all partitions.
 #[derive(Debug, Default)]
 pub(crate) struct PairingResult {
     pub(crate) counts: Counts,
-    /// A row for each key that an event of an allocation has had.
+    /// Row of each key that an allocation has had.
     pub(crate) rows: Vec<(RowKey, Stats)>,
     /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
@@ -114,16 +116,16 @@ pub(crate) struct PairingResult {
     pub(crate) total: Stats,
     pub(crate) peak_at: Option<u64>,
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
-    /// Oldest first; only where they are asked for.
+    /// Live objects, oldest first; only where the query asks for them.
     pub(crate) live: Vec<Live>,
-    /// What they have in common.
+    /// Classes of the live objects.
     pub(crate) classes: Vec<Class>,
-    /// Whether frees on another NUMA node can be told.
+    /// Nodes of all CPUs are known, so frees on another NUMA node can be told.
     pub(crate) knows_nodes: bool,
 }
 
 impl PairingResult {
-    /// What is known of a live object beside itself.
+    /// Class of a live object: its row, kind, cache and sizes.
     pub(crate) fn class(&self, object: &Live) -> &Class {
         &self.classes[object.class as usize]
     }
@@ -138,12 +140,12 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
     }
 }
 
-/// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
+/// Prefetch distance, in events: the processor waits for many slots as long as for one.
 const AHEAD: usize = 32;
-/// Slots are asked for by so many together: where tables are large, what takes longest is to find where in memory they are,
-/// and the processor finds several at once only if nothing stands between. What was asked for one group ago has mostly come.
+/// Events whose slots are prefetched together. In large tables address translation takes longest, and the processor translates
+/// several addresses at once only if nothing stands between. The slots of one group ago have mostly come.
 const GROUP: usize = 16;
-/// Events after which the memory of the tables is looked at.
+/// Events between two checks of the memory limit.
 const WEIGHED: usize = 256;
 
 /// The pairing of one partition.
@@ -152,26 +154,22 @@ pub(crate) struct Pairing<'a> {
     pub(crate) tallies: Tallies<'a>,
     part: usize,
     share: Share<PairEvent>,
-    /// Node of each stream, where it is known.
+    /// Node of each stream, where the trace tells it.
     nodes: Vec<Option<u32>>,
     objects: Table,
     pages: Table,
-    epoch: LossEpoch,
-    /// What is kept of the time of an event: the epoch, or [`IN_GAP`].
-    now: LossEpoch,
+    loss: LossState,
     counts: Counts,
-    /// Pairs of each stream that are of its CPU alone, where the options want them.
+    /// Pairs within the CPU of each stream, where the options want the matrix.
     own_pairs: Vec<u64>,
     pub(crate) findings: Findings,
     /// Number of the window's first event in the trace.
     first_serial: u64,
     /// [`Window::tie_base`]
     tie_base: (u64, u64),
-    /// Frontier of the last window.
-    complete_until: Option<u64>,
-    /// Bytes that its tables and tallies may take.
+    /// Limit of the tables and tallies, in bytes.
     max_bytes: usize,
-    /// They took more, and it stopped.
+    /// Set once the limit was exceeded: the pairing has stopped.
     pub(crate) over_budget: bool,
 }
 
@@ -194,38 +192,32 @@ impl<'a> Pairing<'a> {
             nodes: options.cpus.iter().map(node).collect(),
             objects: table(),
             pages: table(),
-            epoch: 1,
-            now: 1,
+            loss: LossState::default(),
             counts: Counts::default(),
             own_pairs: vec![0; if options.matrix { options.cpus.len() } else { 0 }],
             findings: Findings::default(),
             first_serial: 0,
             tie_base: (0, 0),
-            complete_until: None,
             max_bytes: usize::MAX,
             over_budget: false,
         }
     }
 
-    /// When its tables grow, a thread of its own moves half of each.
+    /// Lets tables that grow move half of their slots on a thread of its own.
     pub(crate) fn move_in_halves(&mut self) {
         self.objects.move_in_halves();
         self.pages.move_in_halves();
     }
 
-    /// Stops where its tables and tallies take more than so many bytes.
+    /// Limits the tables and tallies, in bytes: the pairing stops where they need more.
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
     }
 
     /// Takes the partition's events of the next window.
     pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
-        if window.gap_at_last_frontier {
-            self.findings.suspect_open();
-        } else if window.complete_until != self.complete_until {
-            self.findings.settle_open();
-        }
-        self.complete_until = window.complete_until;
+        let open = self.loss.begin_window(window.gap_at_last_frontier, window.complete_until);
+        self.findings.decide_open(open);
         self.first_serial = window.first_serial;
         self.tie_base = window.tie_base;
         let mut share = std::mem::take(&mut self.share);
@@ -236,12 +228,11 @@ impl<'a> Pairing<'a> {
     fn take_part(&mut self, part: Part<'_, PairEvent>, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
         part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
         let mut from = 0;
-        for (index, stretch) in window.loss_runs.iter().enumerate() {
-            if stretch.starts_gap {
-                self.epoch = self.objects.begin_epoch();
-                self.pages.begin_epoch();
+        for (index, run) in window.loss_runs.iter().enumerate() {
+            if let Some(epoch) = self.loss.enter(run) {
+                self.objects.begin_epoch(epoch);
+                self.pages.begin_epoch(epoch);
             }
-            self.now = if stretch.in_gap { IN_GAP } else { self.epoch };
             let until = window.loss_runs.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
             while from < until {
                 let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
@@ -262,7 +253,7 @@ impl<'a> Pairing<'a> {
         self.over_budget |= self.objects.over_budget() || self.pages.over_budget();
     }
 
-    /// Takes events between which no gap begins or ends.
+    /// Pairs events between which no gap begins or ends.
     fn run(&mut self, part: Part<'_, PairEvent>, range: Range<usize>, sink: &mut impl LiveBytesSink) {
         let Some(events) = part.events.get(range.clone()) else { return };
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
@@ -284,7 +275,7 @@ impl<'a> Pairing<'a> {
         self.table(event.kind).prefetch(event.hash, event.action == PairAction::Alloc);
     }
 
-    /// Starts loading it where it cannot be in the line that was asked for.
+    /// Starts loading the next bucket where the slot cannot be in the first.
     #[inline(always)]
     fn ask_again(&self, event: &PairEvent) {
         let table = self.table(event.kind);
@@ -303,7 +294,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// An allocation of the recorder itself.
+    /// Counts an allocation of the recorder itself, and pairs it.
     #[cold]
     fn own(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         self.counts.own_allocs += 1;
@@ -311,7 +302,7 @@ impl<'a> Pairing<'a> {
         self.alloc(event, number, sink);
     }
 
-    /// An event that changes nothing at its address.
+    /// Counts an event that changes nothing at its address.
     #[cold]
     fn other(&mut self, event: &PairEvent) {
         match event.action {
@@ -322,7 +313,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// An event's number in the trace.
+    /// Number of an event in the trace.
     #[inline(always)]
     fn serial(&self, number: Number) -> u64 {
         self.first_serial + u64::from(number.serial)
@@ -343,7 +334,7 @@ impl<'a> Pairing<'a> {
         let sizes = (event.requested, event.allocated);
         let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
         let is_unsized = class.is_some_and(|class| !class.is_sized);
-        let state = SlotState::alloc(event.class, is_unsized, event.stream, self.now);
+        let state = SlotState::alloc(event.class, is_unsized, event.stream, self.loss.now());
         let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
         let before = table.record(event.address, event.hash, state, || {
             let tie_before = if event.at == self.tie_base.0 { self.first_serial - self.tie_base.1 } else { 0 };
@@ -365,7 +356,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// The object of an event's address is gone: its class.
+    /// Closes the object at an event's address; returns its class.
     #[inline(always)]
     fn close(
         &mut self,
@@ -381,7 +372,7 @@ impl<'a> Pairing<'a> {
         class
     }
 
-    /// The address of an object was handed out again by `event`.
+    /// Closes an object whose address the kernel has handed out again: its free was lost or not traced.
     #[inline(never)]
     fn infer_free(&mut self, object: SlotState, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         self.counts.all_inferred += 1;
@@ -389,8 +380,8 @@ impl<'a> Pairing<'a> {
             return;
         }
         let class = self.close(object, Closed::Inferred, event, number, sink);
-        let (suspect, open) = self.suspicion(Finding::InferredFree, event, object);
-        if open || !self.findings.infer_again(class.row, suspect) {
+        let suspicion = self.suspicion(Finding::InferredFree, event, object);
+        if suspicion == Suspicion::Open || !self.findings.infer_again(class.row, suspicion) {
             let key =
                 FindingKey { class: Finding::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
             self.finding(key, event, number, Some(object));
@@ -399,7 +390,7 @@ impl<'a> Pairing<'a> {
 
     #[inline(always)]
     fn free(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
-        let state = SlotState::free(self.now);
+        let state = SlotState::free(self.loss.now());
         let object = self.table_mut(event.kind).record(event.address, event.hash, state, || None);
         if !object.is_live() {
             return self.free_again(object, event, number);
@@ -427,7 +418,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// A free of an address where nothing is live.
+    /// Counts a free of an address where no object is live.
     #[inline(never)]
     fn free_again(&mut self, before: SlotState, event: &PairEvent, number: Number) {
         self.counts.all_without_alloc += u64::from(before.is_nothing());
@@ -444,7 +435,7 @@ impl<'a> Pairing<'a> {
         self.finding(key, event, number, Some(before));
     }
 
-    /// A pair of two CPUs, by their streams.
+    /// Counts a pair of two CPUs, by their streams.
     #[inline(never)]
     fn count_cpus(&mut self, from: u16, to: u16) {
         let node = |stream: u16| self.nodes.get(usize::from(stream));
@@ -472,19 +463,18 @@ impl<'a> Pairing<'a> {
         let cpu = self.options.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
         let row =
             FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
-        let (suspect, open) = before.map_or((false, false), |before| self.suspicion(key.class, event, before));
-        self.findings.count(key, row, suspect, open);
+        let suspicion = before.map_or(Suspicion::Unexplained, |before| self.suspicion(key.class, event, before));
+        self.findings.count(key, row, suspicion);
     }
 
-    /// Suspicion of a finding at an address whose previous event was `before`: loss or a clock may be its cause now; a gap that has
-    /// not been read yet may still become one.
+    /// Suspicion of a finding at an address whose last event was `before`: loss or a clock may be its cause.
     #[inline(always)]
-    fn suspicion(&self, class: Finding, event: &PairEvent, before: SlotState) -> (bool, bool) {
-        // A gap touches the time from then to now.
-        let is_in_gap = self.now == IN_GAP || before.epoch() != self.epoch;
-        let suspect = is_in_gap || self.is_out_of_order(class, event, before);
-        // One may begin at this very key.
-        (suspect, !suspect && self.complete_until == Some(event.at))
+    fn suspicion(&self, class: Finding, event: &PairEvent, before: SlotState) -> Suspicion {
+        match self.loss.explains(before.epoch(), event.at) {
+            Suspicion::Suspect => Suspicion::Suspect,
+            _ if self.is_out_of_order(class, event, before) => Suspicion::Suspect,
+            by_loss => by_loss,
+        }
     }
 
     /// True where the two events may have happened in the other order: by the contract always, where both are frees.
@@ -496,7 +486,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// What adds up.
+    /// Sums of this partition.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
         for (&cpu, &pairs) in self.options.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
@@ -505,18 +495,18 @@ impl<'a> Pairing<'a> {
         counts
     }
 
-    /// Bytes of its tables.
+    /// Memory of the tables, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         self.objects.bytes() + self.pages.bytes()
     }
 
-    /// How many objects are live, whatever the filters.
+    /// Number of live objects, whatever the filters.
     pub(crate) fn live_objects(&self) -> usize {
         self.objects.live_objects() + self.pages.live_objects()
     }
 
     /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the
-    /// trace; one is added for each object that has sizes of its own.
+    /// trace; an object with sizes of its own adds one.
     pub(crate) fn list_live(&mut self, list: &mut Vec<Live>, classes: &mut Vec<Class>) {
         let cpus = &self.options.cpus;
         for table in [&mut self.objects, &mut self.pages] {
@@ -541,7 +531,7 @@ mod tests {
 
     use super::*;
     use crate::engine::peaks::Ledger;
-    use crate::order::merger::LossRun;
+    use crate::order::gaps::LossRun;
 
     /// Live objects at new addresses, as frames or not.
     fn allocations(seed: Seed, addresses: Range<u64>, kind: Kind, class: u32) -> Window<PairEvent> {
@@ -563,7 +553,7 @@ mod tests {
         Window { events: addresses.map(event).collect(), loss_runs, ..Window::default() }
     }
 
-    /// The tables of objects and of frames share one limit with the tallies. The pairing stops at it, soon, and says so.
+    /// Tables of objects and of frames share one limit with the tallies. The pairing stops at it, soon, and says so.
     #[test]
     fn pairing_stops_where_its_memory_ends() {
         let most = 1 << 20;
