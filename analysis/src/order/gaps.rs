@@ -2,23 +2,22 @@
 //!
 //! ```text
 //!  add: gaps of a stream           add_holes: sequence numbers that no event has
-//!     │                                          │
-//!     ▼                                          │
-//!  growing: each stream's last gap               │
-//!     │ advance: the stream has                  │
-//!     │ an event behind it                       │
-//!     ▼                                          │
-//!  upcoming_gaps, by begin ◄─────────────────────┘
-//!     │
-//!     ├─ begin ≤ last window's frontier ──────► Window.gap_at_last_frontier
-//!     │                                              │
-//!     └─ begin ≤ key of an event of this window ─► LossRun { from, starts_gap, in_gap }
-//!                                                    │
-//!                                                    ▼
-//!                                             pairing: LossState
+//!     |                                          |
+//!     v                                          |
+//!  growing: each stream's last gap               |
+//!     | advance: the stream has                  |
+//!     | an event behind it                       |
+//!     v                                          |
+//!  upcoming_gaps, by begin <---------------------+
+//!     |
+//!     +- begin <= last window's frontier --------> Window.gap_at_last_frontier +
+//!     |                                                                     |
+//!     +- begin <= key of an event of the window -> LossRun { starts_gap, .. } +
+//!                                                                           v
+//!                                                                 pairing: LossState
 //! ```
 //!
-//! The frontier is a window's last key. Gaps that begin before it are complete; a gap that begins at it may still be unread,
+//! The frontier is the last key of a window. Gaps that begin before it are complete; a gap that begins at it may still be unread,
 //! and comes to light with the next window.
 
 use std::cmp::Reverse;
@@ -206,7 +205,7 @@ mod tests {
         (at_frontier, runs.into_iter().map(|run| (run.from, run.starts_gap, run.in_gap)).collect())
     }
 
-    /// A gap is one run; the drawing in docs/architecture.md.
+    /// Events before, within and after a gap, as in the drawing of docs/architecture.md.
     #[test]
     fn a_gap_cuts_the_events_into_three_runs() {
         let mut gaps = GapTracker::new(1);
