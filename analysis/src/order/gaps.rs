@@ -11,10 +11,10 @@
 //!  upcoming_gaps, by begin <---------------------+
 //!     |
 //!     +- begin <= last window's frontier --------> Window.gap_at_last_frontier +
-//!     |                                                                     |
+//!     |                                                                       |
 //!     +- begin <= key of an event of the window -> LossRun { starts_gap, .. } +
-//!                                                                           v
-//!                                                                 pairing: LossState
+//!                                                                             v
+//!                                                                   pairing: LossState
 //! ```
 //!
 //! The frontier is the last key of a window. Gaps that begin before it are complete; a gap that begins at it may still be unread,
