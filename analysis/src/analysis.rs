@@ -10,10 +10,10 @@ use crate::account::classes::{Class, Grouping, RowKey, cache_of};
 use crate::account::completeness::Completeness;
 use crate::account::stats::Stats;
 use crate::names::kallsyms::Symbolizer;
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::{Live, Paired, kind_index};
+use crate::pairing::pairs::{Live, PairingResult, kind_index};
 
 /// Names of symbols, caches and commands, kept from the trace.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub struct Names {
 pub struct Analysis {
     pub(crate) info: TraceInfo,
     pub(crate) completeness: Completeness,
-    pub(crate) order: Order,
-    pub(crate) paired: Paired,
+    pub(crate) order: MergeStats,
+    pub(crate) paired: PairingResult,
     pub(crate) names: Names,
     pub(crate) own_threads: Option<Vec<i32>>,
     pub(crate) first_key: u64,
@@ -97,8 +97,8 @@ impl Analysis {
     pub(crate) fn new(
         info: TraceInfo,
         completeness: Completeness,
-        order: Order,
-        paired: Paired,
+        order: MergeStats,
+        paired: PairingResult,
         names: Names,
         own_threads: Option<Vec<i32>>,
         first_key: u64,
@@ -189,8 +189,8 @@ impl Analysis {
             requested: class.requested,
             allocated: class.allocated,
             cpu: object.cpu,
-            pid: Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed),
-            at: object.birth.at,
+            pid: Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed),
+            at: object.alloc_info.at,
         }
     }
 }

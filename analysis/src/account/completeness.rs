@@ -5,7 +5,7 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::{FileReport, Source};
 use kmemtrace_abi::trace::Trace;
 
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 
 /// Verdict, loss and damage over all files of a trace, without regard to filters.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Completeness {
 
 impl Completeness {
     /// Completeness of a trace that has been read to its end.
-    pub(crate) fn of(trace: &Trace, order: &Order) -> Completeness {
+    pub(crate) fn of(trace: &Trace, order: &MergeStats) -> Completeness {
         let facts = || trace.streams.iter().map(CpuStream::report).chain(trace.metadata.report.as_ref());
         let mut verdict = facts().map(|f| f.verdict).max().unwrap_or_default();
         let gaps = facts().fold(0u64, |sum, f| sum.saturating_add(f.gaps)).saturating_add(order.holes);

@@ -8,10 +8,10 @@ use kmemtrace_abi::event::{Kind, Names};
 use super::bytes::{Reader, Writer};
 use crate::account::classes::{CacheNumber, Class, Grouping, RowKey};
 use crate::account::stats::Stats;
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
-use crate::pairing::pairs::{Counts, Live, Matrix, Paired, kind_index};
-use crate::pairing::table::Birth;
+use crate::pairing::pairs::{Counts, Live, Matrix, PairingResult, kind_index};
+use crate::pairing::slot::AllocInfo;
 
 /// Limit of live objects that an index keeps.
 pub(super) const MAX_LIVE: usize = 1 << 20;
@@ -87,7 +87,7 @@ impl Caches<'_> {
 }
 
 /// Bytes of the result of `request`.
-pub(super) fn write(request: AnalysisRequest, order: &Order, paired: &Paired, names: &Names) -> Vec<u8> {
+pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &PairingResult, names: &Names) -> Vec<u8> {
     let mut caches = Caches { names, numbers: HashMap::default(), texts: Writer::default() };
     let mut out = Writer::default();
     out.maybe(order.first);
@@ -124,9 +124,9 @@ pub(super) fn write(request: AnalysisRequest, order: &Order, paired: &Paired, na
         write_kind(class.kind, &mut out);
     }
     out.u64(live.len() as u64);
-    for Live { address, birth, class, cpu } in live {
-        [*address, birth.at].into_iter().for_each(|n| out.u64(n));
-        [birth.pid, *class, *cpu].into_iter().for_each(|n| out.u32(n));
+    for Live { address, alloc_info, class, cpu } in live {
+        [*address, alloc_info.at].into_iter().for_each(|n| out.u64(n));
+        [alloc_info.pid, *class, *cpu].into_iter().for_each(|n| out.u32(n));
     }
     let mut all = Writer::default();
     all.u64(caches.numbers.len() as u64);
@@ -142,7 +142,7 @@ pub(super) fn read(
     bytes: &[u8],
     with_live: bool,
     names: &mut Names,
-) -> Option<(Order, Paired)> {
+) -> Option<(MergeStats, PairingResult)> {
     let mut from = Reader(bytes);
     let number = |from: &mut Reader<'_>| {
         let index = names.intern(from.text()?).index();
@@ -154,7 +154,7 @@ pub(super) fn read(
         None => Some(0),
     };
     let (first, last) = (from.maybe()?, from.maybe()?);
-    let order = Order { first, last, events: from.u64()?, missing: from.u64()?, holes: from.u64()? };
+    let order = MergeStats { first, last, events: from.u64()?, missing: from.u64()?, holes: from.u64()? };
     let counts = read_counts(&mut from)?;
     let (peak_at, knows_nodes) = (from.maybe()?, from.bool()?);
     let kinds = [read_figures(&mut from)?, read_figures(&mut from)?, read_figures(&mut from)?];
@@ -188,13 +188,13 @@ pub(super) fn read(
         live = from.list(|from| {
             let ([address, at], pid) = (numbers(from)?, from.u32()?);
             let (class, cpu) = (from.u32()?, from.u32()?);
-            let birth = Birth { at, tie: 0, pid };
-            ((class as usize) < classes.len()).then_some(Live { address, birth, class, cpu })
+            let alloc_info = AllocInfo { at, tie: 0, pid };
+            ((class as usize) < classes.len()).then_some(Live { address, alloc_info, class, cpu })
         })?;
         from.end(())?;
     }
     let findings = findings.into_iter().collect();
-    let paired = Paired { counts, rows, kinds, total, peak_at, findings, live, classes, knows_nodes };
+    let paired = PairingResult { counts, rows, kinds, total, peak_at, findings, live, classes, knows_nodes };
     sums_fit(&order, &paired).then_some((order, paired))
 }
 
@@ -207,7 +207,7 @@ fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {
 }
 
 /// True if no sum that a view makes of these overflows: a real trace's sums never do.
-fn sums_fit(order: &Order, paired: &Paired) -> bool {
+fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
     let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
     let all_fit = || {
         let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     /// An answer of which no two numbers are the same; rows are of the caches `a` and `b`, which `names` gets, or of call-sites.
-    fn answer(names: &mut Names, grouping: Grouping) -> (Order, Paired) {
+    fn answer(names: &mut Names, grouping: Grouping) -> (MergeStats, PairingResult) {
         let [a, b] = [b"a", b"b"].map(|name| names.intern(name).index() as u64 + 1);
         let groups = if grouping == Grouping::Cache { [a, b, 0] } else { [71, 72, 73] };
         let rows = groups.into_iter().zip(Kind::ALL).zip([100, 201, 300]).map(|(key, n)| (key, figures(n))).collect();
@@ -366,9 +366,13 @@ mod tests {
             requested: 500 + n,
             allocated: 600 + n,
         };
-        let live =
-            |n: u64| Live { address: 700 + n, birth: Birth { at: 800 + n, tie: 0, pid: 9 }, class: n as u32, cpu: 6 };
-        let paired = Paired {
+        let live = |n: u64| Live {
+            address: 700 + n,
+            alloc_info: AllocInfo { at: 800 + n, tie: 0, pid: 9 },
+            class: n as u32,
+            cpu: 6,
+        };
+        let paired = PairingResult {
             counts,
             rows,
             kinds: [figures(400), figures(501), figures(602)],
@@ -379,11 +383,11 @@ mod tests {
             classes: vec![class(0, a, Kind::Cache), class(1, 0, Kind::Pages)],
             knows_nodes: true,
         };
-        (Order { first: Some(1), last: Some(2), events: 1000, missing: 3, holes: 4 }, paired)
+        (MergeStats { first: Some(1), last: Some(2), events: 1000, missing: 3, holes: 4 }, paired)
     }
 
     /// All of it as text, in one order; names of caches instead of their numbers.
-    fn shown(order: &Order, paired: &Paired, grouping: Grouping, names: &Names) -> String {
+    fn shown(order: &MergeStats, paired: &PairingResult, grouping: Grouping, names: &Names) -> String {
         let cache = |number: u64| number.checked_sub(1).and_then(|index| names.at(index as usize)).map(<[u8]>::to_vec);
         let row = |((group, kind), figures): &(RowKey, Stats)| match grouping {
             Grouping::Cache => format!("{:?} {kind:?} {figures:?}", cache(*group)),
@@ -446,7 +450,7 @@ mod tests {
     /// Numbers that no trace comes to, and that a sum over rows would not hold, are no answer.
     #[test]
     fn sums_that_overflow_are_no_answer() {
-        let spoil = |change: &dyn Fn(&mut Paired)| {
+        let spoil = |change: &dyn Fn(&mut PairingResult)| {
             let mut names = Names::new();
             let (order, mut paired) = answer(&mut names, Grouping::Site);
             change(&mut paired);
@@ -459,7 +463,7 @@ mod tests {
         assert!(!spoil(&|paired| paired.rows[1].1.requested = u128::MAX));
         assert!(!spoil(&|paired| paired.kinds[1].live_wasted = u128::MAX));
         let spoil_finding = |change: fn(&mut FindingRow)| {
-            spoil(&|paired: &mut Paired| change(paired.findings.values_mut().next().unwrap()))
+            spoil(&|paired: &mut PairingResult| change(paired.findings.values_mut().next().unwrap()))
         };
         assert!(!spoil_finding(|row| row.count = u64::MAX));
         assert!(!spoil_finding(|row| row.suspect = u64::MAX));

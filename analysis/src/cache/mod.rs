@@ -27,8 +27,8 @@ use identity::Identity;
 
 use crate::account::completeness::Completeness;
 use crate::memory::budget::Budget;
-use crate::order::merger::Order;
-use crate::pairing::pairs::Paired;
+use crate::order::merger::MergeStats;
+use crate::pairing::pairs::PairingResult;
 use crate::progress::Notes;
 use crate::whole_file::Directory;
 
@@ -112,7 +112,7 @@ impl Index {
         &mut self,
         request: AnalysisRequest,
         names: &mut Names,
-    ) -> Option<(Order, Paired, Completeness)> {
+    ) -> Option<(MergeStats, PairingResult, Completeness)> {
         let found = self.found.as_ref()?;
         let (request, bytes) = found.answer(request)?;
         let Some((order, paired)) = answer::read(request, bytes, request.lists_live, names) else {
@@ -182,7 +182,7 @@ impl Index {
         &self,
         trace: &Trace,
         completeness: &Completeness,
-        answer: Option<(AnalysisRequest, &Order, &Paired)>,
+        answer: Option<(AnalysisRequest, &MergeStats, &PairingResult)>,
     ) {
         let room = self.budget.left(0);
         let answer = answer.map(|(request, order, paired)| {
@@ -215,7 +215,7 @@ impl Index {
         &self,
         trace: &Trace,
         completeness: &Completeness,
-        answer: Option<(AnalysisRequest, &Order, &Paired)>,
+        answer: Option<(AnalysisRequest, &MergeStats, &PairingResult)>,
     ) -> Result<usize, String> {
         if !trust::is_ours(self.owner) {
             return Err("the trace belongs to another user".to_owned());

@@ -7,7 +7,7 @@ use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::classes::cache_of;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 row! {
     /// Row of `caches`.
@@ -23,7 +23,7 @@ row! {
 
 /// The listing of `caches`.
 pub(super) fn caches<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     shape: &Shape,
     sums: (&Saturation, Ordering),

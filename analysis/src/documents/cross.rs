@@ -11,7 +11,7 @@ use super::ranked::{Listing, rank, split_others};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation};
 use crate::account::stats::Stats;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 row! {
     /// Row of `cross`.
@@ -54,7 +54,7 @@ pub struct Cross<'a> {
 
 /// The body of `cross`.
 pub(super) fn cross<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     cpus: &'a [u32],
     top: Option<usize>,

@@ -9,7 +9,7 @@ use super::row::{Address, Name, Rows, row};
 use super::sums::Saturation;
 use crate::account::classes::Class;
 use crate::order::pair_event::NO_PID;
-use crate::pairing::pairs::{Live, Paired};
+use crate::pairing::pairs::{Live, PairingResult};
 
 row! {
     /// Row of `live`: an object.
@@ -50,7 +50,7 @@ pub struct OtherObjects {
 
 /// The listing of `live`.
 pub(super) fn live<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     top: Option<usize>,
     saturation: &Saturation,
@@ -67,10 +67,10 @@ pub(super) fn live<'a>(
     Listing { rows: Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])), others }
 }
 
-fn row<'a>(paired: &'a Paired, naming: Naming<'a>, object: &Live) -> LiveRow<'a> {
+fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, object: &Live) -> LiveRow<'a> {
     let class = paired.class(object);
     let ((call_site, _), stats) = &paired.rows[class.row as usize];
-    let pid = Some(object.birth.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
+    let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
     let cache = class.cache.checked_sub(1).and_then(|index| naming.cache(index as usize));
     LiveRow {
         address: Address(object.address),
@@ -82,7 +82,7 @@ fn row<'a>(paired: &'a Paired, naming: Naming<'a>, object: &Live) -> LiveRow<'a>
         cpu: object.cpu,
         pid,
         comm: pid.and_then(|pid| naming.comm(pid)),
-        at: object.birth.at,
+        at: object.alloc_info.at,
         live_is_upper_bound: stats.live_is_upper_bound,
     }
 }

@@ -9,7 +9,7 @@ use super::naming::Naming;
 use super::ranked::{Listing, rank, split_others};
 use super::row::{Address, EventPlace, Name, Rows, row};
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 row! {
     /// Row of `mismatch`: findings of one class between the same two call-sites.
@@ -46,7 +46,7 @@ pub struct OtherFindings {
 
 /// The listing of `mismatch`.
 pub(super) fn mismatch<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     top: Option<usize>,
 ) -> Listing<'a, MismatchRow<'a>, OtherFindings> {

@@ -6,7 +6,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
 use super::row::row;
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 
 row! {
     /// Row of `sites`.
@@ -22,7 +22,7 @@ row! {
 
 /// The listing of `sites`.
 pub(super) fn sites<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     naming: Naming<'a>,
     shape: &Shape,
     sums: (&Saturation, Ordering),

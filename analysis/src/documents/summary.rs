@@ -7,9 +7,9 @@ use super::row::{Rows, row};
 use super::sites::SiteRow;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::{Paired, kind_index};
+use crate::pairing::pairs::{PairingResult, kind_index};
 
 row! {
     /// Row of `summary`, for outputs that have rows: a kind, or the total.
@@ -149,9 +149,9 @@ pub struct Certain {
 
 /// The body of `summary`, without call-sites; `knows_own`: the trace tells the recorder's threads.
 pub(super) fn summary<'a>(
-    paired: &'a Paired,
+    paired: &'a PairingResult,
     knows_own: bool,
-    order: &Order,
+    order: &MergeStats,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Summary<'a> {
     let stats = |stats: &Stats| {
@@ -185,7 +185,7 @@ pub(super) fn summary<'a>(
     }
 }
 
-fn findings(paired: &Paired, failed: u64) -> FindingCounts {
+fn findings(paired: &PairingResult, failed: u64) -> FindingCounts {
     let of = |class: Finding| {
         let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
         let (count, suspect) = rows.fold((0u64, 0u64), |(c, s), row| (c + row.count, s + row.suspect));
@@ -205,7 +205,7 @@ fn findings(paired: &Paired, failed: u64) -> FindingCounts {
 }
 
 /// A row a kind and one of the total.
-fn rows<'a>(paired: &'a Paired, ordering: Ordering) -> Rows<'a, TotalRow> {
+fn rows<'a>(paired: &'a PairingResult, ordering: Ordering) -> Rows<'a, TotalRow> {
     let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
     Rows::of(kinds.chain([("total", &paired.total)]).collect(), move |&(kind, stats)| TotalRow {
         kind,

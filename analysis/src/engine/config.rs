@@ -2,14 +2,14 @@
 
 use crate::account::classes::{Grouping, MAX_SIZED_CLASSES};
 use crate::memory::budget::Budget;
-use crate::order::merge::MOST_CHUNKS;
-use crate::pairing::pairs::{Live, Rules};
+use crate::order::merge::MAX_CHUNKS;
+use crate::pairing::pairs::{Live, PairingOptions};
 use crate::progress::Notes;
 
-/// Rules, grouping and limits of one run of the pipeline.
+/// PairingOptions, grouping and limits of one run of the pipeline.
 #[derive(Clone)]
 pub(crate) struct RunConfig {
-    pub(crate) rules: Rules,
+    pub(crate) rules: PairingOptions,
     pub(crate) grouping: Grouping,
     pub(crate) parallelism: Parallelism,
     pub(crate) budget: Budget,
@@ -52,11 +52,11 @@ impl Parallelism {
     }
 
     /// Chunks to read of each of `streams` streams before the merge has consumed the first of them. With several threads some
-    /// read while one merges the [`MOST_CHUNKS`] that it has waited for.
+    /// read while one merges the [`MAX_CHUNKS`] that it has waited for.
     pub(crate) fn ahead(self, streams: usize) -> usize {
         match (self.threads, streams) {
             (1, ..=2) => 1,
-            (1, _) => MOST_CHUNKS,
+            (1, _) => MAX_CHUNKS,
             (2, ..=64) => 5,
             _ => 3,
         }

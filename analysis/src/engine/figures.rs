@@ -12,11 +12,11 @@ use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
-use crate::pairing::pairs::{Live, Paired, Rules, kind_index};
+use crate::pairing::pairs::{Live, PairingOptions, PairingResult, kind_index};
 
 /// Counts and findings of all partitions, before they are added to rows.
 pub(super) struct Collected {
-    paired: Paired,
+    paired: PairingResult,
     /// By row.
     figures: Vec<Stats>,
     findings: Vec<Findings>,
@@ -32,7 +32,7 @@ pub(super) fn collect(
     let (live, known) =
         if config.rules.lists_live { list_live(&mut partitions, classes, config, events)? } else { Default::default() };
     let knows_nodes = config.rules.nodes.is_some();
-    let mut paired = Paired { live, classes: known, knows_nodes, ..Paired::default() };
+    let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
     config.budget.check_figures(classes.rows(), events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
     let mut findings = Vec::new();
@@ -60,7 +60,7 @@ fn list_live(
     live.reserve_exact(rows);
     classes.from(0, |class| known.push(*class));
     partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live, &mut known));
-    live.sort_unstable_by_key(|object| (object.birth.at, object.birth.tie, object.address));
+    live.sort_unstable_by_key(|object| (object.alloc_info.at, object.alloc_info.tie, object.address));
     Ok((live, known))
 }
 
@@ -70,10 +70,10 @@ impl Collected {
     pub(super) fn add_up(
         self,
         classes: Classes,
-        rules: &Rules,
+        rules: &PairingOptions,
         peaks: &PeakTracker,
         all_suspect: bool,
-    ) -> Result<(Paired, kmemtrace_abi::event::Names), AnalysisError> {
+    ) -> Result<(PairingResult, kmemtrace_abi::event::Names), AnalysisError> {
         let Collected { mut paired, figures, findings } = self;
         let registry = classes.into_inner();
         if registry.exhausted {
@@ -87,7 +87,7 @@ impl Collected {
 }
 
 /// Adds peaks to the rows, and sums of each kind and in all.
-fn add_sums(paired: &mut Paired, peaks: &PeakTracker) {
+fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker) {
     paired.peak_at = peaks.peak_at;
     for (index, ((_, kind), figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
@@ -104,7 +104,7 @@ fn add_sums(paired: &mut Paired, peaks: &PeakTracker) {
 }
 
 /// Adds the findings of all partitions, by their call-sites.
-fn add_findings(paired: &mut Paired, rules: &Rules, findings: &[Findings], all_suspect: bool) {
+fn add_findings(paired: &mut PairingResult, rules: &PairingOptions, findings: &[Findings], all_suspect: bool) {
     let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
     for (key, mut row) in findings.iter().flat_map(Findings::rows) {
         if all_suspect && key.class != Finding::ShortAlloc {

@@ -7,9 +7,9 @@ use crate::cache::{AnalysisRequest, Index, Narrowed};
 use crate::engine::config::RunConfig;
 use crate::engine::pipeline;
 use crate::error::AnalysisError;
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 use crate::order::pair_event::Filter;
-use crate::pairing::pairs::Paired;
+use crate::pairing::pairs::PairingResult;
 use crate::progress::Progress;
 use crate::query::window::AskedWindow;
 
@@ -22,7 +22,7 @@ pub(crate) struct AnalysisRun<'a> {
     pub(crate) progress: &'a mut dyn Progress,
 }
 
-type Outcome = Result<(Order, Paired, Completeness), AnalysisError>;
+type Outcome = Result<(MergeStats, PairingResult, Completeness), AnalysisError>;
 
 impl AnalysisRun<'_> {
     /// Runs over the whole trace, or a window of it; `is_filtered`: a filter selects allocations, which no index answers.

@@ -9,8 +9,8 @@ use kmemtrace_abi::event::Kind;
 use crate::account::classes::Class;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
-use crate::order::pair_event::Compact;
-use crate::pairing::pairs::{Changes, Number, kind_index};
+use crate::order::pair_event::PairEvent;
+use crate::pairing::pairs::{LiveBytesSink, Number, kind_index};
 
 /// Peak of live bytes, and the distance to it: an event mostly changes one number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ struct Peak {
 impl Peak {
     /// Adds live bytes; true at a new peak.
     #[inline(always)]
-    fn opened(&mut self, allocated: u64) -> bool {
+    fn allocated(&mut self, allocated: u64) -> bool {
         match self.headroom.checked_sub(allocated) {
             Some(headroom) => {
                 self.headroom = headroom;
@@ -49,7 +49,7 @@ impl Peak {
     }
 
     #[inline(always)]
-    fn closed(&mut self, allocated: u64) {
+    fn freed(&mut self, allocated: u64) {
         match self.headroom.checked_add(allocated) {
             Some(headroom) => self.headroom = headroom,
             None => self.set_headroom(self.wide_headroom + u128::from(self.headroom) + u128::from(allocated)),
@@ -90,22 +90,22 @@ impl PeakTracker {
     /// Adds live bytes; true at a new peak of the total.
     #[inline(always)]
     fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
-        self.row(row).opened(allocated);
-        self.kinds[kind_index(kind)].opened(allocated);
-        kind != Kind::Pages && self.total.opened(allocated)
+        self.row(row).allocated(allocated);
+        self.kinds[kind_index(kind)].allocated(allocated);
+        kind != Kind::Pages && self.total.allocated(allocated)
     }
 
     #[inline(always)]
     fn close(&mut self, row: u32, kind: Kind, allocated: u64) {
-        self.row(row).closed(allocated);
-        self.kinds[kind_index(kind)].closed(allocated);
+        self.row(row).freed(allocated);
+        self.kinds[kind_index(kind)].freed(allocated);
         if kind != Kind::Pages {
-            self.total.closed(allocated);
+            self.total.freed(allocated);
         }
     }
 
     /// Applies the deltas of a window's partitions, in the window's order.
-    pub(crate) fn replay(&mut self, window: &Window<Compact>, deltas: &[LiveDeltas]) {
+    pub(crate) fn replay(&mut self, window: &Window<PairEvent>, deltas: &[LiveDeltas]) {
         let mut rest: Vec<&[Entry]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
         let mut peak = None;
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
@@ -137,16 +137,16 @@ impl PeakTracker {
     }
 }
 
-impl Changes for PeakTracker {
+impl LiveBytesSink for PeakTracker {
     #[inline(always)]
-    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+    fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
         }
     }
 
     #[inline(always)]
-    fn closed(&mut self, _: Number, class: &Class, allocated: u64) {
+    fn freed(&mut self, _: Number, class: &Class, allocated: u64) {
         self.close(class.row, class.kind, allocated);
     }
 }
@@ -181,14 +181,14 @@ impl LiveDeltas {
     }
 }
 
-impl Changes for LiveDeltas {
+impl LiveBytesSink for LiveDeltas {
     #[inline(always)]
-    fn opened(&mut self, event: Number, class: &Class, allocated: u64) {
+    fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, true);
     }
 
     #[inline(always)]
-    fn closed(&mut self, event: Number, class: &Class, allocated: u64) {
+    fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, false);
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     use kmemtrace_tests::generate::Random;
 
     use super::*;
-    use crate::order::merger::Stretch;
+    use crate::order::gaps::LossRun;
 
     /// Live bytes and their peak, kept the long way.
     #[derive(Clone, Copy, Debug, Default)]
@@ -243,7 +243,7 @@ mod tests {
                     let number = Number { serial, at };
                     let owner = random.below(3) as u8;
                     window.owners.push(owner);
-                    window.events.push(Compact { at, ..Compact::default() });
+                    window.events.push(PairEvent { at, ..PairEvent::default() });
                     // An event may close an object and open another.
                     for _ in 0..random.below(3) {
                         let closes = random.chance(45) && !live.is_empty();
@@ -261,16 +261,16 @@ mod tests {
                         }
                         let own = &mut deltas[usize::from(owner)];
                         if closes {
-                            at_once.closed(number, &class, allocated);
-                            own.closed(number, &class, allocated);
+                            at_once.freed(number, &class, allocated);
+                            own.freed(number, &class, allocated);
                         } else {
                             live.push((row, allocated));
-                            at_once.opened(number, &class, allocated);
-                            own.opened(number, &class, allocated);
+                            at_once.allocated(number, &class, allocated);
+                            own.allocated(number, &class, allocated);
                         }
                     }
                 }
-                window.stretches.push(Stretch { from: 0, fresh: false, in_gap: false });
+                window.loss_runs.push(LossRun { from: 0, starts_gap: false, in_gap: false });
                 replayed.replay(&window, &deltas);
                 deltas = deltas.into_iter().map(LiveDeltas::cleared).collect();
             }

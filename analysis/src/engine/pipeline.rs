@@ -16,9 +16,9 @@ use crate::engine::sequential::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::hashing::Seed;
 use crate::order::merge::Chunk;
-use crate::order::merger::{Merger, Order};
-use crate::order::pair_event::{Compact, Compactor, Filter};
-use crate::pairing::pairs::{Paired, Pairing};
+use crate::order::merger::{MergeStats, Merger};
+use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::pairing::pairs::{Pairing, PairingResult};
 use crate::progress::Progress;
 
 /// Interval between two looks at the memory of the process.
@@ -27,7 +27,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 const KEPT: &str = "live objects, freed addresses and their sizes";
 
 /// Memory for each event between two stages, in bytes, with its key and its change of the live bytes.
-const EVENT_BYTES: usize = size_of::<Compact>() + 32;
+const EVENT_BYTES: usize = size_of::<PairEvent>() + 32;
 
 /// Pairs all events of `trace` that `filter` takes, within the bounds that `bounds` gives for its first key.
 pub(crate) fn run<F: Filter + Clone + Send>(
@@ -36,15 +36,15 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
     progress: &mut dyn Progress,
-) -> Result<(Order, Paired), AnalysisError> {
+) -> Result<(MergeStats, PairingResult), AnalysisError> {
     let mut streams = std::mem::take(&mut trace.streams);
     config.rules.cpus = streams.iter().map(CpuStream::cpu).collect();
     let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
     let seed = Seed::random();
     let mut merger = Merger::new(config.rules.cpus.clone(), trace.info.order, config.parallelism.parts());
-    let mut compactor = Compactor::new(&trace.names, &classes, config.grouping, seed, filter.clone());
+    let mut reader = PairEventReader::new(&trace.names, &classes, config.grouping, seed, filter.clone());
     let at_once = batch(config.parallelism.window, streams.len());
-    read_first(&mut streams, &mut merger, &mut compactor, at_once);
+    read_first(&mut streams, &mut merger, &mut reader, at_once);
     merger.set_bounds(bounds(merger.first_key()));
     let sizes = Sizes::new(&config, streams.len(), streams.len().saturating_sub(trace.info.missing.len()));
     let partitions = partitions(&config, &classes, seed, &sizes);
@@ -54,12 +54,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     if config.parallelism.threads > 1 && to_read > sizes.on_the_way as u64 {
         scheduler.take_memory(sizes.readable);
     }
-    work(&scheduler, compactor, &config, to_read, progress)?;
+    work(&scheduler, reader, &config, to_read, progress)?;
     let finished = scheduler.into_stages().ok_or(AnalysisError::Thread)?;
     let Finished { streams, merger, partitions, peaks, times } = finished;
     let order = merger.merged;
     // The scheduler's caller looks at the memory after each task but the last.
-    if partitions.iter().any(|part| part.pairing.is_over) {
+    if partitions.iter().any(|part| part.pairing.over_budget) {
         return Err(config.budget.exceeded(KEPT, order.events, LESS_OF_THE_TRACE));
     }
     note_times(times, &order, &config);
@@ -104,14 +104,14 @@ impl Sizes {
 /// Reads each stream up to its first event.
 fn read_first<F: Filter>(
     streams: &mut [CpuStream],
-    merger: &mut Merger<Compact>,
-    compactor: &mut Compactor<'_, F>,
+    merger: &mut Merger<PairEvent>,
+    reader: &mut PairEventReader<'_, F>,
     batch: usize,
 ) {
     for (stream, number) in streams.iter_mut().zip(0u16..) {
         let index = usize::from(number);
-        while merger.lacks(index) {
-            let (chunk, ended) = compactor.read(number, stream, Chunk::default(), batch);
+        while merger.needs_input(index) {
+            let (chunk, ended) = reader.read(number, stream, Chunk::default(), batch);
             merger.add(index, chunk, ended);
         }
     }
@@ -121,7 +121,7 @@ fn partitions<'a>(config: &'a RunConfig, classes: &'a Classes, seed: Seed, sizes
     let parts = config.parallelism.parts();
     let partition = |part| {
         let mut pairing = Pairing::new(&config.rules, classes, seed, part, parts);
-        pairing.set_most_bytes(sizes.table_bytes);
+        pairing.set_max_bytes(sizes.table_bytes);
         // More threads have a partition each, and those grow at the same time.
         if config.parallelism.threads == 2 {
             pairing.move_in_halves();
@@ -134,7 +134,7 @@ fn partitions<'a>(config: &'a RunConfig, classes: &'a Classes, seed: Seed, sizes
 /// Runs all stages to their ends; stops where the memory limit is exceeded.
 fn work<F: Filter + Clone + Send>(
     scheduler: &Scheduler<'_>,
-    compactor: Compactor<'_, F>,
+    reader: PairEventReader<'_, F>,
     config: &RunConfig,
     to_read: u64,
     progress: &mut dyn Progress,
@@ -142,12 +142,12 @@ fn work<F: Filter + Clone + Send>(
     let budget = config.budget;
     let mut over = None;
     let mut looked = Instant::now();
-    scheduler.work(config.parallelism.threads, compactor, |snapshot| {
+    scheduler.work(config.parallelism.threads, reader, |snapshot| {
         let is_time = looked.elapsed() > BETWEEN_LOOKS;
         if is_time {
             looked = Instant::now();
         }
-        if snapshot.is_over || is_time && budget.is_over() {
+        if snapshot.is_over || is_time && budget.is_exceeded() {
             over = Some(snapshot.events);
         }
         if progress.is_due() {
@@ -159,7 +159,7 @@ fn work<F: Filter + Clone + Send>(
     over.map_or(Ok(()), |events| Err(budget.exceeded(KEPT, events, LESS_OF_THE_TRACE)))
 }
 
-fn note_times(times: StageTimes, order: &Order, config: &RunConfig) {
+fn note_times(times: StageTimes, order: &MergeStats, config: &RunConfig) {
     let [read, merged, paired] = [times.reading, times.merging, times.pairing].map(|time| time.as_secs_f64());
     config.notes.note(format_args!(
         "{} events, -j {}: read for {read:.3} s, merged for {merged:.3} s, paired for {paired:.3} s",

@@ -22,10 +22,10 @@ use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::kallsyms::Symbolizer;
-use crate::order::merger::Order;
+use crate::order::merger::MergeStats;
 use crate::order::ordered::{Observer, Ordered};
 use crate::order::pair_event::All;
-use crate::pairing::pairs::{Paired, Rules};
+use crate::pairing::pairs::{PairingOptions, PairingResult};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::Selected;
@@ -55,7 +55,7 @@ impl Query {
         let is_whole = filter.is_none() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let keys = trace.info.keys();
-        let rules = Rules {
+        let rules = PairingOptions {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
             nodes: every_node(trace),
@@ -224,7 +224,7 @@ fn analyse(
     own: Option<OwnThreads<'_>>,
     shows_own: bool,
     window: Option<AskedWindow<'_>>,
-) -> Result<(Order, Paired, Completeness), AnalysisError> {
+) -> Result<(MergeStats, PairingResult, Completeness), AnalysisError> {
     match (filter, own) {
         (None, None) => pass.run(&All, false, window),
         (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::stream::CpuStream;
 
 use crate::engine::peaks::{LiveDeltas, PeakTracker};
-use crate::order::merge::{Chunk, MOST_CHUNKS};
+use crate::order::merge::{Chunk, MAX_CHUNKS};
 use crate::order::merger::{Merger, Window};
-use crate::order::pair_event::{Compact, Compactor, Filter};
+use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
 use crate::pairing::pairs::Pairing;
 
 /// Limit of merged windows that wait for the pairing.
@@ -46,7 +46,7 @@ impl<'a> Partition<'a> {
         Partition { pairing, account, next: 0 }
     }
 
-    fn take(&mut self, window: &Window<Compact>) {
+    fn take(&mut self, window: &Window<PairEvent>) {
         match &mut self.account {
             Account::Peaks(peaks) => self.pairing.take(window, &mut **peaks),
             Account::Deltas(own) => self.pairing.take(window, own),
@@ -56,7 +56,7 @@ impl<'a> Partition<'a> {
 
 /// A window that the partitions pair.
 struct Round {
-    window: Arc<Window<Compact>>,
+    window: Arc<Window<PairEvent>>,
     /// Deltas of the partitions that have finished the window.
     deltas: Vec<Option<LiveDeltas>>,
 }
@@ -74,19 +74,19 @@ struct Stream {
 /// A claimed stage and its task.
 #[expect(clippy::large_enum_variant, reason = "each thread has one, which moves twice in thousands of events")]
 enum Task<'a> {
-    Read(u16, Box<CpuStream>, Chunk<Compact>, bool),
-    Merge(Merger<Compact>, Vec<Fresh>, Option<Window<Compact>>),
-    Pair(usize, Partition<'a>, Arc<Window<Compact>>),
-    Replay(PeakTracker, Arc<Window<Compact>>, Vec<LiveDeltas>),
+    Read(u16, Box<CpuStream>, Chunk<PairEvent>, bool),
+    Merge(Merger<PairEvent>, Vec<Fresh>, Option<Window<PairEvent>>),
+    Pair(usize, Partition<'a>, Arc<Window<PairEvent>>),
+    Replay(PeakTracker, Arc<Window<PairEvent>>, Vec<LiveDeltas>),
 }
 
 /// A chunk for the merge: stream, events, and true for the stream's last.
-type Fresh = (usize, Chunk<Compact>, bool);
+type Fresh = (usize, Chunk<PairEvent>, bool);
 
 struct State<'a> {
     streams: Vec<Stream>,
     fresh: Vec<Fresh>,
-    merger: Option<Merger<Compact>>,
+    merger: Option<Merger<PairEvent>>,
     is_merged: bool,
     rounds: VecDeque<Round>,
     /// Number of the first round.
@@ -94,8 +94,8 @@ struct State<'a> {
     partitions: Vec<Option<Partition<'a>>>,
     peaks: Option<PeakTracker>,
     /// Recycled memory.
-    chunks: Vec<Chunk<Compact>>,
-    windows: Vec<Window<Compact>>,
+    chunks: Vec<Chunk<PairEvent>>,
+    windows: Vec<Window<PairEvent>>,
     deltas: Vec<LiveDeltas>,
     /// Claimed stages.
     at_work: usize,
@@ -132,14 +132,14 @@ pub(crate) struct Scheduler<'a> {
     /// Events to read of a stream at once.
     batch: usize,
     /// Chunks to read of a stream before the merge has consumed the first of them: with more than two streams at least the
-    /// [`MOST_CHUNKS`] that the merge waits for.
+    /// [`MAX_CHUNKS`] that the merge waits for.
     ahead: usize,
 }
 
 /// The stages at the end of the run.
 pub(crate) struct Finished<'a> {
     pub(crate) streams: Vec<CpuStream>,
-    pub(crate) merger: Merger<Compact>,
+    pub(crate) merger: Merger<PairEvent>,
     pub(crate) partitions: Vec<Partition<'a>>,
     pub(crate) peaks: PeakTracker,
     pub(crate) times: StageTimes,
@@ -149,7 +149,7 @@ impl<'a> Scheduler<'a> {
     /// A scheduler of all stages. Each stream must have been read up to its first event.
     pub(crate) fn new(
         streams: Vec<CpuStream>,
-        merger: Merger<Compact>,
+        merger: Merger<PairEvent>,
         partitions: Vec<Partition<'a>>,
         batch: usize,
         ahead: usize,
@@ -186,7 +186,7 @@ impl<'a> Scheduler<'a> {
     pub(crate) fn take_memory(&mut self, streams: usize) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let touched = |events| {
-            let mut list = vec![Compact::default(); events];
+            let mut list = vec![PairEvent::default(); events];
             list.clear();
             list
         };
@@ -197,32 +197,37 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Runs all tasks on `threads` threads. The caller's thread is one of them and calls `look` after each task: false stops all.
-    /// Each thread reads with a copy of `compactor`.
+    /// Each thread reads with a copy of `reader`.
     pub(crate) fn work<F: Filter + Clone + Send>(
         &self,
         threads: u32,
-        compactor: Compactor<'_, F>,
+        reader: PairEventReader<'_, F>,
         mut look: impl FnMut(ProgressSnapshot) -> bool,
     ) {
         thread::scope(|scope| {
             // Without a new thread from the system, the others do its tasks.
             let is_second_of_two = threads == 2;
             for _ in 1..threads {
-                let own = compactor.clone();
+                let own = reader.clone();
                 let work = move || self.work_on(is_second_of_two, own, || true);
                 drop(thread::Builder::new().spawn_scoped(scope, work));
             }
-            self.work_on(false, compactor, || look(self.snapshot()));
+            self.work_on(false, reader, || look(self.snapshot()));
         });
     }
 
-    fn work_on<F: Filter>(&self, reads_first: bool, mut compactor: Compactor<'_, F>, mut look: impl FnMut() -> bool) {
+    fn work_on<F: Filter>(
+        &self,
+        reads_first: bool,
+        mut reader: PairEventReader<'_, F>,
+        mut look: impl FnMut() -> bool,
+    ) {
         let _guard = StopOnPanic(self);
         while let Some(mut task) = self.claim(reads_first) {
             let begun = Instant::now();
             match &mut task {
                 Task::Read(number, stream, chunk, ended) => {
-                    (*chunk, *ended) = compactor.read(*number, stream, std::mem::take(chunk), self.batch)
+                    (*chunk, *ended) = reader.read(*number, stream, std::mem::take(chunk), self.batch)
                 }
                 Task::Merge(merger, fresh, window) => {
                     fresh.drain(..).for_each(|(stream, chunk, ended)| merger.add(stream, chunk, ended));
@@ -340,7 +345,7 @@ impl<'a> State<'a> {
 
     fn next_merge(&mut self) -> Option<Task<'a>> {
         // With many streams one chunk is always almost consumed, and a window ends with a chunk.
-        let enough = if self.streams.len() > 2 { MOST_CHUNKS } else { 1 };
+        let enough = if self.streams.len() > 2 { MAX_CHUNKS } else { 1 };
         let is_ready = !self.is_merged
             && self.rounds.len() < MAX_ROUNDS
             && self.streams.iter().all(|stream| stream.ended || stream.waiting >= enough);
@@ -376,7 +381,7 @@ impl<'a> State<'a> {
                 if self.fresh.is_empty() {
                     self.fresh = fresh;
                 }
-                self.chunks.extend(merger.through());
+                self.chunks.extend(merger.take_consumed());
                 self.is_merged = merger.is_done();
                 self.events = merger.merged.events;
                 self.merger = Some(merger);
@@ -387,7 +392,7 @@ impl<'a> State<'a> {
             Task::Pair(part, mut partition, window) => {
                 let round = (partition.next - self.first_round) as usize;
                 partition.next += 1;
-                self.is_over |= partition.pairing.is_over;
+                self.is_over |= partition.pairing.over_budget;
                 drop(window);
                 match &mut partition.account {
                     Account::Peaks(_) => self.end_round(),

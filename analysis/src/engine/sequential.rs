@@ -6,7 +6,7 @@ use kmemtrace_abi::trace::Trace;
 
 use crate::engine::config::{WINDOW, batch};
 use crate::order::merge::Chunk;
-use crate::order::merger::{Merger, Order, Window};
+use crate::order::merger::{MergeStats, Merger, Window};
 use crate::progress::Progress;
 
 /// Hands all events within the bounds to `take`, in windows, with the first key of all: `first` where the caller knows it, else
@@ -17,7 +17,7 @@ pub(crate) fn in_order(
     bounds: impl FnOnce(u64) -> (u64, u64),
     progress: &mut dyn Progress,
     mut take: impl FnMut(&Window<Event>, u64, &Names) -> bool,
-) -> Order {
+) -> MergeStats {
     let to_read = bytes_to_read(&trace.streams);
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
     let mut merger = Merger::new(cpus, trace.info.order, 1);
@@ -29,7 +29,7 @@ pub(crate) fn in_order(
         (chunk, ended)
     };
     for (index, stream) in streams.iter_mut().enumerate() {
-        while merger.lacks(index) {
+        while merger.needs_input(index) {
             let (chunk, ended) = read(stream, names, Chunk::default());
             merger.add(index, chunk, ended);
         }
@@ -46,9 +46,9 @@ pub(crate) fn in_order(
                 break;
             }
         }
-        spare.extend(merger.through());
+        spare.extend(merger.take_consumed());
         for (index, stream) in streams.iter_mut().enumerate() {
-            while merger.lacks(index) {
+            while merger.needs_input(index) {
                 let (chunk, ended) = read(stream, names, spare.pop().unwrap_or_default());
                 merger.add(index, chunk, ended);
             }

@@ -1,4 +1,4 @@
-//! `--max-memory`: stopping with a word instead of being killed.
+//! `--max-memory`: an analysis stops with an error before the kernel kills the process.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::memory::room;
 const LEAST: u64 = 256 << 20;
 /// Default limit, in bytes, where the system does not tell how much memory is left.
 const UNKNOWN: u64 = 1 << 30;
-/// Memory of a row, a finding or a pair of CPUs while they are sorted, a little more than measured. What is printed of them
-/// is made one by one.
+/// Memory of a row, a finding or a pair of CPUs while they are sorted, in bytes, a little more than measured. Documents make
+/// their rows one by one.
 const SORTED_BYTES: u64 = 64;
 
-/// The most memory that the program may take.
+/// Limit of the process's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Bytes.
@@ -31,29 +31,29 @@ impl Budget {
         Budget { limit, is_default: asked.is_none() }
     }
 
-    /// Bytes that are left beside what the process has now and what it `reserves` for buffers. An eighth is kept for what
-    /// nobody counts: call-sites, findings, what the allocator cannot use again.
+    /// Bytes that are left beside the process's present memory and what it `reserves` for buffers. An eighth of the limit is
+    /// headroom for memory that is not counted: call-sites, findings, fragments of the allocator.
     pub(crate) fn left(self, reserves: u64) -> u64 {
         (self.limit - self.limit / 8).saturating_sub(resident()).saturating_sub(reserves)
     }
 
-    /// Whether the process takes more by now.
-    pub(crate) fn is_over(self) -> bool {
+    /// True where the process takes more by now.
+    pub(crate) fn is_exceeded(self) -> bool {
         resident() > self.limit
     }
 
-    /// The error of a pass that stops: `what` needs more, after so many events, and what would need `less`.
+    /// Error of a pass that stops after this many events: `what` needs more memory, and `less` is a remedy.
     pub(crate) fn exceeded(self, what: &'static str, events: u64, less: &'static str) -> AnalysisError {
         AnalysisError::Memory { what, limit: self.limit, is_default: self.is_default, events, less }
     }
 
-    /// Stops before the figures of so many rows are added up.
+    /// Checks the limit before the figures of this many rows are added up.
     pub(crate) fn check_figures(self, rows: usize, events: u64) -> Result<(), AnalysisError> {
-        // They are there twice while each gets its key.
+        // Figures stand twice in memory while each gets its key.
         self.check_rows(rows as u64 * 2 * size_of::<(RowKey, Stats)>() as u64, events)
     }
 
-    /// Stops before so many rows are sorted.
+    /// Checks the limit before this many rows are sorted.
     pub(crate) fn check_sorted(self, rows: usize, events: u64) -> Result<(), AnalysisError> {
         self.check_rows(rows as u64 * SORTED_BYTES, events)
     }
@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn what_the_process_takes_is_not_left() {
         let of = |limit| Budget::new(Some(limit));
-        assert!(of(1 << 10).is_over() && !of(1 << 40).is_over());
+        assert!(of(1 << 10).is_exceeded() && !of(1 << 40).is_exceeded());
         assert_eq!(of(1 << 10).left(0), 0);
         let left = of(1 << 40).left(1 << 39);
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
         assert!(of(1 << 40).check_sorted(1 << 20, 0).is_ok() && of(64 << 20).check_sorted(1 << 20, 0).is_err());
         assert!(of(1 << 40).check_figures(1 << 20, 0).is_ok() && of(256 << 20).check_figures(1 << 20, 0).is_err());
-        assert!(!Budget::new(None).is_over());
+        assert!(!Budget::new(None).is_exceeded());
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! Memory that the machine and the control groups of the process have left.
+//! Free memory of the machine and of the process's control groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limits from this on are none: v1 says so by the greatest number of whole pages.
+/// Least limit that means none: version 1 shows the greatest number of whole pages instead.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Bytes that the process may still take: the least of the machine's `MemAvailable` and the room of each of its control groups,
-/// their page cache counted as room.
-/// `None` where neither is known. `proc` is `/proc`.
+/// their page cache counted as room. `None` where neither is known. `proc` is `/proc`.
 pub(crate) fn left(proc: &Path) -> Option<u64> {
     available(proc).into_iter().chain(groups_left(proc)).min()
 }
@@ -20,7 +19,7 @@ fn available(proc: &Path) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least room of the control groups that the process is in, from its own up to the root.
+/// Least room of the control groups that the process is in, from its own up to the root.
 fn groups_left(proc: &Path) -> Option<u64> {
     let groups = fs::read_to_string(proc.join("self/cgroup")).ok()?;
     let mounts = fs::read_to_string(proc.join("self/mountinfo")).ok()?;
@@ -33,7 +32,7 @@ fn groups_left(proc: &Path) -> Option<u64> {
             return None;
         }
         let (root, mounted_at) = mounts.lines().find_map(|line| mount_of(line, is_v2))?;
-        // Within a container the mount shows a part of the tree only; the path may even lie outside of it.
+        // A container's mount shows a part of the tree only; the path may even lie outside of it.
         let below = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
         let group = mounted_at.join(below);
         let up = group.ancestors().take_while(|dir| dir.starts_with(&mounted_at));
@@ -42,7 +41,7 @@ fn groups_left(proc: &Path) -> Option<u64> {
     each.min()
 }
 
-/// The root and the mount point of a line of `mountinfo`, if it is of the hierarchy that has the memory controller.
+/// Root and mount point of a line of `mountinfo`, if the line is of the hierarchy with the memory controller.
 fn mount_of(line: &str, is_v2: bool) -> Option<(PathBuf, PathBuf)> {
     let (mount, of) = line.split_once(" - ")?;
     let mut of = of.split(' ');
@@ -69,12 +68,12 @@ fn left_v1(group: &Path) -> Option<u64> {
     Some(limit.saturating_sub(used))
 }
 
-/// Bytes that a group holds, less its page cache: the kernel takes that back before it refuses memory. `usage` is the file of
+/// Bytes that a group holds, less its page cache: the kernel reclaims the cache before it refuses memory. `usage` is the file of
 /// the whole, `cached` begin the lines on the page cache in `memory.stat`; a line that is not there counts as 0.
 fn used(group: &Path, usage: &str, cached: [&str; 2]) -> Option<u64> {
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let bytes = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-    // The two files are read one after the other: the cache may seem larger than the whole.
+    // Two files are read one after the other: the cache may seem larger than the whole.
     let cache = cached.into_iter().filter_map(bytes).fold(0, u64::saturating_add);
     Some(number(&group.join(usage))?.saturating_sub(cache))
 }

@@ -1,6 +1,5 @@
-//! Arrays of zeros straight from the system. What is not touched takes no memory, but for the rest of a huge page: as far as an
-//! array fills them, they are asked for, because an element that is looked up at random mostly misses the processor's cache of small
-//! pages, too.
+//! Arrays of zeros, mapped by the kernel. Untouched elements take no memory, but for the rest of a huge page. Arrays ask for huge
+//! pages as far as they fill them: a random element's small page mostly misses the TLB, too.
 #![expect(unsafe_code, reason = "elements stand in memory that is mapped as bytes")]
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -14,49 +13,48 @@ use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use on_a_vec::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 use zerocopy::{FromZeros, Immutable};
 
-/// Bytes that are given back at once, and those of a huge page of most processors. Miri takes a second for a megabyte.
+/// Unit in which memory goes back to the kernel, in bytes: a huge page of most processors. Miri takes a second for a megabyte.
 pub(crate) const PIECE: usize = if cfg!(miri) { 4 << 10 } else { 2 << 20 };
 
-/// Elements that are all zeros at first.
+/// Array of elements that are all zeros at first.
 #[derive(Debug)]
-pub(crate) struct Zeroed<T> {
+pub(crate) struct ZeroedArray<T> {
     map: MmapRaw,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: FromZeros + Immutable> Zeroed<T> {
-    /// So many elements. Where there is no memory for them, it ends as a `Vec` would.
-    pub(crate) fn new(len: usize) -> Zeroed<T> {
-        const { assert!(align_of::<T>() <= 4096 && PIECE.is_multiple_of(size_of::<T>())) }; // A page's, or less.
+impl<T: FromZeros + Immutable> ZeroedArray<T> {
+    /// Array of `len` elements. Without memory for them the process ends as with a `Vec`.
+    pub(crate) fn new(len: usize) -> ZeroedArray<T> {
+        const { assert!(align_of::<T>() <= 4096 && PIECE.is_multiple_of(size_of::<T>())) }; // At most a page.
         let layout = Layout::array::<T>(len).unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()));
-        // As long as so many huge pages, it is placed (from Linux 6.7 on) so that each can be one. The last is not filled: small
-        // ones do.
+        // A mapping of whole huge pages is aligned to them from Linux 6.7 on. The last one is not filled, so small pages do.
         let whole = layout.size() / PIECE * PIECE;
         let bytes = if whole == 0 { layout.size() } else { layout.size().next_multiple_of(PIECE) };
         let map = MmapMut::map_anon(bytes).unwrap_or_else(|_| handle_alloc_error(layout));
         if whole > 0 {
-            // Without them it works as well, if not as fast.
+            // Without huge pages the array works as well, if not as fast.
             let _ = map.advise_range(Advice::HugePage, 0, whole);
             let _ = map.advise_range(Advice::NoHugePage, whole, bytes - whole);
         }
-        Zeroed { map: map.into(), len, elements: PhantomData }
+        ZeroedArray { map: map.into(), len, elements: PhantomData }
     }
 
-    /// All elements, to be written to, and the memory that they need for it.
+    /// All elements, to be written to, and their memory.
     pub(crate) fn with_memory(&mut self) -> (&mut [T], Memory<'_>) {
         let memory = Memory { map: &self.map, bytes: self.len * size_of::<T>() };
         // SAFETY: as in `deref_mut`; `memory` never looks at what is there.
         (unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }, memory)
     }
 
-    /// All elements, to be taken off.
-    pub(crate) fn remains(self) -> Remains<T> {
-        Remains { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
+    /// Turns the array into one that is consumed from its end.
+    pub(crate) fn into_draining(self) -> DrainingArray<T> {
+        DrainingArray { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
     }
 }
 
-/// Memory of an array that is filled.
+/// Memory of an array that is being filled.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     map: &'a MmapRaw,
@@ -64,31 +62,37 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// Takes memory for all elements of this piece, as they will be written to: some kernels have no huge page for where something
-    /// was read first.
+    /// Takes memory for all elements of this piece before they are written to: some kernels give no huge page to memory that was
+    /// read first.
     pub(crate) fn populate(self, piece: usize) {
         let from = piece * PIECE;
         let _ = self.map.advise_range(Advice::PopulateWrite, from, PIECE.min(self.bytes.saturating_sub(from)));
     }
 }
 
-/// What is left of an array, or of a part of it, that nobody writes to any more.
+/// A read-only array, or a part of one, that is consumed from its end; consumed 2 MiB pieces go back to the kernel.
 #[derive(Debug)]
-pub(crate) struct Remains<T> {
+pub(crate) struct DrainingArray<T> {
     map: Arc<MmapRaw>,
     left: Range<usize>,
-    /// Where in the mapping the memory ends that is nobody else's.
+    /// End in the mapping of the memory that is this part's alone.
     end: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: FromZeros + Immutable + Copy> Remains<T> {
-    /// Those before `middle`, and those from there on, each to be taken off by themselves.
-    pub(crate) fn split(self, middle: usize) -> [Remains<T>; 2] {
-        let Remains { map, left, end, elements } = self;
+impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
+    /// Elements before `middle`, and from there on: two parts that are consumed independently.
+    pub(crate) fn split(self, middle: usize) -> [DrainingArray<T>; 2] {
+        let DrainingArray { map, left, end, elements } = self;
         let middle = middle.clamp(left.start, left.end);
-        let lower = Remains { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
-        [lower, Remains { map, left: middle..left.end, end, elements }]
+        let lower =
+            DrainingArray { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
+        [lower, DrainingArray { map, left: middle..left.end, end, elements }]
+    }
+
+    /// Elements that are left.
+    pub(crate) fn len(&self) -> usize {
+        self.left.len()
     }
 
     /// The last element.
@@ -99,7 +103,7 @@ impl<T: FromZeros + Immutable + Copy> Remains<T> {
         Some(unsafe { self.map.as_ptr().cast::<T>().add(last).read() })
     }
 
-    /// Takes the last element off; its memory is given back together with that of its neighbours.
+    /// Takes the last element off; the memory of a piece goes back once all of its elements are taken.
     #[inline]
     pub(crate) fn take_last(&mut self) -> Option<T> {
         let element = self.last()?;
@@ -108,7 +112,7 @@ impl<T: FromZeros + Immutable + Copy> Remains<T> {
         if from.is_multiple_of(PIECE) {
             let bytes = PIECE.min(self.map.len() - from);
             if from + bytes <= self.end {
-                // SAFETY: all elements from there to the end of the part have been taken: nobody will see what this memory becomes.
+                // SAFETY: all elements from there to the end of the part have been taken: no reader is left for this memory.
                 let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
             }
         }
@@ -116,32 +120,32 @@ impl<T: FromZeros + Immutable + Copy> Remains<T> {
     }
 }
 
-impl<T: FromZeros + Immutable> Default for Zeroed<T> {
-    fn default() -> Zeroed<T> {
-        Zeroed::new(0)
+impl<T: FromZeros + Immutable> Default for ZeroedArray<T> {
+    fn default() -> ZeroedArray<T> {
+        ZeroedArray::new(0)
     }
 }
 
-impl<T: FromZeros + Immutable> Deref for Zeroed<T> {
+impl<T: FromZeros + Immutable> Deref for ZeroedArray<T> {
     type Target = [T];
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: so many elements have place in the mapping, which begins at a page; it was all zeros, which are elements, and
-        // nothing but elements was written since.
+        // SAFETY: the mapping has room for `len` elements and begins at a page; all zeros are elements, and nothing but elements
+        // was written since.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }
 
-impl<T: FromZeros + Immutable> DerefMut for Zeroed<T> {
+impl<T: FromZeros + Immutable> DerefMut for ZeroedArray<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and `self` is borrowed for as long.
+        // SAFETY: as in `deref`, and `self` is borrowed mutably for as long.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
     }
 }
 
-/// The part of memmap2 that is used above, on a `Vec`: Miri maps no memory.
+/// Part of memmap2 that is used above, on a `Vec`: Miri maps no memory.
 #[cfg(miri)]
 mod on_a_vec {
     use std::io;
@@ -218,13 +222,13 @@ mod tests {
     #[test]
     fn all_elements_come_back_from_the_end() {
         for len in [0, 1, 1000, 3 * PIECE / 64, 3 * PIECE / 64 + 1, 12 * PIECE / 64, 12 * PIECE / 64 + 5] {
-            let mut array = Zeroed::<[u64; 8]>::new(len);
+            let mut array = ZeroedArray::<[u64; 8]>::new(len);
             assert!(array.len() == len && array.iter().all(|element| *element == [0; 8]));
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
-            // Some of it, then what is left in two parts.
-            let mut array = array.remains();
+            // A third of the elements, then the rest in two parts.
+            let mut array = array.into_draining();
             let taken = std::iter::from_fn(|| array.take_last()).take(len / 3);
             assert!(taken.map(|element| element[7]).eq((0..len as u64).rev().take(len / 3)), "{len}");
             let (middle, end) = (len / 4, len - len / 3);
@@ -239,13 +243,13 @@ mod tests {
     /// Elements of some pieces, and of a part of one.
     const SOME: usize = 5 * PIECE / size_of::<Element>() / 2;
 
-    fn numbered(len: usize) -> Zeroed<Element> {
-        let mut array = Zeroed::<Element>::new(len);
+    fn numbered(len: usize) -> ZeroedArray<Element> {
+        let mut array = ZeroedArray::<Element>::new(len);
         array.iter_mut().enumerate().for_each(|(index, element)| *element = [index as u64; 8]);
         array
     }
 
-    fn rest(mut array: Remains<Element>) -> Vec<usize> {
+    fn rest(mut array: DrainingArray<Element>) -> Vec<usize> {
         std::iter::from_fn(|| array.take_last()).map(|element| element[7] as usize).collect()
     }
 
@@ -254,10 +258,10 @@ mod tests {
         let mut array = numbered(1);
         while array.len() < SOME {
             let len = array.len();
-            let mut grown = Zeroed::<Element>::new(2 * len + 1);
+            let mut grown = ZeroedArray::<Element>::new(2 * len + 1);
             let (elements, memory) = grown.with_memory();
             (0..(size_of_val(elements)).div_ceil(PIECE)).for_each(|piece| memory.populate(piece));
-            let mut old = array.remains();
+            let mut old = array.into_draining();
             for index in (0..len).rev() {
                 assert_eq!(old.last(), Some([index as u64; 8]));
                 elements[index] = old.take_last().unwrap();
@@ -277,14 +281,14 @@ mod tests {
     fn a_part_outlives_the_other_one_wherever_the_array_is_split() {
         for middle in [0, 1, PIECE / 64 - 1, PIECE / 64, PIECE / 64 + 1, SOME - 1, SOME, SOME + 1] {
             let end = middle.min(SOME);
-            let [lower, upper] = numbered(SOME).remains().split(middle);
+            let [lower, upper] = numbered(SOME).into_draining().split(middle);
             drop(upper);
             assert!(rest(lower).into_iter().eq((0..end).rev()), "{middle}");
-            let [lower, upper] = numbered(SOME).remains().split(middle);
+            let [lower, upper] = numbered(SOME).into_draining().split(middle);
             drop(lower);
             assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
             // The memory that one gives back is none of the other's.
-            let [lower, upper] = numbered(SOME).remains().split(middle);
+            let [lower, upper] = numbered(SOME).into_draining().split(middle);
             assert_eq!(rest(lower).len(), end, "{middle}");
             assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
         }
@@ -292,7 +296,7 @@ mod tests {
 
     #[test]
     fn parts_are_taken_off_by_two_threads_at_once() {
-        let parts = numbered(SOME).remains().split(SOME / 2);
+        let parts = numbered(SOME).into_draining().split(SOME / 2);
         let taken = std::thread::scope(|scope| {
             let threads = parts.map(|part| scope.spawn(|| rest(part)));
             threads.map(|thread| thread.join().unwrap())
@@ -304,8 +308,8 @@ mod tests {
     #[test]
     fn an_array_may_be_dropped_with_elements_in_it() {
         drop(numbered(SOME));
-        drop(Zeroed::<Element>::default().remains());
-        let mut array = numbered(SOME).remains();
+        drop(ZeroedArray::<Element>::default().into_draining());
+        let mut array = numbered(SOME).into_draining();
         assert!((0..SOME / 2).all(|_| array.take_last().is_some()));
         let [lower, upper] = array.split(SOME / 4);
         drop((upper, lower));

@@ -1,4 +1,4 @@
-//! Streams of events to one, in the order of key, stream and position: without a branch on whose turn it is, two by two.
+//! Merge of many streams into one, in the order of key, stream and position: two by two, without a branch on the next stream.
 
 use std::collections::VecDeque;
 use std::hint::select_unpredictable;
@@ -7,17 +7,17 @@ use kmemtrace_abi::event::Gap;
 
 use crate::memory::prefetch::prefetch_beyond;
 
-/// An event as far as its order goes.
+/// Event with an order key.
 pub(crate) trait Keyed {
-    /// Its order key.
+    /// Order key.
     fn key(&self) -> u64;
-    /// To which of at most 256 partitions it belongs.
+    /// Partition of the event, of at most 256.
     fn part(&self, parts: u32) -> u8;
-    /// Its CPU; `cpus` are those of the streams.
+    /// CPU of the event; `cpus` are those of the streams.
     fn cpu(&self, cpus: &[u32]) -> u32;
 }
 
-/// What is read of a CPU's stream at once: events in order, and the gaps before, between and after them.
+/// Piece of a CPU's stream that is read at once: events in order, and the gaps before, between and after them.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk<E> {
     pub(crate) events: Vec<E>,
@@ -37,47 +37,45 @@ impl<E> Chunk<E> {
     }
 }
 
-/// Chunks of a stream that one window takes, so that windows stay of one size however far streams are read ahead. With one
-/// they would be too small: each stream's chunks would end windows.
-pub(crate) const MOST_CHUNKS: usize = 2;
+/// Limit of chunks that one window takes of a stream, so that windows keep their size however far streams are read ahead. With
+/// one they would be too small: each stream's chunks would end windows.
+pub(crate) const MAX_CHUNKS: usize = 2;
 
-/// So many events before a stream's event is merged it is asked for: it may be in the cache of another core, which has read it.
+/// Prefetch distance, in events: an event may be in the cache of another core, which has read it.
 const AHEAD: usize = 32;
 
-/// What was read of a stream and not yet merged.
+/// Chunks of a stream that are not merged yet.
 pub(crate) struct Queue<E> {
-    /// None of them is empty.
+    /// Chunks with events, oldest first.
     pub(crate) chunks: VecDeque<Chunk<E>>,
     /// Events of the first chunk that have been taken.
     taken: usize,
     pub(crate) ended: bool,
-    /// The last gap, of which more may come.
-    pub(crate) gap: Option<(u64, u64)>,
 }
 
 impl<E> Default for Queue<E> {
     fn default() -> Queue<E> {
-        Queue { chunks: VecDeque::new(), taken: 0, ended: false, gap: None }
+        Queue { chunks: VecDeque::new(), taken: 0, ended: false }
     }
 }
 
 impl<E: Keyed + Copy> Queue<E> {
-    /// Key of the last event that the next window may take.
+    /// Key of the last event of the next window's chunks.
     pub(crate) fn last_key(&self) -> Option<u64> {
-        Some(self.chunks.iter().take(MOST_CHUNKS).next_back()?.events.last()?.key())
+        Some(self.chunks.iter().take(MAX_CHUNKS).next_back()?.events.last()?.key())
     }
 
-    /// Whether there are, or may come, more events than the next window may take.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.ended || self.chunks.len() > MOST_CHUNKS
+    /// True where there are, or may come, more events than the next window takes.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.ended || self.chunks.len() > MAX_CHUNKS
     }
 
-    /// Key of the next event that is here.
+    /// Key of the next event, if one has been read.
     pub(crate) fn next_key(&self) -> Option<u64> {
         Some(self.chunks.front()?.events.get(self.taken)?.key())
     }
 
-    /// What is left of the first chunk.
+    /// Rest of the first chunk.
     fn rest(&self) -> &[E] {
         self.chunks.front().and_then(|chunk| chunk.events.get(self.taken..)).unwrap_or_default()
     }
@@ -90,7 +88,7 @@ impl<E: Keyed + Copy> Queue<E> {
         self.taken += run;
     }
 
-    /// The first chunk, where all of it was taken.
+    /// Takes off the first chunk where all of its events are taken.
     fn take_used(&mut self) -> Option<Chunk<E>> {
         if !self.rest().is_empty() {
             return None;
@@ -100,13 +98,13 @@ impl<E: Keyed + Copy> Queue<E> {
     }
 }
 
-/// Appends events before `until` of two slices to `ordered`, until one of them is through; returns how many of each. Of
+/// Appends events before `until` of two slices to `ordered`, until one slice ends; returns the numbers taken of each. Of
 /// equal keys `lower`'s is first.
 fn merge_slices<E: Keyed + Copy>(lower: &[E], upper: &[E], until: u64, ordered: &mut Vec<E>) -> (usize, usize) {
     let (mut i, mut j) = (0, 0);
     ordered.reserve(lower.len() + upper.len());
     while let (Some(x), Some(y)) = (lower.get(i), upper.get(j)) {
-        // Streams take turns in no order that a processor could foresee, so nothing branches on it.
+        // Without a branch: the processor cannot predict the streams' turns.
         let is_upper = y.key() < x.key();
         let next = select_unpredictable(is_upper, y, x);
         prefetch_beyond(next, AHEAD);
@@ -121,13 +119,13 @@ fn merge_slices<E: Keyed + Copy>(lower: &[E], upper: &[E], until: u64, ordered: 
 }
 
 /// Moves the events of one or two queues, the first of which is stream number `first`, up to `limit` to `ordered`, in order;
-/// chunks that are through to `through`.
+/// consumed chunks to `consumed`.
 fn merge_queues<E: Keyed + Copy>(
     queues: &mut [Queue<E>],
     first: usize,
     limit: (u64, usize),
     ordered: &mut Vec<E>,
-    through: &mut Vec<Chunk<E>>,
+    consumed: &mut Vec<Chunk<E>>,
 ) {
     loop {
         let mut heads = queues.iter().zip(first..).map(|(queue, stream)| Some((queue.next_key()?, stream)));
@@ -145,16 +143,16 @@ fn merge_queues<E: Keyed + Copy>(
             (Some(next), None) | (None, Some(next)) => (next, None),
         };
         if moved == (0, 0) {
-            // One stream alone, or keys that are those of the limit.
+            // One stream alone, or keys equal to the limit.
             let until = other.map_or(limit, |other| other.min(limit));
             queues[next.1 - first].move_until(until, next.1, ordered);
         }
-        through.extend(queues.iter_mut().filter_map(Queue::take_used));
+        consumed.extend(queues.iter_mut().filter_map(Queue::take_used));
     }
 }
 
-/// Merges runs of events that stand one after the other in `ordered`, and end where `ends` says, to one: two by two, so that
-/// each event is moved as often as the number of runs can be halved. Of equal keys the earlier run's is first.
+/// Merges runs of events, which stand one after the other in `ordered` and end at `ends`, to one: two by two, so that each event
+/// moves once per halving of their number. Of equal keys the earlier run's is first.
 fn merge_runs<E: Keyed + Copy>(ordered: &mut Vec<E>, spare: &mut Vec<E>, ends: &mut Vec<usize>) {
     while ends.len() > 1 {
         spare.clear();
@@ -175,11 +173,11 @@ fn merge_runs<E: Keyed + Copy>(ordered: &mut Vec<E>, spare: &mut Vec<E>, ends: &
     }
 }
 
-/// Memory that the merge of many streams works in.
+/// Working memory of the merge.
 pub(crate) struct Spare<E> {
-    /// Where runs are merged to.
+    /// Target of the next merge of runs.
     events: Vec<E>,
-    /// Where runs end that are still to be merged.
+    /// Ends of the runs that are still to be merged.
     ends: Vec<usize>,
 }
 
@@ -189,19 +187,19 @@ impl<E> Default for Spare<E> {
     }
 }
 
-/// Moves the events of all queues up to `limit` into `ordered`, which is empty; chunks that are through to `through`.
+/// Moves the events of all queues up to `limit` into `ordered`, which is empty; consumed chunks to `consumed`.
 pub(crate) fn merge<E: Keyed + Copy>(
     queues: &mut [Queue<E>],
     limit: (u64, usize),
     ordered: &mut Vec<E>,
     spare: &mut Spare<E>,
-    through: &mut Vec<Chunk<E>>,
+    consumed: &mut Vec<Chunk<E>>,
 ) {
     let Spare { events, ends } = spare;
     ends.clear();
     for (pair, first) in queues.chunks_mut(2).zip((0..).step_by(2)) {
         let before = ordered.len();
-        merge_queues(pair, first, limit, ordered, through);
+        merge_queues(pair, first, limit, ordered, consumed);
         if ordered.len() > before {
             ends.push(ordered.len());
         }

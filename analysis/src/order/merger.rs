@@ -1,25 +1,22 @@
 //! All CPUs' events in the one total order of the contract: (key, CPU, position in the CPU's stream).
 //!
-//! What has been read of each CPU, up to the point behind which a CPU may still bring earlier events, is merged and becomes a
-//! window: the events in order, with whose they are and what is known of gaps. Memory is that of a few chunks a CPU,
-//! however long the trace.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! The merger turns chunks of all CPUs into windows: events in order, their partitions, and the runs between gaps. A window ends
+//! where some CPU may still bring earlier events. Memory is that of a few chunks a CPU, however long the trace.
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Gap, GapCause};
+use kmemtrace_abi::event::Gap;
 
+use crate::order::gaps::{GapTracker, LossRun, SequenceHoles};
 use crate::order::merge::{Chunk, Keyed, Queue, Spare, merge};
 
-/// What the merge itself learns.
+/// Totals of the merge.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Order {
-    /// Key of the first event taken.
+pub(crate) struct MergeStats {
+    /// Key of the first event within the bounds.
     pub(crate) first: Option<u64>,
-    /// Key of the last event taken.
+    /// Key of the last event within the bounds.
     pub(crate) last: Option<u64>,
-    /// Events taken.
+    /// Events within the bounds.
     pub(crate) events: u64,
     /// Sequence numbers missing.
     pub(crate) missing: u64,
@@ -31,44 +28,33 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a, E> {
     pub(crate) events: &'a [E],
-    /// Their numbers in the window; none where they are all there are.
+    /// Numbers of the events in the window; empty where the partition has all of them.
     serials: &'a [u32],
 }
 
 impl<E> Part<'_, E> {
-    /// The number in the window of an event.
+    /// Number of an event in the window.
     #[inline(always)]
     pub(crate) fn serial(&self, index: usize) -> u32 {
         self.serials.get(index).copied().unwrap_or(index as u32)
     }
 
-    /// Where the events from number `serial` on begin.
+    /// Index of the first event from number `serial` on.
     pub(crate) fn position(&self, serial: u32) -> usize {
         let len = self.events.len();
         if self.serials.is_empty() { len.min(serial as usize) } else { self.serials.partition_point(|&n| n < serial) }
     }
 }
 
-/// Memory of a partition for the events of a window that are its own.
+/// Memory of a partition for its events of a window.
 #[derive(Debug, Default)]
 pub(crate) struct Share<E> {
     events: Vec<E>,
-    /// As many as any window had events; the first of them are those of this one.
+    /// Numbers in the window; behind those of this window stand older ones.
     serials: Vec<u32>,
 }
 
-/// From an event of the window on, what is known of gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    /// Number of its first event in the window.
-    pub(crate) from: u32,
-    /// A gap has begun: nothing that happened before can be compared with what comes now.
-    pub(crate) fresh: bool,
-    /// All of it lies in a gap.
-    pub(crate) in_gap: bool,
-}
-
-/// Some of the trace, complete and in order.
+/// Piece of the trace, complete and in order.
 #[derive(Debug)]
 pub(crate) struct Window<E> {
     pub(crate) events: Vec<E>,
@@ -76,15 +62,16 @@ pub(crate) struct Window<E> {
     pub(crate) owners: Vec<u8>,
     /// Number of the first event in the trace.
     pub(crate) first_serial: u64,
-    /// The first event's key, and where the window began in which that key was first seen: events of one key are told apart
-    /// by how far from there they are, those of other keys by their number in the window.
-    pub(crate) shared: (u64, u64),
-    pub(crate) stretches: Vec<Stretch>,
+    /// Tie-breaker of the first key: the key, and the number in the trace at which the window began that had it first. Events of
+    /// this key are told apart by their distance from there, events of other keys by their number in the window.
+    pub(crate) tie_base: (u64, u64),
+    /// Runs of the events between which no gap begins or ends, in order.
+    pub(crate) loss_runs: Vec<LossRun>,
     /// A gap begins at the last window's frontier.
-    pub(crate) touches_before: bool,
-    /// All gaps that begin before this key are known; `None`: all gaps.
-    pub(crate) frontier: Option<u64>,
-    /// Gaps that were read, in no order.
+    pub(crate) gap_at_last_frontier: bool,
+    /// Frontier: all gaps that begin before this key are known; `None`: all gaps.
+    pub(crate) complete_until: Option<u64>,
+    /// Gaps since the last window, in no order.
     pub(crate) gaps: Vec<Gap>,
 }
 
@@ -94,10 +81,10 @@ impl<E> Default for Window<E> {
             events: Vec::new(),
             owners: Vec::new(),
             first_serial: 0,
-            shared: (0, 0),
-            stretches: Vec::new(),
-            touches_before: false,
-            frontier: None,
+            tie_base: (0, 0),
+            loss_runs: Vec::new(),
+            gap_at_last_frontier: false,
+            complete_until: None,
             gaps: Vec::new(),
         }
     }
@@ -107,7 +94,7 @@ impl<E: Copy> Window<E> {
     fn clear(&mut self) {
         self.events.clear();
         self.owners.clear();
-        self.stretches.clear();
+        self.loss_runs.clear();
         self.gaps.clear();
     }
 
@@ -117,7 +104,7 @@ impl<E: Copy> Window<E> {
             return Part { events: &self.events, serials: &[] };
         }
         let Share { events, serials } = share;
-        // Without a branch on whose an event is, which cannot be predicted.
+        // Without a branch: the processor cannot predict an event's partition.
         serials.resize(serials.len().max(self.owners.len()), 0);
         let mut len = 0;
         for (&owner, serial) in self.owners.iter().zip(0..) {
@@ -139,50 +126,41 @@ pub(crate) struct Merger<E> {
     parts: u32,
     /// Keys to take, both ends included.
     bounds: Option<(u64, u64)>,
-    /// Gaps that have not begun, first ones first.
-    to_come: BinaryHeap<Reverse<(u64, u64)>>,
-    /// How far the gaps that have begun reach.
-    reach: Option<u64>,
-    /// Frontier of the last window.
-    frontier: Option<u64>,
+    gaps: GapTracker,
     is_done: bool,
-    /// Key of the last event, taken or not.
-    last: Option<u64>,
+    /// Number in the trace of the next window's first event.
     serial: u64,
-    /// [`Window::shared`] of the last event's key.
-    shared: (u64, u64),
-    pub(crate) merged: Order,
-    gaps: Vec<Gap>,
-    /// Events of the window that is made.
+    /// [`Window::tie_base`] of the last event's key.
+    tie_base: (u64, u64),
+    pub(crate) merged: MergeStats,
+    /// Events of the next window.
     ordered: Vec<E>,
     spare: Spare<E>,
-    /// Windows and chunks whose memory is used again.
+    /// Windows whose memory is used again.
     used: Vec<Window<E>>,
-    through: Vec<Chunk<E>>,
+    /// Chunks whose events are all merged.
+    consumed: Vec<Chunk<E>>,
 }
 
 impl<E: Keyed + Copy> Merger<E> {
-    /// For the streams of these CPUs, in their order.
+    /// Merger of the streams of these CPUs, in their order.
     pub(crate) fn new(cpus: Vec<u32>, order: OrderKey, parts: u32) -> Merger<E> {
+        let gaps = GapTracker::new(cpus.len());
         Merger {
             queues: cpus.iter().map(|_| Queue::default()).collect(),
             cpus,
             order,
             parts: parts.max(1),
             bounds: None,
-            to_come: BinaryHeap::new(),
-            reach: None,
-            frontier: None,
+            gaps,
             is_done: false,
-            last: None,
             serial: 0,
-            shared: (0, 0),
-            merged: Order::default(),
-            gaps: Vec::new(),
+            tie_base: (0, 0),
+            merged: MergeStats::default(),
             ordered: Vec::new(),
             spare: Spare::default(),
             used: Vec::new(),
-            through: Vec::new(),
+            consumed: Vec::new(),
         }
     }
 
@@ -191,59 +169,51 @@ impl<E: Keyed + Copy> Merger<E> {
         self.queues.iter().filter_map(Queue::next_key).min().unwrap_or(0)
     }
 
-    /// Takes only events with keys within these bounds.
+    /// Restricts windows to events with keys within these bounds.
     pub(crate) fn set_bounds(&mut self, bounds: (u64, u64)) {
         self.bounds = (bounds != (0, u64::MAX)).then_some(bounds);
     }
 
-    /// Takes the next chunk of a stream on.
+    /// Adds the next chunk of a stream.
     pub(crate) fn add(&mut self, stream: usize, mut chunk: Chunk<E>, ended: bool) {
         let Some(queue) = self.queues.get_mut(stream) else { return };
-        for gap in &chunk.gaps {
-            let (from, to) = (gap.from.unwrap_or(0), gap.to.unwrap_or(u64::MAX));
-            match &mut queue.gap {
-                Some(before) if before.0 == from => before.1 = before.1.max(to),
-                other => self.to_come.extend(other.replace((from, to)).map(Reverse)),
-            }
-        }
-        self.gaps.append(&mut chunk.gaps);
+        chunk.gaps.drain(..).for_each(|gap| self.gaps.add(stream, gap));
         queue.ended = ended;
         if !chunk.events.is_empty() {
             queue.chunks.push_back(chunk);
         }
     }
 
-    /// Whether a stream must be read before more can be merged.
-    pub(crate) fn lacks(&self, stream: usize) -> bool {
+    /// True where a stream must be read before more can be merged.
+    pub(crate) fn needs_input(&self, stream: usize) -> bool {
         self.waiting(stream) == 0 && !self.has_ended(stream)
     }
 
-    /// Whether the last window was made: that of the streams' ends, where all gaps are known. It may have no events.
+    /// True after the last window: that of the streams' ends, where all gaps are known. It may have no events.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The last event, in order, of the next window, before which nothing more can come: its key and stream. `None`: read
-    /// more.
+    /// Key and stream of the next window's last event, before which no more events can come. `None`: read more.
     fn limit(&self) -> Option<(u64, usize)> {
         let mut limit = (u64::MAX, usize::MAX);
-        for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.goes_on()) {
+        for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.has_more()) {
             limit = limit.min((queue.last_key()?, index));
         }
         Some(limit)
     }
 
-    /// Chunks that all has been taken of, to read into again.
-    pub(crate) fn through(&mut self) -> impl Iterator<Item = Chunk<E>> {
-        self.through.drain(..)
+    /// Takes off the consumed chunks, to read into again.
+    pub(crate) fn take_consumed(&mut self) -> impl Iterator<Item = Chunk<E>> {
+        self.consumed.drain(..)
     }
 
-    /// Chunks of a stream that more is to be taken of.
+    /// Number of a stream's chunks that are not consumed.
     pub(crate) fn waiting(&self, stream: usize) -> usize {
         self.queues.get(stream).map_or(0, |queue| queue.chunks.len())
     }
 
-    /// Whether the last chunk of a stream is here.
+    /// True where the last chunk of a stream is here.
     pub(crate) fn has_ended(&self, stream: usize) -> bool {
         self.queues.get(stream).is_none_or(|queue| queue.ended)
     }
@@ -253,18 +223,18 @@ impl<E: Keyed + Copy> Merger<E> {
         let limit = self.limit()?;
         let is_last = limit.1 == usize::MAX;
         let mut window = self.used.pop().unwrap_or_default();
-        merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.through);
+        merge(&mut self.queues, limit, &mut self.ordered, &mut self.spare, &mut self.consumed);
         if self.order == OrderKey::Sequence {
-            self.find_holes();
+            let SequenceHoles { holes, missing } = self.gaps.add_holes(&self.ordered, &self.cpus);
+            self.merged.holes += holes;
+            self.merged.missing = self.merged.missing.saturating_add(missing);
         }
         self.keep_to_bounds();
-        self.begin_gaps(limit.0, is_last);
-        window.frontier = (!is_last).then_some(limit.0);
-        window.touches_before = self.begin_before();
-        self.find_stretches(&mut window);
-        window.gaps.append(&mut self.gaps);
+        window.complete_until = (!is_last).then_some(limit.0);
+        window.gap_at_last_frontier = self.gaps.advance(window.complete_until, &self.ordered, &mut window.loss_runs);
+        self.gaps.report(&mut window.gaps);
         window.first_serial = self.serial;
-        window.shared = self.find_shared();
+        window.tie_base = self.find_tie_base();
         self.serial += self.ordered.len() as u64;
         self.merged.events += self.ordered.len() as u64;
         self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
@@ -273,18 +243,17 @@ impl<E: Keyed + Copy> Merger<E> {
             window.owners.extend(self.ordered.iter().map(|event| event.part(self.parts)));
         }
         std::mem::swap(&mut window.events, &mut self.ordered);
-        self.frontier = Some(limit.0);
         self.is_done = is_last;
         Some(window)
     }
 
-    /// [`Window::shared`] of the events in `ordered`.
-    fn find_shared(&mut self) -> (u64, u64) {
-        let (Some(first), Some(last)) = (self.ordered.first(), self.ordered.last()) else { return self.shared };
+    /// [`Window::tie_base`] of the events in `ordered`.
+    fn find_tie_base(&mut self) -> (u64, u64) {
+        let (Some(first), Some(last)) = (self.ordered.first(), self.ordered.last()) else { return self.tie_base };
         let (first, last) = (first.key(), last.key());
-        let shared = if self.shared.0 == first { self.shared } else { (first, self.serial) };
-        self.shared = if first == last { shared } else { (last, self.serial) };
-        shared
+        let tie_base = if self.tie_base.0 == first { self.tie_base } else { (first, self.serial) };
+        self.tie_base = if first == last { tie_base } else { (last, self.serial) };
+        tie_base
     }
 
     /// Takes a window back, to use its memory again.
@@ -293,73 +262,11 @@ impl<E: Keyed + Copy> Merger<E> {
         self.used.push(window);
     }
 
-    /// Gaps that begin before `limit` are known in full: their streams have events after them.
-    fn begin_gaps(&mut self, limit: u64, is_last: bool) {
-        for queue in &mut self.queues {
-            if queue.gap.is_some_and(|(from, _)| from < limit || is_last) {
-                self.to_come.extend(queue.gap.take().map(Reverse));
-            }
-        }
-    }
-
-    /// Missing sequence numbers, each run of them a gap.
-    fn find_holes(&mut self) {
-        for event in &self.ordered {
-            let key = event.key();
-            if let Some(last) = self.last.filter(|&last| key > last.saturating_add(1)) {
-                let lost = key - last - 1;
-                self.merged.holes += 1;
-                self.merged.missing = self.merged.missing.saturating_add(lost);
-                self.to_come.push(Reverse((last, key)));
-                let (from, to) = (Some(last), Some(key));
-                let cpu = event.cpu(&self.cpus);
-                self.gaps.push(Gap { from, to, cpu, lost: Some(lost), cause: GapCause::Sequence });
-            }
-            self.last = Some(key);
-        }
-    }
-
-    /// Leaves out what is not within the bounds.
+    /// Leaves out events that are not within the bounds.
     fn keep_to_bounds(&mut self) {
         if let Some((from, to)) = self.bounds {
             self.ordered.truncate(self.ordered.partition_point(|event| event.key() <= to));
             self.ordered.drain(..self.ordered.partition_point(|event| event.key() < from));
-        }
-    }
-
-    /// Gaps that begin at the last window's frontier, which came to light only now.
-    fn begin_before(&mut self) -> bool {
-        let Some(frontier) = self.frontier else { return false };
-        let mut any = false;
-        while let Some(&Reverse((from, to))) = self.to_come.peek()
-            && from <= frontier
-        {
-            self.to_come.pop();
-            self.reach = self.reach.max(Some(to));
-            any = true;
-        }
-        any
-    }
-
-    /// Cuts the window where gaps begin and end.
-    fn find_stretches(&mut self, window: &mut Window<E>) {
-        let mut fresh = window.touches_before;
-        let mut from = 0;
-        while let Some(first) = self.ordered.get(from).map(Keyed::key) {
-            while let Some(&Reverse((begin, end))) = self.to_come.peek()
-                && begin <= first
-            {
-                self.to_come.pop();
-                self.reach = self.reach.max(Some(end));
-                fresh = true;
-            }
-            let in_gap = self.reach.is_some_and(|reach| first <= reach);
-            window.stretches.push(Stretch { from: from as u32, fresh, in_gap });
-            let next_begins = self.to_come.peek().map_or(u64::MAX, |&Reverse((begin, _))| begin);
-            let ends = self.reach.filter(|_| in_gap).unwrap_or(u64::MAX);
-            let same = |key: u64| key < next_begins && key <= ends || key == first;
-            from += self.ordered[from..].partition_point(|event| same(event.key()));
-            fresh = false;
         }
     }
 }
@@ -368,6 +275,7 @@ impl<E: Keyed + Copy> Merger<E> {
 mod tests {
     use std::collections::{BTreeSet, HashSet};
 
+    use kmemtrace_abi::event::GapCause;
     use kmemtrace_tests::generate::Random;
 
     use super::*;
@@ -450,7 +358,7 @@ mod tests {
         let (mut added, mut returned) = (0, 0);
         while !merger.is_done() {
             for (stream, Input { events, gaps }) in inputs.iter().enumerate() {
-                while !merger.has_ended(stream) && (merger.lacks(stream) || random.chance(30)) {
+                while !merger.has_ended(stream) && (merger.needs_input(stream) || random.chance(30)) {
                     let from: usize = next[stream];
                     let until = events.len().min(from + random.below(20) as usize);
                     let ended = until == events.len();
@@ -465,7 +373,7 @@ mod tests {
             if let Some(window) = merger.next() {
                 merger.recycle(take(window));
             }
-            returned += merger.through().count();
+            returned += merger.take_consumed().count();
         }
         assert_eq!(returned, added, "chunks to read into again");
     }
@@ -498,7 +406,7 @@ mod tests {
             let wanted = sorted(&inputs);
             assert_eq!(told, wanted, "seed {seed}");
             let (first, last) = (wanted.first().map(Keyed::key), wanted.last().map(Keyed::key));
-            let Order { first: first_told, last: last_told, events, missing, holes } = merger.merged;
+            let MergeStats { first: first_told, last: last_told, events, missing, holes } = merger.merged;
             assert_eq!((first_told, last_told), (first, last), "seed {seed}");
             assert_eq!((events, missing, holes), (wanted.len() as u64, 0, 0), "seed {seed}");
         }
@@ -522,30 +430,33 @@ mod tests {
         gaps: Vec<Gap>,
         /// Gaps that have begun.
         epoch: usize,
-        frontier: Option<u64>,
+        complete_until: Option<u64>,
     }
 
     impl Reader {
         fn take(&mut self, window: &Window<Told>) {
-            assert!(!window.touches_before || self.frontier.is_some(), "the first window touches none before it");
+            assert!(
+                !window.gap_at_last_frontier || self.complete_until.is_some(),
+                "the first window touches none before it"
+            );
             for seen in self.seen.iter_mut().filter(|seen| seen.is_at_frontier) {
-                seen.touched |= window.touches_before;
-                seen.is_at_frontier = window.frontier == self.frontier;
+                seen.touched |= window.gap_at_last_frontier;
+                seen.is_at_frontier = window.complete_until == self.complete_until;
             }
-            self.frontier = window.frontier;
+            self.complete_until = window.complete_until;
             self.gaps.extend_from_slice(&window.gaps);
             for (number, &event) in window.events.iter().enumerate() {
-                let begun = window.stretches.partition_point(|stretch| stretch.from as usize <= number);
-                let stretch = window.stretches[begun - 1];
-                self.epoch += usize::from(stretch.fresh && stretch.from as usize == number);
-                let is_at_frontier = window.frontier == Some(event.0);
-                let (epoch, in_gap) = (self.epoch, stretch.in_gap);
+                let begun = window.loss_runs.partition_point(|run| run.from as usize <= number);
+                let run = window.loss_runs[begun - 1];
+                self.epoch += usize::from(run.starts_gap && run.from as usize == number);
+                let is_at_frontier = window.complete_until == Some(event.0);
+                let (epoch, in_gap) = (self.epoch, run.in_gap);
                 self.seen.push(Seen { event, epoch, in_gap, touched: false, is_at_frontier });
             }
         }
     }
 
-    /// Whether two windows' readers would suspect loss between two events, against every gap there is.
+    /// Compares the suspicion of loss between any two events with every gap there is.
     fn assert_gaps(what: &str, seen: &[Seen], gaps: &[Gap]) {
         for (number, now) in seen.iter().enumerate() {
             for before in &seen[..number] {
@@ -618,7 +529,7 @@ mod tests {
                 let position = inputs[stream].events.len();
                 inputs[stream].events.push((key, stream, position));
             }
-            // Of equal numbers the lowest stream is first: whose the gap is depends on that.
+            // The lowest stream of equal numbers is first: the gap's CPU depends on that.
             let all = sorted(&inputs);
             for (_, to, stream) in &mut wanted {
                 *stream = all[all.partition_point(|event| event.0 < *to)].1;
@@ -656,7 +567,7 @@ mod tests {
             let inputs: Vec<Input> = (0..streams).map(|stream| input(&mut random, stream, 80, highest, 0)).collect();
             let mut last = None;
             merged(&mut random, &inputs, &mut merger(streams, OrderKey::Time, 1), |window| {
-                let (key, since) = window.shared;
+                let (key, since) = window.tie_base;
                 for (number, event) in (0..).zip(&window.events) {
                     let before = if event.key() == key { window.first_serial - since } else { 0 };
                     let now = Some((event.key(), before + number));

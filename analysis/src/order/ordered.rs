@@ -23,7 +23,7 @@ impl<F: FnMut(&OrderedItem<'_>) -> ControlFlow<()>> Observer for F {
     }
 }
 
-/// A gap that has not ended yet: its end, CPU and begin, and the number of events lost.
+/// Gap that has not ended yet: its end, CPU and begin, and the number of events lost.
 type OpenGap = (u64, u32, u64, Option<u64>);
 
 /// Puts gaps between events, and hands both to an observer.
@@ -31,9 +31,9 @@ pub(crate) struct Ordered<'a, F> {
     observer: &'a mut dyn Observer,
     comms: &'a HashMap<i32, Box<[u8]>>,
     filter: Option<F>,
-    /// By their ends.
+    /// Gaps that have not ended, by their ends.
     gaps: BinaryHeap<Reverse<OpenGap>>,
-    /// The observer wants no more.
+    /// Set once the observer has ended the pass.
     pub(crate) has_ended: bool,
 }
 
@@ -85,7 +85,7 @@ impl<'a, F: Filter> Ordered<'a, F> {
         }
     }
 
-    /// Adds a gap of an unknown number of events on each of these CPUs, between two keys, which came to light at the end.
+    /// Adds a gap of an unknown number of events on each of these CPUs, between two keys. The merge knows of it only at the end.
     pub(crate) fn gap_on_every_cpu(&mut self, cpus: &[u32], (from, to): (u64, u64)) {
         self.gaps.extend(cpus.iter().map(|&cpu| Reverse((to, cpu, from, None))));
     }

@@ -1,5 +1,5 @@
-//! One CPU's stream as chunks of compact events: only what the pairing looks at, 48 bytes each, with call-site, kind and
-//! cache as one number and the address's hash at hand. Gaps stand beside them.
+//! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
+//! hash of the address. Gaps stand beside them.
 
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
 use kmemtrace_abi::stream::CpuStream;
@@ -11,7 +11,7 @@ use crate::order::merge::{Chunk, Keyed};
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
 const ZERO_SIZE_PTR: u64 = 16;
 
-/// Which allocations the filters take, by their events.
+/// Selection of allocations by their events.
 pub(crate) trait Filter {
     /// The filter looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = false;
@@ -34,14 +34,14 @@ impl Filter for All {
     }
 }
 
-/// What an event means to the pairing.
+/// Action of an event, as the pairing tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum PairAction {
     /// An object becomes live.
     Alloc,
     /// An object of the recorder itself becomes live.
     Own,
-    /// An allocation that returned null.
+    /// An allocation returned null.
     Failed,
     /// A free with a real pointer.
     Free,
@@ -51,9 +51,9 @@ pub(crate) enum What {
     Other,
 }
 
-/// An event, as short as the pairing needs it.
+/// Event in the form that the pairing needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Compact {
+pub(crate) struct PairEvent {
     /// Order key.
     pub(crate) at: u64,
     pub(crate) address: u64,
@@ -64,18 +64,18 @@ pub(crate) struct Compact {
     pub(crate) class: u32,
     /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`].
     pub(crate) extra: u32,
-    /// Of the address.
+    /// Hash of the address.
     pub(crate) hash: u32,
     /// Number of the stream.
     pub(crate) stream: u16,
-    pub(crate) what: What,
+    pub(crate) action: PairAction,
     pub(crate) kind: Kind,
 }
 
-impl Default for Compact {
-    /// An event that changes nothing.
-    fn default() -> Compact {
-        Compact {
+impl Default for PairEvent {
+    /// Event that changes nothing.
+    fn default() -> PairEvent {
+        PairEvent {
             at: 0,
             address: 0,
             requested: 0,
@@ -84,16 +84,16 @@ impl Default for Compact {
             extra: 0,
             hash: 0,
             stream: 0,
-            what: What::Other,
+            action: PairAction::Other,
             kind: Kind::Kmalloc,
         }
     }
 }
 
-/// `Compact::extra` of an allocation by nobody known.
+/// `PairEvent::extra` of an allocation by an unknown thread.
 pub(crate) const NO_PID: u32 = 1 << 31;
 
-impl Keyed for Compact {
+impl Keyed for PairEvent {
     #[inline]
     fn key(&self) -> u64 {
         self.at
@@ -109,18 +109,18 @@ impl Keyed for Compact {
     }
 }
 
-/// Makes compact events of streams. Each thread has one for all streams that it reads: what it looks up for each event stays
-/// in its core's cache, however many streams there are.
+/// Reads streams as pair events. Each thread has one reader for all its streams: the tables that each event needs stay in the
+/// core's cache, however many streams there are.
 #[derive(Clone)]
-pub(crate) struct Compactor<'a, F> {
+pub(crate) struct PairEventReader<'a, F> {
     names: Names,
-    sink: Sink<'a, F>,
+    sink: PairEventSink<'a, F>,
 }
 
-impl<'a, F: Filter> Compactor<'a, F> {
-    /// `names` are those that the trace had when it was opened.
+impl<'a, F: Filter> PairEventReader<'a, F> {
+    /// Reader with `names`, those that the trace had when it was opened.
     pub(crate) fn new(names: &Names, classes: &'a Classes, grouping: Grouping, seed: Seed, filter: F) -> Self {
-        let sink = Sink {
+        let sink = PairEventSink {
             classes,
             grouping,
             seed,
@@ -130,17 +130,17 @@ impl<'a, F: Filter> Compactor<'a, F> {
             recent: Box::new([Recent::default(); RECENT]),
             chunk: Chunk::default(),
         };
-        Compactor { names: names.clone(), sink }
+        PairEventReader { names: names.clone(), sink }
     }
 
-    /// The next chunk of the stream of this number, in the memory of a used one; whether it is the last.
+    /// Reads the next chunk of the stream of this number into the memory of a used one; true with the last one.
     pub(crate) fn read(
         &mut self,
         number: u16,
         stream: &mut CpuStream,
-        mut used: Chunk<Compact>,
+        mut used: Chunk<PairEvent>,
         batch: usize,
-    ) -> (Chunk<Compact>, bool) {
+    ) -> (Chunk<PairEvent>, bool) {
         used.clear();
         (self.sink.number, self.sink.chunk) = (number, used);
         let more = stream.decode(&mut self.names, &mut self.sink, batch);
@@ -148,7 +148,7 @@ impl<'a, F: Filter> Compactor<'a, F> {
     }
 }
 
-/// A class that was asked for lately.
+/// Class of an earlier event, with the event's facts that it depends on.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     group: u64,
@@ -167,37 +167,37 @@ impl Default for Recent {
 const RECENT: usize = 2048;
 
 #[derive(Clone)]
-struct Sink<'a, F> {
+struct PairEventSink<'a, F> {
     classes: &'a Classes,
     grouping: Grouping,
     seed: Seed,
     filter: F,
-    /// Of the stream that is read.
+    /// Number of the stream that is read.
     number: u16,
-    /// By index of the thread's own names; 0: not asked for yet.
+    /// Number of each cache, by index of the thread's own names; 0: not looked up yet.
     caches: Vec<CacheNumber>,
     recent: Box<[Recent; RECENT]>,
-    chunk: Chunk<Compact>,
+    chunk: Chunk<PairEvent>,
 }
 
-impl<F: Filter> EventSink for Sink<'_, F> {
+impl<F: Filter> EventSink for PairEventSink<'_, F> {
     const FLAGS: bool = F::FLAGS;
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
         let takes = self.filter.takes(&event, names);
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
-        let (what, kind) = match event.action {
-            Action::Alloc(kind) if event.failed => (What::Failed, kind),
-            Action::Alloc(kind) if self.filter.is_own(&event) => (What::Own, kind),
-            Action::Alloc(kind) => (What::Alloc, kind),
+        let (action, kind) = match event.action {
+            Action::Alloc(kind) if event.failed => (PairAction::Failed, kind),
+            Action::Alloc(kind) if self.filter.is_own(&event) => (PairAction::Own, kind),
+            Action::Alloc(kind) => (PairAction::Alloc, kind),
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
-                (What::NullFree, kind)
+                (PairAction::NullFree, kind)
             }
-            Action::Free(kind) => (What::Free, kind),
-            Action::Other => (What::Other, Kind::Kmalloc),
+            Action::Free(kind) => (PairAction::Free, kind),
+            Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
-        let allocates = matches!(what, What::Alloc | What::Own | What::Failed);
+        let allocates = matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Failed);
         let class = if !takes {
             UNSELECTED
         } else if allocates {
@@ -210,9 +210,13 @@ impl<F: Filter> EventSink for Sink<'_, F> {
         } else {
             0
         };
-        // What no address is looked up for goes to any partition.
-        let hashed = if matches!(what, What::Alloc | What::Own | What::Free) { event.address } else { event.at };
-        self.chunk.events.push(Compact {
+        // Events without an address go to any partition.
+        let hashed = if matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Free) {
+            event.address
+        } else {
+            event.at
+        };
+        self.chunk.events.push(PairEvent {
             at: event.at,
             address: event.address,
             requested: if allocates { event.requested } else { event.call_site },
@@ -221,7 +225,7 @@ impl<F: Filter> EventSink for Sink<'_, F> {
             extra: if allocates { event.pid.map_or(NO_PID, i32::cast_unsigned) } else { cache },
             hash: self.seed.hash(hashed),
             stream: self.number,
-            what,
+            action,
             kind,
         });
     }
@@ -231,7 +235,7 @@ impl<F: Filter> EventSink for Sink<'_, F> {
     }
 }
 
-impl<F> Sink<'_, F> {
+impl<F> PairEventSink<'_, F> {
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {
@@ -279,14 +283,14 @@ impl<F> Sink<'_, F> {
 mod tests {
     use super::*;
 
-    /// Addresses are spread over all partitions about evenly, so that no thread has most of the work.
+    /// Partitions have about as many addresses each, so that no thread has most of the work.
     #[test]
     fn partitions_share_the_addresses() {
         let seed = Seed::random();
         for parts in [2, 3, 8, 256] {
             let mut events = vec![0; parts as usize];
             for address in (0..u64::from(parts) * 200).map(|n| 0xffff_8881_0000_0000 + 0x40 * n) {
-                let event = Compact { hash: seed.hash(address), ..Compact::default() };
+                let event = PairEvent { hash: seed.hash(address), ..PairEvent::default() };
                 events[usize::from(event.part(parts))] += 1;
             }
             assert!(events.iter().all(|&events| (20..2000).contains(&events)), "{parts}: {events:?}");
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn an_event_is_of_the_cpu_of_its_stream() {
-        let event = |stream| Compact { stream, at: 70, ..Compact::default() };
+        let event = |stream| PairEvent { stream, at: 70, ..PairEvent::default() };
         assert_eq!([event(0).cpu(&[4, 9]), event(1).cpu(&[4, 9])], [4, 9]);
         assert_eq!(event(1).key(), 70);
     }

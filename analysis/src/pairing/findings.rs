@@ -1,24 +1,26 @@
-//! What the pairing finds: which classes there are, and findings of one class between the same two call-sites as one row.
+//! Findings of the pairing: their classes, and one row for all of one class between the same two call-sites.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-/// What a finding is about.
+use crate::pairing::loss::{OpenFindings, Suspicion};
+
+/// Class of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Finding {
-    /// Freed as another kind than it was allocated.
+    /// An object was freed as another kind than it was allocated.
     KindMismatch,
     /// `kfree` of a cache object, which the kernel allows since Linux 6.4.
     KindMismatchLegal,
-    /// Freed to another cache.
+    /// An object was freed to another cache.
     CacheMismatch,
-    /// Freed twice without an allocation in between.
+    /// An address was freed twice without an allocation in between.
     FreeAfterFree,
-    /// Allocated again without a free in between.
+    /// An address was allocated again without a free in between.
     InferredFree,
-    /// Fewer bytes taken than asked for.
+    /// An allocation took fewer bytes than the caller asked for.
     ShortAlloc,
 }
 
@@ -33,7 +35,7 @@ impl Finding {
         Finding::ShortAlloc,
     ];
 
-    /// The contract's word.
+    /// Name in the contract.
     pub fn name(self) -> &'static str {
         match self {
             Finding::KindMismatch => "kind_mismatch",
@@ -50,20 +52,20 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FindingKey {
     pub(crate) class: Finding,
-    /// Row of the allocation.
+    /// Number of the allocation's row.
     pub(crate) alloc: Option<u32>,
     pub(crate) free_site: Option<u64>,
     pub(crate) kind: Kind,
 }
 
 impl FindingKey {
-    /// Whether at least one of the inferred frees of the row has no gap that may explain it.
+    /// True where at least one inferred free of the row has no gap that may explain it.
     pub(crate) fn is_unexplained(&self, row: &FindingRow) -> bool {
         self.class == Finding::InferredFree && row.count > row.suspect
     }
 }
 
-/// The same with the call-sites themselves, where rows have them.
+/// [`FindingKey`] with the call-sites themselves, where rows have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FindingSites {
     pub(crate) class: Finding,
@@ -72,9 +74,11 @@ pub(crate) struct FindingSites {
     pub(crate) kind: Kind,
 }
 
+/// Number of findings of one key, and the first of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FindingRow {
     pub(crate) count: u64,
+    /// Findings that loss or a clock may explain.
     pub(crate) suspect: u64,
     /// Key, CPU and address of the first.
     pub(crate) first: (u64, u32, u64),
@@ -93,23 +97,23 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Counts a finding, of which `row` tells if it is the first of its key.
+    /// Counts a finding; `row` is the one to keep if the finding is the first of its key.
     #[inline]
-    pub(crate) fn count(&mut self, key: FindingKey, row: FindingRow, suspect: bool, open: bool) {
+    pub(crate) fn count(&mut self, key: FindingKey, row: FindingRow, suspicion: Suspicion) {
         let row = self.row(key, row);
         row.count += 1;
-        row.suspect += u64::from(suspect);
-        if open {
+        row.suspect += u64::from(suspicion == Suspicion::Suspect);
+        if suspicion == Suspicion::Open {
             self.open.push(key);
         }
     }
 
-    /// Counts an inferred free where there has been one of the same row before; whether there has.
+    /// Counts an inferred free of a row that has one already; false where it has none.
     #[inline(always)]
-    pub(crate) fn infer_again(&mut self, alloc: u32, suspect: bool) -> bool {
+    pub(crate) fn infer_again(&mut self, alloc: u32, suspicion: Suspicion) -> bool {
         let Some(Some((_, row))) = self.inferred.get_mut(alloc as usize) else { return false };
         row.count += 1;
-        row.suspect += u64::from(suspect);
+        row.suspect += u64::from(suspicion == Suspicion::Suspect);
         true
     }
 
@@ -124,18 +128,22 @@ impl Findings {
         &mut self.inferred[index].get_or_insert((key.kind, row)).1
     }
 
-    /// A gap begins where the open findings are.
-    pub(crate) fn suspect_open(&mut self) {
+    /// Decides on the open findings.
+    #[inline]
+    pub(crate) fn decide_open(&mut self, fate: OpenFindings) {
+        match fate {
+            OpenFindings::Suspect => self.suspect_open(),
+            OpenFindings::Unexplained => self.open.clear(),
+            OpenFindings::StillOpen => {}
+        }
+    }
+
+    /// Makes the open findings suspect: a gap begins at their key.
+    fn suspect_open(&mut self) {
         for key in std::mem::take(&mut self.open) {
             let nothing = FindingRow { count: 0, suspect: 0, first: (0, 0, 0), serial: 0 };
             self.row(key, nothing).suspect += 1;
         }
-    }
-
-    /// No gap begins where the open findings are.
-    #[inline]
-    pub(crate) fn settle_open(&mut self) {
-        self.open.clear();
     }
 
     /// All rows.
@@ -150,7 +158,7 @@ impl Findings {
 }
 
 impl FindingRow {
-    /// Adds those of another partition.
+    /// Adds the findings of another partition.
     pub(crate) fn add(&mut self, other: &FindingRow) {
         self.count += other.count;
         self.suspect += other.suspect;
@@ -183,13 +191,17 @@ mod tests {
     #[test]
     fn findings_of_one_key_are_one_row() {
         let mut findings = Findings::default();
-        assert!(!findings.infer_again(3, false));
-        findings.count(key(Finding::InferredFree, Some(3)), first(1), false, false);
-        assert!(findings.infer_again(3, true) && !findings.infer_again(2, true) && !findings.infer_again(4, true));
-        findings.count(key(Finding::InferredFree, Some(0)), first(2), true, false);
-        findings.count(key(Finding::FreeAfterFree, None), first(3), true, false);
-        findings.count(key(Finding::FreeAfterFree, None), first(4), false, false);
-        findings.count(key(Finding::ShortAlloc, Some(3)), first(5), false, false);
+        assert!(!findings.infer_again(3, Suspicion::Unexplained));
+        findings.count(key(Finding::InferredFree, Some(3)), first(1), Suspicion::Unexplained);
+        assert!(
+            findings.infer_again(3, Suspicion::Suspect)
+                && !findings.infer_again(2, Suspicion::Suspect)
+                && !findings.infer_again(4, Suspicion::Suspect)
+        );
+        findings.count(key(Finding::InferredFree, Some(0)), first(2), Suspicion::Suspect);
+        findings.count(key(Finding::FreeAfterFree, None), first(3), Suspicion::Suspect);
+        findings.count(key(Finding::FreeAfterFree, None), first(4), Suspicion::Unexplained);
+        findings.count(key(Finding::ShortAlloc, Some(3)), first(5), Suspicion::Unexplained);
         let expected = [
             (Finding::FreeAfterFree, None, 2, 1, 3),
             (Finding::InferredFree, Some(0), 1, 1, 2),
@@ -202,24 +214,21 @@ mod tests {
     /// A finding at the frontier is suspect once a gap turns out to begin there, and only then, and once.
     #[test]
     fn an_open_finding_is_suspect_where_a_gap_begins() {
-        for (begins, suspect) in [(true, 1), (false, 0)] {
+        for (fate, suspect) in [(OpenFindings::Suspect, 1), (OpenFindings::Unexplained, 0)] {
             let mut findings = Findings::default();
             for class in [Finding::InferredFree, Finding::CacheMismatch] {
-                findings.count(key(class, Some(1)), first(1), false, true);
-                findings.count(key(class, Some(1)), first(2), false, false);
+                findings.count(key(class, Some(1)), first(1), Suspicion::Open);
+                findings.count(key(class, Some(1)), first(2), Suspicion::Unexplained);
             }
-            if begins {
-                findings.suspect_open();
-            } else {
-                findings.settle_open();
-            }
-            findings.suspect_open();
+            findings.decide_open(OpenFindings::StillOpen);
+            findings.decide_open(fate);
+            findings.decide_open(OpenFindings::Suspect);
             let expected = [Finding::CacheMismatch, Finding::InferredFree].map(|class| (class, Some(1), 2, suspect, 1));
             assert_eq!(counts(&findings), expected);
         }
     }
 
-    /// Of rows of two partitions the first finding is that of the lower number in the trace.
+    /// Two partitions: the first finding of the sum has the lower number in the trace.
     #[test]
     fn the_first_finding_of_a_sum_is_the_earlier_one() {
         for serials in [[5, 9], [9, 5]] {

@@ -1,16 +1,16 @@
-//! Addresses that were freed some while ago: which they are, and whether a gap has begun since. Eight bytes each and what
-//! an open-addressing table at 53 to 80% needs beside them.
+//! Set of freed addresses: those that have left the slots of the table. Eight bytes each, in an open-addressing table that is full
+//! to 53 to 80%. The table keeps one set for the current loss epoch and one for all before.
 
 use crate::memory::hashing::place;
-use crate::memory::zeroed::{Remains, Zeroed};
+use crate::memory::zeroed::{DrainingArray, ZeroedArray};
 
 /// A set of addresses, found by hashes that the caller knows.
 #[derive(Debug, Default)]
 pub(crate) struct FreedSet {
-    /// 0: nobody's.
-    slots: Zeroed<u64>,
+    /// Address, or 0 where the slot is empty.
+    slots: ZeroedArray<u64>,
     taken: usize,
-    /// Whether address 0 is in it.
+    /// Address 0 is in the set.
     zero: bool,
 }
 
@@ -26,7 +26,7 @@ impl FreedSet {
         size_of_val(&*self.slots)
     }
 
-    /// The same with so many more.
+    /// Memory with `more` addresses, in bytes.
     pub(crate) fn bytes_with(&self, more: usize) -> usize {
         self.slots_with(more) * size_of::<u64>()
     }
@@ -35,30 +35,30 @@ impl FreedSet {
         let (taken, slots) = (self.taken + more, self.slots.len());
         match (taken * 5 > slots * 4, taken * 4 < slots) {
             (true, _) => (taken.max(slots) * 3 / 2).max(FIRST_SLOTS),
-            // Most have left.
+            // Most addresses have left.
             (_, true) => slots.min((taken * 3 / 2).max(FIRST_SLOTS)),
             _ => slots,
         }
     }
 
-    /// To take in so many more.
+    /// Set with room for `more` addresses, to be filled.
     pub(crate) fn grow(self, more: usize) -> Growing {
         let slots = self.slots_with(more);
         if slots == self.slots.len() {
-            return Growing { set: self, old: Zeroed::default().remains() };
+            return Growing { set: self, old: ZeroedArray::default().into_draining() };
         }
-        let set = FreedSet { slots: Zeroed::new(slots), ..FreedSet::default() };
-        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots.remains() }
+        let set = FreedSet { slots: ZeroedArray::new(slots), ..FreedSet::default() };
+        Growing { set: FreedSet { zero: self.zero, ..set }, old: self.slots.into_draining() }
     }
 
-    /// Where there is room.
+    /// Adds an address; the caller has made room.
     fn put(&mut self, address: u64, hash: u32) {
         let index = self.find(address, hash);
         self.taken += usize::from(self.slots[index] == 0);
         self.slots[index] = address;
     }
 
-    /// Takes an address out; whether it was there.
+    /// Takes an address out; false where it was not in the set.
     #[inline]
     pub(crate) fn remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> bool {
         self.len() > 0 && self.find_and_remove(address, hash)
@@ -76,7 +76,7 @@ impl FreedSet {
             return false;
         }
         self.taken -= 1;
-        // What stands behind it and would not be found any more moves up.
+        // Addresses behind the hole that a search would not find any more move up.
         let len = self.slots.len();
         let mut index = hole;
         loop {
@@ -98,15 +98,15 @@ impl FreedSet {
         }
     }
 
-    /// All addresses, those with the greatest hashes first. They leave.
+    /// Takes all addresses out, greatest hashes first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> {
         let FreedSet { slots, zero, .. } = std::mem::take(self);
-        let mut slots = slots.remains();
+        let mut slots = slots.into_draining();
         let addresses = std::iter::from_fn(move || slots.take_last()).filter(|&address| address != 0);
         addresses.chain(zero.then_some(0))
     }
 
-    /// Slot of the address, or the empty one where it belongs.
+    /// Slot of the address, or the empty slot for it.
     fn find(&self, address: u64, hash: u32) -> usize {
         let mut index = place(hash, self.slots.len());
         loop {
@@ -119,17 +119,17 @@ impl FreedSet {
     }
 }
 
-/// A set that takes in many. They come with the greatest hashes first, and what was in it moves to its new memory beside them:
-/// so that is filled from the end, as the old one is given back.
+/// Set that takes in many addresses. They come with the greatest hashes first, and the old ones move to the new memory beside
+/// them: the new memory fills from its end, as the old one goes back to the kernel.
 #[derive(Debug)]
 pub(crate) struct Growing {
     set: FreedSet,
-    /// What has not moved yet.
-    old: Remains<u64>,
+    /// Addresses that have not moved yet.
+    old: DrainingArray<u64>,
 }
 
 impl Growing {
-    /// Adds one of the addresses; `hash` is that of any address of the set.
+    /// Adds an address; `hash` gives the hash of any address of the set.
     pub(crate) fn insert(&mut self, address: u64, hash: impl Fn(u64) -> u32) {
         if address == 0 {
             self.set.zero = true;
@@ -140,7 +140,7 @@ impl Growing {
         self.set.put(address, own);
     }
 
-    /// With all that it had.
+    /// Moves the rest of the old addresses; returns the set.
     pub(crate) fn into_set(mut self, hash: impl Fn(u64) -> u32) -> FreedSet {
         self.move_from(0, hash);
         self.set

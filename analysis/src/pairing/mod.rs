@@ -2,5 +2,8 @@
 
 pub(crate) mod findings;
 pub(crate) mod freed;
+mod grow;
+pub(crate) mod loss;
 pub(crate) mod pairs;
+pub(crate) mod slot;
 pub(crate) mod table;

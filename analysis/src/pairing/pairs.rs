@@ -1,7 +1,7 @@
-//! What each event does to the table of live objects: the contract's section "Pairing", in code.
+//! Pairing of allocations and frees: the contract's section "Pairing", in code.
 //!
-//! A [`Pairing`] goes through the events of one partition of the addresses, in order. What only adds up is summed here;
-//! what an event changes in the live bytes goes to a [`Changes`], because peaks depend on the order over all partitions.
+//! A [`Pairing`] goes through the events of one partition of the addresses, in order. Sums are kept
+//! here; changes in the live bytes go to a [`LiveBytesSink`], because peaks depend on the order over all partitions.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,35 +15,37 @@ use crate::account::stats::Stats;
 use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
 use crate::order::merger::{Part, Share, Window};
-use crate::order::pair_event::{Compact, What};
+use crate::order::pair_event::{PairAction, PairEvent};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
-use crate::pairing::table::{Birth, Epoch, FIXED_SLOTS, IN_GAP, Seen, Table};
+use crate::pairing::loss::{LossState, Suspicion};
+use crate::pairing::slot::{AllocInfo, SlotState};
+use crate::pairing::table::{FIXED_SLOTS, Table};
 
-/// What the pairing must know of the trace, and of what is asked.
+/// Facts of the trace and of the query that the pairing depends on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct PairingOptions {
     /// `kfree` of a cache object is legal (Linux 6.4 on), or the kernel is not known.
     pub(crate) kfree_takes_all: bool,
     /// CPU of each stream.
     pub(crate) cpus: Vec<u32>,
     /// Node of each CPU, where the trace records all of them.
     pub(crate) nodes: Option<HashMap<u32, u32>>,
-    /// Which events are in the order in which they happened.
+    /// Events that are in the order in which they happened: of all CPUs, of one, or none.
     pub(crate) agreement: Agreement,
-    /// Rows are call-sites, so findings tell theirs.
+    /// Rows are call-sites, so findings have theirs.
     pub(crate) by_site: bool,
-    /// Whether to count pairs per (allocating CPU, freeing CPU).
+    /// Counts pairs per (allocating CPU, freeing CPU).
     pub(crate) matrix: bool,
-    /// Whether the live objects are listed at the end.
+    /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
 }
 
-/// Who takes what events change in the live bytes, in order.
-pub(crate) trait Changes {
-    /// An object becomes live.
-    fn opened(&mut self, event: Number, class: &Class, allocated: u64);
-    /// An object is gone.
-    fn closed(&mut self, event: Number, class: &Class, allocated: u64);
+/// Takes the changes in the live bytes, in the order of events.
+pub(crate) trait LiveBytesSink {
+    /// Takes an object that becomes live.
+    fn allocated(&mut self, event: Number, class: &Class, allocated: u64);
+    /// Takes an object that is gone.
+    fn freed(&mut self, event: Number, class: &Class, allocated: u64);
 }
 
 /// An event's number in its window, and its key.
@@ -56,7 +58,7 @@ pub(crate) struct Number {
 /// Pairs per allocating and freeing CPU.
 pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
 
-/// What adds up over events and partitions.
+/// Sums over events and partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) used: u64,
@@ -65,11 +67,11 @@ pub(crate) struct Counts {
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
     pub(crate) free_without_alloc: u64,
-    /// Objects that the recorder itself allocated, and their bytes, whatever the filters.
+    /// Objects that the recorder itself allocated, whatever the filters.
     pub(crate) own_allocs: u64,
     pub(crate) own_allocated: u128,
     pub(crate) matrix: Matrix,
-    /// Over the whole trace, whatever the filters.
+    /// Inferred frees of all objects, whatever the filters.
     pub(crate) all_inferred: u64,
     pub(crate) all_without_alloc: u64,
 }
@@ -92,21 +94,21 @@ impl Counts {
     }
 }
 
-/// An object that is live at the end: there may be millions.
+/// Object that is live at the end. There may be millions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) address: u64,
-    pub(crate) birth: Birth,
-    /// Of [`Paired::classes`], all of which have their sizes.
+    pub(crate) alloc_info: AllocInfo,
+    /// Number in [`PairingResult::classes`], all of which have their sizes.
     pub(crate) class: u32,
     pub(crate) cpu: u32,
 }
 
-/// All that comes out of the events.
+/// Results of the pairing over all partitions.
 #[derive(Debug, Default)]
-pub(crate) struct Paired {
+pub(crate) struct PairingResult {
     pub(crate) counts: Counts,
-    /// A row for each key that an event of an allocation has had.
+    /// Row of each key that an allocation has had.
     pub(crate) rows: Vec<(RowKey, Stats)>,
     /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
@@ -114,16 +116,16 @@ pub(crate) struct Paired {
     pub(crate) total: Stats,
     pub(crate) peak_at: Option<u64>,
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
-    /// Oldest first; only where they are asked for.
+    /// Live objects, oldest first; only where the query asks for them.
     pub(crate) live: Vec<Live>,
-    /// What they have in common.
+    /// Classes of the live objects.
     pub(crate) classes: Vec<Class>,
-    /// Whether frees on another NUMA node can be told.
+    /// Nodes of all CPUs are known, so frees on another NUMA node can be told.
     pub(crate) knows_nodes: bool,
 }
 
-impl Paired {
-    /// What is known of a live object beside itself.
+impl PairingResult {
+    /// Class of a live object: its row, kind, cache and sizes.
     pub(crate) fn class(&self, object: &Live) -> &Class {
         &self.classes[object.class as usize]
     }
@@ -138,126 +140,121 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
     }
 }
 
-/// So many events before an event its slot of the table is asked for: the processor waits for many as long as for one.
+/// Prefetch distance, in events: the processor waits for many slots as long as for one.
 const AHEAD: usize = 32;
-/// Slots are asked for by so many together: where tables are large, what takes longest is to find where in memory they are,
-/// and the processor finds several at once only if nothing stands between. What was asked for one group ago has mostly come.
+/// Events whose slots are prefetched together. In large tables address translation takes longest, and the processor translates
+/// several addresses at once only if nothing stands between. The slots of one group ago have mostly come.
 const GROUP: usize = 16;
-/// Events after which the memory of the tables is looked at.
+/// Events between two checks of the memory limit.
 const WEIGHED: usize = 256;
 
 /// The pairing of one partition.
 pub(crate) struct Pairing<'a> {
-    rules: &'a Rules,
+    options: &'a PairingOptions,
     pub(crate) tallies: Tallies<'a>,
     part: usize,
-    share: Share<Compact>,
-    /// Node of each stream, where it is known.
+    share: Share<PairEvent>,
+    /// Node of each stream, where the trace tells it.
     nodes: Vec<Option<u32>>,
     objects: Table,
     pages: Table,
-    epoch: Epoch,
-    /// What is kept of the time of an event: the epoch, or [`IN_GAP`].
-    now: Epoch,
+    loss: LossState,
     counts: Counts,
-    /// Pairs of each stream that are of its CPU alone, where the rules want them.
+    /// Pairs within the CPU of each stream, where the options want the matrix.
     own_pairs: Vec<u64>,
     pub(crate) findings: Findings,
     /// Number of the window's first event in the trace.
     first_serial: u64,
-    /// [`Window::shared`]
-    shared: (u64, u64),
-    /// Frontier of the last window.
-    frontier: Option<u64>,
-    /// Bytes that its tables and tallies may take.
-    most_bytes: usize,
-    /// They took more, and it stopped.
-    pub(crate) is_over: bool,
+    /// [`Window::tie_base`]
+    tie_base: (u64, u64),
+    /// Limit of the tables and tallies, in bytes.
+    max_bytes: usize,
+    /// Set once the limit was exceeded: the pairing has stopped.
+    pub(crate) over_budget: bool,
 }
 
 impl<'a> Pairing<'a> {
     /// The pairing of partition `part` of `parts`.
-    pub(crate) fn new(rules: &'a Rules, registry: &'a Classes, seed: Seed, part: usize, parts: u32) -> Pairing<'a> {
-        let table = || Table::new(seed, FIXED_SLOTS / parts as usize, rules.lists_live);
-        let node = |cpu| rules.nodes.as_ref()?.get(cpu).copied();
+    pub(crate) fn new(
+        options: &'a PairingOptions,
+        registry: &'a Classes,
+        seed: Seed,
+        part: usize,
+        parts: u32,
+    ) -> Pairing<'a> {
+        let table = || Table::new(seed, FIXED_SLOTS / parts as usize, options.lists_live);
+        let node = |cpu| options.nodes.as_ref()?.get(cpu).copied();
         Pairing {
-            rules,
+            options,
             tallies: Tallies::new(registry),
             part,
             share: Share::default(),
-            nodes: rules.cpus.iter().map(node).collect(),
+            nodes: options.cpus.iter().map(node).collect(),
             objects: table(),
             pages: table(),
-            epoch: 1,
-            now: 1,
+            loss: LossState::default(),
             counts: Counts::default(),
-            own_pairs: vec![0; if rules.matrix { rules.cpus.len() } else { 0 }],
+            own_pairs: vec![0; if options.matrix { options.cpus.len() } else { 0 }],
             findings: Findings::default(),
             first_serial: 0,
-            shared: (0, 0),
-            frontier: None,
-            most_bytes: usize::MAX,
-            is_over: false,
+            tie_base: (0, 0),
+            max_bytes: usize::MAX,
+            over_budget: false,
         }
     }
 
-    /// When its tables grow, a thread of its own moves half of each.
+    /// Lets tables that grow move half of their slots on a thread of its own.
     pub(crate) fn move_in_halves(&mut self) {
         self.objects.move_in_halves();
         self.pages.move_in_halves();
     }
 
-    /// Stops where its tables and tallies take more than so many bytes.
-    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
-        self.most_bytes = most_bytes;
+    /// Limits the tables and tallies, in bytes: the pairing stops where they need more.
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
     }
 
     /// Takes the partition's events of the next window.
-    pub(crate) fn take(&mut self, window: &Window<Compact>, changes: &mut impl Changes) {
-        if window.touches_before {
-            self.findings.suspect_open();
-        } else if window.frontier != self.frontier {
-            self.findings.settle_open();
-        }
-        self.frontier = window.frontier;
+    pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
+        let open = self.loss.begin_window(window.gap_at_last_frontier, window.complete_until);
+        self.findings.decide_open(open);
         self.first_serial = window.first_serial;
-        self.shared = window.shared;
+        self.tie_base = window.tie_base;
         let mut share = std::mem::take(&mut self.share);
-        self.take_part(window.part(self.part, &mut share), window, changes);
+        self.take_part(window.part(self.part, &mut share), window, sink);
         self.share = share;
     }
 
-    fn take_part(&mut self, part: Part<'_, Compact>, window: &Window<Compact>, changes: &mut impl Changes) {
+    fn take_part(&mut self, part: Part<'_, PairEvent>, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
         part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
         let mut from = 0;
-        for (index, stretch) in window.stretches.iter().enumerate() {
-            if stretch.fresh {
-                self.epoch = self.objects.begin_epoch();
-                self.pages.begin_epoch();
+        for (index, run) in window.loss_runs.iter().enumerate() {
+            if let Some(epoch) = self.loss.enter(run) {
+                self.objects.begin_epoch(epoch);
+                self.pages.begin_epoch(epoch);
             }
-            self.now = if stretch.in_gap { IN_GAP } else { self.epoch };
-            let until = window.stretches.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
+            let until = window.loss_runs.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
             while from < until {
                 let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
-                let needs_more = self.objects.is_over() || self.pages.is_over();
-                let most_bytes = self.most_bytes.saturating_sub(self.tallies.bytes());
-                self.is_over |= needs_more || objects + pages > most_bytes;
-                if self.is_over {
+                let needs_more = self.objects.over_budget() || self.pages.over_budget();
+                let max_bytes = self.max_bytes.saturating_sub(self.tallies.bytes());
+                self.over_budget |= needs_more || objects + pages > max_bytes;
+                if self.over_budget {
                     return;
                 }
-                self.objects.set_most_bytes(most_bytes - pages);
-                self.pages.set_most_bytes(most_bytes - objects);
+                self.objects.set_max_bytes(max_bytes - pages);
+                self.pages.set_max_bytes(max_bytes - objects);
                 let next = until.min(from + WEIGHED);
                 self.counts.used += (next - from) as u64;
-                self.run(part, from..next, changes);
+                self.run(part, from..next, sink);
                 from = next;
             }
         }
-        self.is_over |= self.objects.is_over() || self.pages.is_over();
+        self.over_budget |= self.objects.over_budget() || self.pages.over_budget();
     }
 
-    /// Takes events between which no gap begins or ends.
-    fn run(&mut self, part: Part<'_, Compact>, range: Range<usize>, changes: &mut impl Changes) {
+    /// Pairs events between which no gap begins or ends.
+    fn run(&mut self, part: Part<'_, PairEvent>, range: Range<usize>, sink: &mut impl LiveBytesSink) {
         let Some(events) = part.events.get(range.clone()) else { return };
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
@@ -267,56 +264,56 @@ impl<'a> Pairing<'a> {
                 near.iter().take(group.len()).for_each(|event| self.ask_again(event));
             }
             for (event, index) in group.iter().zip(from..) {
-                self.take_event(event, Number { serial: part.serial(index), at: event.at }, changes);
+                self.take_event(event, Number { serial: part.serial(index), at: event.at }, sink);
             }
         }
     }
 
     /// Starts loading the slot of an event's address.
     #[inline(always)]
-    fn ask(&self, event: &Compact) {
-        self.table(event.kind).prefetch(event.hash, event.what == What::Alloc);
+    fn ask(&self, event: &PairEvent) {
+        self.table(event.kind).prefetch(event.hash, event.action == PairAction::Alloc);
     }
 
-    /// Starts loading it where it cannot be in the line that was asked for.
+    /// Starts loading the next bucket where the slot cannot be in the first.
     #[inline(always)]
-    fn ask_again(&self, event: &Compact) {
+    fn ask_again(&self, event: &PairEvent) {
         let table = self.table(event.kind);
         if table.is_large() {
-            table.prefetch_next(event.address, event.hash, event.what == What::Alloc);
+            table.prefetch_next(event.address, event.hash, event.action == PairAction::Alloc);
         }
     }
 
     #[inline(always)]
-    fn take_event(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
-        match event.what {
-            What::Alloc => self.alloc(event, number, changes),
-            What::Free => self.free(event, number, changes),
-            What::Own => self.own(event, number, changes),
+    fn take_event(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+        match event.action {
+            PairAction::Alloc => self.alloc(event, number, sink),
+            PairAction::Free => self.free(event, number, sink),
+            PairAction::Own => self.own(event, number, sink),
             _ => self.other(event),
         }
     }
 
-    /// An allocation of the recorder itself.
+    /// Counts an allocation of the recorder itself, and pairs it.
     #[cold]
-    fn own(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+    fn own(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         self.counts.own_allocs += 1;
         self.counts.own_allocated += u128::from(event.allocated);
-        self.alloc(event, number, changes);
+        self.alloc(event, number, sink);
     }
 
-    /// An event that changes nothing at its address.
+    /// Counts an event that changes nothing at its address.
     #[cold]
-    fn other(&mut self, event: &Compact) {
-        match event.what {
-            What::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
-            What::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
-            What::Other => self.counts.used -= 1,
-            What::Alloc | What::Own | What::Free | What::Failed => {}
+    fn other(&mut self, event: &PairEvent) {
+        match event.action {
+            PairAction::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
+            PairAction::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
+            PairAction::Other => self.counts.used -= 1,
+            PairAction::Alloc | PairAction::Own | PairAction::Free | PairAction::Failed => {}
         }
     }
 
-    /// An event's number in the trace.
+    /// Number of an event in the trace.
     #[inline(always)]
     fn serial(&self, number: Number) -> u64 {
         self.first_serial + u64::from(number.serial)
@@ -333,25 +330,25 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline(always)]
-    fn alloc(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
+    fn alloc(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         let sizes = (event.requested, event.allocated);
         let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
-        let has_own_sizes = class.is_some_and(|class| !class.is_sized);
-        let seen = Seen::alloc(event.class, has_own_sizes, event.stream, self.now);
+        let is_unsized = class.is_some_and(|class| !class.is_sized);
+        let state = SlotState::alloc(event.class, is_unsized, event.stream, self.loss.now());
         let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
-        let before = table.see(event.address, event.hash, seen, || {
-            let shared_before = if event.at == self.shared.0 { self.first_serial - self.shared.1 } else { 0 };
-            let tie = u32::try_from(shared_before + u64::from(number.serial)).unwrap_or(u32::MAX);
-            Some(Birth { at: event.at, tie, pid: event.extra })
+        let before = table.record(event.address, event.hash, state, || {
+            let tie_before = if event.at == self.tie_base.0 { self.first_serial - self.tie_base.1 } else { 0 };
+            let tie = u32::try_from(tie_before + u64::from(number.serial)).unwrap_or(u32::MAX);
+            Some(AllocInfo { at: event.at, tie, pid: event.extra })
         });
         if before.is_live() {
-            self.infer_free(before, event, number, changes);
+            self.infer_free(before, event, number, sink);
         }
         let Some(class) = class else { return };
-        if has_own_sizes {
+        if is_unsized {
             self.table_mut(event.kind).keep_sizes(event.address, sizes);
         }
-        changes.opened(number, &class, event.allocated);
+        sink.allocated(number, &class, event.allocated);
         if event.allocated < event.requested {
             let key =
                 FindingKey { class: Finding::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
@@ -359,33 +356,32 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// The object of an event's address is gone: its class.
+    /// Closes the object at an event's address; returns its class.
     #[inline(always)]
     fn close(
         &mut self,
-        object: Seen,
+        object: SlotState,
         how: Closed,
-        event: &Compact,
+        event: &PairEvent,
         number: Number,
-        changes: &mut impl Changes,
+        sink: &mut impl LiveBytesSink,
     ) -> Class {
-        let own_sizes =
-            if object.has_own_sizes() { self.table_mut(event.kind).take_sizes(event.address) } else { None };
+        let own_sizes = if object.is_unsized() { self.table_mut(event.kind).take_sizes(event.address) } else { None };
         let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
-        changes.closed(number, &class, allocated);
+        sink.freed(number, &class, allocated);
         class
     }
 
-    /// The address of an object was handed out again by `event`.
+    /// Closes an object whose address the kernel has handed out again: its free was lost or not traced.
     #[inline(never)]
-    fn infer_free(&mut self, object: Seen, event: &Compact, number: Number, changes: &mut impl Changes) {
+    fn infer_free(&mut self, object: SlotState, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         self.counts.all_inferred += 1;
         if object.class() == UNSELECTED {
             return;
         }
-        let class = self.close(object, Closed::Inferred, event, number, changes);
-        let (suspect, open) = self.suspicion(Finding::InferredFree, event, object);
-        if open || !self.findings.infer_again(class.row, suspect) {
+        let class = self.close(object, Closed::Inferred, event, number, sink);
+        let suspicion = self.suspicion(Finding::InferredFree, event, object);
+        if suspicion == Suspicion::Open || !self.findings.infer_again(class.row, suspicion) {
             let key =
                 FindingKey { class: Finding::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
             self.finding(key, event, number, Some(object));
@@ -393,9 +389,9 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline(always)]
-    fn free(&mut self, event: &Compact, number: Number, changes: &mut impl Changes) {
-        let seen = Seen::free(self.now);
-        let object = self.table_mut(event.kind).see(event.address, event.hash, seen, || None);
+    fn free(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+        let state = SlotState::free(self.loss.now());
+        let object = self.table_mut(event.kind).record(event.address, event.hash, state, || None);
         if !object.is_live() {
             return self.free_again(object, event, number);
         }
@@ -406,14 +402,14 @@ impl<'a> Pairing<'a> {
         self.counts.paired += 1;
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
-        let class = self.close(object, how, event, number, changes);
+        let class = self.close(object, how, event, number, sink);
         if crossed {
             self.count_cpus(object.stream(), event.stream);
         } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
             *pairs += 1;
         }
         if class.kind != event.kind {
-            let legal = event.kind == Kind::Kmalloc && self.rules.kfree_takes_all;
+            let legal = event.kind == Kind::Kmalloc && self.options.kfree_takes_all;
             let of = if legal { Finding::KindMismatchLegal } else { Finding::KindMismatch };
             self.mismatch(of, &class, object, event, number);
         }
@@ -422,9 +418,9 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// A free of an address where nothing is live.
+    /// Counts a free of an address where no object is live.
     #[inline(never)]
-    fn free_again(&mut self, before: Seen, event: &Compact, number: Number) {
+    fn free_again(&mut self, before: SlotState, event: &PairEvent, number: Number) {
         self.counts.all_without_alloc += u64::from(before.is_nothing());
         if event.class == UNSELECTED {
             return;
@@ -439,19 +435,19 @@ impl<'a> Pairing<'a> {
         self.finding(key, event, number, Some(before));
     }
 
-    /// A pair of two CPUs, by their streams.
+    /// Counts a pair of two CPUs, by their streams.
     #[inline(never)]
     fn count_cpus(&mut self, from: u16, to: u16) {
         let node = |stream: u16| self.nodes.get(usize::from(stream));
         self.counts.cross_node += u64::from(node(from) != node(to));
-        if self.rules.matrix {
-            let cpu = |stream: u16| self.rules.cpus.get(usize::from(stream)).copied().unwrap_or(0);
+        if self.options.matrix {
+            let cpu = |stream: u16| self.options.cpus.get(usize::from(stream)).copied().unwrap_or(0);
             *self.counts.matrix.entry((cpu(from), cpu(to))).or_default() += 1;
         }
     }
 
     #[cold]
-    fn mismatch(&mut self, of: Finding, class: &Class, object: Seen, event: &Compact, number: Number) {
+    fn mismatch(&mut self, of: Finding, class: &Class, object: SlotState, event: &PairEvent, number: Number) {
         let (alloc, free_site) = (Some(class.row), Some(event.requested));
         let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
         self.finding(key, event, number, Some(object));
@@ -459,72 +455,71 @@ impl<'a> Pairing<'a> {
 
     /// Counts a finding; with `before`, the address's previous event, loss or a clock may be its cause.
     #[inline(never)]
-    fn finding(&mut self, mut key: FindingKey, event: &Compact, number: Number, before: Option<Seen>) {
-        if !self.rules.by_site {
+    fn finding(&mut self, mut key: FindingKey, event: &PairEvent, number: Number, before: Option<SlotState>) {
+        if !self.options.by_site {
             key.alloc = key.alloc.filter(|_| key.class == Finding::InferredFree);
             key.free_site = None;
         }
-        let cpu = self.rules.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
+        let cpu = self.options.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
         let row =
             FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
-        let (suspect, open) = before.map_or((false, false), |before| self.suspicion(key.class, event, before));
-        self.findings.count(key, row, suspect, open);
+        let suspicion = before.map_or(Suspicion::Unexplained, |before| self.suspicion(key.class, event, before));
+        self.findings.count(key, row, suspicion);
     }
 
-    /// Suspicion of a finding at an address whose previous event was `before`: loss or a clock may be its cause now; a gap that has
-    /// not been read yet may still become one.
+    /// Suspicion of a finding at an address whose last event was `before`: loss or a clock may be its cause.
     #[inline(always)]
-    fn suspicion(&self, class: Finding, event: &Compact, before: Seen) -> (bool, bool) {
-        // A gap touches the time from then to now.
-        let is_in_gap = self.now == IN_GAP || before.epoch() != self.epoch;
-        let suspect = is_in_gap || self.is_out_of_order(class, event, before);
-        // One may begin at this very key.
-        (suspect, !suspect && self.frontier == Some(event.at))
+    fn suspicion(&self, class: Finding, event: &PairEvent, before: SlotState) -> Suspicion {
+        match self.loss.explains(before.epoch(), event.at) {
+            Suspicion::Suspect => Suspicion::Suspect,
+            _ if self.is_out_of_order(class, event, before) => Suspicion::Suspect,
+            by_loss => by_loss,
+        }
     }
 
     /// True where the two events may have happened in the other order: by the contract always, where both are frees.
-    fn is_out_of_order(&self, class: Finding, event: &Compact, before: Seen) -> bool {
-        match self.rules.agreement {
+    fn is_out_of_order(&self, class: Finding, event: &PairEvent, before: SlotState) -> bool {
+        match self.options.agreement {
             Agreement::AllCpus => false,
             Agreement::OneCpu => class == Finding::FreeAfterFree || before.stream() != event.stream,
             Agreement::Nothing => true,
         }
     }
 
-    /// What adds up.
+    /// Sums of this partition.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
-        for (&cpu, &pairs) in self.rules.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
+        for (&cpu, &pairs) in self.options.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
             *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
         }
         counts
     }
 
-    /// Bytes of its tables.
+    /// Memory of the tables, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         self.objects.bytes() + self.pages.bytes()
     }
 
-    /// How many objects are live, whatever the filters.
+    /// Number of live objects, whatever the filters.
     pub(crate) fn live_objects(&self) -> usize {
         self.objects.live_objects() + self.pages.live_objects()
     }
 
     /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the
-    /// trace; one is added for each object that has sizes of its own.
+    /// trace; an object with sizes of its own adds one.
     pub(crate) fn list_live(&mut self, list: &mut Vec<Live>, classes: &mut Vec<Class>) {
-        let cpus = &self.rules.cpus;
+        let cpus = &self.options.cpus;
         for table in [&mut self.objects, &mut self.pages] {
-            table.drain_live(|address, seen, own_sizes, birth| {
-                let mut class = seen.class();
+            table.drain_live(|address, state, own_sizes, alloc_info| {
+                let mut class = state.class();
                 let Some(&of) = classes.get(class as usize).filter(|_| class != UNSELECTED) else { return };
                 if let Some((requested, allocated)) = own_sizes {
                     // 2^32 classes do not fit in memory, so this never saturates.
                     class = u32::try_from(classes.len()).unwrap_or(u32::MAX);
                     classes.push(Class { requested, allocated, ..of });
                 }
-                let cpu = cpus.get(usize::from(seen.stream())).copied().unwrap_or(0);
-                list.push(Live { address, birth, class, cpu });
+                let cpu = cpus.get(usize::from(state.stream())).copied().unwrap_or(0);
+                list.push(Live { address, alloc_info, class, cpu });
             });
         }
     }
@@ -536,30 +531,40 @@ mod tests {
 
     use super::*;
     use crate::engine::peaks::PeakTracker;
-    use crate::order::merger::Stretch;
+    use crate::order::gaps::LossRun;
 
     /// Live objects at new addresses, as frames or not.
-    fn allocations(seed: Seed, addresses: Range<u64>, kind: Kind, class: u32) -> Window<Compact> {
+    fn allocations(seed: Seed, addresses: Range<u64>, kind: Kind, class: u32) -> Window<PairEvent> {
         let event = |address| {
-            let (hash, what) = (seed.hash(address), What::Alloc);
-            Compact { at: address, address, requested: 8, allocated: 8, class, hash, what, kind, ..Compact::default() }
+            let (hash, action) = (seed.hash(address), PairAction::Alloc);
+            PairEvent {
+                at: address,
+                address,
+                requested: 8,
+                allocated: 8,
+                class,
+                hash,
+                action,
+                kind,
+                ..PairEvent::default()
+            }
         };
-        let stretches = vec![Stretch { from: 0, fresh: false, in_gap: false }];
-        Window { events: addresses.map(event).collect(), stretches, ..Window::default() }
+        let loss_runs = vec![LossRun { from: 0, starts_gap: false, in_gap: false }];
+        Window { events: addresses.map(event).collect(), loss_runs, ..Window::default() }
     }
 
-    /// The tables of objects and of frames share one limit with the tallies. The pairing stops at it, soon, and says so.
+    /// Tables of objects and of frames share one limit with the tallies. The pairing stops at it, soon, and says so.
     #[test]
     fn pairing_stops_where_its_memory_ends() {
         let most = 1 << 20;
         for kinds in [[Kind::Kmalloc; 2], [Kind::Pages; 2], [Kind::Kmalloc, Kind::Pages]] {
-            let (seed, rules) = (Seed::random(), Rules { cpus: vec![0], ..Rules::default() });
+            let (seed, options) = (Seed::random(), PairingOptions { cpus: vec![0], ..PairingOptions::default() });
             let classes = Classes::new(Names::new(), 10);
             let [first, second] = kinds.map(|kind| classes.class((0, kind), 0, (8, 8)));
-            let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
-            pairing.set_most_bytes(most);
+            let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
+            pairing.set_max_bytes(most);
             let (mut peaks, mut address) = (PeakTracker::default(), 1);
-            while !pairing.is_over {
+            while !pairing.over_budget {
                 for (kind, class) in kinds.into_iter().zip([first, second]) {
                     let window = allocations(seed, address..address + 500, kind, class);
                     pairing.take(&window, &mut peaks);
@@ -582,20 +587,25 @@ mod tests {
     #[test]
     fn only_a_gap_at_its_key_makes_a_finding_suspect_later() {
         for (next_frontier, suspect) in [(Some(1), 1), (Some(20), 0)] {
-            let (seed, rules) =
-                (Seed::random(), Rules { cpus: vec![0], agreement: Agreement::AllCpus, ..Rules::default() });
+            let (seed, options) = (
+                Seed::random(),
+                PairingOptions { cpus: vec![0], agreement: Agreement::AllCpus, ..PairingOptions::default() },
+            );
             let classes = Classes::new(Names::new(), 10);
             let class = classes.class((0, Kind::Kmalloc), 0, (8, 8));
-            let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
+            let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
             let mut peaks = PeakTracker::default();
-            let frontier =
-                |window: Window<Compact>, frontier, touches_before| Window { frontier, touches_before, ..window };
+            let complete_until = |window: Window<PairEvent>, complete_until, gap_at_last_frontier| Window {
+                complete_until,
+                gap_at_last_frontier,
+                ..window
+            };
             // The same address twice, at the key of the frontier: an inferred free.
             let mut again = allocations(seed, 1..2, Kind::Kmalloc, class);
             again.events.push(again.events[0]);
-            pairing.take(&frontier(again, Some(1), false), &mut peaks);
-            pairing.take(&frontier(Window::default(), next_frontier, false), &mut peaks);
-            pairing.take(&frontier(Window::default(), Some(30), true), &mut peaks);
+            pairing.take(&complete_until(again, Some(1), false), &mut peaks);
+            pairing.take(&complete_until(Window::default(), next_frontier, false), &mut peaks);
+            pairing.take(&complete_until(Window::default(), Some(30), true), &mut peaks);
             let rows: Vec<_> = pairing.findings.rows().map(|(key, row)| (key.class, row.count, row.suspect)).collect();
             assert_eq!(rows, [(Finding::InferredFree, 1, suspect)], "{next_frontier:?}");
         }
@@ -604,17 +614,17 @@ mod tests {
     /// A class that needs memory leaves less for the tables.
     #[test]
     fn classes_count_towards_the_limit() {
-        let (seed, rules) = (Seed::random(), Rules { cpus: vec![0], ..Rules::default() });
+        let (seed, options) = (Seed::random(), PairingOptions { cpus: vec![0], ..PairingOptions::default() });
         let classes = Classes::new(Names::new(), 100_000);
         let first = classes.class((0, Kind::Kmalloc), 0, (8, 8));
-        let mut pairing = Pairing::new(&rules, &classes, seed, 0, 1);
-        pairing.set_most_bytes(100 << 10);
+        let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
+        pairing.set_max_bytes(100 << 10);
         let mut peaks = PeakTracker::default();
         pairing.take(&allocations(seed, 1..500, Kind::Kmalloc, first), &mut peaks);
-        assert!(!pairing.is_over, "{} bytes of tables", pairing.table_bytes());
+        assert!(!pairing.over_budget, "{} bytes of tables", pairing.table_bytes());
         let last = (0..2000).map(|n| classes.class((0, Kind::Kmalloc), 0, (n, n))).last().unwrap();
         pairing.take(&allocations(seed, 500..501, Kind::Kmalloc, last), &mut peaks);
         pairing.take(&allocations(seed, 501..502, Kind::Kmalloc, last), &mut peaks);
-        assert!(pairing.is_over, "{} bytes of classes", pairing.tallies.bytes());
+        assert!(pairing.over_budget, "{} bytes of classes", pairing.tallies.bytes());
     }
 }

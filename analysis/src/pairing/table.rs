@@ -1,229 +1,102 @@
-//! What each address was last seen doing: which object is live there, or that it was freed, and whether a gap has begun
-//! since.
+//! Last event at each address: which object is live there, or that it was freed, and whether a gap has begun since.
 //!
 //! An open-addressing table of 16-byte slots, four to a cache line, which is mostly all that an event touches: a freed
 //! address keeps its slot, where its next object mostly comes soon. Where that would cost more than 16 bytes a freed
 //! address, all freed ones move to a [`FreedSet`], so that memory stays within 48 bytes a live object, 16 a freed address
-//! and a fixed part. Addresses stand in the order of their hashes, more or less, however many slots there are: a table that
-//! grows moves from the end of one memory to that of another, and never needs both.
+//! and a fixed part. `grow.rs` moves the slots of a table that grows.
 
 use std::collections::HashMap;
-use std::panic::resume_unwind;
-use std::thread;
 
 use foldhash::fast::RandomState;
-use zerocopy::{FromZeros, Immutable};
 
 use crate::memory::hashing::{Seed, place};
 use crate::memory::prefetch::prefetch;
-use crate::memory::zeroed::{Memory, PIECE, Remains, Zeroed};
+use crate::memory::zeroed::ZeroedArray;
 use crate::pairing::freed::FreedSet;
-
-/// What only a list of live objects shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
-pub(crate) struct Birth {
-    /// Order key of the allocation.
-    pub(crate) at: u64,
-    /// What orders events of this key. From the 2^32th of them on they share one.
-    pub(crate) tie: u32,
-    /// [`crate::order::pair_event::NO_PID`]: not known.
-    pub(crate) pid: u32,
-}
+use crate::pairing::grow::{BucketInfos, NewHalf, OldHalf, move_in_halves, new_slots};
+use crate::pairing::loss::LossEpoch;
+use crate::pairing::slot::{AllocInfo, Bucket, SLOTS, Slot, SlotState};
 
 /// Bytes requested and allocated.
 pub(crate) type Sizes = (u64, u64);
 
-/// Between which gaps something happened: equal ones have none between them, [`IN_GAP`] is not even equal to itself.
-pub(crate) type Epoch = u16;
-/// Within a gap, or before the last one that is told apart.
-pub(crate) const IN_GAP: Epoch = 0;
-
-const FREED: u32 = 1 << 30;
-const LIVE: u32 = 2 << 30;
-const STATE: u32 = 3 << 30;
-/// The object has sizes of its own: they are in `Table::own_sizes`.
-const OWN: u32 = 1 << 29;
-
-/// What an address was last seen doing: nothing, or becoming an object of a class that was allocated in a stream, or being
-/// freed; and in which epoch. One word, which the processor writes and soon reads again as one: state, `OWN` and class in
-/// 32 bits, above them stream and epoch; 0 for nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
-pub(crate) struct Seen(u64);
-
-impl Seen {
-    /// An object becomes live, of a class below 2^29 and in the stream of this number.
-    #[inline(always)]
-    pub(crate) fn alloc(class: u32, has_own_sizes: bool, stream: u16, epoch: Epoch) -> Seen {
-        let own = if has_own_sizes { OWN } else { 0 };
-        Seen(u64::from(LIVE | own | class & (OWN - 1)) | u64::from(stream) << 32 | u64::from(epoch) << 48)
-    }
-
-    /// It is freed.
-    #[inline(always)]
-    pub(crate) fn free(epoch: Epoch) -> Seen {
-        Seen(u64::from(FREED) | u64::from(epoch) << 48)
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_nothing(self) -> bool {
-        self.0 == 0
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_live(self) -> bool {
-        self.0 as u32 & STATE == LIVE
-    }
-
-    /// Of a live object.
-    #[inline(always)]
-    pub(crate) fn has_own_sizes(self) -> bool {
-        self.0 as u32 & OWN != 0
-    }
-
-    /// Of a live object.
-    #[inline(always)]
-    pub(crate) fn class(self) -> u32 {
-        self.0 as u32 & (OWN - 1)
-    }
-
-    /// Of a live object.
-    #[inline(always)]
-    pub(crate) fn stream(self) -> u16 {
-        (self.0 >> 32) as u16
-    }
-
-    #[inline(always)]
-    pub(crate) fn epoch(self) -> Epoch {
-        (self.0 >> 48) as Epoch
-    }
-
-    fn forget_epoch(&mut self) {
-        self.0 &= u64::MAX >> 16;
-    }
-}
-
-/// An address; an empty slot has none.
-#[derive(Clone, Copy, Debug, FromZeros, Immutable)]
-struct Slot {
-    address: u64,
-    seen: Seen,
-}
-
-const SLOTS: usize = 4;
-
-/// A cache line of slots. Those that are empty come last.
-#[derive(Clone, Copy, Debug, FromZeros, Immutable)]
-#[repr(align(64))]
-struct Line([Slot; SLOTS]);
-
-impl Line {
-    /// The slot of the address, or the first that is empty; `None`: neither is here.
-    #[inline(always)]
-    fn find(&self, address: u64) -> Option<usize> {
-        // Without a branch for each slot: which one it is cannot be predicted.
-        let [a, b, c, d] = &self.0;
-        let is = |slot: &Slot, bit: u32| u32::from(slot.address == address) << bit;
-        let found = is(a, 0) | is(b, 1) | is(c, 2) | is(d, 3);
-        if found == 0 { self.first_empty() } else { Some(found.trailing_zeros() as usize) }
-    }
-
-    /// Whether neither the slot of the address is here nor one that is empty.
-    #[inline(always)]
-    fn is_full_of_others(&self, address: u64) -> bool {
-        let [a, b, c, d] = &self.0;
-        let is_here = (a.address == address) | (b.address == address) | (c.address == address) | (d.address == address);
-        !(is_here | d.seen.is_nothing())
-    }
-
-    /// The first slot that is empty.
-    #[inline(always)]
-    fn first_empty(&self) -> Option<usize> {
-        // How many are taken cannot be predicted, either.
-        let taken = self.0.iter().map(|slot| usize::from(!slot.seen.is_nothing())).sum::<usize>();
-        (taken < SLOTS).then_some(taken)
-    }
-}
-
-/// The fixed part of the memory: slots of all partitions that are there for the asking. Few in tests, so that short traces, too,
-/// make tables grow.
+/// Slots of all partitions together that a table takes without a limit per address. Few in tests, so that short traces, too, make
+/// tables grow.
 pub(crate) const FIXED_SLOTS: usize = if cfg!(test) { 24 } else { 128 << 10 };
-/// Those of a table that is new: a page, if so many are there for the asking.
+/// Slots of a new table: a page, if that many are fixed.
 const FIRST_SLOTS: usize = 256;
-const LINES_OF_PIECE: usize = PIECE / size_of::<Line>();
-/// 16 MiB. Of less than that, most of what is looked at is in some cache, and [`Table::prefetch_next`] takes longer than it saves.
-const CACHED_LINES: usize = if cfg!(test) { 2 } else { 256 << 10 };
-/// A table that grows asks for lines when it is so many away from them.
-const SOON: usize = 32;
+/// 16 MiB. Most of a smaller table is in some cache, and [`Table::prefetch_next`] takes longer than it saves.
+const CACHED_BUCKETS: usize = if cfg!(test) { 2 } else { 256 << 10 };
 
-/// What may be spent on slots: a live object may cost 48 bytes and a freed address 16, all that is kept of it included.
+/// Limits on slots: a live object may cost 48 bytes and a freed address 16, with all that is kept of it.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     slot_bytes: usize,
     /// A live object's share of the slots.
     live_bytes: usize,
-    /// That of a freed address.
+    /// A freed address's share of the slots.
     freed_bytes: usize,
-    /// Eighths of the slots that may be taken: the more, the longer it takes to find one.
-    most_taken: usize,
+    /// Load limit, in eighths of the slots: the more are taken, the longer it takes to find one.
+    max_taken: usize,
 }
 
-const COSTS: Costs = Costs { slot_bytes: size_of::<Slot>(), live_bytes: 40, freed_bytes: 14, most_taken: 6 };
-const COSTS_WITH_BIRTHS: Costs =
-    Costs { slot_bytes: size_of::<Slot>() + size_of::<Birth>(), live_bytes: 45, freed_bytes: 14, most_taken: 7 };
+const COSTS: Costs = Costs { slot_bytes: size_of::<Slot>(), live_bytes: 40, freed_bytes: 14, max_taken: 6 };
+const COSTS_WITH_ALLOC_INFOS: Costs =
+    Costs { slot_bytes: size_of::<Slot>() + size_of::<AllocInfo>(), live_bytes: 45, freed_bytes: 14, max_taken: 7 };
 
-/// The place of a slot: line and number in it.
+/// Place of a slot: bucket and number in it.
 type Place = (usize, usize);
 
 /// The addresses of one space that belong to one partition.
 #[derive(Debug)]
 pub(crate) struct Table {
     seed: Seed,
-    lines: Zeroed<Line>,
-    /// One a slot; what it says of those that are not live means nothing.
-    births: Option<Zeroed<[Birth; SLOTS]>>,
+    buckets: ZeroedArray<Bucket>,
+    /// Allocation of each slot's object; meaningless where the object is not live.
+    alloc_infos: Option<ZeroedArray<BucketInfos>>,
     /// Slots that are not empty.
     taken: usize,
-    /// Freed in the current epoch.
+    /// Addresses freed in the current epoch.
     freed: FreedSet,
-    /// Freed before.
+    /// Addresses freed before.
     freed_before: FreedSet,
     own_sizes: HashMap<u64, Sizes, RandomState>,
-    epoch: Epoch,
+    epoch: LossEpoch,
     costs: Costs,
-    /// Slots that are there for the asking, once a sixteenth of them is taken.
+    /// Slots without a limit per address, once a sixteenth of them is taken.
     fixed: usize,
-    /// Whether a thread of its own moves half of it when it grows.
+    /// Growth moves half of the slots on a thread of its own.
     moves_in_halves: bool,
-    /// Bytes of memory when something last grew.
+    /// Memory when something last grew.
     bytes: usize,
-    /// That it may take.
-    most_bytes: usize,
-    is_over: bool,
+    /// Limit of `bytes`.
+    max_bytes: usize,
+    over_budget: bool,
 }
 
 impl Table {
-    /// With `fixed` slots that are there for the asking.
-    pub(crate) fn new(seed: Seed, fixed: usize, keeps_births: bool) -> Table {
-        let (lines, births) = new_slots(FIRST_SLOTS.min(fixed), keeps_births);
+    /// Empty table; the limit per address begins behind `fixed` slots.
+    pub(crate) fn new(seed: Seed, fixed: usize, keeps_alloc_infos: bool) -> Table {
+        let (buckets, alloc_infos) = new_slots(FIRST_SLOTS.min(fixed), keeps_alloc_infos);
         Table {
             seed,
-            lines,
-            births,
+            buckets,
+            alloc_infos,
             taken: 0,
             freed: FreedSet::default(),
             freed_before: FreedSet::default(),
             own_sizes: HashMap::default(),
-            epoch: 1,
-            costs: if keeps_births { COSTS_WITH_BIRTHS } else { COSTS },
+            epoch: LossEpoch::FIRST,
+            costs: if keeps_alloc_infos { COSTS_WITH_ALLOC_INFOS } else { COSTS },
             fixed,
             moves_in_halves: false,
             bytes: 0,
-            most_bytes: usize::MAX,
-            is_over: false,
+            max_bytes: usize::MAX,
+            over_budget: false,
         }
     }
 
-    /// When it grows, a thread of its own moves half of it.
+    /// Lets growth move half of the slots on a thread of its own.
     pub(crate) fn move_in_halves(&mut self) {
         self.moves_in_halves = true;
     }
@@ -234,97 +107,103 @@ impl Table {
         self.bytes
     }
 
-    /// It grows to no more than so many bytes, until [`Table::is_over`].
+    /// Limits the memory. A table that needs more is [`Table::over_budget`].
     #[inline]
-    pub(crate) fn set_most_bytes(&mut self, most_bytes: usize) {
-        self.most_bytes = most_bytes;
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
     }
 
-    /// It needed more, and what it says from then on may be wrong. It may be used on, and grows when it must, but should not be
-    /// used for long.
+    /// True once the limit was too low: results are invalid from then on, callers stop at their next check. The table works on
+    /// and grows when it must.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+    pub(crate) fn over_budget(&self) -> bool {
+        self.over_budget
     }
 
-    /// Something has grown.
+    /// Counts the memory anew, after something has grown.
     fn weigh(&mut self) {
-        let slots = self.lines.len() * SLOTS * self.costs.slot_bytes;
+        let slots = self.buckets.len() * SLOTS * self.costs.slot_bytes;
         self.bytes = slots + self.freed.bytes() + self.freed_before.bytes() + self.own_sizes_bytes();
     }
 
-    /// Starts loading what an event at an address of this hash will need; whether it is an allocation.
+    /// Starts loading the bucket of this hash, for an allocation also its `AllocInfo`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32, allocates: bool) {
-        let lines = &*self.lines;
-        let line = place(hash, lines.len());
-        prefetch(lines, line);
-        if let Some(births) = &self.births {
-            // Without a branch: what an event is cannot be predicted. The first line is mostly there.
-            prefetch(births, line * usize::from(allocates));
+        let buckets = &*self.buckets;
+        let bucket = place(hash, buckets.len());
+        prefetch(buckets, bucket);
+        if let Some(alloc_infos) = &self.alloc_infos {
+            // Without a branch: the processor cannot predict an event's action. The first bucket is mostly there.
+            prefetch(alloc_infos, bucket * usize::from(allocates));
         }
     }
 
-    /// Whether [`Table::prefetch_next`] is worth its time.
+    /// True where [`Table::prefetch_next`] is worth its time.
     #[inline(always)]
     pub(crate) fn is_large(&self) -> bool {
-        self.lines.len() > CACHED_LINES
+        self.buckets.len() > CACHED_BUCKETS
     }
 
-    /// Starts loading the next line where that of this hash, which has come by now, has neither the address nor room for it: for one
-    /// event in five while a table fills, one in fourteen afterwards.
+    /// Starts loading the next bucket where that of this hash, which has come by now, has neither the address nor room for it: for
+    /// one event in five while a table fills, one in fourteen afterwards.
     #[inline(always)]
     pub(crate) fn prefetch_next(&self, address: u64, hash: u32, allocates: bool) {
-        let lines = &*self.lines;
-        let line = place(hash, lines.len());
-        // Without a branch: which lines are full cannot be predicted. What follows the last line is not asked for.
-        let next = line + usize::from(lines[line].is_full_of_others(address));
-        prefetch(lines, next);
-        if let Some(births) = &self.births {
-            prefetch(births, next * usize::from(allocates));
+        let buckets = &*self.buckets;
+        let bucket = place(hash, buckets.len());
+        // Without a branch: the processor cannot predict which buckets are full. Nothing behind the last one is loaded.
+        let next = bucket + usize::from(buckets[bucket].is_full_of_others(address));
+        prefetch(buckets, next);
+        if let Some(alloc_infos) = &self.alloc_infos {
+            prefetch(alloc_infos, next * usize::from(allocates));
         }
     }
 
-    /// What an address, whose hash is `hash`, is seen doing now, with the birth of what becomes live; returns what it was seen
-    /// doing before. Where that had sizes of its own, they are for the caller to take.
+    /// Records the event `now` at an address of this hash, with `alloc_info` of an allocation; returns the event before. Sizes of
+    /// its own that the object before had are for the caller to take.
     #[inline(always)]
-    pub(crate) fn see(&mut self, address: u64, hash: u32, now: Seen, birth: impl FnOnce() -> Option<Birth>) -> Seen {
-        let (line, index) = self.probe(hash, |line| line.find(address));
-        let slot = Slot { address, seen: now };
-        let before = std::mem::replace(&mut self.lines[line].0[index], slot).seen;
-        if let Some(births) = &mut self.births
-            && let Some(birth) = birth()
+    pub(crate) fn record(
+        &mut self,
+        address: u64,
+        hash: u32,
+        now: SlotState,
+        alloc_info: impl FnOnce() -> Option<AllocInfo>,
+    ) -> SlotState {
+        let (bucket, index) = self.probe(hash, |bucket| bucket.find(address));
+        let slot = Slot { address, state: now };
+        let before = std::mem::replace(&mut self.buckets[bucket].0[index], slot).state;
+        if let Some(alloc_infos) = &mut self.alloc_infos
+            && let Some(alloc_info) = alloc_info()
         {
-            births[line][index] = birth;
+            alloc_infos[bucket][index] = alloc_info;
         }
-        if before.is_nothing() { self.see_first(address, hash) } else { before }
+        if before.is_nothing() { self.record_first(address, hash) } else { before }
     }
 
-    /// An address has been given an empty slot: it may have been freed long ago.
+    /// Event before of an address that had no slot: it may have been freed long ago.
     #[cold]
-    fn see_first(&mut self, address: u64, hash: u32) -> Seen {
+    fn record_first(&mut self, address: u64, hash: u32) -> SlotState {
         let seed = self.seed;
         let hash_of = |of| if of == address { hash } else { seed.hash(of) };
         let before = if self.freed.remove(address, hash_of) {
-            Seen::free(self.epoch)
+            SlotState::free(self.epoch)
         } else if self.freed_before.remove(address, hash_of) {
-            Seen::free(IN_GAP)
+            SlotState::free(LossEpoch::IN_GAP)
         } else {
-            Seen::default()
+            SlotState::default()
         };
         self.taken += 1;
-        if self.taken * 8 > self.lines.len() * SLOTS * self.costs.most_taken {
+        if self.taken * 8 > self.buckets.len() * SLOTS * self.costs.max_taken {
             self.make_room();
         }
         before
     }
 
-    /// The object that is live at this address has sizes of its own.
+    /// Keeps the own sizes of the live object at this address.
     #[cold]
     pub(crate) fn keep_sizes(&mut self, address: u64, sizes: Sizes) {
         let before = self.own_sizes.capacity();
-        if self.own_sizes.len() == before && self.bytes + 2 * self.own_sizes_bytes() > self.most_bytes {
-            self.is_over = true;
+        if self.own_sizes.len() == before && self.bytes + 2 * self.own_sizes_bytes() > self.max_bytes {
+            self.over_budget = true;
             return;
         }
         self.own_sizes.insert(address, sizes);
@@ -333,22 +212,22 @@ impl Table {
         }
     }
 
-    /// The sizes of the object that was live at this address.
+    /// Takes the own sizes of the object that was live at this address.
     #[cold]
     pub(crate) fn take_sizes(&mut self, address: u64) -> Option<Sizes> {
         self.own_sizes.remove(&address)
     }
 
-    /// A gap begins: what happened until now is told apart from what comes.
-    pub(crate) fn begin_epoch(&mut self) -> Epoch {
+    /// Begins an epoch: frees until now are told apart from later ones.
+    pub(crate) fn begin_epoch(&mut self, epoch: LossEpoch) {
         let seed = self.seed;
         if self.freed_before.len() == 0 {
             std::mem::swap(&mut self.freed, &mut self.freed_before);
         } else if self.freed.len() > 0 {
             let more = self.freed_before.bytes_with(self.freed.len()).saturating_sub(self.freed_before.bytes());
-            if self.bytes + more > self.most_bytes {
-                self.is_over = true;
-                return self.epoch;
+            if self.bytes + more > self.max_bytes {
+                self.over_budget = true;
+                return;
             }
             let hash = |address| seed.hash(address);
             let mut growing = std::mem::take(&mut self.freed_before).grow(self.freed.len());
@@ -356,60 +235,57 @@ impl Table {
             self.freed_before = growing.into_set(hash);
         }
         self.weigh();
-        if self.epoch == Epoch::MAX {
-            // Numbers begin again, so none may be left of before.
-            self.lines.iter_mut().flat_map(|line| &mut line.0).for_each(|slot| slot.seen.forget_epoch());
-            self.epoch = IN_GAP;
+        if epoch.is_first() {
+            // Numbers begin again, so no old one may be left.
+            self.buckets.iter_mut().flat_map(|bucket| &mut bucket.0).for_each(|slot| slot.state.forget_epoch());
         }
-        self.epoch += 1;
-        self.epoch
+        self.epoch = epoch;
     }
 
-    /// How many objects are live.
+    /// Number of live objects.
     pub(crate) fn live_objects(&self) -> usize {
-        self.slots().filter(|slot| slot.seen.is_live()).count()
+        self.slots().filter(|slot| slot.state.is_live()).count()
     }
 
-    /// Forgets all addresses; hands the live objects among them to `take`, in no order, with the sizes that their classes do
-    /// not tell. What takes their place needs as much memory, so theirs is given back on the way.
-    pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, Seen, Option<Sizes>, Birth)) {
-        let empty = Table::new(self.seed, 0, self.births.is_some());
-        let Table { lines, births, mut own_sizes, .. } = std::mem::replace(self, empty);
-        Old::new(lines, births).each_taken(|slot, birth| {
-            if slot.seen.is_live() {
-                let sizes = if slot.seen.has_own_sizes() { own_sizes.remove(&slot.address) } else { None };
-                take(slot.address, slot.seen, sizes, birth);
+    /// Forgets all addresses and hands the live objects among them to `take`, in no order, with the sizes that their classes do not
+    /// tell. The caller's list needs as much memory, so the table's goes back on the way.
+    pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, SlotState, Option<Sizes>, AllocInfo)) {
+        let empty = Table::new(self.seed, 0, self.alloc_infos.is_some());
+        let Table { buckets, alloc_infos, mut own_sizes, .. } = std::mem::replace(self, empty);
+        OldHalf::new(buckets, alloc_infos).each_taken(|slot, alloc_info| {
+            if slot.state.is_live() {
+                let sizes = if slot.state.is_unsized() { own_sizes.remove(&slot.address) } else { None };
+                take(slot.address, slot.state, sizes, alloc_info);
             }
         });
     }
 
-    /// It is full: more slots, as many as its live objects and freed addresses may cost.
+    /// Gives a full table more slots, as many as its live objects and freed addresses may cost.
     #[cold]
     fn make_room(&mut self) {
-        let (taken, slots) = (self.taken, self.lines.len() * SLOTS);
-        // Soon somebody will see that it is over.
+        let (taken, slots) = (self.taken, self.buckets.len() * SLOTS);
+        // The caller's next check is near.
         let can_wait = taken * 16 < slots * 15;
-        if self.is_over && can_wait {
+        if self.over_budget && can_wait {
             return;
         }
-        let freed_now = Seen::free(self.epoch);
         let (mut live, mut now) = (0, 0);
-        for line in self.lines.iter() {
-            live += line.0.iter().map(|slot| usize::from(slot.seen.is_live())).sum::<usize>();
-            now += line.0.iter().map(|slot| usize::from(slot.seen == freed_now)).sum::<usize>();
+        for bucket in self.buckets.iter() {
+            live += bucket.0.iter().map(|slot| usize::from(slot.state.is_live())).sum::<usize>();
+            now += bucket.0.iter().map(|slot| usize::from(slot.state.is_freed_in(self.epoch))).sum::<usize>();
         }
         let before = taken - live - now;
-        let Costs { slot_bytes, live_bytes, freed_bytes, most_taken } = self.costs;
+        let Costs { slot_bytes, live_bytes, freed_bytes, max_taken } = self.costs;
         let fixed = self.fixed;
-        // At first in large steps: a short trace touches little, a longer one soon has what is there for the asking.
+        // Large steps at first: a short trace touches little, a longer one soon needs the fixed slots.
         let allowed = |freed| match slots * 2 < fixed {
             true => fixed.min(taken * 16),
             false => (live * live_bytes + freed * freed_bytes) / slot_bytes + fixed,
         };
-        // Not so that it is soon full again.
-        let is_roomy = |slots: usize, taken: usize| slots * most_taken >= taken * 9;
+        // Headroom, so that the table is not soon full again.
+        let is_roomy = |slots: usize, taken: usize| slots * max_taken >= taken * 9;
         let sets = |now, before| self.freed.bytes_with(now) + self.freed_before.bytes_with(before);
-        let left = |sets: usize| self.most_bytes.saturating_sub(sets + self.own_sizes_bytes());
+        let left = |sets: usize| self.max_bytes.saturating_sub(sets + self.own_sizes_bytes());
         let most = |sets: usize| left(sets) / (slot_bytes * SLOTS) * SLOTS;
         let with_freed = allowed(taken - live).min(most(sets(0, 0)));
         let without = allowed(0).min(live * 2 + fixed);
@@ -419,49 +295,46 @@ impl Table {
         } else if is_roomy(without_at_most, live) {
             self.resize(without_at_most, Some((now, before)));
         } else {
-            self.is_over = true;
+            self.over_budget = true;
             if !can_wait {
                 self.resize(without, Some((now, before)));
             }
         }
     }
 
-    /// Moves it into new memory; or, where it is told how many addresses were freed in this epoch and before, only its live objects.
+    /// Moves all slots into new memory. `freed` counts the addresses that were freed in this epoch and before: with it only the live
+    /// objects move, and freed addresses leave for their sets.
     fn resize(&mut self, slots_wanted: usize, freed: Option<(usize, usize)>) {
         let seed = self.seed;
         let hash = |address| seed.hash(address);
         let (now, before) = freed.unwrap_or_default();
         let mut freed_now = std::mem::take(&mut self.freed).grow(now);
         let mut freed_before = std::mem::take(&mut self.freed_before).grow(before);
-        let (lines, births) = new_slots(slots_wanted, self.births.is_some());
-        let (lines, births) = (std::mem::replace(&mut self.lines, lines), std::mem::replace(&mut self.births, births));
-        let is_shared = self.moves_in_halves && freed.is_none() && self.lines.len() > CACHED_LINES;
-        let middle = if is_shared { lines.len() / 2 } else { 0 };
-        // The least hash that belongs into the second half.
-        let least = ((middle as u64) << 32).div_ceil(lines.len() as u64) as u32;
-        let [old_lower, old_upper] = Old::new(lines, births).split(middle);
-        let (lines, memory) = self.lines.with_memory();
-        let of = lines.len();
-        let fresh = Fresh { lines, births: self.births.as_deref_mut(), first: 0, of, memory };
-        let [lower, upper] = fresh.split(place(least, of));
+        let (buckets, alloc_infos) = new_slots(slots_wanted, self.alloc_infos.is_some());
+        let (buckets, alloc_infos) =
+            (std::mem::replace(&mut self.buckets, buckets), std::mem::replace(&mut self.alloc_infos, alloc_infos));
+        let is_shared = self.moves_in_halves && freed.is_none() && self.buckets.len() > CACHED_BUCKETS;
+        let old = OldHalf::new(buckets, alloc_infos);
+        let new = NewHalf::whole(&mut self.buckets, self.alloc_infos.as_mut());
         let strays = if is_shared {
-            fill_both((lower, old_lower), (upper, old_upper), seed)
+            move_in_halves(old, new, seed)
         } else {
-            upper.fill(old_upper, seed, |slot| {
-                let leaves = freed.is_some() && !slot.seen.is_live();
+            new.fill(old, seed, |slot| {
+                let leaves = freed.is_some() && !slot.state.is_live();
                 if leaves {
                     self.taken -= 1;
-                    let set = if slot.seen.epoch() == self.epoch { &mut freed_now } else { &mut freed_before };
+                    let is_now = slot.state.epoch().is_gapless_with(self.epoch);
+                    let set = if is_now { &mut freed_now } else { &mut freed_before };
                     set.insert(slot.address, hash);
                 }
                 leaves
             })
         };
-        for (slot, birth) in strays {
-            let (line, index) = self.probe(hash(slot.address), Line::first_empty);
-            self.lines[line].0[index] = slot;
-            if let Some(births) = &mut self.births {
-                births[line][index] = birth;
+        for (slot, alloc_info) in strays {
+            let (bucket, index) = self.probe(hash(slot.address), Bucket::first_empty);
+            self.buckets[bucket].0[index] = slot;
+            if let Some(alloc_infos) = &mut self.alloc_infos {
+                alloc_infos[bucket][index] = alloc_info;
             }
         }
         (self.freed, self.freed_before) = (freed_now.into_set(hash), freed_before.into_set(hash));
@@ -469,142 +342,26 @@ impl Table {
     }
 
     fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.lines.iter().flat_map(|line| &line.0)
+        self.buckets.iter().flat_map(|bucket| &bucket.0)
     }
 
     fn own_sizes_bytes(&self) -> usize {
-        // At most seven eighths of its places are taken, and each has a byte beside it.
+        // At most seven eighths of the map's places are taken, and each has a byte beside it.
         self.own_sizes.capacity() * 8 / 7 * (size_of::<(u64, Sizes)>() + 1)
     }
 
-    /// The first line from that of `hash` on where `find` finds a slot.
+    /// Place in the first bucket from that of `hash` on where `find` finds a slot.
     #[inline(always)]
-    fn probe(&self, hash: u32, find: impl Fn(&Line) -> Option<usize>) -> Place {
-        let lines = &*self.lines;
-        let mut line = place(hash, lines.len());
+    fn probe(&self, hash: u32, find: impl Fn(&Bucket) -> Option<usize>) -> Place {
+        let buckets = &*self.buckets;
+        let mut bucket = place(hash, buckets.len());
         loop {
-            if let Some(index) = find(&lines[line]) {
-                return (line, index & (SLOTS - 1));
+            if let Some(index) = find(&buckets[bucket]) {
+                return (bucket, index & (SLOTS - 1));
             }
-            line = if line + 1 == lines.len() { 0 } else { line + 1 };
+            bucket = if bucket + 1 == buckets.len() { 0 } else { bucket + 1 };
         }
     }
-}
-
-/// At least so many slots, which are empty, and what belongs to them.
-fn new_slots(slots: usize, with_births: bool) -> (Zeroed<Line>, Option<Zeroed<[Birth; SLOTS]>>) {
-    let len = slots.div_ceil(SLOTS).max(1);
-    (Zeroed::new(len), with_births.then(|| Zeroed::new(len)))
-}
-
-/// Lines that a table had, and their births.
-struct Old {
-    lines: Remains<Line>,
-    births: Option<Remains<[Birth; SLOTS]>>,
-}
-
-impl Old {
-    fn new(lines: Zeroed<Line>, births: Option<Zeroed<[Birth; SLOTS]>>) -> Old {
-        Old { lines: lines.remains(), births: births.map(Zeroed::remains) }
-    }
-
-    /// Those before `middle`, and those from there on.
-    fn split(self, middle: usize) -> [Old; 2] {
-        let [lower, upper] = self.lines.split(middle);
-        let (lower_births, upper_births) = self.births.map(|births| births.split(middle).into()).unzip();
-        [Old { lines: lower, births: lower_births }, Old { lines: upper, births: upper_births }]
-    }
-
-    /// Hands each slot that is not empty to `take`, from the last line on; the memory of those lines is given back on the way.
-    #[inline(always)]
-    fn each_taken(mut self, mut take: impl FnMut(Slot, Birth)) {
-        while let Some(Line(slots)) = self.lines.take_last() {
-            let births = self.births.as_mut().and_then(Remains::take_last).unwrap_or_default();
-            for (slot, birth) in slots.into_iter().zip(births) {
-                if slot.seen.is_nothing() {
-                    break;
-                }
-                take(slot, birth);
-            }
-        }
-    }
-}
-
-/// Lines of a table that grows, and their births: all, or one half of them.
-struct Fresh<'a> {
-    lines: &'a mut [Line],
-    births: Option<&'a mut [[Birth; SLOTS]]>,
-    /// Number of the first.
-    first: usize,
-    /// Lines of the whole table.
-    of: usize,
-    memory: Memory<'a>,
-}
-
-impl<'a> Fresh<'a> {
-    /// Those before `middle`, and those from there on.
-    fn split(self, middle: usize) -> [Fresh<'a>; 2] {
-        let Fresh { lines, births, first, of, memory } = self;
-        let (lower, upper) = lines.split_at_mut(middle);
-        let (lower_births, upper_births) = births.map(|births| births.split_at_mut(middle)).unzip();
-        [
-            Fresh { lines: lower, births: lower_births, first, of, memory },
-            Fresh { lines: upper, births: upper_births, first: first + middle, of, memory },
-        ]
-    }
-
-    /// Takes what `old` has, but what `leaves`. Returns what has no place here: it belongs to the other half, or would stand behind
-    /// the last line.
-    #[inline(always)]
-    fn fill(self, old: Old, seed: Seed, mut leaves: impl FnMut(&Slot) -> bool) -> Vec<(Slot, Birth)> {
-        let Fresh { lines, mut births, first, of, memory } = self;
-        let mut strays = Vec::new();
-        let mut entered = usize::MAX;
-        old.each_taken(|slot, birth| {
-            if leaves(&slot) {
-                return;
-            }
-            let home = place(seed.hash(slot.address), of);
-            let Some(mut line) = home.checked_sub(first).filter(|&line| line < lines.len()) else {
-                return strays.push((slot, birth));
-            };
-            let piece = home / LINES_OF_PIECE;
-            if piece < entered {
-                memory.populate(piece);
-                entered = piece;
-            }
-            prefetch(lines, line.saturating_sub(SOON));
-            let index = loop {
-                let Some(at) = lines.get(line) else { return strays.push((slot, birth)) };
-                match at.first_empty() {
-                    Some(index) => break index & (SLOTS - 1),
-                    None => line += 1,
-                }
-            };
-            lines[line].0[index] = slot;
-            if let Some(births) = &mut births {
-                births[line][index] = birth;
-            }
-        });
-        strays
-    }
-}
-
-/// Fills the lower half on a thread of its own, if the system has one to give. Returns what has no place in its half.
-fn fill_both(lower: (Fresh<'_>, Old), upper: (Fresh<'_>, Old), seed: Seed) -> Vec<(Slot, Birth)> {
-    let mut lower = Some(lower);
-    let mut fill_lower = || lower.take().map_or_else(Vec::new, |(fresh, old)| fresh.fill(old, seed, |_| false));
-    let mut strays = thread::scope(|scope| {
-        let helper = thread::Builder::new().spawn_scoped(scope, &mut fill_lower);
-        let (fresh, old) = upper;
-        let mut strays = fresh.fill(old, seed, |_| false);
-        if let Ok(helper) = helper {
-            strays.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-        strays
-    });
-    strays.extend(fill_lower());
-    strays
 }
 
 #[cfg(test)]
@@ -612,7 +369,7 @@ mod tests {
     use super::*;
     use crate::memory::hashing::part;
 
-    /// Of a program's tables.
+    /// Fixed slots of a program's tables.
     const FIXED: usize = 128 << 10;
 
     /// Against std's map, with so few fixed slots' worth of objects that freed addresses move out and back.
@@ -622,8 +379,8 @@ mod tests {
         for (parts, in_halves) in [(1, false), (1, true), (3, false)] {
             let mut table = Table::new(seed, FIXED / parts as usize, true);
             table.moves_in_halves = in_halves;
-            let mut known: HashMap<u64, (Seen, Option<Sizes>)> = HashMap::new();
-            let (mut epoch, mut random) = (1, 1u64);
+            let mut known: HashMap<u64, (SlotState, Option<Sizes>)> = HashMap::new();
+            let (mut epoch, mut random) = (LossEpoch::FIRST, 1u64);
             for step in 0..160_000u64 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Few live ones among many freed ones, then the other way round.
@@ -633,33 +390,36 @@ mod tests {
                     continue;
                 }
                 if step % 40_000 == 39_999 {
-                    epoch = table.begin_epoch();
+                    epoch = epoch.next();
+                    table.begin_epoch(epoch);
                 }
                 let own_sizes = (allocates && (random >> 10).is_multiple_of(50)).then_some((step, u64::MAX - step));
                 let (class, stream) = ((random >> 8) as u32 & 0xffff, random as u16);
                 let now = match allocates {
-                    true => Seen::alloc(class, own_sizes.is_some(), stream, epoch),
-                    false => Seen::free(epoch),
+                    true => SlotState::alloc(class, own_sizes.is_some(), stream, epoch),
+                    false => SlotState::free(epoch),
                 };
-                let before = table.see(address, hash, now, || allocates.then_some(Birth { at: step, tie: 0, pid: 0 }));
-                let sizes_before = if before.has_own_sizes() { table.take_sizes(address) } else { None };
+                let before =
+                    table.record(address, hash, now, || allocates.then_some(AllocInfo { at: step, tie: 0, pid: 0 }));
+                let sizes_before = if before.is_unsized() { table.take_sizes(address) } else { None };
                 if let Some(sizes) = own_sizes {
                     table.keep_sizes(address, sizes);
                 }
                 let (expected, sizes_expected) = known.insert(address, (now, own_sizes)).unwrap_or_default();
                 assert_eq!(sizes_before, sizes_expected);
-                if before == Seen::free(IN_GAP) {
-                    // Of long ago it is only known that there was a gap.
-                    assert!(!expected.is_live() && !expected.is_nothing() && expected.epoch() != epoch);
+                if before == SlotState::free(LossEpoch::IN_GAP) {
+                    // The set of addresses freed before knows only that there was a gap.
+                    let is_gapless = expected.epoch().is_gapless_with(epoch);
+                    assert!(!expected.is_live() && !expected.is_nothing() && !is_gapless);
                 } else {
                     assert_eq!(before, expected);
                 }
             }
-            let live = known.values().filter(|(seen, _)| seen.is_live()).count();
+            let live = known.values().filter(|(state, _)| state.is_live()).count();
             let mut listed = 0;
-            table.drain_live(|address, seen, own_sizes, birth| {
-                assert_eq!(known.get(&address), Some(&(seen, own_sizes)));
-                assert!(own_sizes.is_none_or(|(step, _)| step == birth.at));
+            table.drain_live(|address, state, own_sizes, alloc_info| {
+                assert_eq!(known.get(&address), Some(&(state, own_sizes)));
+                assert!(own_sizes.is_none_or(|(step, _)| step == alloc_info.at));
                 listed += 1;
             });
             assert_eq!((listed, table.live_objects()), (live, 0));
@@ -668,14 +428,16 @@ mod tests {
 
     #[test]
     fn however_many_partitions_there_are_it_grows() {
-        for (parts, keeps_births) in (1..=256).flat_map(|parts| [(parts, false), (parts, true)]) {
+        for (parts, keeps_alloc_infos) in (1..=256).flat_map(|parts| [(parts, false), (parts, true)]) {
             let seed = Seed::random();
             let fixed = FIXED / parts;
-            let mut table = Table::new(seed, fixed, keeps_births);
+            let mut table = Table::new(seed, fixed, keeps_alloc_infos);
             let addresses = 3 * fixed;
             for address in 1..=addresses as u64 {
-                table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), || Some(Birth::default()));
-                assert!(!table.is_over(), "{parts} partitions, at address {address}");
+                table.record(address, seed.hash(address), SlotState::alloc(1, false, 0, LossEpoch::FIRST), || {
+                    Some(AllocInfo::default())
+                });
+                assert!(!table.over_budget(), "{parts} partitions, at address {address}");
             }
             assert_eq!(table.live_objects(), addresses);
         }
@@ -683,34 +445,36 @@ mod tests {
 
     #[test]
     fn it_grows_no_further_than_it_may_and_says_so() {
-        // Those that stay live, in percent: slots are what it needs more of, or the set of freed ones.
+        // Percentage of objects that stay live: the table needs more slots, or more of the set of freed addresses.
         for percent in [100, 1] {
             let seed = Seed::random();
             let mut table = Table::new(seed, FIXED, false);
             let most = 20 << 20;
-            table.set_most_bytes(most);
+            table.set_max_bytes(most);
             let mut addresses = 0u64;
             let see = |table: &mut Table, address: u64| {
-                table.see(address, seed.hash(address), Seen::alloc(1, false, 0, 1), || Some(Birth::default()));
+                table.record(address, seed.hash(address), SlotState::alloc(1, false, 0, LossEpoch::FIRST), || {
+                    Some(AllocInfo::default())
+                });
                 if address % 100 >= percent {
-                    table.see(address, seed.hash(address), Seen::free(1), || None);
+                    table.record(address, seed.hash(address), SlotState::free(LossEpoch::FIRST), || None);
                 }
             };
-            while !table.is_over() {
+            while !table.over_budget() {
                 addresses += 1;
                 see(&mut table, addresses);
                 assert!(table.bytes() <= most, "{} bytes", table.bytes());
             }
             assert!(table.bytes() > most / 2, "{} bytes for {addresses} addresses", table.bytes());
-            // Nobody looks for a while.
+            // The caller does not check for a while.
             let later = addresses + 300_000;
             (addresses + 1..=later).for_each(|address| see(&mut table, address));
             assert_eq!(
                 table.live_objects() as u64,
                 (1..=later).filter(|address| address % 100 < percent).count() as u64
             );
-            let known = table.see(later, seed.hash(later), Seen::free(1), || None);
-            assert!(if later % 100 < percent { known.is_live() } else { known == Seen::free(1) });
+            let known = table.record(later, seed.hash(later), SlotState::free(LossEpoch::FIRST), || None);
+            assert!(if later % 100 < percent { known.is_live() } else { known == SlotState::free(LossEpoch::FIRST) });
         }
     }
 
@@ -719,16 +483,17 @@ mod tests {
     fn an_epoch_with_the_number_of_an_older_one_is_another() {
         let seed = Seed::random();
         let mut table = Table::new(seed, FIXED, false);
-        let see = |table: &mut Table, address, now| table.see(address, seed.hash(address), now, || None);
-        see(&mut table, 7, Seen::alloc(5, false, 3, 1));
-        see(&mut table, 8, Seen::free(1));
-        let gaps = (1..).take_while(|_| table.begin_epoch() != 1).count();
-        assert_eq!(gaps, usize::from(Epoch::MAX) - 1);
-        see(&mut table, 9, Seen::free(1));
-        let before = see(&mut table, 7, Seen::free(1));
-        assert_eq!((before.class(), before.stream(), before.epoch()), (5, 3, IN_GAP));
-        assert_eq!(see(&mut table, 8, Seen::free(1)).epoch(), IN_GAP);
-        assert_eq!(see(&mut table, 9, Seen::free(1)), Seen::free(1));
+        let see = |table: &mut Table, address, now| table.record(address, seed.hash(address), now, || None);
+        see(&mut table, 7, SlotState::alloc(5, false, 3, LossEpoch::FIRST));
+        see(&mut table, 8, SlotState::free(LossEpoch::FIRST));
+        let epochs = std::iter::successors(Some(LossEpoch::FIRST.next()), |epoch| Some(epoch.next()));
+        epochs.take(usize::from(u16::MAX)).for_each(|epoch| table.begin_epoch(epoch));
+        assert!(table.epoch.is_first());
+        see(&mut table, 9, SlotState::free(LossEpoch::FIRST));
+        let before = see(&mut table, 7, SlotState::free(LossEpoch::FIRST));
+        assert_eq!((before.class(), before.stream(), before.epoch().bits()), (5, 3, LossEpoch::IN_GAP.bits()));
+        assert_eq!(see(&mut table, 8, SlotState::free(LossEpoch::FIRST)).epoch().bits(), LossEpoch::IN_GAP.bits());
+        assert_eq!(see(&mut table, 9, SlotState::free(LossEpoch::FIRST)), SlotState::free(LossEpoch::FIRST));
     }
 
     /// Freed addresses that have left the slots are told apart by the last gap, however many gaps there were.
@@ -736,69 +501,54 @@ mod tests {
     fn frees_before_a_gap_stay_apart_from_those_after() {
         let seed = Seed::random();
         let mut table = Table::new(seed, 24, false);
-        let see = |table: &mut Table, address, now| table.see(address, seed.hash(address), now, || None);
-        let mut epoch = 1;
+        let see = |table: &mut Table, address, now| table.record(address, seed.hash(address), now, || None);
+        let mut epoch = LossEpoch::FIRST;
         for round in 0..5 {
             let own = round * 1000..(round + 1) * 1000;
             for address in own.clone() {
-                assert!(see(&mut table, address, Seen::free(epoch)).is_nothing());
+                assert!(see(&mut table, address, SlotState::free(epoch)).is_nothing());
             }
             assert!(table.freed.len() > 500, "{} have left the slots", table.freed.len());
             if round == 4 {
                 break;
             }
-            epoch = table.begin_epoch();
+            epoch = epoch.next();
+            table.begin_epoch(epoch);
         }
         for address in 0..5000 {
-            let before = see(&mut table, address, Seen::free(epoch));
+            let before = see(&mut table, address, SlotState::free(epoch));
             assert!(!before.is_live() && !before.is_nothing(), "address {address}");
-            assert_eq!(before.epoch() == epoch, address >= 4000, "address {address}");
-        }
-    }
-
-    /// What an address did is one word: no part of it changes another.
-    #[test]
-    fn class_sizes_stream_and_epoch_are_kept_apart() {
-        for class in [0, 1, 0x1234_5678, OWN - 1] {
-            for (stream, epoch, has_own_sizes) in [(0, 0, true), (u16::MAX, 1, false), (7, Epoch::MAX, true)] {
-                let seen = Seen::alloc(class, has_own_sizes, stream, epoch);
-                assert!(seen.is_live() && !seen.is_nothing());
-                assert_eq!((seen.class(), seen.has_own_sizes()), (class, has_own_sizes));
-                assert_eq!((seen.stream(), seen.epoch()), (stream, epoch));
-                let freed = Seen::free(epoch);
-                assert!(!freed.is_live() && !freed.is_nothing() && freed.epoch() == epoch);
-                assert!(!freed.has_own_sizes());
-            }
+            assert_eq!(before.epoch().is_gapless_with(epoch), address >= 4000, "address {address}");
         }
     }
 
     /// Sizes that objects have of their own, and addresses freed before a gap, count towards the limit as slots do.
     #[test]
     fn sizes_and_old_frees_grow_no_further_than_they_may() {
-        for has_own_sizes in [true, false] {
+        for is_unsized in [true, false] {
             let seed = Seed::random();
             let mut table = Table::new(seed, 100, false);
             let most = 1 << 20;
-            table.set_most_bytes(most);
+            table.set_max_bytes(most);
             let mut address = 0;
-            while !table.is_over() {
+            while !table.over_budget() {
                 address += 1;
                 let hash = seed.hash(address);
                 let epoch = table.epoch;
-                table.see(address, hash, Seen::alloc(1, has_own_sizes, 0, epoch), || None);
-                if has_own_sizes {
+                table.record(address, hash, SlotState::alloc(1, is_unsized, 0, epoch), || None);
+                if is_unsized {
                     table.keep_sizes(address, (address, address));
                 } else {
-                    table.see(address, hash, Seen::free(epoch), || None);
+                    table.record(address, hash, SlotState::free(epoch), || None);
                     if address % 1000 == 0 {
-                        table.begin_epoch();
+                        table.begin_epoch(epoch.next());
                     }
                 }
                 assert!(table.bytes() <= most, "{} bytes at {address}", table.bytes());
             }
             assert!(table.bytes() > most / 4, "{} bytes at {address}", table.bytes());
             assert!(address > most as u64 / 400, "over at {address}");
-            if has_own_sizes {
+            if is_unsized {
                 // 24 bytes, at most seven eighths of the places are taken, and each is known.
                 assert!(table.own_sizes_bytes() >= table.own_sizes.len() * 25);
                 assert_eq!(table.take_sizes(1), Some((1, 1)));
@@ -810,21 +560,21 @@ mod tests {
     /// A table that grows in halves, with a thread for one of them, keeps every address and what else is known of it.
     #[test]
     fn growth_in_halves_loses_nothing() {
-        for keeps_births in [false, true] {
+        for keeps_alloc_infos in [false, true] {
             let seed = Seed::random();
-            let mut table = Table::new(seed, 64, keeps_births);
+            let mut table = Table::new(seed, 64, keeps_alloc_infos);
             table.move_in_halves();
-            let birth = |address: u64| Birth { at: address * 3, tie: address as u32, pid: 9 };
+            let alloc_info = |address: u64| AllocInfo { at: address * 3, tie: address as u32, pid: 9 };
             for address in 0..30_000u64 {
-                let now = Seen::alloc(address as u32 & 0xffff, false, address as u16, 1);
-                let before = table.see(address, seed.hash(address), now, || Some(birth(address)));
+                let now = SlotState::alloc(address as u32 & 0xffff, false, address as u16, LossEpoch::FIRST);
+                let before = table.record(address, seed.hash(address), now, || Some(alloc_info(address)));
                 assert!(before.is_nothing());
             }
             assert_eq!(table.live_objects(), 30_000);
             let mut listed = vec![false; 30_000];
-            table.drain_live(|address, seen, own_sizes, of| {
-                assert_eq!((seen.class(), seen.stream(), own_sizes), (address as u32 & 0xffff, address as u16, None));
-                assert!(!keeps_births || of == birth(address));
+            table.drain_live(|address, state, own_sizes, of| {
+                assert_eq!((state.class(), state.stream(), own_sizes), (address as u32 & 0xffff, address as u16, None));
+                assert!(!keeps_alloc_infos || of == alloc_info(address));
                 assert!(!std::mem::replace(&mut listed[address as usize], true), "address {address} twice");
             });
             assert!(listed.iter().all(|&listed| listed));
@@ -834,16 +584,18 @@ mod tests {
     #[test]
     fn memory_stays_within_what_live_and_freed_addresses_may_cost() {
         // All stay at first, then one in ten: mostly freed ones in the end, or as many as live ones.
-        for (keeps_births, all_stay) in [(false, 80_000), (true, 80_000), (false, 300_000), (true, 300_000)] {
+        for (keeps_alloc_infos, all_stay) in [(false, 80_000), (true, 80_000), (false, 300_000), (true, 300_000)] {
             let seed = Seed::random();
-            let mut table = Table::new(seed, FIXED, keeps_births);
+            let mut table = Table::new(seed, FIXED, keeps_alloc_infos);
             let (mut live, mut freed) = (0, 0);
             for address in 1..600_000u64 {
                 let hash = seed.hash(address);
-                table.see(address, hash, Seen::alloc(1, false, 0, 1), || Some(Birth::default()));
+                table.record(address, hash, SlotState::alloc(1, false, 0, LossEpoch::FIRST), || {
+                    Some(AllocInfo::default())
+                });
                 live += 1;
                 if address > all_stay && address % 10 != 0 {
-                    table.see(address, hash, Seen::free(1), || None);
+                    table.record(address, hash, SlotState::free(LossEpoch::FIRST), || None);
                     (live, freed) = (live - 1, freed + 1);
                 }
                 if address % 1000 == 0 {
