@@ -1,4 +1,4 @@
-//! The answer to a query: typed rows, findings, live objects, totals, and how complete the trace is.
+//! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
@@ -28,7 +28,22 @@ pub struct Names {
     pub(crate) symbolizer: OnceLock<Symbolizer>,
 }
 
-/// The answer to a [`crate::Query`].
+/// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
+///
+/// ```no_run
+/// use kmemtrace::{Kind, Query, Trace};
+///
+/// let analysis = Query::by_kind().run(&mut Trace::open(&["kmemtrace.data".into()])?)?;
+/// println!("{} bytes still live, peak {:?}", analysis.total().live_allocated, analysis.total().peak_live_allocated);
+/// println!("{} pages allocations", analysis.kind(Kind::Pages).allocs);
+/// for finding in analysis.findings() {
+///     println!("{} {} times, {} of them may be due to loss", finding.class.name(), finding.count, finding.suspect);
+/// }
+/// if analysis.completeness().verdict_name() != "complete" {
+///     println!("events are missing: figures are estimates");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) info: TraceInfo,
@@ -41,7 +56,7 @@ pub struct Analysis {
     pub(crate) grouping: Grouping,
 }
 
-/// A row: what one call-site or one cache has allocated of one kind.
+/// Row of an analysis: the sums of one call-site or one cache, and one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// Return address of the allocating call; `None` in rows of caches and kinds.
@@ -50,11 +65,11 @@ pub struct Row<'a> {
     pub cache: Option<&'a [u8]>,
     /// Kind of the objects.
     pub kind: Kind,
-    /// The sums.
+    /// Sums over the objects of the row.
     pub stats: &'a Stats,
 }
 
-/// A row of findings: one class between the same two call-sites.
+/// Row of findings: one class between the same two call-sites.
 #[derive(Clone, Copy, Debug)]
 pub struct FindingEntry {
     /// Class of the finding.
@@ -65,9 +80,9 @@ pub struct FindingEntry {
     pub free_site: Option<u64>,
     /// Kind of the object.
     pub kind: Kind,
-    /// How often it was found.
+    /// Number of findings.
     pub count: u64,
-    /// How many of those a gap may explain.
+    /// Number of findings that a gap may explain.
     pub suspect: u64,
 }
 
@@ -78,17 +93,17 @@ pub struct LiveObject {
     pub address: u64,
     /// Call-site of its allocation, where rows are call-sites.
     pub call_site: Option<u64>,
-    /// Kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// Bytes taken.
+    /// Bytes allocated.
     pub allocated: u64,
     /// CPU of the allocation.
     pub cpu: u32,
-    /// Thread of the allocation, where the trace tells it.
+    /// Thread id of the allocation; `None` if the trace does not tell it.
     pub pid: Option<i32>,
-    /// Order key of the allocation.
+    /// Order key of the allocation: a time in the clock's unit, or a sequence number.
     pub at: u64,
 }
 
@@ -122,17 +137,17 @@ impl Analysis {
         self.names.symbolizer()
     }
 
-    /// Events that were taken.
+    /// Number of events in the window; filters do not change it.
     pub fn events(&self) -> u64 {
         self.order.events
     }
 
-    /// First order key of the trace, where the query had a window.
+    /// Order key of the trace's first event, if the query had a window; else 0.
     pub fn first_key(&self) -> u64 {
         self.first_key
     }
 
-    /// The rows in which an event was counted, in no order.
+    /// Rows with at least one allocation, in no order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let by_kind = self.grouping == Grouping::Kind;
         let kinds = Kind::ALL.into_iter().zip(&self.paired.kinds).filter(move |_| by_kind);
@@ -152,12 +167,12 @@ impl Analysis {
         }
     }
 
-    /// Sums of one kind.
+    /// Sums of one kind; the peak is that of the kind.
     pub fn kind(&self, kind: Kind) -> &Stats {
         &self.paired.kinds[kind_index(kind)]
     }
 
-    /// Sums of `kmalloc` and `cache` together.
+    /// Sums of `kmalloc` and `cache` together; pages are not counted, because caches consist of them.
     pub fn total(&self) -> &Stats {
         &self.paired.total
     }

@@ -1,7 +1,35 @@
 //! Analysis of recordings of kernel memory allocations: call-sites, caches, live objects, and frees that do not match.
 //!
-//! Open a trace, ask a question, get typed rows. Here the trace is an input of a format of our own, one event a line; the path of
-//! a recording goes to [`Trace::open`] instead.
+//! Three steps: [`Trace::open`] opens a recording, a [`Query`] says which rows, events and limits, and [`Query::run`] returns an
+//! [`Analysis`].
+//!
+//! ```no_run
+//! use kmemtrace::{Query, Trace};
+//!
+//! let mut trace = Trace::open(&["kmemtrace.data".into()])?;
+//! let analysis = Query::by_site().run(&mut trace)?;
+//! println!("{} bytes wasted", analysis.total().wasted);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Chapters
+//!
+//! | to … | see |
+//! |---|---|
+//! | choose rows, filters, a time window, threads, a memory limit | [`Query`], [`Select`], [`TimeWindow`] |
+//! | read sums, findings and live objects | [`Analysis`], [`Stats`], [`Row`], [`FindingEntry`], [`LiveObject`] |
+//! | know how far the figures can be trusted | [`Completeness`], [`FindingEntry::suspect`], [`Stats::live_is_upper_bound`] |
+//! | name call-sites | [`Analysis::symbolizer`], [`Symbol`] |
+//! | take every event in order | [`Observer`], [`Query::observe`] |
+//! | print the JSON of `kmemtrace-report`, or write a renderer | [`documents`] |
+//! | show progress, and notes on time and cache | [`Progress`], [`Notes`] |
+//! | read another tool's trace | [`EventSource`], below |
+//!
+//! Sizes are in bytes. Times are order keys in the unit of the trace's [`Clock`]; a trace ordered by sequence has numbers instead.
+//!
+//! # Other inputs
+//!
+//! An [`EventSource`] adds a format. This one has an allocation a line.
 //!
 //! ```
 //! use std::path::Path;
@@ -43,13 +71,32 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An [`Observer`] takes the events themselves, in the order over all CPUs. [`documents`] makes what the command prints.
+//! # Every event in order
+//!
+//! An [`Observer`] takes the events and gaps of all CPUs in one order. A closure is an observer, too.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//!
+//! use kmemtrace::{OrderedItem, Query, Trace};
+//!
+//! let mut failed = 0u64;
+//! let mut count = |item: &OrderedItem<'_>| {
+//!     if let OrderedItem::Event { event, .. } = item {
+//!         failed += u64::from(event.address == 0);
+//!     }
+//!     ControlFlow::Continue(())
+//! };
+//! let observed = Query::by_kind().observe(&mut Trace::open(&["kmemtrace.data".into()])?, &mut count)?;
+//! println!("{failed} of {} events have a null pointer", observed.events);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Rooms
 //!
 //! In the order the data flows: `order` makes one sequence of all CPUs' streams, `pairing` finds the allocation of each free,
 //! `account` adds up, `engine` runs all of it, [`cache`] keeps the result beside the trace, [`documents`] gives it the form of a
-//! view. `query` says what is asked, `names` what call-sites are called, `memory` holds the tables.
+//! view. `query` has rows, filters and limits, `names` the names of call-sites, `memory` the tables.
 
 mod account;
 mod analysis;

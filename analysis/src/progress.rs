@@ -8,14 +8,14 @@ pub trait Progress {
     /// True when [`Progress::show`] should be called again. The engine asks after each task, so the call must be quick.
     fn is_due(&self) -> bool;
 
-    /// Takes the state: bytes read, bytes to read in all (about), and events taken where they are counted.
+    /// Shows the state: bytes read, bytes to read in all (about), and number of events, if they are counted.
     fn show(&mut self, bytes_read: u64, bytes_to_read: u64, events: Option<u64>);
 
     /// Removes the progress shown: the pass has ended.
     fn clear(&mut self) {}
 }
 
-/// Progress that is not shown.
+/// Progress that shows nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -35,7 +35,7 @@ pub struct Directory {
 /// The file that is in a directory under a name, as it was at one moment: a write to it, or another file of that name, differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
-    /// Bytes.
+    /// Size of the file, in bytes.
     pub size: u64,
     device: u64,
     inode: u64,
@@ -55,6 +55,9 @@ impl FileState {
     }
 
     /// The state of an open file.
+    ///
+    /// # Errors
+    /// The system's error.
     pub fn of(file: &File) -> io::Result<FileState> {
         Ok(FileState::new(&file.metadata()?))
     }
@@ -67,6 +70,9 @@ impl FileState {
 
 impl Directory {
     /// Opens a directory; an empty path is the working directory.
+    ///
+    /// # Errors
+    /// The system's error, for example if `path` is no directory.
     pub fn open(path: &Path) -> io::Result<Arc<Directory>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -90,6 +96,9 @@ impl Directory {
     }
 
     /// Names in it, in no order.
+    ///
+    /// # Errors
+    /// The system's error, also for a directory that the user may not list.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let name = |entry: rustix::io::Result<rustix::fs::DirEntry>| -> io::Result<OsString> {
             Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned())
@@ -98,11 +107,17 @@ impl Directory {
     }
 
     /// Opens a stored file in it for reading; not through a link.
+    ///
+    /// # Errors
+    /// The system's error; [`io::ErrorKind::InvalidInput`] for anything but a stored file.
     pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
         regular::open_beneath(&self.held, Path::new(name))
     }
 
-    /// The state of what has this name in it, which may be a link.
+    /// The state of the file or link with this name.
+    ///
+    /// # Errors
+    /// The system's error.
     pub fn state(&self, name: &OsStr) -> io::Result<FileState> {
         Ok(FileState::new(&self.metadata(name)?))
     }
@@ -119,12 +134,18 @@ impl Directory {
     }
 
     /// Removes a file from it.
+    ///
+    /// # Errors
+    /// The system's error.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.held, name, AtFlags::empty())?)
     }
 
     /// Makes a file that has the name `name` once it is put there, and until then `name`, `suffix`, a hyphen and eight random
     /// characters. The process's umask is taken off `mode`.
+    ///
+    /// # Errors
+    /// The system's error; [`io::ErrorKind::AlreadyExists`] if every name that was tried is taken.
     pub fn create(self: &Arc<Self>, name: &OsStr, suffix: &str, mode: u32) -> io::Result<NewFile> {
         let stem = [name.as_bytes(), suffix.as_bytes(), b"-"].concat();
         self.remove_left_over(&stem);
@@ -197,7 +218,10 @@ impl NewFile {
         self.dir.path.join(&self.temporary)
     }
 
-    /// Gives it its name, in the place of what had that before, and returns once that survives a power cut.
+    /// Gives the file its name, in place of an earlier file, and returns once that survives a power cut.
+    ///
+    /// # Errors
+    /// The system's error, or another program's file under the unfinished one's name.
     pub fn put(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         if !self.dir.state(&self.temporary)?.is_same_file(&FileState::of(&self.file)?) {

@@ -36,12 +36,13 @@ impl Query {
     /// Reads the trace and answers. The streams of `trace` are at their ends afterwards, and its names belong to the analysis.
     ///
     /// # Errors
-    /// [`AnalysisError`]. Damage and loss are no errors: they are in [`Analysis::completeness`].
+    /// [`AnalysisError::Memory`] beyond [`Query::max_memory`], and the other variants of [`AnalysisError`]. Damage and loss are no
+    /// errors: they are in [`Analysis::completeness`].
     pub fn run(&self, trace: &mut Trace) -> Result<Analysis, AnalysisError> {
         self.run_with(trace, &mut Silent)
     }
 
-    /// The same, with progress.
+    /// [`Query::run`] with progress.
     ///
     /// # Errors
     /// As for [`Query::run`].
@@ -91,16 +92,16 @@ impl Query {
         ))
     }
 
-    /// Hands all events of the query, and all gaps, to `observer`, in the total order. Grouping, threads and live objects do not
-    /// matter here.
+    /// Hands all events of the query, and all gaps, to `observer`, in the total order, on the caller's thread. Grouping and live
+    /// objects do not matter here. The crate's front page has an example.
     ///
     /// # Errors
-    /// [`AnalysisError`].
+    /// [`AnalysisError::NoSeconds`], [`AnalysisError::EndUnknown`] or [`AnalysisError::Open`].
     pub fn observe(&self, trace: &mut Trace, observer: &mut dyn Observer) -> Result<Observed, AnalysisError> {
         self.observe_with(trace, observer, &mut Silent)
     }
 
-    /// The same, with progress.
+    /// [`Query::observe`] with progress.
     ///
     /// # Errors
     /// As for [`Query::observe`].
@@ -207,7 +208,7 @@ pub struct Observed {
     pub completeness: Completeness,
     /// Events in the window; filters do not change the number.
     pub events: u64,
-    /// First order key of the trace, where the query had a window.
+    /// Order key of the trace's first event, if the query had a window; else 0.
     pub first_key: u64,
 }
 

@@ -15,13 +15,19 @@ use crate::query::time::TimeWindow;
 
 /// A query, built step by step; [`Query::run`] reads a trace and answers.
 ///
-/// ```no_run
-/// use kmemtrace::{Query, Trace};
+/// The constructors choose the rows, the other methods narrow the events or set limits. A query is a value: it can be kept, cloned
+/// and run on several traces.
 ///
-/// let mut trace = Trace::open(&["kmemtrace.data".into()])?;
-/// let analysis = Query::by_site().threads(2).run(&mut trace)?;
+/// ```no_run
+/// use kmemtrace::{Glob, Query, Select, Trace};
+///
+/// let select = Select { module: vec![Glob::new("ext4")], ..Select::default() };
+/// let query = Query::by_site().select(select).time(Some("10%,90%".parse()?)).threads(2);
+/// let analysis = query.run(&mut Trace::open(&["kmemtrace.data".into()])?)?;
 /// for row in analysis.rows() {
-///     println!("{:#x} wasted {} bytes", row.call_site.unwrap_or(0), row.stats.wasted);
+///     let symbol = row.call_site.and_then(|site| analysis.symbolizer().lookup(site));
+///     let name = symbol.map_or("?".into(), |symbol| String::from_utf8_lossy(symbol.name).into_owned());
+///     println!("{name} wasted {} bytes", row.stats.wasted);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -100,25 +106,26 @@ impl Query {
         self
     }
 
-    /// Takes only events within a window of time; `None`: all.
+    /// Takes only events within a window of time; `None`: all events.
     pub fn time(mut self, window: Option<TimeWindow>) -> Query {
         self.window = window;
         self
     }
 
-    /// Threads to use, at least one. Without this call: one for each CPU.
+    /// Sets the number of threads, at least one. Default: one for each CPU. The figures do not depend on it.
     pub fn threads(mut self, threads: usize) -> Query {
         self.threads = Some(threads.max(1));
         self
     }
 
-    /// Greatest memory of the process, in bytes. `None`: a quarter of the memory that the system has left, at least 256 MiB.
+    /// Limits the memory of the process, in bytes. `None`: a quarter of the memory that the system has left, at least 256 MiB.
     pub fn max_memory(mut self, bytes: Option<u64>) -> Query {
         self.max_memory = bytes;
         self
     }
 
-    /// Uses and writes the index beside a trace whose files have at least `from` bytes. Without this call there is none.
+    /// Reads and writes the index beside a trace whose files have at least `from` bytes, [`crate::cache::PAYS_FROM`] for example.
+    /// Default: no index.
     pub fn index(mut self, from: u64) -> Query {
         (self.uses_index, self.index_from) = (true, from);
         self

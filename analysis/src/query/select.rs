@@ -11,7 +11,7 @@ use kmemtrace_abi::text::size;
 use crate::names::kallsyms::Symbol;
 use crate::query::glob::Glob;
 
-/// The options that select.
+/// Selection of allocations: options are ANDed, the values of one are ORed. The default selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Select {
     /// Only allocations by these thread ids
