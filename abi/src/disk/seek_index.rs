@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_gaps_are_no_landmarks() {
+    fn too_many_gaps_are_no_index() {
         let gap = Gap { from: None, to: None, cpu: 0, lost: None, cause: GapCause::Overrun };
         let mut builder = SeekIndexBuilder::new();
         (0..MAX_GAPS).for_each(|_| builder.gap(gap));
