@@ -151,7 +151,7 @@ fn events_that_the_kernel_refused_were_lost_between_two_samples() {
     let seen = made.read();
     let lost = |from, to: Option<u64>, lost| gap(from, to, lost, GapCause::Counters);
     let gaps = [lost(ms(9), Some(ms(12)), 3), lost(ms(13), Some(ms(14)), 2), lost(ms(14), None, 1)];
-    // These gaps are known before the first event: the merge of all CPUs cannot go back.
+    // The gaps are known before the first event: the merge of all CPUs cannot go back.
     assert_eq!(seen.told, [&gaps[..], &[At(ms(10)), At(ms(11)), At(ms(15))]].concat());
     assert_eq!((seen.codes(), seen.facts.lost), (vec![Code::Unplaced], Some(6)));
     let message = "6 more events lost that no mark tells of, each between two looks at the counters";
