@@ -127,7 +127,11 @@ impl Index {
 
     /// Restricts the streams of the trace to a window that `resolve` finds from the first order key of all. Returns that key, the
     /// window and the completeness of the whole trace; `None`: all must be read.
-    pub(crate) fn narrow(&mut self, trace: &mut Trace, resolve: impl FnOnce(u64) -> (u64, u64)) -> Option<Narrowed> {
+    pub(crate) fn restrict(
+        &mut self,
+        trace: &mut Trace,
+        resolve: impl FnOnce(u64) -> (u64, u64),
+    ) -> Option<Restricted> {
         let found = self.found.as_ref()?;
         // Sequence holes and dropped relay records are known only after the whole trace was read.
         let is_told_at_the_end = trace.info.source == Some(Source::Relay) && found.whole.lost_events != Some(0);
@@ -143,7 +147,7 @@ impl Index {
         for (stream, landmarks) in trace.streams.iter_mut().zip(&landmarks) {
             stream.restrict_to(landmarks, bounds);
         }
-        Some(Narrowed { first: found.whole.first, bounds, completeness: found.whole.completeness() })
+        Some(Restricted { first: found.whole.first, bounds, completeness: found.whole.completeness() })
     }
 
     /// True if no damage was read in a restricted trace. Damage means that the files changed without a new time.
@@ -257,7 +261,7 @@ impl Index {
 }
 
 /// A trace restricted to a window.
-pub(crate) struct Narrowed {
+pub(crate) struct Restricted {
     /// Order key of the first event of all.
     pub(crate) first: u64,
     /// Order keys from and to.
@@ -370,10 +374,10 @@ mod tests {
         let mut names = Names::new();
         let (order, ..) = found.answer(AnalysisRequest { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
         let last = order.last.unwrap();
-        let narrowed = found.narrow(&mut trace, |first| (first + 1, last - 1)).unwrap();
-        assert_eq!(Some(narrowed.first), order.first);
-        assert_eq!(narrowed.bounds, (narrowed.first + 1, last - 1));
-        assert_eq!(narrowed.completeness.gaps, 0);
+        let restricted = found.restrict(&mut trace, |first| (first + 1, last - 1)).unwrap();
+        assert_eq!(Some(restricted.first), order.first);
+        assert_eq!(restricted.bounds, (restricted.first + 1, last - 1));
+        assert_eq!(restricted.completeness.gaps, 0);
         assert!(found.was_good(&trace));
     }
 

@@ -3,7 +3,7 @@
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::completeness::Completeness;
-use crate::cache::{AnalysisRequest, Index, Narrowed};
+use crate::cache::{AnalysisRequest, Index, Restricted};
 use crate::engine::config::RunConfig;
 use crate::engine::pipeline;
 use crate::error::AnalysisError;
@@ -59,7 +59,8 @@ impl AnalysisRun<'_> {
     /// Reads the files' parts that a window needs, if the index has seek points, else all.
     fn of_window<F: Filter + Clone + Send>(mut self, filter: &F, window: AskedWindow<'_>) -> Outcome {
         if let Some(index) = &mut self.index
-            && let Some(Narrowed { bounds, completeness, .. }) = index.narrow(self.trace, |first| window.resolve(first))
+            && let Some(Restricted { bounds, completeness, .. }) =
+                index.restrict(self.trace, |first| window.resolve(first))
         {
             let (order, paired) = pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, self.progress)?;
             if index.was_good(self.trace) {

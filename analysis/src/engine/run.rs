@@ -15,7 +15,7 @@ use kmemtrace_abi::trace::{InputKind, Trace};
 use crate::account::classes::Grouping;
 use crate::account::completeness::Completeness;
 use crate::analysis::{Analysis, Names};
-use crate::cache::{AnalysisRequest, Index, Narrowed, Settings};
+use crate::cache::{AnalysisRequest, Index, Restricted, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::pass::AnalysisRun;
 use crate::engine::sequential;
@@ -116,20 +116,20 @@ impl Query {
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
-        let mut narrowed = restricted(index.as_mut(), trace, window);
-        if let Some(index) = index.as_mut().filter(|_| narrowed.is_some()) {
+        let mut restricted = restrict(index.as_mut(), trace, window);
+        if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
             // No line can be taken back, so all is read once before the first of them.
             sequential::last_key(trace, progress);
             let is_good = index.was_good(trace);
             *trace = Trace::open(&trace.inputs)?;
-            narrowed = if is_good { restricted(Some(index), trace, window) } else { None };
+            restricted = if is_good { restrict(Some(index), trace, window) } else { None };
         }
-        if let Some(index) = index.as_ref().filter(|_| narrowed.is_none()) {
+        if let Some(index) = index.as_ref().filter(|_| restricted.is_none()) {
             index.prepare(trace);
         }
-        let first = narrowed.as_ref().map(|narrowed| narrowed.first);
+        let first = restricted.as_ref().map(|restricted| restricted.first);
         let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
-        let bounds = |first| narrowed.as_ref().map_or_else(|| resolve(first), |narrowed| narrowed.bounds);
+        let bounds = |first| restricted.as_ref().map_or_else(|| resolve(first), |restricted| restricted.bounds);
         let mut ordered = Ordered::new(observer, &names.comms, filter);
         let order = sequential::in_order(trace, first, bounds, progress, |window, first, names| {
             ordered.window(window, first, names);
@@ -139,8 +139,8 @@ impl Query {
             ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
         }
         ordered.finish(order.last.unwrap_or(0));
-        let completeness = match narrowed {
-            Some(narrowed) => narrowed.completeness,
+        let completeness = match restricted {
+            Some(restricted) => restricted.completeness,
             None => Completeness::of(trace, &order),
         };
         if let Some(index) = index.filter(|_| first.is_none() && !ordered.has_ended) {
@@ -213,9 +213,9 @@ pub struct Observed {
 }
 
 /// Has the streams read only what the window needs, where the index tells what that is.
-fn restricted(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Narrowed> {
+fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
     let (index, window) = (index?, window?);
-    index.narrow(trace, |first| window.resolve(first))
+    index.restrict(trace, |first| window.resolve(first))
 }
 
 /// Runs the analysis with the filters of the query: each combination is compiled on its own.
