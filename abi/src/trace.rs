@@ -162,9 +162,14 @@ impl OpenError {
     }
 }
 
+/// Greatest number of streams of a trace: 16 bits tell them apart.
+pub(crate) const MAX_STREAMS: usize = u16::MAX as usize;
+
 /// An opened trace.
 #[derive(Debug)]
 pub struct Trace {
+    /// A caller has begun to read the streams.
+    pub(crate) has_begun: bool,
     /// The paths that were opened, as the caller named them.
     pub inputs: Vec<PathBuf>,
     /// Facts about all of it.
@@ -180,17 +185,24 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of `sources`, one for each CPU; `input` is the format's name in documents. Order keys are times of `clock`, in
-    /// nanoseconds unless the kernel's clock of that name counts something else. Symbols and the like are put into
-    /// `metadata` by the caller.
+    /// A trace of `sources`, one for each CPU; `input` is the format's name in documents.
+    ///
+    /// Order keys are times of `clock`, a name of the kernel's `trace_clock`. With `mono`, `mono_raw`, `boot`, `tai` or `global`
+    /// they are nanoseconds that compare between CPUs; with `None`, nanoseconds that compare on one CPU only, so that findings over
+    /// two CPUs are suspect. Times of a clock that is not known here count as ticks of one CPU. The caller puts symbols and
+    /// commands into `metadata`.
     ///
     /// # Errors
-    /// Two sources of one CPU.
+    /// Two sources of one CPU, or more than 65,535 sources.
     pub fn of_sources(
         input: &'static str,
         clock: Option<&str>,
         sources: Vec<Box<dyn EventSource>>,
     ) -> Result<Trace, OpenError> {
+        if sources.len() > MAX_STREAMS {
+            let path = sources.first().map_or_else(PathBuf::new, |source| source.path().to_owned());
+            return Err(OpenError::NoTrace { path, reason: format!("has more than {MAX_STREAMS} sources") });
+        }
         let mut streams: Vec<CpuStream> = sources.into_iter().map(CpuStream::of_source).collect();
         streams.sort_by_key(CpuStream::cpu);
         if let Some(pair) = streams.windows(2).find(|pair| pair[0].cpu() == pair[1].cpu()) {
@@ -214,7 +226,20 @@ impl Trace {
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));
         let inputs = streams.iter().map(|stream| stream.path().to_owned()).collect();
-        Ok(Trace { inputs, info, streams, names: Names::new(), metadata: Metadata::default(), total_overruns: None })
+        Ok(Trace {
+            has_begun: false,
+            inputs,
+            info,
+            streams,
+            names: Names::new(),
+            metadata: Metadata::default(),
+            total_overruns: None,
+        })
+    }
+
+    /// Marks the streams as being read; false if they were before. Streams are read once.
+    pub fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_begun, true)
     }
 
     /// Records that a relay channel dropped because it was full: `total_overruns`, which counts all CPUs together.

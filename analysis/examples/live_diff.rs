@@ -1,11 +1,11 @@
-//! Live bytes of each call-site in two recordings, and the difference: `cargo run --example live_diff -- BEFORE AFTER`
+//! Growth of the live bytes of each call-site from one recording to another: `cargo run --example live_diff -- BEFORE AFTER`
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kmemtrace::{Query, Trace};
 
-/// Live bytes by call-site, under its name where the trace has one.
+/// Live bytes, keyed by the call-site's symbol, else by its address.
 fn live_bytes(path: PathBuf) -> Result<BTreeMap<String, i128>, Box<dyn std::error::Error>> {
     let mut trace = Trace::open(&[path])?;
     let analysis = Query::by_site().with_live_objects(true).run(&mut trace)?;

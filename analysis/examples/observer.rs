@@ -1,4 +1,4 @@
-//! A custom observer: the longest pause between two events of any CPU, and how many events were lost.
+//! A custom observer: the longest pause between consecutive events, all CPUs together, and the number of events lost.
 //! `cargo run --example observer -- kmemtrace.data`
 
 use std::ops::ControlFlow;

@@ -17,7 +17,7 @@ use crate::pairing::pairs::{Live, PairingResult, kind_index};
 
 /// Names of symbols, caches and commands, kept from the trace.
 #[derive(Debug)]
-pub struct Names {
+pub(crate) struct Names {
     /// Text of `/proc/kallsyms`; empty once it is indexed.
     pub(crate) kallsyms: Mutex<Vec<u8>>,
     pub(crate) modules: Vec<u8>,
@@ -152,7 +152,7 @@ impl Analysis {
         let by_kind = self.grouping == Grouping::Kind;
         let kinds = Kind::ALL.into_iter().zip(&self.paired.kinds).filter(move |_| by_kind);
         let kinds = kinds.map(|(kind, stats)| Row { call_site: None, cache: None, kind, stats });
-        // An index may have answered with call-sites where only kinds were asked for.
+        // A pass or an index may have call-sites where only kinds were asked for.
         let rows = self.paired.rows.iter().filter(move |_| !by_kind).map(|(key, stats)| self.row(*key, stats));
         kinds.chain(rows).filter(|row| !row.stats.is_empty())
     }
@@ -181,7 +181,7 @@ impl Analysis {
     pub fn findings(&self) -> impl Iterator<Item = FindingEntry> {
         self.paired.findings.iter().map(|(key, row)| FindingEntry {
             class: key.class,
-            alloc_site: key.alloc_site,
+            alloc_site: key.alloc_site.filter(|_| self.grouping == Grouping::Site),
             free_site: key.free_site,
             kind: key.kind,
             count: row.count,
@@ -207,5 +207,51 @@ impl Analysis {
             pid: Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed),
             at: object.alloc_info.at,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use kmemtrace_abi::trace::Trace;
+    use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
+    use kmemtrace_tests::recording::Directory;
+
+    use crate::documents::{self, Body};
+    use crate::{AnalysisError, Query, Shape as RowShape};
+
+    fn recorded() -> Directory {
+        let dir = Directory::new(&trace_dir(&workload(5, &Options::plain(Shape::plain(), 2, 200)), 5));
+        // Files that were written a moment ago have no index.
+        thread::sleep(Duration::from_millis(60));
+        dir
+    }
+
+    fn open(dir: &Directory) -> Trace {
+        Trace::open(&[dir.path().to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn rows_are_those_of_the_query_with_and_without_an_index() {
+        let dir = recorded();
+        for round in ["without", "with"] {
+            let analysis = Query::by_kind().index(0).run(&mut open(&dir)).unwrap();
+            assert!(analysis.rows().count() <= 3, "{round}");
+            assert!(analysis.rows().all(|row| row.call_site.is_none() && row.cache.is_none()), "{round}");
+            assert!(analysis.findings().all(|finding| finding.alloc_site.is_none()), "{round}");
+            let document = documents::sites(&analysis, &RowShape::default());
+            let Body::Sites(sites) = &document.body else { panic!("not sites") };
+            assert_eq!(sites.rows.len(), 0, "an analysis by kind has no call-sites");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_read_once() {
+        let dir = recorded();
+        let mut trace = open(&dir);
+        assert!(Query::by_site().run(&mut trace).unwrap().events() > 0);
+        assert!(matches!(Query::by_site().run(&mut trace), Err(AnalysisError::AlreadyRead)));
     }
 }

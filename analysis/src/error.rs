@@ -40,6 +40,9 @@ pub enum AnalysisError {
         "--time: this input can be read only once, and the end of the trace is known too late: give times from its begin"
     )]
     EndUnknown,
+    /// An earlier run has read the trace: a trace is opened anew for each.
+    #[error("the trace was read by an earlier run: open it again")]
+    AlreadyRead,
     /// A thread ended early.
     #[error("a thread has failed")]
     Thread,

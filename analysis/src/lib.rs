@@ -116,7 +116,7 @@ pub mod whole_file;
 
 pub use account::completeness::Completeness;
 pub use account::stats::Stats;
-pub use analysis::{Analysis, FindingEntry, LiveObject, Names, Row};
+pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::events::OrderedItem;
 pub use documents::{Shape, SortKey};
 pub use engine::run::Observed;

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 /// Receiver of an analysis's progress. The caller shows it; the library prints nothing.
 pub trait Progress {
+    /// A pass over the trace begins: bytes and events are counted from 0.
+    fn begin(&mut self) {}
+
     /// True when [`Progress::show`] should be called again. The engine asks after each task, so the call must be quick.
     fn is_due(&self) -> bool;
 

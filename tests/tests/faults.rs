@@ -478,8 +478,7 @@ fn a_reader_of_trace_pipe_is_told_with_its_remedy() -> Result<(), Skip> {
     must("cat", stranger.wait());
     let ended = recorder.stop();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    let remedy =
-        " of the lost events were read by another program: record in an instance that nobody else reads (-B NAME)";
+    let remedy = " of the lost events were read by another program: record in an instance of another name (-B NAME)";
     let line = ended.stderr.lines().find_map(|line| line.strip_suffix(remedy));
     let line = line.unwrap_or_else(|| panic!("no remedy: {}", ended.stderr));
     let lost: u64 = must(line, line.parse());

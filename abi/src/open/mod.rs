@@ -10,10 +10,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 
 use self::listing::{Listing, is_dir, no_trace};
-use crate::trace::{OpenError, Trace};
-
-/// Greatest number of streams: readers number them with 16 bits.
-const MAX_STREAMS: usize = u16::MAX as usize;
+use crate::trace::{MAX_STREAMS, OpenError, Trace};
 
 impl Trace {
     /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.

@@ -112,7 +112,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         order,
     };
     let metadata = Metadata { started: header.started, ..metadata };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+    Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
 }
 
 /// A stream for each file, with the findings so far; `complaint` is a finding about the description of events.

@@ -71,5 +71,13 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
     };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata: Metadata::default(), total_overruns })
+    Ok(Trace {
+        has_begun: false,
+        inputs: Vec::new(),
+        info,
+        streams,
+        names,
+        metadata: Metadata::default(),
+        total_overruns,
+    })
 }

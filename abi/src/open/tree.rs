@@ -242,7 +242,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };
-    Ok(Trace { inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+    Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
 }
 
 /// The event formats of a tree; findings about those that are damaged or missing go to `report`.

@@ -19,7 +19,9 @@ pub trait EventSource: Debug + Send {
     fn path(&self) -> &Path;
 
     /// Appends the next events and gaps to `items`, in the order of the stream; a gap stands before the first event after it.
-    /// At most a few thousand at once, and none only at the end. Names of events and caches are interned in `names`.
+    /// At most a few thousand at once, and none only at the end. Names of events and caches are interned in `names`, which differs
+    /// from thread to thread: a `NameId` is valid within one call. Times that go back are told as a finding (K401), and the events
+    /// take the time before them.
     ///
     /// # Errors
     /// The finding that ends the stream: nothing behind it is read, and the rest counts as a gap.

@@ -114,8 +114,8 @@ impl Index {
         names: &mut Names,
     ) -> Option<(MergeStats, PairingResult, Completeness)> {
         let found = self.found.as_ref()?;
-        let (request, bytes) = found.answer(request)?;
-        let Some((order, paired)) = answer::read(request, bytes, request.lists_live, names) else {
+        let (stored, bytes) = found.answer(request)?;
+        let Some((order, paired)) = answer::read(stored, bytes, request.lists_live, names) else {
             self.tell(format_args!("makes no sense: not used"));
             self.found = None;
             return None;
@@ -362,6 +362,10 @@ mod tests {
         let (found, mut trace) = index(&dir, settings());
         let (_, paired, _) = found.unwrap().answer(live, &mut trace.names).unwrap();
         assert!(!paired.live.is_empty());
+        // A request without them gets no objects.
+        let (found, mut trace) = index(&dir, settings());
+        let (_, paired, _) = found.unwrap().answer(SITES, &mut trace.names).unwrap();
+        assert!(paired.live.is_empty() && !paired.rows.is_empty());
     }
 
     /// A window is read from the index's landmarks, and what they tell of the whole trace is kept.

@@ -32,8 +32,11 @@ pub mod sites;
 pub mod summary;
 pub mod sums;
 
+use std::sync::LazyLock;
+
 use crate::account::classes::Grouping;
 use crate::analysis::Analysis;
+use crate::pairing::pairs::PairingResult;
 pub use cross::CpuMatrix;
 pub use document::{Body, Document, Head};
 use naming::Naming;
@@ -42,6 +45,14 @@ use sums::{Ordering, Saturation};
 
 /// Call-sites in the table of `summary`.
 const TOP_SITES: usize = 5;
+
+/// The rows of an analysis whose query was grouped otherwise: none.
+static NO_ROWS: LazyLock<PairingResult> = LazyLock::new(PairingResult::default);
+
+/// Pairs of an analysis, if its rows are those that the view shows.
+fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
+    if analysis.grouping == by { &analysis.paired } else { &NO_ROWS }
+}
 
 /// `summary`: totals per kind, pairs and findings; with the top call-sites where rows are call-sites.
 pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
@@ -55,35 +66,41 @@ pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     })
 }
 
-/// `sites`: a row per call-site and kind.
+/// `sites`: a row per call-site and kind. The query is [`crate::Query::by_site`]; an analysis of another one has no rows here.
 pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("sites", analysis, |sums| Body::Sites(sites::sites(&analysis.paired, naming, shape, sums)))
+    of("sites", analysis, |sums| Body::Sites(sites::sites(grouped(analysis, Grouping::Site), naming, shape, sums)))
 }
 
-/// `caches`: a row per cache name and kind. The query is [`crate::Query::by_cache`].
+/// `caches`: a row per cache name and kind. The query is [`crate::Query::by_cache`]; an analysis of another one has no rows
+/// here.
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("caches", analysis, |sums| Body::Caches(caches::caches(&analysis.paired, naming, shape, sums)))
+    of("caches", analysis, |sums| Body::Caches(caches::caches(grouped(analysis, Grouping::Cache), naming, shape, sums)))
 }
 
 /// `mismatch`: findings, by class and the two sides of the pair.
 pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("mismatch", analysis, |_| Body::Mismatch(mismatch::mismatch(&analysis.paired, naming, shape.top)))
+    of("mismatch", analysis, |_| {
+        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::Site), naming, shape.top))
+    })
 }
 
 /// `live`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`].
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("live", analysis, |(saturation, _)| Body::Live(live::live(&analysis.paired, naming, shape.top, saturation)))
+    let paired = grouped(analysis, Grouping::Site);
+    of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, naming, shape.top, saturation)))
 }
 
 /// `cross`: pairs freed on another CPU, per call-site and as a matrix. The query is one [`crate::Query::with_cpu_matrix`].
 pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     let cpus = &analysis.info.cpus;
-    of("cross", analysis, |sums| Body::Cross(cross::cross(&analysis.paired, naming, cpus, shape.top, sums)))
+    of("cross", analysis, |sums| {
+        Body::Cross(cross::cross(grouped(analysis, Grouping::Site), naming, cpus, shape.top, sums))
+    })
 }
 
 /// A view's body under its head. Sums that do not fit 64 bits are known once the body is made.

@@ -1,6 +1,6 @@
 //! Order of rows, and the sum of those left out.
 
-use std::cmp::Ordering as MergeStats;
+use std::cmp;
 
 use kmemtrace_abi::event::Kind;
 use serde::Serialize;
@@ -104,7 +104,7 @@ pub(super) fn ranked<'a, N: Ord + Copy + 'a, R: 'a>(
     let mut rows: Vec<_> = rows.filter(|(_, _, stats)| !stats.is_empty()).collect();
     rows.sort_by_key(|(name, kind, _)| (*name, rank(*kind)));
     rows.sort_by(|(_, _, a), (_, _, b)| {
-        shape.sort.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(MergeStats::Equal)
+        shape.sort.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(cmp::Ordering::Equal)
     });
     let others = split_others(&mut rows, shape.top, |rest| {
         let mut sum = Stats::default();

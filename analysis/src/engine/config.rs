@@ -6,7 +6,7 @@ use crate::order::merge::MAX_CHUNKS;
 use crate::pairing::pairs::{Live, PairingOptions};
 use crate::progress::Notes;
 
-/// PairingOptions, grouping and limits of one run of the pipeline.
+/// Rules, grouping and limits of one run of the pipeline.
 #[derive(Clone)]
 pub(crate) struct RunConfig {
     pub(crate) rules: PairingOptions,

@@ -139,6 +139,7 @@ fn work<F: Filter + Clone + Send>(
     to_read: u64,
     progress: &mut dyn Progress,
 ) -> Result<(), AnalysisError> {
+    progress.begin();
     let budget = config.budget;
     let mut over = None;
     let mut looked = Instant::now();

@@ -47,11 +47,16 @@ impl Query {
     /// # Errors
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
+        begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = self.find_index(trace, budget);
         let (names, own_threads) = Names::take(trace);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
+        // The index of symbols counts towards the memory limit, so it is made before the pass. Rows of kinds have no names.
+        if self.grouping != Grouping::Kind {
+            names.symbolizer();
+        }
         let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
         let is_whole = filter.is_none() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
@@ -88,12 +93,12 @@ impl Query {
             names,
             own_threads,
             first_key.get(),
-            request.grouping,
+            self.grouping,
         ))
     }
 
-    /// Hands all events of the query, and all gaps, to `observer`, in the total order, on the caller's thread. Grouping and live
-    /// objects do not matter here. The crate's front page has an example.
+    /// Hands all events of the query, and all gaps, to `observer`, in the total order, on the caller's thread. Grouping, live
+    /// objects and [`Query::with_own`] do not matter here: the recorder's own events are handed over, too. The crate's front page has an example.
     ///
     /// # Errors
     /// [`AnalysisError::NoSeconds`], [`AnalysisError::EndUnknown`] or [`AnalysisError::Open`].
@@ -111,6 +116,7 @@ impl Query {
         observer: &mut dyn Observer,
         progress: &mut dyn Progress,
     ) -> Result<Observed, AnalysisError> {
+        begin(trace)?;
         let mut index = self.find_index(trace, Budget::new(self.max_memory));
         let (names, _) = Names::take(trace);
         let first_key = Cell::new(0);
@@ -204,7 +210,7 @@ impl Query {
 /// Totals of a pass for an observer.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// Loss and damage over all files.
+    /// Loss and damage over all files; after [`std::ops::ControlFlow::Break`] only of what was read by then.
     pub completeness: Completeness,
     /// Events in the window; filters do not change the number.
     pub events: u64,
@@ -216,6 +222,11 @@ pub struct Observed {
 fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
     let (index, window) = (index?, window?);
     index.restrict(trace, |first| window.resolve(first))
+}
+
+/// Refuses a trace whose events were handed out before: its streams are at their ends.
+fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
+    if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 
 /// Runs the analysis with the filters of the query: each combination is compiled on its own.
@@ -236,6 +247,9 @@ fn analyse(
 
 /// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
 fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -> Result<u64, AnalysisError> {
+    if matches!(trace.info.input, InputKind::Other(_)) {
+        return Err(AnalysisError::EndUnknown);
+    }
     // A clock that may go back has its last time not always at the end.
     if trace.info.order == OrderKey::Time && trace.info.clock.as_deref().is_some_and(|clock| clock != "local") {
         let ends = trace.streams.iter().map(|stream| end_block::of(&regular::open(stream.path()).ok()?).ok()?);
@@ -245,9 +259,6 @@ fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -
     }
     if let Some(last) = index.and_then(Index::last_key) {
         return Ok(last);
-    }
-    if matches!(trace.info.input, InputKind::Other(_)) {
-        return Err(AnalysisError::EndUnknown);
     }
     Ok(sequential::last_key(&mut Trace::open(&trace.inputs)?, progress))
 }
@@ -282,7 +293,7 @@ impl Names {
     }
 
     /// The symbols of the trace, indexed when they are first asked for.
-    pub fn symbolizer(&self) -> &Symbolizer {
+    pub(crate) fn symbolizer(&self) -> &Symbolizer {
         self.symbolizer.get_or_init(|| {
             let kallsyms = self.kallsyms.lock().map(|mut text| std::mem::take(&mut *text)).unwrap_or_default();
             Symbolizer::new(kallsyms, &self.modules)

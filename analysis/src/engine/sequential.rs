@@ -18,6 +18,7 @@ pub(crate) fn in_order(
     progress: &mut dyn Progress,
     mut take: impl FnMut(&Window<Event>, u64, &Names) -> bool,
 ) -> MergeStats {
+    progress.begin();
     let to_read = bytes_to_read(&trace.streams);
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
     let mut merger = Merger::new(cpus, trace.info.order, 1);
@@ -71,6 +72,7 @@ pub(crate) fn last_key(trace: &mut Trace, progress: &mut dyn Progress) -> u64 {
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }
+    progress.begin();
     let to_read = bytes_to_read(&trace.streams);
     let mut bytes_read = 0;
     for stream in &mut trace.streams {

@@ -6,7 +6,7 @@
 //!     v                                          |
 //!  growing: each stream's last gap               |
 //!     | advance: the stream has                  |
-//!     | an event behind it                       |
+//!     | an event after it                        |
 //!     v                                          |
 //!  upcoming_gaps, by begin <---------------------+
 //!     |
@@ -90,7 +90,7 @@ impl GapTracker {
     }
 
     /// Adds a gap for each run of sequence numbers that is missing before or between the next events, on the CPU of the event
-    /// behind it. `cpus` are those of the streams.
+    /// after it. `cpus` are those of the streams.
     pub(crate) fn add_holes<E: Keyed>(&mut self, events: &[E], cpus: &[u32]) -> SequenceHoles {
         let mut found = SequenceHoles::default();
         for event in events {
@@ -134,7 +134,7 @@ impl GapTracker {
         gaps.append(&mut self.unreported);
     }
 
-    /// Completes gaps that begin before the frontier: their streams have events behind them.
+    /// Completes gaps that begin before the frontier: their streams have events after them.
     fn complete_growing(&mut self, complete_until: Option<u64>) {
         for growing in &mut self.growing {
             if growing.is_some_and(|(from, _)| complete_until.is_none_or(|until| from < until)) {

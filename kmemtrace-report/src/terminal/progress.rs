@@ -41,10 +41,12 @@ impl Progress for ProgressLine {
         self.next = write!(io::stderr(), "\r\x1b[K{line}").is_ok().then(|| now + BETWEEN);
     }
 
-    /// Clears the line and restarts the clock for the next pass.
-    fn clear(&mut self) {
+    fn begin(&mut self) {
         self.started = Instant::now();
-        self.next = self.next.map(|next| next.max(self.started + BETWEEN));
+        self.next = self.next.map(|_| self.started + FIRST);
+    }
+
+    fn clear(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
