@@ -81,18 +81,18 @@ codes! {
         "The kernel's counters tell of more lost events than the marks in the sub-buffers do. The number is right. Where the file has \
          the times of the counters, the events were lost between two looks at them; else anywhere from the CPU's first event on, and \
          all findings of that time are suspect. Record again with a larger --buffer-size.";
-    Cleared = 103, Warning, Lossy, "the buffer was cleared or changed by someone else",
-        "While the recorder ran, the instance's counters went back: somebody emptied the buffer (wrote to `trace` or \
-         `trace_clock`). How many events that cost is not known. Record again in an instance that nobody else touches (-B).";
+    Cleared = 103, Warning, Lossy, "the buffer was cleared or changed by another program",
+        "While the recorder ran, the instance's counters went back: another program emptied the buffer (wrote to `trace` or \
+         `trace_clock`). How many events that cost is not known. Record again in an instance that no other program touches (-B).";
     RecorderLoss = 104, Warning, Lossy, "events lost by the recorder",
         "The recorder had taken these events from the kernel and could not write them, mostly because the disk was full. \
          Free some space, or put the trace elsewhere (-o).";
     SequenceHole = 105, Warning, Lossy, "sequence numbers are missing",
         "The relay channel numbers its records over all CPUs, and numbers are missing: bytes were lost by the reader, or a \
          CPU's file is missing or cut.";
-    OtherReader = 106, Warning, Lossy, "somebody else read the buffer",
+    OtherReader = 106, Warning, Lossy, "another program read the buffer",
         "The kernel handed out more events of this CPU than are in the file: while the recorder ran, another reader took some \
-         from the same instance. Record again in an instance that nobody else reads (-B).";
+         from the same instance. Record again in an instance that no other program reads (-B).";
     ForeignHand = 107, Warning, Lossy, "another program changed what is recorded",
         "While the recorder ran, another program switched tracing off, disabled an event, set a filter, cleared the buffer or changed \
          something else of the instance. The message says what it was. How many events that cost is not known; findings that touch \
@@ -168,7 +168,7 @@ codes! {
          costs is said with it. Figures that do not need it are right.";
     UnlikeStats = 503, Warning, Complete, "events differ from the kernel's count",
         "The instance's stats say how many events the kernel had handed out, and another number is here: the file was cut where a \
-         sub-buffer ends, somebody else read from the instance, or the stats were copied before the sub-buffers. Events that were handed out and are \
+         sub-buffer ends, another program read from the instance, or the stats were copied before the sub-buffers. Events that were handed out and are \
          not here count as lost, at an unknown time.";
     UnknownBlock = 601, Info, Complete, "has blocks of a kind unknown here",
         "A newer version of the recorder wrote them; they are marked as not needed to read the rest and are skipped.";

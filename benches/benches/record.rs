@@ -448,7 +448,7 @@ fn full_speed() {
         &rows,
     );
     // The recorder reports it if the kernel handed out another number of events than its file has.
-    let differs = ended.stderr.contains("somebody else read its buffer");
+    let differs = ended.stderr.contains("another program read its buffer");
     println!("events in the files = the kernel's `read events`: {}", if differs { "NO" } else { "yes" });
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
             "the kernel's buffer was full: record again with a larger --buffer-size, or fewer events (-e)"
         }
         Code::Cleared | Code::OtherReader | Code::ForeignHand => {
-            "record again in an instance that nobody else touches (-B NAME)"
+            "record again in an instance that no other program touches (-B NAME)"
         }
         Code::Uncounted => "record again in an instance that no other program removes (-B NAME)",
         Code::UnknownLoss => "use a newer kmemtrace, which knows the reason",
@@ -42,7 +42,7 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         Code::BackInTime => "record with --clock mono or global",
         Code::NoMeta => "copy the whole directory, and call-sites get their names",
         Code::TreeIncomplete => "copy that file, too, before the instance is removed",
-        Code::UnlikeStats => "copy stats after trace_pipe_raw, from an instance that nobody else reads",
+        Code::UnlikeStats => "copy stats after trace_pipe_raw, from an instance that no other program reads",
         Code::UnknownBlock => "use a newer kmemtrace to read all of it",
     })
 }

@@ -285,7 +285,9 @@ fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
 fn a_removed_output_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     // A removed directory ends the recording; after a removed file the other files are still useful.
-    for (removed, said) in [("trace", "cpu0.out"), ("trace/cpu0.out", "somebody removed cpu0.out while recording")] {
+    for (removed, said) in
+        [("trace", "cpu0.out"), ("trace/cpu0.out", "another program removed cpu0.out while recording")]
+    {
         let recorder = Recorder::start(&[]);
         let name = recorder.instance_name().to_owned();
         let path = recorder.directory.file(removed);
@@ -341,7 +343,7 @@ fn a_cleared_buffer_is_told() -> Result<(), Skip> {
     load_for(1500);
     let ended = recorder.stop();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("somebody cleared the buffer"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("another program cleared the buffer"), "{}", ended.stderr);
     let summary = json(&views::printed("summary", &ended.trace()));
     assert_eq!(summary["completeness"]["verdict"], "lossy");
     assert_eq!(summary["completeness"]["lost_events"], Value::Null, "the number of lost events is unknown");
@@ -459,7 +461,7 @@ fn events_read_by_another_program_are_reported() -> Result<(), Skip> {
         return Err(Skip("the recorder was always first".to_owned()));
     }
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("somebody else read its buffer"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("another program read its buffer"), "{}", ended.stderr);
     let found = check(&ended.trace());
     assert_eq!(found["lossy"], 1, "{found}");
     assert!(found.to_string().contains("K106"), "{found}");
@@ -491,6 +493,6 @@ fn a_reader_of_trace_pipe_is_told_with_its_remedy() -> Result<(), Skip> {
     let output = run("kmemtrace-check", &[], &[&ended.trace()]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("record again in an instance that nobody else touches (-B NAME)"), "{text}");
+    assert!(text.contains("record again in an instance that no other program touches (-B NAME)"), "{text}");
     Ok(())
 }

@@ -67,7 +67,9 @@ impl StreamState {
 fn cause_of(reason: u32, lost: Option<u64>, text: &[u8]) -> (Code, GapCause, String) {
     let number = lost.map_or("some".to_owned(), |n| n.to_string());
     match reason {
-        GAP_CLEARED => (Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here".to_owned()),
+        GAP_CLEARED => {
+            (Code::Cleared, GapCause::Recorder, "another program cleared or changed the buffer here".to_owned())
+        }
         GAP_FOREIGN => (Code::ForeignHand, GapCause::Foreign, changed(text)),
         GAP_FULL => (
             Code::Overrun,

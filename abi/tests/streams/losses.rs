@@ -235,7 +235,13 @@ fn what_other_readers_took_is_lost() {
 #[test]
 fn a_gap_block_without_times_stands_where_the_loss_was() {
     for (reason, lost, code, cause, message) in [
-        (GAP_CLEARED, LOST_UNKNOWN, Code::Cleared, GapCause::Recorder, "somebody cleared or changed the buffer here"),
+        (
+            GAP_CLEARED,
+            LOST_UNKNOWN,
+            Code::Cleared,
+            GapCause::Recorder,
+            "another program cleared or changed the buffer here",
+        ),
         (
             GAP_NOT_WRITTEN,
             5,

@@ -91,7 +91,9 @@ pub(crate) fn close(
     }
     if !removed.is_empty() {
         let removed = removed.join(", ");
-        say(format!("kmemtraced: {shown}: somebody removed {removed} while recording: what was in there is lost"));
+        say(format!(
+            "kmemtraced: {shown}: another program removed {removed} while recording: what was in there is lost"
+        ));
         return ENDED_EARLY;
     }
     if !args.quiet {
@@ -126,7 +128,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         say(format!(
-            "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: somebody else read its buffer"
+            "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: another program read its buffer"
         ));
     }
 }
@@ -134,7 +136,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
 /// Reports lost events with the remedy; none where a file could not be written, which is the reason then.
 fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
     if totals.cleared {
-        say("somebody cleared the buffer while recording: an unknown number of events is missing");
+        say("another program cleared the buffer while recording: an unknown number of events is missing");
     }
     let by_others = totals.read_by_others;
     if by_others > 0 && is_written {
