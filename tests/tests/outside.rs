@@ -75,7 +75,7 @@ fn a_crate_of_another_project_adds_an_observer_and_an_input() {
         .args(["run", "--quiet", "--offline", "--"])
         .arg(&trace)
         .current_dir(dir.path())
-        .env("CARGO_TARGET_DIR", root.join("target/outside"))
+        .env("CARGO_TARGET_DIR", root.join("target"))
         .output()
         .expect("cargo");
     let said = String::from_utf8_lossy(&run.stderr);
