@@ -35,7 +35,7 @@ pub struct Case {
 /// Writes the corpus into `dir`: every sample, `seeds` generated recordings, and a part as many of each other sort of trace.
 ///
 /// # Errors
-/// Those of the file system, and of `tar`.
+/// Errors of the file system, and of `tar`.
 pub fn write(dir: &Path, seeds: u64) -> io::Result<Vec<Case>> {
     let mut cases = vec![large(dir, 10_000 * seeds)?];
     cases.extend(samples(dir)?);
@@ -123,7 +123,7 @@ fn unpack(archive: &PathBuf, dir: &Path) -> io::Result<()> {
 /// Copies a file or directory into the directory `to`.
 ///
 /// # Errors
-/// Those of `cp`.
+/// Errors of `cp`.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let status = Command::new("cp").arg("-r").arg(from).arg(to).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cp: {}", from.display()))) }

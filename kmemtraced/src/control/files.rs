@@ -1,6 +1,6 @@
 //! Control files of a recording, held open and compared with their state at set-up to find changes by other programs.
 //!
-//! Where /proc is mounted, the kernel also reports each write by inotify. Without it, a change that is reverted between two
+//! The kernel also reports each write by inotify, which takes a mounted /proc. Without it, a change that is reverted between two
 //! comparisons goes unseen.
 
 use std::collections::HashMap;

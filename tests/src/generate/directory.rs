@@ -78,7 +78,7 @@ fn records(hands: &[Hand]) -> Vec<GapRecord> {
 /// `events`, in the order of their times. They are taken one by one, so there may be more of them than memory holds.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_trace(
     dir: &Path,
     machine: &Workload,
