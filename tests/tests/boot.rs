@@ -250,6 +250,11 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
     Ok(())
 }
 
+fn has_a_reader_thread(pid: Pid) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return false };
+    tasks.flatten().any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.starts_with("read0")))
+}
+
 fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
     let tracefs = can_record()?;
     for kind in [As::Instance, As::TopLevel] {
@@ -271,15 +276,16 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stderr(Stdio::piped());
         let mut strace = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
         let deadline = Instant::now() + Duration::from_secs(20);
-        while !dir.path().read_dir().is_ok_and(|mut names| names.next().is_some()) {
+        let children = format!("/proc/{0}/task/{0}/children", strace.id());
+        let pid = loop {
+            let children = fs::read_to_string(&children).map_err(|error| Skip(format!("{children}: {error}")))?;
+            let pid = children.split_whitespace().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+            if let Some(pid) = pid.filter(|pid| has_a_reader_thread(*pid)) {
+                break pid;
+            }
             assert!(Instant::now() < deadline && matches!(strace.try_wait(), Ok(None)), "the recorder does not set up");
             sleep(Duration::from_millis(10));
-        }
-        sleep(Duration::from_millis(300));
-        let children = format!("/proc/{0}/task/{0}/children", strace.id());
-        let children = fs::read_to_string(&children).map_err(|error| Skip(format!("{children}: {error}")))?;
-        let pid = children.split_whitespace().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
-        let pid = pid.unwrap_or_else(|| panic!("strace has no child"));
+        };
         assert!(!filled.changes().is_empty(), "{kind:?}: nothing is left to set back");
         for _ in 0..2 {
             must("kill", kill_process(pid, Signal::INT));
