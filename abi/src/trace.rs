@@ -185,6 +185,11 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// True where frees name the cache of an object and allocations do not: a recording of Linux 6.1 to 6.17.
+    pub fn frees_alone_name_caches(&self) -> bool {
+        self.streams.iter().any(CpuStream::frees_alone_name_caches)
+    }
+
     /// A trace of `sources`, one for each CPU; `input` is the format's name in documents.
     ///
     /// Order keys are times of `clock`, a name of the kernel's `trace_clock`. With `mono`, `mono_raw`, `boot`, `tai` or `global`

@@ -5,7 +5,7 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
 use crate::kernel::format::{EventFormat, Field, Place};
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::subbuffer::Record;
@@ -142,6 +142,12 @@ impl Decoder {
             }
         }
         decoder
+    }
+
+    /// True where frees name the cache of an object and allocations do not: Linux 6.1 to 6.17.
+    pub(crate) fn frees_alone_name_caches(&self) -> bool {
+        let names = |action: Action| self.plans.iter().any(|plan| plan.action == action && plan.cache.is_some());
+        names(Action::Free(Kind::Cache)) && !names(Action::Alloc(Kind::Cache))
     }
 
     /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are.
@@ -301,7 +307,7 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Kind, StreamItem};
+    use crate::event::StreamItem;
     use crate::kernel::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\

@@ -6,7 +6,6 @@ use super::naming::Naming;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::account::classes::cache_of;
 use crate::pairing::pairs::PairingResult;
 
 row! {
@@ -28,7 +27,6 @@ pub(super) fn caches<'a>(
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, CacheRow<'a>, PrintedStats> {
-    let name = |index: Option<usize>| index.and_then(|index| naming.cache(index));
-    let rows = paired.rows.iter().map(|(key, stats)| (name(cache_of(*key)), key.1, stats));
+    let rows = paired.rows.iter().map(|(key, stats)| (naming.numbered(key.others), key.kind, stats));
     ranked(rows, shape, sums, |cache, kind, stats| CacheRow { cache: cache.map(Into::into), kind, stats })
 }

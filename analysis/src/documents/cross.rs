@@ -10,6 +10,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, rank, split_others};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation};
+use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::pairs::PairingResult;
 
@@ -63,9 +64,9 @@ pub(super) fn cross<'a>(
     // Without an order any row may have such pairs.
     let least = |stats: &Stats| if ordering.is_known { stats.cross_cpu } else { stats.frees };
     let mut rows: Vec<_> = paired.rows.iter().filter(|(_, stats)| least(stats) > 0).collect();
-    rows.sort_by_key(|((call_site, kind), stats)| {
+    rows.sort_by_key(|(RowKey { site, kind, .. }, stats)| {
         let crossed = if ordering.is_known { (stats.cross_cpu_bytes, stats.cross_cpu) } else { (0, 0) };
-        (Reverse(crossed), *call_site, rank(*kind))
+        (Reverse(crossed), *site, rank(*kind))
     });
     let others = split_others(&mut rows, top, |rest| OtherCross {
         frees: rest.iter().map(|(_, stats)| stats.frees).sum(),
@@ -73,8 +74,8 @@ pub(super) fn cross<'a>(
         cross_cpu_bytes: ordering.known(saturation.sum(rest.iter().map(|(_, stats)| stats.cross_cpu_bytes).sum())),
     });
     let rows: Vec<_> = rows.into_iter().map(|(key, f)| (key, f, saturation.sum(f.cross_cpu_bytes))).collect();
-    let rows = Rows::of(rows, move |((call_site, kind), stats, bytes)| CrossRow {
-        site: naming.call_site(*call_site),
+    let rows = Rows::of(rows, move |(RowKey { site, kind, .. }, stats, bytes)| CrossRow {
+        site: naming.call_site(*site),
         kind: *kind,
         frees: stats.frees,
         cross_cpu: ordering.known(stats.cross_cpu),

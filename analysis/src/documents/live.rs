@@ -8,6 +8,7 @@ use super::ranked::{Listing, Others};
 use super::row::{Address, Name, Rows, row};
 use super::sums::Saturation;
 use crate::account::classes::Class;
+use crate::account::grouping::RowKey;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::pairs::{Live, PairingResult};
 
@@ -69,12 +70,12 @@ pub(super) fn live<'a>(
 
 fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, object: &Live) -> LiveRow<'a> {
     let class = paired.class(object);
-    let ((call_site, _), stats) = &paired.rows[class.row as usize];
+    let (RowKey { site, .. }, stats) = &paired.rows[class.row as usize];
     let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
-    let cache = class.cache.checked_sub(1).and_then(|index| naming.cache(index as usize));
+    let cache = naming.numbered(class.cache.into());
     LiveRow {
         address: Address(object.address),
-        site: naming.call_site(*call_site),
+        site: naming.call_site(*site),
         kind: class.kind,
         cache: cache.map(Into::into),
         requested: class.requested,

@@ -34,7 +34,7 @@ pub mod sums;
 
 use std::sync::LazyLock;
 
-use crate::account::classes::Grouping;
+use crate::account::grouping::Grouping;
 use crate::analysis::Analysis;
 use crate::pairing::pairs::PairingResult;
 pub use cross::CpuMatrix;
@@ -58,7 +58,7 @@ fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
 pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), &analysis.order, sums);
-        if analysis.grouping == Grouping::Site {
+        if analysis.grouping == Grouping::SITE {
             let shape = Shape { sort: shape.sort.clone(), top: Some(TOP_SITES) };
             summary.top_sites = Some(sites::sites(&analysis.paired, Naming::of(analysis), &shape, sums).rows);
         }
@@ -69,28 +69,28 @@ pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 /// `sites`: a row per call-site and kind. The query is [`crate::Query::by_site`]; an analysis of another one has no rows here.
 pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("sites", analysis, |sums| Body::Sites(sites::sites(grouped(analysis, Grouping::Site), naming, shape, sums)))
+    of("sites", analysis, |sums| Body::Sites(sites::sites(grouped(analysis, Grouping::SITE), naming, shape, sums)))
 }
 
 /// `caches`: a row per cache name and kind. The query is [`crate::Query::by_cache`]; an analysis of another one has no rows
 /// here.
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("caches", analysis, |sums| Body::Caches(caches::caches(grouped(analysis, Grouping::Cache), naming, shape, sums)))
+    of("caches", analysis, |sums| Body::Caches(caches::caches(grouped(analysis, Grouping::CACHE), naming, shape, sums)))
 }
 
 /// `mismatch`: findings, by class and the two sides of the pair.
 pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     of("mismatch", analysis, |_| {
-        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::Site), naming, shape.top))
+        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::SITE), naming, shape.top))
     })
 }
 
 /// `live`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`].
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    let paired = grouped(analysis, Grouping::Site);
+    let paired = grouped(analysis, Grouping::SITE);
     of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, naming, shape.top, saturation)))
 }
 
@@ -99,7 +99,7 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     let cpus = &analysis.info.cpus;
     of("cross", analysis, |sums| {
-        Body::Cross(cross::cross(grouped(analysis, Grouping::Site), naming, cpus, shape.top, sums))
+        Body::Cross(cross::cross(grouped(analysis, Grouping::SITE), naming, cpus, shape.top, sums))
     })
 }
 

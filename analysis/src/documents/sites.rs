@@ -27,6 +27,6 @@ pub(super) fn sites<'a>(
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, SiteRow<'a>, PrintedStats> {
-    let rows = paired.rows.iter().map(|((call_site, kind), stats)| (*call_site, *kind, stats));
+    let rows = paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats));
     ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(site), kind, stats })
 }

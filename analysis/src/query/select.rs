@@ -45,6 +45,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) symbol: Option<Symbol<'a>>,
     /// The cache's name.
     pub(crate) cache: Option<&'a [u8]>,
+    /// The name of a size class without its variant, which the filter takes for all of them.
+    pub(crate) size_class: Option<&'a [u8]>,
     /// Bytes asked for; `None` for a free.
     pub(crate) requested: Option<u64>,
 }
@@ -67,7 +69,7 @@ impl Select {
         self.matches_kind(candidate.kind)
             && self.matches_pid(candidate.pid)
             && self.matches_size(candidate.requested)
-            && self.matches_cache(candidate.cache)
+            && (self.matches_cache(candidate.cache) || self.matches_cache(candidate.size_class))
             && self.matches_comm(candidate.comm)
             && self.matches_site(candidate.call_site, candidate.symbol.as_ref())
     }
@@ -244,6 +246,7 @@ mod tests {
         call_site: 0xffff_ffff_c010_003c,
         symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo") }),
         cache: Some(b"kmalloc-256"),
+        size_class: None,
         requested: Some(200),
     };
 
