@@ -115,6 +115,7 @@ mod query;
 pub mod whole_file;
 
 pub use account::completeness::Completeness;
+pub use account::grouping::GroupKey;
 pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::events::OrderedItem;

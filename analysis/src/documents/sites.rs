@@ -28,5 +28,5 @@ pub(super) fn sites<'a>(
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, SiteRow<'a>, PrintedStats> {
     let rows = paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats));
-    ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(site), kind, stats })
+    ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
 }

@@ -71,6 +71,15 @@ impl Symbolizer {
         Symbolizer { kallsyms, entries, modules: parse_modules(modules) }
     }
 
+    /// Address of `_text`, else of `_stext`: the place where this boot has put the kernel.
+    pub fn text_base(&self) -> Option<u64> {
+        let find = |name: &[u8]| {
+            let is = |entry: &&Entry| self.line(entry).is_some_and(|line| line.name == name && line.module.is_none());
+            self.entries.iter().find(is).map(|entry| entry.address)
+        };
+        find(b"_text").or_else(|| find(b"_stext"))
+    }
+
     /// Number of symbols; 0 also where the kernel did not show their addresses.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
