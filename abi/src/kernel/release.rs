@@ -5,12 +5,12 @@
 pub(crate) struct Release(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
 impl Release {
-    /// Parses `6.18.1-amd64`; a number that is not there is 0. `None` where the text does not begin with a number.
+    /// Parses `6.18.1-amd64`; a number that is not there is 0. `None` where the text does not begin with a number above 0.
     pub(crate) fn parse(text: &str) -> Option<Release> {
         let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
         let mut numbers = numbers.split('.').map(|number| number.parse().ok());
         let mut next = || numbers.next().flatten();
-        Some(Release(next()?, next().unwrap_or(0), next().unwrap_or(0)))
+        Some(Release(next().filter(|&major| major > 0)?, next().unwrap_or(0), next().unwrap_or(0)))
     }
 }
 
@@ -29,6 +29,7 @@ mod tests {
             ("6-7.8", Some(Release(6, 0, 0))),
             ("99999999999.1", None),
             ("x6.1", None),
+            ("0", None),
             ("", None),
         ] {
             assert_eq!(Release::parse(text), release, "{text}");
