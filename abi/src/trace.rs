@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::clock::{Clock, OrderKey};
 use crate::event::Names;
+use crate::kernel::gfp::GfpNames;
 use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
@@ -75,7 +77,7 @@ impl TraceInfo {
     }
 }
 
-/// Names of symbols, modules, threads and nodes, from `meta.out`.
+/// Names of symbols, modules, threads, nodes and gfp flags, from `meta.out`.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
@@ -93,6 +95,8 @@ pub struct Metadata {
     pub slabinfo_start: Vec<u8>,
     /// `/proc/slabinfo` at the end.
     pub slabinfo_end: Vec<u8>,
+    /// Names of gfp flags, from the formats of events; `None` where no format has them, as in a relay channel.
+    pub gfp_names: Option<Arc<GfpNames>>,
     /// Node name, release and so on.
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.

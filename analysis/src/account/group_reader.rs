@@ -119,11 +119,9 @@ impl<'a> GroupReader<'a> {
         match kind {
             _ if cache != 0 => cache.into(),
             Kind::Kmalloc => {
-                // Flags decide only where the trace has caches of their own for them.
-                let gfp = event.gfp.filter(|_| caches.has_variants());
-                let name = || caches.size_class(event.allocated, gfp);
+                let name = || caches.size_class(event.allocated, event.gfp);
                 let number = || name().map_or(0, |name| classes.cache(name.as_bytes()).into());
-                *self.sizes.entry((event.allocated, gfp)).or_insert_with(number)
+                *self.sizes.entry((event.allocated, event.gfp)).or_insert_with(number)
             }
             Kind::Cache => {
                 let place = (event.call_site, event.allocated);

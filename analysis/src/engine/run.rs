@@ -64,7 +64,7 @@ impl Query {
         let is_whole = self.select.is_all() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
-        let caches = if is_answered { CacheNames::default() } else { self.cache_names(trace, progress)? };
+        let caches = if is_answered { CacheNames::of(&trace.metadata) } else { self.cache_names(trace, progress)? };
         let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms, &caches);
         let needs_modules = request.grouping.has(GroupKey::Module);
         let symbols = needs_modules.then(|| names.symbolizer());
@@ -125,7 +125,7 @@ impl Query {
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
     fn cache_names(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<CacheNames, AnalysisError> {
-        let names = CacheNames::default();
+        let names = CacheNames::of(&trace.metadata);
         let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
         if !is_asked || !trace.frees_alone_name_caches() {
             return Ok(names);

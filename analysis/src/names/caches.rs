@@ -2,44 +2,39 @@
 
 use std::collections::HashMap;
 
+use kmemtrace_abi::trace::Metadata;
+
+use crate::names::size_class::SizeClasses;
+use crate::names::slabinfo::Slabinfo;
+
 /// Names of caches by what their objects tell.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct CacheNames {
+    classes: SizeClasses,
     /// Caches of `kmem_cache_alloc` by call-site and bytes allocated; empty where allocations name their cache.
     learned: HashMap<(u64, u64), Box<[u8]>>,
 }
 
-/// Size classes of `kmalloc`: bytes and name (`mm/slab_common.c`, `kmalloc_info`).
-const SIZE_CLASSES: [(u64, &str); 13] = [
-    (8, "kmalloc-8"),
-    (16, "kmalloc-16"),
-    (32, "kmalloc-32"),
-    (64, "kmalloc-64"),
-    (96, "kmalloc-96"),
-    (128, "kmalloc-128"),
-    (192, "kmalloc-192"),
-    (256, "kmalloc-256"),
-    (512, "kmalloc-512"),
-    (1 << 10, "kmalloc-1k"),
-    (2 << 10, "kmalloc-2k"),
-    (4 << 10, "kmalloc-4k"),
-    (8 << 10, "kmalloc-8k"),
-];
-
 impl CacheNames {
-    /// Names with those that frees tell, by call-site and bytes allocated.
-    pub(crate) fn with_learned(self, learned: HashMap<(u64, u64), Box<[u8]>>) -> CacheNames {
-        CacheNames { learned }
+    /// Names of a trace's size classes.
+    pub(crate) fn of(metadata: &Metadata) -> CacheNames {
+        let classes = SizeClasses::of(&Slabinfo::parse(&metadata.slabinfo_start), metadata.gfp_names.as_deref());
+        CacheNames { classes, learned: HashMap::new() }
     }
 
-    /// True if `kmalloc` has caches for some flags.
-    pub(crate) fn has_variants(&self) -> bool {
-        false
+    /// The names together with those that frees tell, by call-site and bytes allocated.
+    pub(crate) fn with_learned(self, learned: HashMap<(u64, u64), Box<[u8]>>) -> CacheNames {
+        CacheNames { learned, ..self }
     }
 
     /// Name of the `kmalloc` cache that gives out objects of `allocated` bytes; `None` for a size that no cache has.
-    pub(crate) fn size_class(&self, allocated: u64, _gfp: Option<u64>) -> Option<&str> {
-        SIZE_CLASSES.iter().find(|(size, _)| *size == allocated).map(|(_, name)| *name)
+    pub(crate) fn size_class(&self, allocated: u64, gfp: Option<u64>) -> Option<&str> {
+        self.classes.name(allocated, gfp)
+    }
+
+    /// Name of the size class without its kind of memory.
+    pub(crate) fn plain_size_class(&self, allocated: u64, gfp: Option<u64>) -> Option<&str> {
+        self.classes.class(allocated, gfp)
     }
 
     /// Name that all frees of objects of this call-site and size have.

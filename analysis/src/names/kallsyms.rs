@@ -71,19 +71,20 @@ impl Symbolizer {
         Symbolizer { kallsyms, entries, modules: parse_modules(modules) }
     }
 
-    /// Address of `_text`, else of `_stext`: the place where this boot has put the kernel.
-    pub fn text_base(&self) -> Option<u64> {
-        let find = |name: &[u8]| {
-            let is = |entry: &&Entry| self.line(entry).is_some_and(|line| line.name == name && line.module.is_none());
-            self.entries.iter().find(is).map(|entry| entry.address)
-        };
-        find(b"_text").or_else(|| find(b"_stext"))
-    }
-
     /// Number of symbols; 0 also where the kernel did not show their addresses.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Address at which the kernel's code begins: `_text`, else `_stext`. Two boots of one kernel with equal bases have their
+    /// functions at equal addresses. `None` where the trace does not have the symbol, or the kernel hid its address.
+    pub fn text_base(&self) -> Option<u64> {
+        let base = |name: &[u8]| {
+            let mut lines = self.entries.iter().filter_map(|entry| self.line(entry));
+            lines.find(|line| line.module.is_none() && line.name == name).map(|line| line.address)
+        };
+        base(b"_text").or_else(|| base(b"_stext"))
     }
 
     /// The function with the call instruction that returns to `call_site`.
@@ -307,6 +308,16 @@ ffffffffc0000010 t bar_last\t[bar]
             Symbolizer::new(all.to_vec(), b"\nfoo\nfoo x 0xff\nfoo 99999999999999999999 - 0xff\n\xff \xff \xff");
         assert_eq!(text(&symbols, 0xffff_ffff_8100_01ff).as_deref(), Some("kmalloc_user+0xff"));
         assert_eq!(text(&symbols, 0xffff_ffff_8100_0100).as_deref(), Some(expect_text));
+    }
+
+    #[test]
+    fn the_kernel_begins_at_its_first_symbol_of_code() {
+        let base = |text: &[u8]| Symbolizer::new(text.to_vec(), b"").text_base();
+        assert_eq!(base(KALLSYMS), Some(0xffff_ffff_8100_0000));
+        assert_eq!(base(b"2000 T _stext\n1000 T _text\n500 t _text\t[mod]\n"), Some(0x1000));
+        // The address of `_text` is 0 on some machines, as that of a symbol that is not shown.
+        assert_eq!(base(b"0000 T _text\n100000 T _stext\n"), Some(0x10_0000));
+        assert_eq!((base(b"1000 T text\n500 t _text\t[mod]\n"), base(b"")), (None, None));
     }
 
     #[test]

@@ -33,10 +33,13 @@ impl<'a> Selected<'a> {
     /// Name of the object's cache, and of its size class.
     fn cache<'n>(&'n self, event: &Event, names: &'n Names) -> (Option<&'n [u8]>, Option<&'n [u8]>) {
         let named = event.cache.map(|name| names.get(name));
-        let class = |gfp| self.caches.size_class(event.allocated, gfp).map(str::as_bytes);
         match event.action {
             _ if self.select.cache.is_empty() || named.is_some() => (named, None),
-            Action::Alloc(Kind::Kmalloc) => (class(event.gfp), class(None)),
+            Action::Alloc(Kind::Kmalloc) => {
+                let (caches, allocated, gfp) = (self.caches, event.allocated, event.gfp);
+                let (name, class) = (caches.size_class(allocated, gfp), caches.plain_size_class(allocated, gfp));
+                (name.map(str::as_bytes), class.map(str::as_bytes))
+            }
             Action::Alloc(Kind::Cache) => (self.caches.learned((event.call_site, event.allocated)), None),
             _ => (None, None),
         }

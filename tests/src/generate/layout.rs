@@ -101,7 +101,7 @@ pub fn layouts(shape: &Shape) -> Vec<Layout> {
     kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).collect()
 }
 
-/// Name of the event that goes with a page's free and is not one of its own.
+/// Name of the event of a page in a batch: no free of its own but in kernels before 2.6.34.
 pub(crate) fn batched_name(era: Era) -> &'static str {
     if era == Era::V2_6_32 { "mm_pagevec_free" } else { "mm_page_free_batched" }
 }

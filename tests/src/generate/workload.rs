@@ -392,10 +392,14 @@ impl<'a> Machine<'a> {
             }
             kind => {
                 let address = self.random.take(&mut self.pages).unwrap_or(place);
-                let mut event = self.event(cpu, free, Action::Free(Kind::Pages));
+                let is_batch = kind == 19 && self.options.others;
+                // Kernels before 2.6.34 record nothing else of a page in a batch. Readers know them by their release.
+                let stands_alone = is_batch && old && self.options.kernel;
+                let name = if stands_alone { "mm_pagevec_free" } else { free };
+                let mut event = self.event(cpu, name, Action::Free(Kind::Pages));
                 event.address = address;
                 self.push(cpu, event);
-                if kind == 19 && self.options.others {
+                if is_batch && !stands_alone {
                     let name = batched_name(self.shape.era);
                     let mut event = self.event(cpu, name, Action::Other);
                     event.address = address;
