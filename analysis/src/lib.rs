@@ -125,7 +125,7 @@ pub use kmemtrace_abi::clock::Clock;
 pub use kmemtrace_abi::event::{Action, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem};
 pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::stream::source::EventSource;
-pub use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
+pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::kallsyms::{Symbol, Symbolizer};
 pub use order::ordered::Observer;
 pub use pairing::findings::Finding;
