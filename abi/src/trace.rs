@@ -41,6 +41,26 @@ impl InputKind {
     }
 }
 
+/// Part of the system whose events a recording has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole machine.
+    #[default]
+    System,
+    /// Some tasks alone, as one command and its children: frees by other tasks are unseen, so live figures are upper bounds.
+    Tasks,
+}
+
+impl Scope {
+    /// `"system"` or `"tasks"`, as files and documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::System => "system",
+            Scope::Tasks => "tasks",
+        }
+    }
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -68,6 +88,10 @@ pub struct TraceInfo {
     pub missing: Vec<u32>,
     /// Unit of the order: time or sequence number.
     pub order: OrderKey,
+    /// Part of the system that was recorded.
+    pub scope: Scope,
+    /// Kernel filter on allocation events, as the recorder was given it: bytes of a stranger, to be escaped.
+    pub filter: Option<String>,
 }
 
 impl TraceInfo {
@@ -231,6 +255,8 @@ impl Trace {
             cpus: streams.iter().map(CpuStream::cpu).collect(),
             missing: Vec::new(),
             order: OrderKey::Time,
+            scope: Scope::System,
+            filter: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));

@@ -1,9 +1,11 @@
 //! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::kernel::gfp::GfpNames;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::trace::TraceInfo;
 
 use crate::account::classes::Class;
@@ -61,6 +63,9 @@ pub struct Analysis {
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
     /// Frees alone name the caches of objects.
     pub(crate) frees_name_caches: bool,
+    /// Names of allocation flags, where the trace has the kernel's.
+    pub(crate) gfp_names: Option<Arc<GfpNames>>,
+    pub(crate) unknown: UnknownEvents,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.
@@ -139,6 +144,11 @@ impl Analysis {
     /// Origin of the trace: kernel, clock, CPUs, byte order.
     pub fn info(&self) -> &TraceInfo {
         &self.info
+    }
+
+    /// Events of all streams that may concern objects and are not known, by name.
+    pub fn unknown_events(&self) -> &UnknownEvents {
+        &self.unknown
     }
 
     /// Names for call-sites.

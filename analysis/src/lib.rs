@@ -128,7 +128,7 @@ pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;
 pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
-pub use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
+pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::kallsyms::{Symbol, Symbolizer};
 pub use names::size_class::SizeClasses;
 pub use names::slabinfo::{CacheChange, SlabCache, Slabinfo};

@@ -112,6 +112,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order,
+        scope: header.scope,
+        filter: header.filter,
     };
     let metadata = Metadata { started: header.started, ..metadata };
     Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })

@@ -10,7 +10,7 @@ use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
-use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -70,6 +70,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
+        scope: Scope::System,
+        filter: None,
     };
     Ok(Trace {
         has_begun: false,

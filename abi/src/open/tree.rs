@@ -26,7 +26,7 @@ use crate::open::header;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -244,6 +244,8 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: OrderKey::Time,
+        scope: Scope::System,
+        filter: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };

@@ -121,6 +121,10 @@ pub struct TraceMembers<'a> {
     pub last: u64,
     /// Thread ids of the recorder, if the trace tells them.
     pub own_threads: Option<&'a [i32]>,
+    /// Part of the system that was recorded: `system` or `tasks`.
+    pub scope: &'static str,
+    /// Kernel filter on allocation events, if there was one.
+    pub filtered: Option<&'a str>,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -186,6 +190,8 @@ impl<'a> TraceMembers<'a> {
             first: order.first.unwrap_or(0),
             last: order.last.unwrap_or(0),
             own_threads: own_threads.as_deref(),
+            scope: info.scope.name(),
+            filtered: info.filter.as_deref(),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
         }
     }

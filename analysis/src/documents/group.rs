@@ -1,6 +1,7 @@
 //! Names of a row of any grouping: the values of its keys, as documents have them.
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::kernel::gfp::GfpNames;
 
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
@@ -120,6 +121,7 @@ pub(super) struct GroupNaming<'a> {
     grouping: Grouping,
     paired: &'a PairingResult,
     frees_name_caches: bool,
+    gfp_names: Option<&'a GfpNames>,
 }
 
 impl<'a> GroupNaming<'a> {
@@ -129,6 +131,7 @@ impl<'a> GroupNaming<'a> {
             grouping: analysis.grouping,
             paired: &analysis.paired,
             frees_name_caches: analysis.frees_name_caches,
+            gfp_names: analysis.gfp_names.as_deref(),
         }
     }
 
@@ -160,7 +163,11 @@ impl<'a> GroupNaming<'a> {
             }
             GroupKey::Module => GroupMember::Module(name()),
             GroupKey::Size => GroupMember::Size(value),
-            GroupKey::Gfp => GroupMember::Gfp { gfp: (value != NO_VALUE).then_some(value), names: None },
+            GroupKey::Gfp => {
+                let gfp = (value != NO_VALUE).then_some(value);
+                let names = gfp.zip(self.gfp_names).map(|(gfp, names)| names.text(gfp).to_string());
+                GroupMember::Gfp { gfp, names }
+            }
             GroupKey::Node => GroupMember::Node(pid),
             GroupKey::Context => GroupMember::Context(CONTEXTS.get(value as usize).copied()),
         }

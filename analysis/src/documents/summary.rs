@@ -53,6 +53,8 @@ pub struct EventCounts {
     pub used: u64,
     /// The others.
     pub other: u64,
+    /// Events among the others that may concern objects and are not known.
+    pub unknown: u64,
 }
 
 /// Sums of each kind.
@@ -169,7 +171,7 @@ pub struct Certain {
 pub(super) fn summary<'a>(
     paired: &'a PairingResult,
     knows_own: bool,
-    order: &MergeStats,
+    (order, unknown): (&MergeStats, u64),
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Summary<'a> {
     let stats = |stats: &Stats| {
@@ -184,7 +186,7 @@ pub(super) fn summary<'a>(
     let counts = &paired.counts;
     let own = || Own { allocs: counts.own_allocs, allocated: saturation.sum(counts.own_allocated) };
     Summary {
-        events: EventCounts { total: order.events, used: counts.used, other: order.events - counts.used },
+        events: EventCounts { total: order.events, used: counts.used, other: order.events - counts.used, unknown },
         kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
         total: Total {
             stats: stats(&paired.total),

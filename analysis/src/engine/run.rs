@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 use kmemtrace_abi::clock::{OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::{InputKind, Trace};
+use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 
 use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
@@ -99,6 +100,8 @@ impl Query {
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
+            gfp_names: trace.metadata.gfp_names.clone(),
+            unknown: unknown_events(trace),
         })
     }
 
@@ -111,7 +114,7 @@ impl Query {
             agreement: trace.info.keys().agreement,
             by_site: request.grouping == Grouping::SITE,
             learns_caches: self.learns_caches,
-            is_partial: false,
+            is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
         }
@@ -274,6 +277,13 @@ pub struct Observed {
 fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
     let (index, window) = (index?, window?);
     index.restrict(trace, |first| window.resolve(first))
+}
+
+/// Events of all streams that may concern objects and are not known.
+fn unknown_events(trace: &Trace) -> UnknownEvents {
+    let mut all = UnknownEvents::default();
+    trace.streams.iter().for_each(|stream| all.add(&stream.report().unknown));
+    all
 }
 
 /// Refuses a trace whose events were handed out before: its streams are at their ends.

@@ -460,6 +460,8 @@ mod tests {
             first: 0,
             last: 9,
             own_threads: None,
+            scope: "system",
+            filtered: None,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
