@@ -68,7 +68,8 @@ fn size_class(allocated: u64) -> Option<String> {
 /// True if `--cache ASKED` takes objects of the cache `name`: `kmalloc-1k` takes all its variants.
 pub fn takes(asked: &str, name: &str) -> bool {
     let size = asked.strip_prefix("kmalloc-").filter(|size| CLASSES.iter().any(|(_, known)| known == size));
-    let is_variant = |size| ["kmalloc-rcl-", "kmalloc-cg-", "dma-kmalloc-"].iter().any(|v| name == format!("{v}{size}"));
+    let is_variant =
+        |size| ["kmalloc-rcl-", "kmalloc-cg-", "dma-kmalloc-"].iter().any(|v| name == format!("{v}{size}"));
     name == asked || size.is_some_and(is_variant)
 }
 

@@ -37,9 +37,8 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
     let row = |(key, names): (RowKey, Value)| {
         let side = |number: usize| {
             let (known, pairs) = sides[number];
-            let is_of_row = |e: &Event, kind| {
-                row_key(keys::values(keys, known, pairs, e, kind), kind, number, shares_sites) == key
-            };
+            let is_of_row =
+                |e: &Event, kind| row_key(keys::values(keys, known, pairs, e, kind), kind, number, shares_sites) == key;
             merged(known, pairs, &is_of_row)
         };
         with(names, changes(sides, side(0), side(1)))

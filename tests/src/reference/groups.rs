@@ -150,9 +150,8 @@ fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Val
         return json!({ "rows": rows });
     }
     let is_left_out = |e: &Event, kind| rest.iter().any(|(group, _)| group.has(known, pairs, keys, e, kind));
-    let sum = |is_pages: bool| {
-        merged(known, pairs, &|e, kind| (kind == Kind::Pages) == is_pages && is_left_out(e, kind))
-    };
+    let sum =
+        |is_pages: bool| merged(known, pairs, &|e, kind| (kind == Kind::Pages) == is_pages && is_left_out(e, kind));
     json!({ "rows": rows, "others": sum(false), "others_pages": sum(true), "others_count": rest.len() })
 }
 
@@ -184,13 +183,7 @@ pub fn live_by(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Val
 }
 
 /// Row of `live`; `None` for a group without live objects. `boundary` is the key that growth is counted from.
-fn live_row(
-    known: &Known,
-    pairs: &Pairs,
-    keys: &[Key],
-    boundary: Option<u64>,
-    group: Group,
-) -> Option<(Group, Value)> {
+fn live_row(known: &Known, pairs: &Pairs, keys: &[Key], boundary: Option<u64>, group: Group) -> Option<(Group, Value)> {
     let is_of_group = |e: &Event, kind| group.has(known, pairs, keys, e, kind);
     let own: Vec<&Object> = pairs.objects.iter().filter(|o| is_of_group(&o.alloc, o.kind)).collect();
     let live: Vec<&Object> = own.iter().copied().filter(|o| matches!(o.end, End::Live)).collect();

@@ -257,8 +257,7 @@ fn learns_caches(known: &Known) -> bool {
 /// Marks findings whose allocation's row has an inferred free that loss does not explain.
 fn mark_unseen(known: &Known, objects: &[Object], findings: &mut [Finding]) {
     let is_bound = |o: &&Object| matches!(o.end, End::Reissued { suspect: false, .. });
-    let rows: BTreeSet<(u64, Kind)> =
-        objects.iter().filter(is_bound).map(|o| (o.alloc.call_site, o.kind)).collect();
+    let rows: BTreeSet<(u64, Kind)> = objects.iter().filter(is_bound).map(|o| (o.alloc.call_site, o.kind)).collect();
     for finding in findings.iter_mut().filter(|finding| Class::UNSEEN.contains(&finding.class)) {
         let has_bound = finding.alloc_site.is_some_and(|site| rows.contains(&(site, finding.kind)));
         finding.unseen = !finding.suspect && (has_bound || known.is_of_tasks());

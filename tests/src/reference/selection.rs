@@ -1,10 +1,14 @@
 //! Filters on allocations.
 
 use kmemtrace_abi::event::{Action, Event, Kind};
+use kmemtrace_abi::kernel::target::Target;
 use serde_json::{Map, Value, json};
 
 use super::caches;
 use super::symbols::Function;
+use crate::generate::symbols::{MODULES, SITES, call_site};
+use crate::generate::workload::{CACHES, COMMS, PIDS};
+use crate::generate::{Random, Shape};
 
 /// Filters on allocations; the default takes all. Filters are ANDed, the values of one are ORed.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +54,30 @@ fn any<T>(asked: &[T], takes: impl Fn(&T) -> bool) -> bool {
 }
 
 impl Selection {
+    /// Filters that take some of the allocations of a generated trace, mostly.
+    pub fn random(random: &mut Random, word_bytes: u8) -> Selection {
+        let target = Target { word_bytes, ..Shape::plain().target };
+        let shape = Shape { target, ..Shape::plain() };
+        let mut selection = Selection::default();
+        for _ in 0..1 + random.below(2) {
+            let some = |random: &mut Random, names: &[&str]| -> Vec<String> {
+                (0..1 + random.below(2)).map(|_| (*random.pick(names)).to_owned()).collect()
+            };
+            match random.below(9) {
+                0 => selection.pid = Some(*random.pick(&PIDS)),
+                1 => selection.comm = some(random, &COMMS.map(|(_, comm)| comm)),
+                2 => selection.module = some(random, &MODULES),
+                3 => selection.cache = some(random, &CACHES),
+                4 => selection.cache = some(random, &["kmalloc-8", "kmalloc-64", "kmalloc-1k", "kmalloc-192"]),
+                5 => selection.site = vec![call_site(&shape, 0, random.below(SITES)), random.below(2)],
+                6 => selection.kind = Some(*random.pick(&Kind::ALL)),
+                7 => selection.least = Some(*random.pick(&[1, 17, 100, 4096])),
+                _ => selection.context = vec![*random.pick(&["nmi", "hardirq", "softirq", "task"])],
+            }
+        }
+        selection
+    }
+
     /// Filters by option, each with its values as a command line gives them: a size as `17..`, a call-site as `0x1f`.
     pub fn given(&self) -> Vec<(&'static str, Vec<String>)> {
         let all = [
@@ -67,7 +95,11 @@ impl Selection {
 
     /// Member `filters` of `query`.
     pub fn filters(&self) -> Value {
-        self.given().into_iter().map(|(option, values)| (option.to_owned(), json!(values))).collect::<Map<_, _>>().into()
+        self.given()
+            .into_iter()
+            .map(|(option, values)| (option.to_owned(), json!(values)))
+            .collect::<Map<_, _>>()
+            .into()
     }
 
     /// True for an allocation that is asked for, or a free of no known object.
