@@ -132,7 +132,7 @@ fn take_window(known: &mut Known, dir: &Directory, random: &mut Random) -> Optio
             _ => ((a, b), format!("{},{}", shown(a), shown(b))),
         };
         if keys.iter().any(|key| (bounds.0..=bounds.1).contains(key)) {
-            known.bounds = bounds;
+            known.bounds = Some(bounds);
             return Some(text.parse().unwrap_or_else(|error| panic!("{text}: {error}")));
         }
     }
@@ -143,7 +143,7 @@ fn take_selection(known: &mut Known, random: &mut Random) -> Select {
     let kind = random.chance(50).then(|| *random.pick(&Kind::ALL));
     let pid = random.chance(30).then(|| *random.pick(&[0, 1, 77, 4242]));
     let least = random.chance(30).then(|| *random.pick(&[1, 17, 100, 4096]));
-    known.selection = Selection { kind, pid, least };
+    known.selection = Selection { kind, pid, least, ..Selection::default() };
     let size = |least| SizeRange { from: least, to: u64::MAX };
     Select {
         kind: kind.into_iter().collect(),
@@ -158,7 +158,7 @@ fn assert_parts_exact(seed: u64) {
     let (dir, mut known) = recorded(seed);
     let mut random = Random::new(seed ^ 0x9a57);
     for turn in [0, 1, 2] {
-        (known.bounds, known.selection) = ((0, u64::MAX), Selection::default());
+        (known.bounds, known.selection) = (None, Selection::default());
         let mut options = cut(&known, *random.pick(&[1, 1, 2, 3, 5]), random.below(100) as usize);
         if turn != 0 {
             options.time = take_window(&mut known, &dir, &mut random);
