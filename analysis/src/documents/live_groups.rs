@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use kmemtrace_abi::event::Kind;
 
 use super::group::{GroupNames, GroupNaming};
-use super::ranked::{Listing, Others, rank};
+use super::ranked::{Listing, Others, Shape, SortKey, rank};
 use super::row::{Rows, row};
 use super::sums::{Ordering, PrintedStats, Saturation, saturated};
+use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
 use crate::pairing::pairs::PairingResult;
@@ -63,22 +64,37 @@ fn ages(paired: &PairingResult) -> Vec<Ages> {
     ages
 }
 
-/// The listing of `live`, most live bytes first.
+/// The listing of `live`, most live bytes first if no sort key is given.
 pub(super) fn live_groups<'a>(
     paired: &'a PairingResult,
     naming: GroupNaming<'a>,
     order: &MergeStats,
-    top: Option<usize>,
+    shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Listing<'a, LiveGroupRow<'a>, PrintedStats> {
     let ages = ages(paired);
+    let (first, last) = (order.first.unwrap_or(0), order.last.unwrap_or(0));
+    let late = first + (u128::from(last.saturating_sub(first)) * 9 / 10) as u64;
+    let grew = move |index: usize| {
+        let before = paired.growth.as_ref().map_or(0, |growth| growth.live_at(index, late));
+        let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
+        i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX })
+    };
+    let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
+    let ranks = |index: usize| -> Vec<Reverse<i128>> {
+        let rank = |key: &SortKey| match key {
+            SortKey::Growth => grew(index).into(),
+            key => i128::try_from(key.of(&paired.rows[index].1)).unwrap_or(i128::MAX),
+        };
+        keys.iter().map(|key| Reverse(rank(key))).collect()
+    };
     let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0);
-    let place = |(index, (key, stats)): (usize, &(_, Stats))| {
-        (Reverse(stats.live_allocated), naming.place(*key), rank(key.kind), index)
+    let place = |(index, (key, _)): (usize, &(RowKey, Stats))| {
+        (ranks(index), naming.place(*key), rank(key.kind), index)
     };
     let mut rows: Vec<_> = rows.map(place).collect();
     rows.sort_unstable();
-    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
     let sum = |is_pages: bool| {
         let mut sum = Stats::default();
         let rest = rest.iter().map(|(.., index)| &paired.rows[*index]);
@@ -89,12 +105,8 @@ pub(super) fn live_groups<'a>(
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
     rows.iter().for_each(|(.., index)| saturation.check(&paired.rows[*index].1));
-    let (first, last) = (order.first.unwrap_or(0), order.last.unwrap_or(0));
-    let late = first + (u128::from(last.saturating_sub(first)) * 9 / 10) as u64;
     let make = move |index: usize| {
         let (key, stats) = &paired.rows[index];
-        let before = paired.growth.as_ref().map_or(0, |growth| growth.live_at(index, late));
-        let grew = i128::try_from(stats.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
         LiveGroupRow {
             names: naming.names(*key),
             kind: key.kind,
@@ -105,7 +117,7 @@ pub(super) fn live_groups<'a>(
             live_is_upper_bound: stats.live_is_upper_bound,
             oldest: ages[index].oldest,
             median: ages[index].median,
-            grew: i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX }),
+            grew: grew(index),
         }
     };
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));

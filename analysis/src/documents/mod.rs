@@ -106,7 +106,7 @@ pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 pub fn live_groups<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
     of("live/2", analysis, |sums| {
-        Body::LiveGroups(live_groups::live_groups(&analysis.paired, naming, &analysis.order, shape.top, sums))
+        Body::LiveGroups(live_groups::live_groups(&analysis.paired, naming, &analysis.order, shape, sums))
     })
 }
 

@@ -39,12 +39,14 @@ pub enum SortKey {
     Frees,
     /// Number of frees on another CPU.
     Cross,
-    /// The call-site or cache itself.
+    /// Growth of live bytes, in views that have it.
+    Growth,
+    /// The names of the row.
     Site,
 }
 
 impl SortKey {
-    fn of(self, stats: &Stats) -> u128 {
+    pub(super) fn of(self, stats: &Stats) -> u128 {
         match self {
             SortKey::Wasted => stats.wasted,
             SortKey::LiveWasted => stats.live_wasted,
@@ -55,7 +57,7 @@ impl SortKey {
             SortKey::Allocs => stats.allocs.into(),
             SortKey::Frees => stats.frees.into(),
             SortKey::Cross => stats.cross_cpu.into(),
-            SortKey::Site => 0,
+            SortKey::Growth | SortKey::Site => 0,
         }
     }
 }
