@@ -137,6 +137,11 @@ impl Analysis {
         self.names.symbolizer()
     }
 
+    /// Names of the trace's events, then of the caches that they name, taken by filters or not.
+    pub fn names(&self) -> &kmemtrace_abi::event::Names {
+        &self.names.trace_names
+    }
+
     /// Number of events in the window; filters do not change it.
     pub fn events(&self) -> u64 {
         self.order.events

@@ -23,6 +23,8 @@ pub struct Shape {
 pub enum SortKey {
     /// Bytes lost to internal fragmentation.
     Wasted,
+    /// Bytes lost to internal fragmentation by objects that are live at the end.
+    LiveWasted,
     /// Bytes live at the end.
     Live,
     /// Greatest number of live bytes.
@@ -45,6 +47,7 @@ impl SortKey {
     fn of(self, stats: &Stats) -> u128 {
         match self {
             SortKey::Wasted => stats.wasted,
+            SortKey::LiveWasted => stats.live_wasted,
             SortKey::Live => stats.live_allocated,
             SortKey::Peak => stats.peak_live_allocated.unwrap_or(0),
             SortKey::Allocated => stats.allocated,

@@ -29,6 +29,9 @@ impl<'a> Selected<'a> {
 }
 
 impl Filter for Selected<'_> {
+    /// `--context` looks at them.
+    const FLAGS: bool = true;
+
     fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let (kind, requested) = match event.action {
             Action::Alloc(kind) => (kind, Some(event.requested)),
@@ -48,6 +51,7 @@ impl Filter for Selected<'_> {
             symbol: symbols.lookup(event.call_site),
             cache: event.cache.map(|name| names.get(name)),
             requested,
+            context: event.context(),
         })
     }
 }
