@@ -54,6 +54,9 @@ pub enum Context {
 }
 
 impl Context {
+    /// All contexts, the outermost first.
+    pub const ALL: [Context; 4] = [Context::Task, Context::SoftIrq, Context::HardIrq, Context::Nmi];
+
     /// The context in the kernel's `common_flags`: the innermost one.
     pub fn of_flags(flags: u8) -> Context {
         const NMI: u8 = 0x40;
@@ -75,6 +78,15 @@ impl Context {
             Context::HardIrq => "hardirq",
             Context::Nmi => "nmi",
         }
+    }
+}
+
+impl std::str::FromStr for Context {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Context, String> {
+        let found = Context::ALL.into_iter().find(|context| context.name() == text);
+        found.ok_or_else(|| "there is no such context: task, softirq, hardirq and nmi are known".to_owned())
     }
 }
 

@@ -146,7 +146,7 @@ impl Analysis {
         &self.info
     }
 
-    /// Events of all streams that may concern objects and are not known, by name.
+    /// Events of all streams that may concern objects and are not known, by name; none where an index has answered the query.
     pub fn unknown_events(&self) -> &UnknownEvents {
         &self.unknown
     }
@@ -154,6 +154,11 @@ impl Analysis {
     /// Names for call-sites.
     pub fn symbolizer(&self) -> &Symbolizer {
         self.names.symbolizer()
+    }
+
+    /// Names of the trace's events, then of the caches that they name, taken by filters or not.
+    pub fn names(&self) -> &kmemtrace_abi::event::Names {
+        &self.names.trace_names
     }
 
     /// Number of events in the window; filters do not change it.

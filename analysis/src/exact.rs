@@ -211,6 +211,26 @@ fn assert_parts_exact(seed: u64) {
     }
 }
 
+/// Views of any groups, of the whole trace, a window, or some allocations, against the reference.
+fn assert_groups_exact(seed: u64) {
+    let (dir, mut known) = recorded(seed);
+    let mut random = Random::new(seed ^ 0x960a);
+    for turn in 0..4 {
+        (known.bounds, known.selection) = (None, Selection::default());
+        let mut options = cut(&known, *random.pick(&[1, 1, 2, 3, 5]), random.below(100) as usize);
+        if turn == 1 {
+            options.time = take_window(&mut known, &dir, &mut random);
+        }
+        if turn == 2 {
+            take_selection(&mut known, &mut random, &mut options);
+        }
+        let asked = Asked::random(&mut random);
+        let expected = asked.document(&known, &pairs::pairs(&known));
+        let bytes = document(&dir, &asked, &options);
+        assert_document(&format!("seed {seed}, {asked:?} {options:?}"), (asked.view, expected), &bytes);
+    }
+}
+
 /// Every view of the whole trace and of a window, first without an index, then while it is written, then from it; traces that
 /// are cut or have no file of a CPU have none.
 fn assert_index_changes_nothing(seed: u64) {
@@ -220,11 +240,11 @@ fn assert_index_changes_nothing(seed: u64) {
     let mut random = Random::new(seed ^ 0x1dec);
     let whole = Cut { window_events: 40, sized_classes: 1000, ..cut(&known, 2, 0) };
     let window = Cut { time: take_window(&mut known, &dir, &mut random), ..whole.clone() };
-    let asked: Vec<(&'static str, &Cut)> = DOCUMENTS.into_iter().flat_map(|view| [(view, &whole), (view, &window)]).collect();
+    let asked: Vec<(&'static str, &Cut)> =
+        DOCUMENTS.into_iter().flat_map(|view| [(view, &whole), (view, &window)]).collect();
     let all = |has_index| -> Vec<Vec<u8>> {
-        let ask = |&(view, cut): &(&'static str, &Cut)| {
-            document(&dir, &Asked::view(view), &Cut { has_index, ..cut.clone() })
-        };
+        let ask =
+            |&(view, cut): &(&'static str, &Cut)| document(&dir, &Asked::view(view), &Cut { has_index, ..cut.clone() });
         asked.iter().map(ask).collect()
     };
     let without = all(false);

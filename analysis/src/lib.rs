@@ -123,7 +123,9 @@ pub use documents::{Shape, SortKey};
 pub use engine::run::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
-pub use kmemtrace_abi::event::{Action, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem};
+pub use kmemtrace_abi::event::{
+    Action, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem,
+};
 pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;
 pub use kmemtrace_abi::kernel::unknown::UnknownEvents;

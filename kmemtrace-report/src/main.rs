@@ -4,8 +4,11 @@
 //! terminal, and the renderers.
 
 mod args;
+mod classes;
+mod cli;
 mod pack;
 mod render;
+mod suggest;
 mod terminal;
 mod views;
 
@@ -14,23 +17,24 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
 use kmemtrace::documents::Document;
-use kmemtrace::{AnalysisError, Completeness, Notes, OpenError, Query, Shape, Trace};
+use kmemtrace::{Analysis, AnalysisError, Completeness, Notes, Observer, OpenError, OrderedItem, Query, Shape, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
-use args::Args;
+use args::{Args, Format, GroupBy};
+use cli::{CommandLine, Refusal, Request};
 use render::jsonl::LineWriter;
 use terminal::output::Output;
 use terminal::progress::ProgressLine;
-use views::{Command, Format, View};
+use views::{Run, View};
 
-/// Exit statuses; `kmemtrace-check` uses the same names. Status 1 is check's for an incomplete trace: a report is printed
-/// for such a trace, too.
+/// Exit statuses; `kmemtrace-check` uses the same names.
 mod exit {
     /// A view was printed, whatever the verdict on the trace.
     pub(crate) const OK: u8 = 0;
+    /// A gate fired: `--fail-on`, `--fail-over`.
+    pub(crate) const GATE: u8 = 1;
     /// Wrong usage, unreadable input, an output that cannot be written, or more memory than `--max-memory`.
     pub(crate) const UNUSABLE: u8 = 2;
     /// No trace at all, or `--strict` and a verdict other than complete.
@@ -41,8 +45,13 @@ mod exit {
 const ROWS_ON_TERMINAL: usize = 20;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
+    let done = match cli::parse(std::env::args_os().collect()) {
+        Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Text(text)) => write_text(&text),
+        Err(Refusal::Clap(error)) => error.exit(),
+        Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
+    };
+    match done {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -50,6 +59,12 @@ fn main() -> ExitCode {
             ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
     }
+}
+
+fn write_text(text: &str) -> anyhow::Result<u8> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
+    Ok(exit::OK)
 }
 
 fn say(text: &str) {
@@ -68,41 +83,89 @@ fn is_no_trace(error: &anyhow::Error) -> bool {
     open.is_some_and(OpenError::is_no_trace)
 }
 
-fn run(args: &Args) -> anyhow::Result<u8> {
-    let (command, inputs) = args.command_and_inputs();
-    match command {
-        Command::Pack => {
+fn run(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    refuse_unconnected(args, request.view)?;
+    match request.view.run {
+        Run::Document { query, document } => print_view(request, query(request.format()), document),
+        Run::Events => print_events(request),
+        Run::Compare | Run::Growth => anyhow::bail!("{}: there is no such view yet", request.view.name),
+        Run::Pack => {
             let level = args.level.unwrap_or(pack::LEVEL);
             let how = pack::How { level, takes_unfinished: args.force, threads: threads(args), is_quiet: args.quiet };
-            pack::pack(&inputs, how)?;
+            pack::pack(&request.inputs(), how)?;
             Ok(exit::OK)
         }
-        Command::Events => print_events(args, &inputs),
-        Command::View(view) => print_view(args, view, &inputs),
     }
 }
 
-fn print_view(args: &Args, view: &View, inputs: &[PathBuf]) -> anyhow::Result<u8> {
-    let mut trace = open(args, inputs)?;
-    let query = with_options(args, (view.query)(args.format));
+/// Refuses options that no engine answers yet.
+fn refuse_unconnected(args: &Args, view: &View) -> anyhow::Result<()> {
+    let is_grouped = args.by.iter().any(|&by| by != GroupBy::Site);
+    let is_events = matches!(view.run, Run::Events);
+    let asked = [("--by", is_grouped), ("--class", !args.class.is_empty()), ("--top", is_events && args.top.is_some())];
+    match asked.into_iter().find(|(_, is_asked)| *is_asked) {
+        Some((option, _)) => anyhow::bail!("{option}: {} cannot do this yet", view.name),
+        None => Ok(()),
+    }
+}
+
+fn print_view(
+    request: &Request,
+    query: Query,
+    document: for<'a> fn(&'a Analysis, &Shape) -> Document<'a>,
+) -> anyhow::Result<u8> {
+    let (args, inputs) = (&request.args, request.inputs());
+    let mut trace = open(request, &inputs)?;
+    let event_names = trace.names.len();
+    let query = with_options(args, query);
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(args, &trace, analysis.events(), analysis.first_key());
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
-    let shape = Shape { sort: args.sort.iter().map(|&by| by.into()).collect(), top };
-    print(args, &inputs[0], &(view.document)(&analysis, &shape))?;
-    Ok(status(args, analysis.completeness()))
+    let top = args.top.or((request.format() == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
+    print(request, &inputs[0], &document(&analysis, &Shape { sort: request.sort_keys(), top }))?;
+    if analysis.rows().next().is_none() {
+        suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
+    }
+    Ok(status(args, analysis.completeness()).max(gate(args, &analysis)))
 }
 
-fn print_events(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<u8> {
-    let mut trace = open(args, inputs)?;
+/// Status of `--fail-on`: the gate fires on findings that loss does not explain.
+fn gate(args: &Args, analysis: &Analysis) -> u8 {
+    let errors = |class| {
+        let of_class = analysis.findings().filter(|finding| finding.class == class);
+        of_class.fold(0u64, |sum, finding| sum.saturating_add(finding.count.saturating_sub(finding.suspect)))
+    };
+    let fired: Vec<String> = args
+        .fail_on
+        .iter()
+        .map(|&class| (class, errors(class)))
+        .filter(|(_, errors)| *errors > 0)
+        .map(|(class, errors)| format!("{errors} {}", class.name()))
+        .collect();
+    if fired.is_empty() {
+        return exit::OK;
+    }
+    say(&format!("--fail-on: {}", fired.join(", ")));
+    exit::GATE
+}
+
+fn print_events(request: &Request) -> anyhow::Result<u8> {
+    let (args, inputs) = (&request.args, request.inputs());
+    let mut trace = open(request, &inputs)?;
+    let event_names = trace.names.len();
     let query = with_options(args, Query::by_kind());
     query.check_window(&trace)?;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     // Lines may reach a terminal through a pipe, where a progress line would mix with them.
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let mut lines = LineWriter::new(&mut out);
-    let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
+    let mut is_empty = true;
+    let mut observer = |item: &OrderedItem<'_>| {
+        is_empty &= !matches!(item, OrderedItem::Event { .. });
+        lines.observe(item)
+    };
+    let observed = query.observe_with(&mut trace, &mut observer, &mut progress)?;
     let written = lines.finish();
     out.finish(written)?;
     let completeness = &observed.completeness;
@@ -111,6 +174,9 @@ fn print_events(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<u8> {
     let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {gaps} gaps", observed.events);
     let status = status(args, completeness);
     explain_empty_window(args, &trace, observed.events, observed.first_key);
+    if is_empty {
+        suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
+    }
     Ok(status)
 }
 
@@ -129,9 +195,9 @@ fn with_options(args: &Args, query: Query) -> Query {
     if args.verbose { query.notes(Notes::to(say)) } else { query }
 }
 
-fn open(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let opened = Trace::open(inputs).map_err(anyhow::Error::from);
-    opened.map_err(|error| match args.hint() {
+    opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
         None => error,
     })
@@ -159,9 +225,10 @@ fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
     }
 }
 
-fn print(args: &Args, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
+fn print(request: &Request, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
+    let args = &request.args;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
-    let written = match args.format {
+    let written = match request.format() {
         Format::Json => render::json::json(document, &mut out),
         Format::Jsonl => render::jsonl::jsonl(document, &mut out),
         Format::Csv => render::csv::csv(document, &mut out),

@@ -126,15 +126,17 @@ impl std::str::FromStr for Sync {
     }
 }
 
-/// Parses a size that is not zero: `4096`, `64K`, `16M`, `1G`.
+/// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.
 fn size(text: &str) -> Result<u64, String> {
-    kmemtrace_abi::text::size::parse(text).filter(|&n| n > 0).ok_or_else(|| "a size is 4096, 64K, 16M or 1G".to_owned())
+    kmemtrace_abi::text::size::parse(text)
+        .filter(|&n| n > 0)
+        .ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
 }
 
-/// Parses a time that is not zero: `10s`, `5m`, `250ms`; a bare number is seconds.
+/// Parses a time that is not zero: `10s`, `5min`, `1h30m`, `250ms`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let span = duration::parse(text).filter(|&nanos| nanos > 0);
-    span.and_then(from_nanos).ok_or_else(|| "a time is 10s, 5m or 250ms".to_owned())
+    span.and_then(from_nanos).ok_or_else(|| "a time is 10s, 5min, 1h30m or 250ms".to_owned())
 }
 
 /// A span of so many nanoseconds; `None` for 2^64 seconds and more.

@@ -73,8 +73,9 @@ impl GrowthTracker {
         self.until = Some(u64::try_from(end).unwrap_or(u64::MAX));
     }
 
-    /// Slices up to the key of the last event.
-    pub(crate) fn finish(mut self, last: u64) -> Growth {
+    /// Slices up to the key of the last event; none without an event.
+    pub(crate) fn finish(mut self, last: Option<u64>) -> Growth {
+        let Some(last) = last else { return Growth::default() };
         self.advance(last);
         Growth { first: self.first, shift: self.shift, len: self.slice as usize + 1, rows: self.rows }
     }
@@ -142,6 +143,11 @@ impl Growth {
         allocs
     }
 
+    /// Key at nine tenths of the way from the first slice's start to `last`.
+    pub(crate) fn nine_tenths(&self, last: u64) -> u64 {
+        self.first + (u128::from(last.saturating_sub(self.first)) * 9 / 10) as u64
+    }
+
     /// Live bytes of a row at the last end of a slice at or before `key`; 0 where the first one ends later.
     pub(crate) fn live_at(&self, row: usize, key: u64) -> i128 {
         let slices = key.saturating_sub(self.first) >> self.shift;
@@ -162,7 +168,7 @@ mod tests {
             tracker.change_live(1000, 0, 10, true);
             tracker.change_live(1000 + last / 2, 1, 7, true);
             tracker.change_live(1000 + last, 0, 4, false);
-            let growth = tracker.finish(1000 + last);
+            let growth = tracker.finish(Some(1000 + last));
             assert_eq!(growth.len(), len, "{last}");
             let ends: Vec<u64> = growth.ends().collect();
             assert_eq!((ends[0], ends[len - 1]), (1000 + width, 1000 + width * len as u64), "{last}");
@@ -179,7 +185,7 @@ mod tests {
         let mut tracker = GrowthTracker::new(0);
         tracker.change_live(0, 0, 1, true);
         tracker.change_live(130, 0, 2, true);
-        let growth = tracker.finish(255);
+        let growth = tracker.finish(Some(255));
         assert_eq!(growth.ends().next(), Some(4));
         assert_eq!([0, 3, 4, 131, 132, 255].map(|key| growth.live_at(0, key)), [0, 0, 1, 1, 3, 3]);
         assert_eq!(growth.live_at(9, 255), 0);
@@ -189,7 +195,7 @@ mod tests {
     fn keys_up_to_the_greatest_have_slices() {
         let mut tracker = GrowthTracker::new(0);
         tracker.change_live(u64::MAX, 0, u64::MAX, true);
-        let growth = tracker.finish(u64::MAX);
+        let growth = tracker.finish(Some(u64::MAX));
         assert_eq!((growth.len(), growth.ends().last()), (64, Some(u64::MAX)));
         assert_eq!(growth.live(0)[63], u64::MAX.into());
     }

@@ -247,9 +247,9 @@ fn read_kind(from: &mut Reader<'_>) -> Option<Kind> {
 }
 
 fn write_counts(counts: &Counts, out: &mut Writer) {
-    let Counts { used, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
+    let Counts { used, unknown, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
     let [kmalloc, cache, pages] = *free_events;
-    let single = [*used, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
+    let single = [*used, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
     out.u64(counts.own_allocs);
     out.u128(counts.own_allocated);
@@ -262,13 +262,22 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
 }
 
 fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
-    let [used, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
+    let [used, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
     let (own_allocs, own_allocated) = (from.u64()?, from.u128()?);
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
     let free_events = [kmalloc, cache, pages];
-    let counts =
-        Counts { used, free_events, paired, cross_node, null_free, free_without_alloc, matrix, ..Counts::default() };
+    let counts = Counts {
+        used,
+        unknown,
+        free_events,
+        paired,
+        cross_node,
+        null_free,
+        free_without_alloc,
+        matrix,
+        ..Counts::default()
+    };
     Some(Counts { all_inferred, all_without_alloc, own_allocs, own_allocated, ..counts })
 }
 
@@ -355,6 +364,7 @@ mod tests {
         let matrix = [((1, 2), 31), ((2, 1), 32)].into_iter().collect();
         let counts = Counts {
             used: 41,
+            unknown: 40,
             free_events: [42, 43, 44],
             paired: 45,
             cross_node: 46,

@@ -202,10 +202,6 @@ impl Index {
             }
             return;
         }
-        // The index has no place for names of unknown events, which each report tells.
-        if trace.streams.iter().any(|stream| stream.report().unknown.total() > 0) {
-            return;
-        }
         if self.found.is_some() && !answer.is_some_and(|(request, ..)| self.misses(request)) {
             return;
         }

@@ -73,10 +73,9 @@ pub(super) fn live_groups<'a>(
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Listing<'a, LiveGroupRow<'a>, PrintedStats> {
     let ages = ages(paired);
-    let (first, last) = (order.first.unwrap_or(0), order.last.unwrap_or(0));
-    let late = first + (u128::from(last.saturating_sub(first)) * 9 / 10) as u64;
+    let last = order.last.unwrap_or(0);
     let grew = move |index: usize| {
-        let before = paired.growth.as_ref().map_or(0, |growth| growth.live_at(index, late));
+        let before = paired.growth.as_ref().map_or(0, |growth| growth.live_at(index, growth.nine_tenths(last)));
         let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
         i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX })
     };
@@ -84,14 +83,13 @@ pub(super) fn live_groups<'a>(
     let ranks = |index: usize| -> Vec<Reverse<i128>> {
         let rank = |key: &SortKey| match key {
             SortKey::Growth => grew(index).into(),
-            key => i128::try_from(key.of(&paired.rows[index].1)).unwrap_or(i128::MAX),
+            key => i128::try_from(key.of(&paired.rows[index].1, ordering)).unwrap_or(i128::MAX),
         };
         keys.iter().map(|key| Reverse(rank(key))).collect()
     };
     let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0);
-    let place = |(index, (key, _)): (usize, &(RowKey, Stats))| {
-        (ranks(index), naming.place(*key), rank(key.kind), index)
-    };
+    let place =
+        |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), rank(key.kind), index);
     let mut rows: Vec<_> = rows.map(place).collect();
     rows.sort_unstable();
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));

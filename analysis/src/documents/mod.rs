@@ -63,8 +63,7 @@ fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
 /// `summary`: totals per kind, pairs and findings; with the top call-sites where rows are call-sites.
 pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
-        let events = (&analysis.order, analysis.unknown.total());
-        let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), events, sums);
+        let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), &analysis.order, sums);
         if analysis.grouping == Grouping::SITE {
             let shape = Shape { sort: shape.sort.clone(), top: Some(TOP_SITES) };
             summary.top_sites = Some(sites::sites(&analysis.paired, Naming::of(analysis), &shape, sums).rows);

@@ -46,8 +46,10 @@ pub enum SortKey {
 }
 
 impl SortKey {
-    pub(super) fn of(self, stats: &Stats) -> u128 {
+    /// Figure of a row; 0 where the clock does not tell it.
+    pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
+            SortKey::Peak | SortKey::Cross if !ordering.is_known => 0,
             SortKey::Wasted => stats.wasted,
             SortKey::LiveWasted => stats.live_wasted,
             SortKey::Live => stats.live_allocated,
@@ -138,7 +140,12 @@ pub(super) fn ranked<'a, N: Ord + Clone + 'a, R: Row + 'a>(
     let mut rows: Vec<_> = rows.filter(|(_, _, stats)| !stats.is_empty()).collect();
     rows.sort_by(|(a, kind, _), (b, other, _)| a.cmp(b).then(rank(*kind).cmp(&rank(*other))));
     rows.sort_by(|(_, _, a), (_, _, b)| {
-        shape.sort.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(cmp::Ordering::Equal)
+        shape
+            .sort
+            .iter()
+            .map(|key| key.of(b, ordering).cmp(&key.of(a, ordering)))
+            .find(|o| o.is_ne())
+            .unwrap_or(cmp::Ordering::Equal)
     });
     let template = rows.first().map(|(name, kind, stats)| make(name, *kind, PrintedStats::new(stats, ordering)));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));

@@ -171,7 +171,7 @@ pub struct Certain {
 pub(super) fn summary<'a>(
     paired: &'a PairingResult,
     knows_own: bool,
-    (order, unknown): (&MergeStats, u64),
+    order: &MergeStats,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Summary<'a> {
     let stats = |stats: &Stats| {
@@ -186,7 +186,12 @@ pub(super) fn summary<'a>(
     let counts = &paired.counts;
     let own = || Own { allocs: counts.own_allocs, allocated: saturation.sum(counts.own_allocated) };
     Summary {
-        events: EventCounts { total: order.events, used: counts.used, other: order.events - counts.used, unknown },
+        events: EventCounts {
+            total: order.events,
+            used: counts.used,
+            other: order.events - counts.used,
+            unknown: counts.unknown,
+        },
         kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
         total: Total {
             stats: stats(&paired.total),

@@ -67,7 +67,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     work(&scheduler, reader, &config, to_read, progress)?;
     let finished = scheduler.into_stages().ok_or(AnalysisError::Thread)?;
     let Finished { streams, merger, partitions, mut peaks, times } = finished;
-    let growth = peaks.growth.take().map(|growth| growth.finish(merger.merged.last.unwrap_or(growth_from)));
+    let growth = peaks.growth.take().map(|growth| growth.finish(merger.merged.last));
     let order = merger.merged;
     // The scheduler's caller looks at the memory after each task but the last.
     if partitions.iter().any(|part| part.pairing.over_budget) {

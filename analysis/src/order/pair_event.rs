@@ -64,7 +64,8 @@ pub(crate) struct PairEvent {
     pub(crate) allocated: u64,
     /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event.
     pub(crate) class: u32,
-    /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`].
+    /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`]. Others: 1 for an event that may concern
+    /// objects and is not known.
     pub(crate) extra: u32,
     /// Hash of the address.
     pub(crate) hash: u32,
@@ -242,7 +243,11 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             requested: if allocates { event.requested } else { event.call_site },
             allocated: event.allocated,
             class,
-            extra: if allocates { event.pid.map_or(NO_PID, i32::cast_unsigned) } else { cache },
+            extra: match action {
+                _ if allocates => event.pid.map_or(NO_PID, i32::cast_unsigned),
+                PairAction::Other => names.is_unknown(event.name).into(),
+                _ => cache,
+            },
             hash: self.seed.hash(hashed),
             stream: self.number,
             action,

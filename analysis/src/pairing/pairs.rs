@@ -69,6 +69,8 @@ pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) used: u64,
+    /// Events that may concern objects and are not known.
+    pub(crate) unknown: u64,
     pub(crate) free_events: [u64; 3],
     pub(crate) paired: u64,
     pub(crate) cross_node: u64,
@@ -86,6 +88,7 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn add(&mut self, other: &Counts) {
         self.used += other.used;
+        self.unknown += other.unknown;
         self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
         self.paired += other.paired;
         self.cross_node += other.cross_node;
@@ -326,7 +329,10 @@ impl<'a> Pairing<'a> {
         match event.action {
             PairAction::Failed if is_selected(event.class) => self.tallies.fail(event.class),
             PairAction::NullFree => self.counts.null_free += u64::from(is_selected(event.class)),
-            PairAction::Other => self.counts.used -= 1,
+            PairAction::Other => {
+                self.counts.used -= 1;
+                self.counts.unknown += u64::from(event.extra);
+            }
             PairAction::Alloc | PairAction::Own | PairAction::Free | PairAction::Failed => {}
         }
     }

@@ -47,6 +47,9 @@ impl<'a> Selected<'a> {
 }
 
 impl Filter for Selected<'_> {
+    /// `--context` looks at them.
+    const FLAGS: bool = true;
+
     fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let (kind, requested) = match event.action {
             Action::Alloc(kind) => (kind, Some(event.requested)),
@@ -68,6 +71,7 @@ impl Filter for Selected<'_> {
             cache,
             size_class,
             requested,
+            context: event.context(),
         })
     }
 }

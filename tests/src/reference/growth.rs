@@ -42,9 +42,9 @@ impl Slices {
         ((self.last - self.start) >> self.shift) + 1
     }
 
-    /// Last key of each slice. The last slice may end after the last event.
+    /// First key beyond each slice. The last slice may end after the last event.
     pub fn ends(&self) -> Vec<u64> {
-        let end = |number: u64| u128::from(self.start) + (u128::from(number + 1) << self.shift) - 1;
+        let end = |number: u64| u128::from(self.start) + (u128::from(number + 1) << self.shift);
         (0..self.count()).map(|number| u64::try_from(end(number)).unwrap_or(u64::MAX)).collect()
     }
 
@@ -56,14 +56,14 @@ impl Slices {
     }
 }
 
-/// Live allocated bytes of `objects` after the last event at or before `at`.
+/// Live allocated bytes of `objects` after the last event before `at`.
 pub fn live_at(pairs: &Pairs, objects: &[&Object], at: u64) -> u64 {
     let is_live = |o: &&&Object| {
         let ended = match o.end {
             End::Live => None,
             End::Freed { number, .. } | End::Reissued { number, .. } => Some(pairs.events[number].at),
         };
-        o.alloc.at <= at && ended.is_none_or(|ended| ended > at)
+        o.alloc.at < at && ended.is_none_or(|ended| ended >= at)
     };
     objects.iter().filter(is_live).map(|o| o.alloc.allocated).sum()
 }
@@ -72,7 +72,7 @@ pub fn live_at(pairs: &Pairs, objects: &[&Object], at: u64) -> u64 {
 fn figures(pairs: &Pairs, ends: &[u64], select: &dyn Fn(&Event, Kind) -> bool) -> (Vec<u64>, Vec<usize>) {
     let own: Vec<&Object> = pairs.objects.iter().filter(|o| select(&o.alloc, o.kind)).collect();
     let live = ends.iter().map(|&end| live_at(pairs, &own, end)).collect();
-    let until = |end: u64| own.iter().filter(|o| o.alloc.at <= end).count();
+    let until = |end: u64| own.iter().filter(|o| o.alloc.at < end).count();
     let before = |slice: usize| slice.checked_sub(1).map_or(0, |slice| until(ends[slice]));
     let allocs = (0..ends.len()).map(|slice| until(ends[slice]) - before(slice)).collect();
     (live, allocs)
