@@ -13,7 +13,7 @@ enum Memory {
     Normal,
     /// In the range that old devices reach.
     Dma,
-    /// That the kernel can take back when memory is short.
+    /// Memory that the kernel can take back when it is short of it.
     Reclaimable,
     /// On the account of a control group.
     Accounted,
@@ -61,7 +61,7 @@ impl SizeClasses {
         if !caches.iter().any(|cache| cache.memory == Memory::Normal) {
             caches = USUAL.iter().map(|&bytes| ClassCache::new(Memory::Normal, bytes, bytes)).collect();
         }
-        // Of two classes whose objects have the same size the smaller one names both.
+        // Where two classes have objects of one size, the smaller class names both.
         caches.sort_by_key(|cache| (cache.object_bytes, cache.memory, cache.named_bytes));
         caches.dedup_by_key(|cache| (cache.object_bytes, cache.memory));
         // A kernel without caches of a kind of memory does not look at its flag.
