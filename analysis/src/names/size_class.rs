@@ -13,7 +13,7 @@ enum Memory {
     Normal,
     /// In the range that old devices reach.
     Dma,
-    /// That the kernel can take back when memory is short.
+    /// Memory that the kernel can take back when it is short of it.
     Reclaimable,
     /// On the account of a control group.
     Accounted,
@@ -61,7 +61,7 @@ impl SizeClasses {
         if !caches.iter().any(|cache| cache.memory == Memory::Normal) {
             caches = USUAL.iter().map(|&bytes| ClassCache::new(Memory::Normal, bytes, bytes)).collect();
         }
-        // Of two classes whose objects have the same size the smaller one names both.
+        // The smaller of two classes whose objects have one size names both.
         caches.sort_by_key(|cache| (cache.object_bytes, cache.memory, cache.named_bytes));
         caches.dedup_by_key(|cache| (cache.object_bytes, cache.memory));
         // A kernel without caches of a kind of memory does not look at its flag.
@@ -149,6 +149,12 @@ impl ClassCache {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use kmemtrace_abi::event::{Action, Kind, StreamItem};
+    use kmemtrace_abi::trace::Trace;
+
     use super::*;
 
     const DMA: u64 = 0x1;
@@ -288,5 +294,38 @@ mod tests {
             assert_eq!(classes.name(64, None), Some("kmalloc-64"));
         }
         assert_eq!(SizeClasses::of(&slabinfo(&[("kmalloc-8", 0)]), None).name(0, None), None);
+    }
+
+    /// Recordings of real machines, and the greatest size that their SLUB has a class of: two pages.
+    #[test]
+    fn objects_of_real_kernels_have_their_classes() {
+        let machines = [("amd64-6.18", 8192), ("amd64-6.1", 8192), ("i386-6.1", 8192), ("s390x-6.1", 8192)];
+        for (name, greatest) in machines.into_iter().chain([("ppc64el-6.1", 131_072), ("arm64-16k-6.12", 32768)]) {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
+            let mut trace = Trace::open(&[path]).unwrap();
+            let slabinfo = Slabinfo::parse(&trace.metadata.slabinfo_start);
+            let classes = SizeClasses::of(&slabinfo, trace.metadata.gfp_names.as_deref());
+            let (mut caches, mut items) = (BTreeSet::new(), Vec::new());
+            for stream in &mut trace.streams {
+                while stream.fill(&mut trace.names, &mut items) {
+                    for item in &items {
+                        let StreamItem::Event(event) = item else { continue };
+                        if event.action != Action::Alloc(Kind::Kmalloc) || event.failed {
+                            continue;
+                        }
+                        let class = classes.name(event.allocated, event.gfp);
+                        assert_eq!(class.is_some(), event.allocated <= greatest, "{name}: {event:?}");
+                        let cache = class.map(|class| slabinfo.find(class.as_bytes()).map(|cache| cache.object_bytes));
+                        assert!(cache.is_none_or(|bytes| bytes == Some(event.allocated)), "{name}: {class:?}");
+                        caches.extend(class.map(str::to_owned));
+                    }
+                }
+            }
+            // Accounted objects have had caches of their own since 5.14.
+            assert!(
+                caches.len() > 4 && caches.iter().any(|cache| cache.starts_with("kmalloc-cg-")),
+                "{name}: {caches:?}"
+            );
+        }
     }
 }
