@@ -84,14 +84,14 @@ const CACHE_MISMATCH: ClassText = ClassText {
 
 const FREE_AFTER_FREE: ClassText = ClassText {
     name: "free_after_free",
-    meaning: "An address was freed twice, without an allocation in between in the trace.",
+    meaning: "An address was freed twice, with no allocation in between.",
     reason: "Mostly the allocation took a path without an event, as bulk allocation does (kmem_cache_alloc_bulk). A double free \
              looks the same, so it is not excluded; the kernel's own slab_debug or KASAN tells the two apart.",
 };
 
 const INFERRED_FREE: ClassText = ClassText {
     name: "inferred_free",
-    meaning: "An address was allocated again, without a free in between in the trace.",
+    meaning: "An address was allocated again, with no free in between.",
     reason: "The object was freed on a path without an event: kfree_rcu, kmem_cache_free_bulk and others. The report closes it when \
              its address comes back. Live figures of its call-site are upper bounds (<=), because others of its objects may be gone, \
              too.",
@@ -106,7 +106,7 @@ const SHORT_ALLOC: ClassText = ClassText {
 
 const FREE_WITHOUT_ALLOC: ClassText = ClassText {
     name: "free_without_alloc",
-    meaning: "A free of an address that the trace has no earlier event for.",
+    meaning: "An address was freed that has no earlier event in the trace.",
     reason: "The object is older than the recording, or was allocated on a path without an event. Normal at the start of each \
              recording, and never an error.",
 };
