@@ -40,6 +40,8 @@ impl MetaFile {
 
     fn put_start(&mut self, description: &Description) -> io::Result<()> {
         self.file.put(kind::FILE_HEADER, &description.payload(true))?;
+        let MetaFile { file, texts, compressor, .. } = self;
+        texts.symbols(|payload| put(file, compressor, payload))?;
         let texts = self.texts.at_start(&description.facts.events);
         self.put(&texts)?;
         if self.sync { self.file.sync() } else { Ok(()) }
@@ -62,11 +64,16 @@ impl MetaFile {
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
         for payload in host_texts::payloads(texts) {
-            match &mut self.compressor {
-                Some(compressor) => self.file.put_compressed(kind::META, &payload, compressor)?,
-                None => self.file.put(kind::META, &payload)?,
-            }
+            put(&mut self.file, &mut self.compressor, &payload)?;
         }
         Ok(())
+    }
+}
+
+/// Writes a block of names.
+fn put(file: &mut BlockFile, compressor: &mut Option<BlockCompressor>, payload: &[u8]) -> io::Result<()> {
+    match compressor {
+        Some(compressor) => file.put_compressed(kind::META, payload, compressor),
+        None => file.put(kind::META, payload),
     }
 }
