@@ -125,8 +125,7 @@ impl StreamState {
         if longest > 0 {
             let until = self.keys.moment(to, self.report.first.unwrap_or(to), 6);
             let after = until.trim_start_matches('+');
-            message +=
-                &format!(", the longest {}, until {after} after the first event", counted(longest, "event"));
+            message += &format!(", the longest {}, until {after} after the first event", counted(longest, "event"));
         }
         if self.marks.uncounted > 0 {
             message += &format!("; {} without a number of events", counted(self.marks.uncounted, "gap"));

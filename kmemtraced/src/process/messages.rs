@@ -14,6 +14,8 @@ use crate::process::thread::{HighPriority, own_tid};
 
 /// Most messages that wait to be written.
 const QUEUE: usize = 256;
+/// Columns behind a status line for the terminal's echo of Ctrl-C.
+pub(crate) const ECHO: usize = 2;
 /// Stack of the thread, bytes.
 const STACK: usize = 256 << 10;
 
@@ -129,6 +131,7 @@ fn write_all(mut out: impl Write, waiting: &Receiver<Message>, dropped: &AtomicU
 /// `text` behind bytes that clear a status line of `shown` characters. Blanks do it on every terminal.
 fn over_status(shown: &mut usize, text: &str) -> Vec<u8> {
     let blanks = std::mem::take(shown);
+    let blanks = if blanks > 0 { blanks + ECHO } else { 0 };
     let clear = if blanks > 0 { format!("\r{:blanks$}\r", "") } else { String::new() };
     [clear.as_bytes(), text.as_bytes()].concat()
 }
@@ -185,7 +188,7 @@ mod tests {
         messages.put("a message\n".into());
         messages.put("another\n".into());
         messages.finish(Duration::from_secs(60));
-        assert_eq!(pipe.text(), "+1.0 s\r      \r+2 s\r    \ra message\nanother\n");
+        assert_eq!(pipe.text(), "+1.0 s\r        \r+2 s\r      \ra message\nanother\n");
     }
 
     #[test]

@@ -58,9 +58,7 @@ pub(crate) fn say_begin(args: &Args, dir: &Path, facts: &SourceFacts) {
         &match facts.scope {
             Scope::Tasks => format!("recording to {dir}: {command} and its children alone"),
             Scope::System if has_command => {
-                format!(
-                    "recording to {dir}: the whole machine, until {command} ends (--only-command leaves out the rest)"
-                )
+                format!("recording to {dir}: the whole machine (--only-command: {command} alone)")
             }
             Scope::System => format!("recording to {dir}: the whole machine   Ctrl-C stops"),
         },

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::text::units::counted;
+use kmemtrace_abi::text::units::{self, counted};
 use kmemtrace_abi::trace::Scope;
 use rustix::io::Errno;
 
@@ -59,8 +59,8 @@ impl Totals {
         }
     }
 
-    fn mib(&self) -> f64 {
-        self.bytes as f64 / 1048576.0
+    fn size(&self) -> String {
+        units::bytes(self.bytes)
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn close(
         let Totals { events, lost, .. } = totals;
         let unknown = if is_unknown { ", and an unknown number more" } else { "" };
         let events = counted(events, "event");
-        say(format!("stopped: {}   {events}   {:.1} MiB   {lost} lost{unknown}", ended.why, totals.mib()));
+        say(format!("stopped: {}   {events}   {}   {lost} lost{unknown}", ended.why, totals.size()));
         say_scope(args, facts);
     }
     say_each_cpu(args, totals.events, outcomes);
@@ -116,14 +116,12 @@ fn say_scope(args: &Args, facts: &SourceFacts) {
     if facts.scope == Scope::Tasks {
         let command = args.command_name();
         say(format!(
-            "only {command} and its children were recorded: frees by other tasks are unseen, so live objects are at most those shown"
+            "recorded {command} and its children alone: frees by others are unseen, live figures are upper bounds"
         ));
     }
     if let Some(filter) = &facts.filter {
         let filter = escape(filter.as_bytes());
-        say(format!(
-            "only allocations with {filter} were recorded: the frees of others look like frees of older objects"
-        ));
+        say(format!("recorded only allocations with {filter}: frees of others look like frees of older objects"));
     }
 }
 
@@ -192,7 +190,7 @@ fn remedy(error: &io::Error, output: &TraceDir) -> String {
 /// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
 pub(crate) fn cut(output: &TraceDir, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
     let totals = Totals::of(outcomes);
-    say(format!("stopped: {why}, at once   {}   {:.1} MiB", counted(totals.events, "event"), totals.mib()));
+    say(format!("stopped: {why}, at once   {}   {}", counted(totals.events, "event"), totals.size()));
     let unfinished = outcomes.iter().filter(|(_, o)| o.unfinished).map(|(cpu, _)| format!("cpu{cpu}.out, "));
     let (shown, unfinished) = (output.dir.display(), unfinished.collect::<String>());
     say(format!(

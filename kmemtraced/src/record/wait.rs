@@ -142,9 +142,9 @@ fn columns() -> usize {
 }
 
 /// Figures on one line that does not wrap: those at the end are left out where the terminal is narrow. The last column stays
-/// free, because some terminals wrap once it is written.
+/// free, because some terminals wrap once it is written, and there is room for the echo of Ctrl-C.
 fn fitting(figures: &[String], columns: usize) -> String {
-    let room = columns.saturating_sub(1);
+    let room = columns.saturating_sub(1 + messages::ECHO);
     let mut line = String::new();
     for figure in figures {
         let more = if line.is_empty() { figure.clone() } else { format!("   {figure}") };
@@ -165,7 +165,7 @@ mod tests {
         let figures = ["+3600.0 s", "1234567 lost", "12345 MiB", "12345678 events/s"].map(str::to_owned);
         assert_eq!(fitting(&figures, 80), "+3600.0 s   1234567 lost   12345 MiB   12345678 events/s");
         assert_eq!(fitting(&figures, 40), "+3600.0 s   1234567 lost   12345 MiB");
-        assert_eq!(fitting(&figures, 10), "+3600.0 s");
+        assert_eq!(fitting(&figures, 12), "+3600.0 s");
         for columns in 0..100 {
             assert!(fitting(&figures, columns).len() < columns.max(1), "{columns}");
         }
