@@ -3,10 +3,13 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{ArgMatches, Parser, ValueEnum};
+
+use kmemtrace_abi::text::escape::escape;
 
 use kmemtrace::{Glob, Kind, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size};
 
+use crate::terminal::screen::Color;
 use crate::views::{Command, Format, VIEWS};
 
 /// Reports call-sites that allocate kernel memory, bytes wasted, objects still live, and frees that do not match.
@@ -19,9 +22,15 @@ pub(crate) struct Args {
     /// A view (or pack: store the recording smaller), then the trace directory or files [default: summary of ./kmemtrace.data]
     #[arg(value_name = "VIEW] [DIR|FILE")]
     pub(crate) words: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub(crate) format: Format,
+    /// Output format [default: table; of events in a file or a pipe: jsonl]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+    /// Colours of tables; NO_COLOR and CLICOLOR_FORCE are kept
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+    /// Columns of the screen; tests need no terminal
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) width: Option<usize>,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -42,6 +51,9 @@ pub(crate) struct Args {
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters")]
     pub(crate) own: bool,
+    /// List the call-sites of normal findings, too (mismatch)
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Exact bytes in tables
     #[arg(long)]
     pub(crate) bytes: bool,
@@ -115,6 +127,30 @@ impl Filters {
     pub(crate) fn select(&self) -> Select {
         let Filters { pid, comm, module, cache, site, kind, size } = self.clone();
         Select { pid, comm, module, cache, site, kind, size }
+    }
+}
+
+/// Filters and time window as the user gave them.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// Names of filters and their values.
+    pub(crate) filters: Vec<(String, String)>,
+    /// `--time`.
+    pub(crate) time: Option<String>,
+}
+
+impl Asked {
+    /// Filters and window among the arguments.
+    pub(crate) fn of(matches: &ArgMatches) -> Asked {
+        let given = |id: &str| -> Option<String> {
+            let values = matches.get_raw(id)?.map(|value| escape(value.as_encoded_bytes()).into_owned());
+            Some(values.collect::<Vec<String>>().join(","))
+        };
+        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size"];
+        Asked {
+            filters: filters.into_iter().filter_map(|id| Some((id.to_owned(), given(id)?))).collect(),
+            time: given("time"),
+        }
     }
 }
 

@@ -14,16 +14,17 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
-use kmemtrace::documents::Document;
-use kmemtrace::{AnalysisError, Completeness, Notes, OpenError, Query, Shape, Trace};
+use clap::{CommandFactory, FromArgMatches};
+use kmemtrace::{AnalysisError, Completeness, Notes, OpenError, Query, Shape, SortKey, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
-use args::Args;
+use args::{Args, Asked};
 use render::jsonl::LineWriter;
+use render::table::options::TableOptions;
 use terminal::output::Output;
 use terminal::progress::ProgressLine;
+use terminal::screen::Screen;
 use views::{Command, Format, View};
 
 /// Exit statuses; `kmemtrace-check` uses the same names. Status 1 is check's for an incomplete trace: a report is printed
@@ -41,8 +42,9 @@ mod exit {
 const ROWS_ON_TERMINAL: usize = 20;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
+    let matches = Args::command().get_matches();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(&args, &Asked::of(&matches)) {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -68,7 +70,7 @@ fn is_no_trace(error: &anyhow::Error) -> bool {
     open.is_some_and(OpenError::is_no_trace)
 }
 
-fn run(args: &Args) -> anyhow::Result<u8> {
+fn run(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
     let (command, inputs) = args.command_and_inputs();
     match command {
         Command::Pack => {
@@ -78,19 +80,30 @@ fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(exit::OK)
         }
         Command::Events => print_events(args, &inputs),
-        Command::View(view) => print_view(args, view, &inputs),
+        Command::View(view) => print_view(args, asked, view, &inputs),
     }
 }
 
-fn print_view(args: &Args, view: &View, inputs: &[PathBuf]) -> anyhow::Result<u8> {
+fn print_view(args: &Args, asked: &Asked, view: &View, inputs: &[PathBuf]) -> anyhow::Result<u8> {
     let mut trace = open(args, inputs)?;
-    let query = with_options(args, (view.query)(args.format));
+    let format = args.format.unwrap_or(Format::Table);
+    let query = with_options(args, (view.query)(format));
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(args, &trace, analysis.events(), analysis.first_key());
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let top = args.top.or((args.format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
-    let shape = Shape { sort: args.sort.iter().map(|&by| by.into()).collect(), top };
-    print(args, &inputs[0], &(view.document)(&analysis, &shape))?;
+    let top = args.top.or((format == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL));
+    // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
+    let listed = if format == Format::Table && view.name == "mismatch" { None } else { top };
+    let shape = Shape { sort: args.sort.iter().map(|&by| by.into()).collect(), top: listed };
+    let document = (view.document)(&analysis, &shape);
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = match format {
+        Format::Json => render::json::json(&document, &mut out),
+        Format::Jsonl => render::jsonl::jsonl(&document, &mut out),
+        Format::Csv => render::csv::csv(&document, &mut out),
+        Format::Table => render::table::table(&document, &table_options(args, asked, &inputs[0], top), &mut out),
+    };
+    out.finish(written)?;
     Ok(status(args, analysis.completeness()))
 }
 
@@ -159,22 +172,17 @@ fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
     }
 }
 
-fn print(args: &Args, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
-    let mut out = Output::open(args.output.as_deref(), args.force)?;
-    let written = match args.format {
-        Format::Json => render::json::json(document, &mut out),
-        Format::Jsonl => render::jsonl::jsonl(document, &mut out),
-        Format::Csv => render::csv::csv(document, &mut out),
-        Format::Table => {
-            let options = render::table::TableOptions {
-                bytes: args.bytes,
-                show_addresses: args.show_addresses,
-                shows_own: args.own,
-                is_filtered: !args.filters.select().is_all(),
-                title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
-            };
-            render::table::table(document, &options, &mut out)
-        }
-    };
-    out.finish(written)
+fn table_options(args: &Args, asked: &Asked, input: &Path, top: Option<usize>) -> TableOptions {
+    TableOptions {
+        screen: Screen::of_output(args.output.is_some(), args.color, args.width),
+        bytes: args.bytes,
+        show_addresses: args.show_addresses,
+        shows_own: args.own,
+        shows_normal: args.all,
+        top,
+        ranked: args.sort.first().map_or(SortKey::Wasted, |&by| by.into()),
+        filters: asked.filters.clone(),
+        time: asked.time.clone(),
+        title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
+    }
 }

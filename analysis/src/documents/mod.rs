@@ -43,7 +43,7 @@ use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
 
-/// Call-sites in the table of `summary`.
+/// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
 
 /// The rows of an analysis whose query was grouped otherwise: none.
@@ -54,13 +54,15 @@ fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
     if analysis.grouping == by { &analysis.paired } else { &NO_ROWS }
 }
 
-/// `summary`: totals per kind, pairs and findings; with the top call-sites where rows are call-sites.
-pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+/// `summary`: totals per kind, pairs and findings; with lists of the top call-sites where rows are call-sites.
+pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), &analysis.order, sums);
         if analysis.grouping == Grouping::Site {
-            let shape = Shape { sort: shape.sort.clone(), top: Some(TOP_SITES) };
-            summary.top_sites = Some(sites::sites(&analysis.paired, Naming::of(analysis), &shape, sums).rows);
+            let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
+            summary.top_sites = top(|stats| stats.wasted);
+            summary.top_live = top(|stats| stats.live_allocated);
+            summary.top_live_waste = top(|stats| stats.live_wasted);
         }
         Body::Summary(Box::new(summary))
     })

@@ -1,0 +1,35 @@
+//! Table of `caches`.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::caches::CacheRow;
+use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::sums::PrintedStats;
+
+use super::options::TableOptions;
+use super::{cells, figures, heading};
+use crate::render::column::Column;
+use crate::render::grid::Grid;
+
+/// Columns of `caches`.
+pub(crate) const COLUMNS: [Column<'static>; 13] =
+    figures::columns(Column::site("CACHE", "Cache named by the allocation event; kernels before 6.18 name none."));
+
+/// Writes the table of `caches`.
+pub(crate) fn caches<'a>(
+    listing: &Listing<'a, CacheRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if listing.rows.is_empty() {
+        return heading::empty("no allocation was recorded", options, out);
+    }
+    let row = |row: CacheRow<'_>| {
+        let name = cells::shown(&row.cache).unwrap_or("(no name)".to_owned());
+        figures::cells(&row.stats, row.kind.name(), name.into(), options)
+    };
+    let others = || figures::other_cells(listing.others.as_ref(), options);
+    let grid = Grid { columns: &COLUMNS, ranked: figures::ranked(options.ranked), screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
+    heading::footer(notes, options, out)
+}
