@@ -6,9 +6,13 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, ValueEnum};
+use clap::{ArgMatches, Parser, ValueEnum};
 
-use kmemtrace::{Context, Finding, Glob, Kind, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size};
+use kmemtrace::{
+    Context, Finding, Glob, GroupKey, Kind, Query, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size,
+};
+
+use crate::terminal::screen::Color;
 
 /// Options of all views.
 #[derive(Debug, Parser)]
@@ -81,6 +85,23 @@ pub(crate) struct Args {
     /// Overwrite the output file; pack: take files without an end block
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) force: bool,
+    /// Colours of tables: auto (on a terminal), always or never
+    ///
+    /// NO_COLOR and CLICOLOR_FORCE count where the option is not given.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
+    pub(crate) color: Color,
+    /// Columns of the screen; tests need no terminal
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) width: Option<usize>,
     /// Exact bytes in tables
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) bytes: bool,
@@ -198,6 +219,29 @@ pub(crate) enum Format {
     Csv,
 }
 
+/// Filters and time window as the user gave them.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// Options of filters and their values.
+    pub(crate) filters: Vec<(&'static str, Vec<String>)>,
+    /// `--time`.
+    pub(crate) time: Option<String>,
+}
+
+impl Asked {
+    /// Filters and window among the arguments.
+    pub(crate) fn of(matches: &ArgMatches) -> Asked {
+        let given = |id: &str| -> Option<Vec<String>> {
+            Some(matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect())
+        };
+        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size", "context"];
+        Asked {
+            filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
+            time: given("time").map(|values| values.join(",")),
+        }
+    }
+}
+
 /// Keys of `--by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GroupBy {
@@ -221,6 +265,8 @@ pub(crate) enum GroupBy {
     Node,
     /// Context: task, softirq, hardirq or nmi
     Context,
+    /// Function of the call-site, whatever its place in the function
+    Function,
 }
 
 /// Sort keys, greatest first (names: smallest first).
@@ -258,6 +304,33 @@ pub(crate) enum SortBy {
     Site,
 }
 
+impl Args {
+    /// Query whose rows are made of the keys of `--by`, else of call-sites.
+    pub(crate) fn grouped(&self) -> Query {
+        let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
+    }
+}
+
+impl GroupBy {
+    /// Key of the library.
+    pub(crate) fn key(self) -> GroupKey {
+        match self {
+            // Rows of call-sites are merged by their functions later.
+            GroupBy::Site | GroupBy::Function => GroupKey::Site,
+            GroupBy::Task => GroupKey::Task,
+            GroupBy::Pid => GroupKey::Pid,
+            GroupBy::Comm => GroupKey::Comm,
+            GroupBy::Cache => GroupKey::Cache,
+            GroupBy::Module => GroupKey::Module,
+            GroupBy::Size => GroupKey::Size,
+            GroupBy::Gfp => GroupKey::Gfp,
+            GroupBy::Node => GroupKey::Node,
+            GroupBy::Context => GroupKey::Context,
+        }
+    }
+}
+
 impl SortBy {
     /// Key of the library; `None` for an order that rows of figures do not have.
     pub(crate) fn key(self) -> Option<SortKey> {
@@ -272,7 +345,8 @@ impl SortBy {
             SortBy::Frees => SortKey::Frees,
             SortBy::Cross => SortKey::Cross,
             SortBy::Site => SortKey::Site,
-            SortBy::Growth | SortBy::Time => return None,
+            SortBy::Growth => SortKey::Growth,
+            SortBy::Time => return None,
         })
     }
 }

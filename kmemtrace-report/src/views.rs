@@ -6,7 +6,7 @@
 use kmemtrace::documents::{self, Document};
 use kmemtrace::{Analysis, Query, Shape};
 
-use crate::args::{Format, GroupBy, SortBy};
+use crate::args::{Args, Format, GroupBy, SortBy};
 
 /// View of a trace, or another command that takes one.
 pub(crate) struct View {
@@ -36,16 +36,14 @@ pub(crate) enum Run {
     /// Prints one document.
     Document {
         /// Query, for an output format.
-        query: fn(Format) -> Query,
+        query: fn(Format, &Args) -> Query,
         /// Document of the analysis.
-        document: for<'a> fn(&'a Analysis, &Shape) -> Document<'a>,
+        document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
     },
     /// Prints events, a line each.
     Events,
     /// Compares two traces, or two windows of one.
     Compare,
-    /// Prints the course of the recording in slices.
-    Growth,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -124,8 +122,8 @@ This is the view of a command line that names none.",
     sort_keys: FIGURES,
     run: Run::Document {
         // Only the table shows call-sites.
-        query: |format| if format == Format::Table { Query::by_site() } else { Query::by_kind() },
-        document: documents::summary,
+        query: |format, _| if format == Format::Table { Query::by_site() } else { Query::by_kind() },
+        document: |analysis, shape, _| documents::summary(analysis, shape),
     },
 };
 
@@ -143,7 +141,10 @@ Each kind of object has a row of its own. --by groups by other keys, or by sever
     options: &["by", "sort", "top"],
     groupings: ALL_GROUPINGS,
     sort_keys: FIGURES,
-    run: Run::Document { query: |_| Query::by_site(), document: documents::sites },
+    run: Run::Document {
+        query: |_, args| args.grouped(),
+        document: |analysis, shape, _| documents::sites(analysis, shape),
+    },
 };
 
 const CACHES: View = View {
@@ -151,12 +152,16 @@ const CACHES: View = View {
     alias: None,
     meaning: "Rows of slab caches and kmalloc sizes",
     help: "\
-Figures for each slab cache. Objects of kmalloc stand in rows of their own. Kernels 6.1 to 6.17 name no cache in allocation events.",
+Figures for each slab cache. Objects of kmalloc count under their size class, such as kmalloc-1k. Kernels 6.1 to 6.17 name the cache \
+in frees alone: there a first pass over the trace learns which cache each call-site allocates from.",
     examples: &[("caches --sort live DIR", "caches that hold most memory at the end")],
     options: &["sort", "top"],
     groupings: &[],
     sort_keys: FIGURES,
-    run: Run::Document { query: |_| Query::by_cache(), document: documents::caches },
+    run: Run::Document {
+        query: |_, _| Query::by_cache(),
+        document: |analysis, shape, _| documents::caches(analysis, shape),
+    },
 };
 
 const MISMATCH: View = View {
@@ -175,7 +180,10 @@ as this trace can tell.",
     options: &["top", "all", "class", "fail-on", "explain"],
     groupings: &[],
     sort_keys: &[],
-    run: Run::Document { query: |_| Query::by_site(), document: documents::mismatch },
+    run: Run::Document {
+        query: |_, _| Query::by_site(),
+        document: |analysis, shape, args| documents::mismatch(analysis, shape, &args.class),
+    },
 };
 
 const LIVE: View = View {
@@ -189,10 +197,18 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         ("live --by comm DIR", "commands that hold memory"),
         ("live --objects --site foo_open DIR", "each object of one function"),
     ],
-    options: &["by", "objects", "top"],
+    options: &["by", "objects", "sort", "top"],
     groupings: ALL_GROUPINGS,
-    sort_keys: &[],
-    run: Run::Document { query: |_| Query::by_site().with_live_objects(true), document: documents::live },
+    sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
+    run: Run::Document {
+        query: |_, args| {
+            let query = if args.objects { Query::by_site() } else { args.grouped().with_growth(true) };
+            query.with_live_objects(true)
+        },
+        document: |analysis, shape, args| {
+            if args.objects { documents::live(analysis, shape) } else { documents::live_groups(analysis, shape) }
+        },
+    },
 };
 
 const CROSS: View = View {
@@ -205,7 +221,10 @@ Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, 
     options: &["top"],
     groupings: &[],
     sort_keys: &[],
-    run: Run::Document { query: |_| Query::by_site().with_cpu_matrix(true), document: documents::cross },
+    run: Run::Document {
+        query: |_, _| Query::by_site().with_cpu_matrix(true),
+        document: |analysis, shape, _| documents::cross(analysis, shape),
+    },
 };
 
 const COMPARE: View = View {
@@ -221,7 +240,7 @@ bytes first. Rows that only one side has are marked new or gone. With --before a
         ("compare --before ,30% --after 70%, DIR", "begin and end of one recording"),
     ],
     options: &["by", "top", "before", "after", "fail-over"],
-    groupings: &[GroupBy::Site, GroupBy::Cache],
+    groupings: &[GroupBy::Function, GroupBy::Cache],
     sort_keys: &[],
     run: Run::Compare,
 };
@@ -237,7 +256,10 @@ grew most from the first slice to the last.",
     options: &["by", "top"],
     groupings: ALL_GROUPINGS,
     sort_keys: &[],
-    run: Run::Growth,
+    run: Run::Document {
+        query: |_, args| args.grouped().with_growth(true),
+        document: |analysis, shape, _| documents::growth(analysis, shape),
+    },
 };
 
 const EVENTS: View = View {

@@ -61,11 +61,13 @@ pub(super) fn mismatch<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
     top: Option<usize>,
+    classes: &[Finding],
 ) -> Listing<'a, MismatchRow<'a>, OtherFindings> {
     let errors = |(key, row): &(&FindingSites, &FindingRow)| {
         if key.class.is_error() { row.count - row.suspect - row.unseen } else { 0 }
     };
-    let mut rows: Vec<(&FindingSites, &FindingRow)> = paired.findings.iter().collect();
+    let mut rows: Vec<(&FindingSites, &FindingRow)> =
+        paired.findings.iter().filter(|(key, _)| classes.is_empty() || classes.contains(&key.class)).collect();
     rows.sort_by_key(|found| {
         let (key, row) = found;
         (errors(found) == 0, Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind))

@@ -40,6 +40,7 @@ use std::sync::LazyLock;
 
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::Analysis;
+use crate::pairing::findings::Finding;
 use crate::pairing::pairs::PairingResult;
 pub use cross::CpuMatrix;
 use document::CompletenessMembers;
@@ -49,7 +50,7 @@ use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
 
-/// Call-sites in the table of `summary`.
+/// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
 
 /// The rows of an analysis whose query was grouped otherwise: none.
@@ -60,13 +61,15 @@ fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
     if analysis.grouping == by { &analysis.paired } else { &NO_ROWS }
 }
 
-/// `summary`: totals per kind, pairs and findings; with the top call-sites where rows are call-sites.
-pub fn summary<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+/// `summary`: totals per kind, pairs and findings; with lists of the top call-sites where rows are call-sites.
+pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), &analysis.order, sums);
         if analysis.grouping == Grouping::SITE {
-            let shape = Shape { sort: shape.sort.clone(), top: Some(TOP_SITES) };
-            summary.top_sites = Some(sites::sites(&analysis.paired, Naming::of(analysis), &shape, sums).rows);
+            let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
+            summary.top_sites = top(|stats| stats.wasted);
+            summary.top_live = top(|stats| stats.live_allocated);
+            summary.top_live_waste = top(|stats| stats.live_wasted);
         }
         Body::Summary(Box::new(summary))
     })
@@ -92,11 +95,11 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     })
 }
 
-/// `mismatch`: findings, by class and the two sides of the pair.
-pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+/// `mismatch`: findings, by class and the two sides of the pair; of these classes, or of all if none is named.
+pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape, classes: &[Finding]) -> Document<'a> {
     let naming = Naming::of(analysis);
     of("mismatch", analysis, |_| {
-        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::SITE), naming, shape.top))
+        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::SITE), naming, shape.top, classes))
     })
 }
 

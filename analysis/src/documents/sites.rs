@@ -1,11 +1,15 @@
 //! `sites`: a row per call-site and kind of its objects.
 
+use std::cmp::Reverse;
+
 use kmemtrace_abi::event::Kind;
 
 use super::naming::{CallSite, Naming};
-use super::ranked::{Listing, Shape, ranked};
-use super::row::row;
+use super::ranked::{Listing, Shape, rank, ranked};
+use super::row::{Rows, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::grouping::RowKey;
+use crate::account::stats::Stats;
 use crate::pairing::pairs::PairingResult;
 
 row! {
@@ -29,4 +33,23 @@ pub(super) fn sites<'a>(
 ) -> Listing<'a, SiteRow<'a>, PrintedStats> {
     let rows = paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats));
     ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
+}
+
+/// The `limit` call-sites with the greatest figure above 0. Rows of pages without a call-site point nowhere, and are left out.
+pub(super) fn top<'a>(
+    paired: &'a PairingResult,
+    naming: Naming<'a>,
+    by: fn(&Stats) -> u128,
+    limit: usize,
+    ordering: Ordering,
+) -> Rows<'a, SiteRow<'a>> {
+    let is_place = |key: &RowKey| key.kind != Kind::Pages || key.site != 0;
+    let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(stats) > 0 && is_place(key)).collect();
+    rows.sort_by_key(|(key, stats)| (Reverse(by(stats)), key.site, rank(key.kind)));
+    rows.truncate(limit);
+    Rows::of(rows, move |(key, stats)| SiteRow {
+        site: naming.call_site(key.site),
+        kind: key.kind,
+        stats: PrintedStats::new(stats, ordering),
+    })
 }

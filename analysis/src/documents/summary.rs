@@ -42,6 +42,12 @@ pub struct Summary<'a> {
     /// The call-sites that waste most, if rows are call-sites.
     #[serde(skip)]
     pub top_sites: Option<Rows<'a, SiteRow<'a>>>,
+    /// The call-sites with most live bytes, if rows are call-sites.
+    #[serde(skip)]
+    pub top_live: Option<Rows<'a, SiteRow<'a>>>,
+    /// The call-sites whose live objects waste most, if rows are call-sites.
+    #[serde(skip)]
+    pub top_live_waste: Option<Rows<'a, SiteRow<'a>>>,
 }
 
 /// Number of events.
@@ -207,6 +213,8 @@ pub(super) fn summary<'a>(
         findings: findings(paired, all(|k| k.failed_allocs.into())),
         rows: rows(paired, ordering),
         top_sites: None,
+        top_live: None,
+        top_live_waste: None,
     }
 }
 

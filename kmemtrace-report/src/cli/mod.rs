@@ -15,7 +15,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use kmemtrace::SortKey;
 
-use crate::args::{Args, Format, SortBy};
+use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
 use crate::views::{Run, VIEWS, View};
 use commands::{PROGRAM, SHELLS};
@@ -45,6 +45,8 @@ pub(crate) struct Request {
     pub(crate) view: &'static View,
     /// Options, with typed values.
     pub(crate) args: Args,
+    /// Filters and window as the user gave them.
+    pub(crate) asked: Asked,
     /// The command line names the view.
     is_named: bool,
 }
@@ -78,8 +80,8 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     let line = || std::iter::once(OsString::from(&program)).chain(words.iter().cloned());
     // The view's own command refuses options and words of others; the second one has the types of all values.
     command.try_get_matches_from(line()).map_err(|error| refusal(view, error))?;
-    let args = commands::union().try_get_matches_from(line()).and_then(|matches| Args::from_arg_matches(&matches));
-    let args = args.map_err(Refusal::Clap)?;
+    let matches = commands::union().try_get_matches_from(line()).map_err(Refusal::Clap)?;
+    let (args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
     if let Some(class) = &args.explain {
         return Ok(CommandLine::Text(explain(class)));
     }
@@ -91,7 +93,7 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
         let line = format!("{}: name two traces, or one with --before A,B --after A,B", view.name);
         return Err(Refusal::Line(line));
     }
-    Ok(CommandLine::Request(Box::new(Request { view, args, is_named })))
+    Ok(CommandLine::Request(Box::new(Request { view, args, asked, is_named })))
 }
 
 /// Refusal of an option that other views have, by the names of those that this one has; else the parser's own.

@@ -1,7 +1,10 @@
 //! Renderers: text from values. Only this module decides how a figure or a name looks.
 
+pub(crate) mod column;
 pub(crate) mod csv;
+mod cut;
 mod grid;
 pub(crate) mod json;
 pub(crate) mod jsonl;
 pub(crate) mod table;
+mod wrap;

@@ -1,4 +1,5 @@
-//! Destinations of text: standard output or a file, and the progress line on a terminal.
+//! Destinations of text: standard output or a file with its width and colours, and the progress line on a terminal.
 
 pub(crate) mod output;
 pub(crate) mod progress;
+pub(crate) mod screen;

@@ -1,0 +1,175 @@
+//! Texts of cells: counts, bytes, shares, names and times.
+
+use kmemtrace::Kind;
+use kmemtrace::documents::document::TraceMembers;
+use kmemtrace::documents::naming::CallSite;
+use kmemtrace::documents::row::{Address, Name};
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units;
+
+use super::options::TableOptions;
+use crate::render::grid::cell::{Cell, Notes};
+use crate::terminal::screen::Screen;
+
+/// Call-site of page events.
+const NO_PAGE_SITE: &str = "(page events: no call-site)";
+/// Call-site of other events that have none.
+const NO_SITE: &str = "(no call-site)";
+/// Columns of a bar.
+const BAR: usize = 10;
+
+pub(crate) fn count(n: impl Into<Option<u64>>) -> String {
+    n.into().map_or("-".to_owned(), units::grouped)
+}
+
+/// Number and noun: `1 gap`, `2 gaps`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", units::grouped(n))
+}
+
+pub(crate) fn bytes(n: impl Into<Option<u64>>, options: &TableOptions) -> String {
+    match n.into() {
+        None => "-".to_owned(),
+        Some(n) if options.bytes => n.to_string(),
+        Some(n) => units::bytes(n),
+    }
+}
+
+pub(crate) fn percent(part: impl Into<Option<u64>>, whole: u64) -> String {
+    part.into().map_or("-".to_owned(), |part| units::percent(part, whole))
+}
+
+/// Figure, marked if it is an upper bound: some objects are freed on a path without events.
+pub(crate) fn upper(is_upper_bound: bool, figure: String) -> Cell {
+    // An unknown figure has no bound.
+    if !is_upper_bound || figure == "-" {
+        return figure.into();
+    }
+    let notes = Notes { has_bounds: true, ..Notes::default() };
+    Cell { notes, ..format!("<={figure}").into() }
+}
+
+/// Bar for a share; empty where the screen shows none.
+pub(crate) fn bar(part: u64, whole: u64, screen: &Screen) -> Cell {
+    if !screen.has_bars || whole == 0 {
+        return Cell::default();
+    }
+    let eighths = (u128::from(part.min(whole)) * 8 * BAR as u128).div_ceil(u128::from(whole)) as usize;
+    if !screen.is_unicode {
+        return "#".repeat(eighths.div_ceil(8)).into();
+    }
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    ("█".repeat(eighths / 8) + rest).into()
+}
+
+/// Name escaped for a terminal.
+pub(crate) fn shown(name: &Name<'_>) -> Option<String> {
+    name.as_deref().map(|name| escape(name).into_owned())
+}
+
+pub(crate) fn text(name: &Name<'_>) -> Cell {
+    shown(name).unwrap_or("-".to_owned()).into()
+}
+
+/// Symbol, else the address.
+pub(crate) fn function(symbol: &Name<'_>, address: Option<Address>, kind: Kind) -> Cell {
+    match (shown(symbol), address) {
+        (Some(symbol), _) => symbol.into(),
+        (None, None) => "-".into(),
+        (None, Some(Address(0))) if kind == Kind::Pages => {
+            Cell { notes: Notes { has_pages_without_site: true, ..Notes::default() }, ..NO_PAGE_SITE.into() }
+        }
+        (None, Some(Address(0))) => NO_SITE.into(),
+        (None, Some(address)) => address.to_string().into(),
+    }
+}
+
+/// Function of a call-site with its module.
+pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
+    let mut cell = function(&site.symbol, Some(site.call_site), kind);
+    if let Some(module) = shown(&site.module) {
+        cell.text += &format!(" [{module}]");
+    }
+    cell
+}
+
+/// Time since the trace's first event; a sequence number as it is.
+pub(crate) fn moment(trace: &TraceMembers<'_>, at: impl Into<Option<u64>>) -> String {
+    at.into().map_or("-".to_owned(), |at| trace.keys().moment(at, trace.first, 6))
+}
+
+/// Age at the last event of an object that was allocated at `at`; a distance of numbers where keys are no times.
+pub(crate) fn age(trace: &TraceMembers<'_>, at: u64) -> String {
+    let age = trace.keys().moment(trace.last, at.min(trace.last), 3);
+    age.trim_start_matches('+').to_owned()
+}
+
+/// Length of the window in seconds; `None` where keys are no times.
+pub(crate) fn seconds(trace: &TraceMembers<'_>) -> Option<f64> {
+    let span = trace.last.saturating_sub(trace.first);
+    (trace.keys().unit == Unit::Nanoseconds && span > 0).then(|| span as f64 / 1e9)
+}
+
+/// Width of the slices that end at these keys.
+pub(crate) fn slice_width(trace: &TraceMembers<'_>, ends: &[u64]) -> String {
+    let width = match ends {
+        [first, second, ..] => second - first,
+        [only] => only.saturating_sub(trace.first),
+        [] => 0,
+    };
+    trace.keys().moment(trace.first.saturating_add(width), trace.first, 6).trim_start_matches('+').to_owned()
+}
+
+/// Number per second.
+pub(crate) fn rate(n: u64, seconds: Option<f64>) -> String {
+    seconds.map_or("-".to_owned(), |seconds| units::grouped((n as f64 / seconds).round() as u64))
+}
+
+/// Number with its sign.
+pub(crate) fn signed(n: i64) -> String {
+    let sign = if n < 0 { "-" } else { "+" };
+    if n == 0 { "0".to_owned() } else { format!("{sign}{}", units::grouped(n.unsigned_abs())) }
+}
+
+/// Difference of bytes with its sign.
+pub(crate) fn change(n: i64, options: &TableOptions) -> String {
+    let sign = match n {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    format!("{sign}{}", bytes(n.unsigned_abs(), options))
+}
+
+/// Text escaped for a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    escape(text.as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_without_a_call_site_says_so() {
+        let cell = |address, kind| function(&None, Some(Address(address)), kind);
+        assert_eq!(cell(0, Kind::Pages).text, NO_PAGE_SITE);
+        assert!(cell(0, Kind::Pages).notes.has_pages_without_site);
+        assert_eq!(cell(0, Kind::Kmalloc), NO_SITE.into());
+        assert_eq!(cell(0xc0de, Kind::Pages), "0xc0de".into());
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share() {
+        let text = |part, whole| bar(part, whole, &Screen::coloured(80)).text;
+        assert_eq!(text(0, 7), "");
+        assert_eq!(text(1, 1000), "▏", "a share above zero is seen");
+        assert_eq!(text(7, 7), "█".repeat(10));
+        assert_eq!(text(u64::MAX, 2), "█".repeat(10));
+        assert_eq!(text(11, 20), "█████▌");
+        assert_eq!(text(1, 0), "");
+        assert_eq!(bar(1, 2, &Screen::plain(None)).text, "", "a pipe has no bars");
+    }
+}

@@ -1,0 +1,109 @@
+//! Columns and cells of the sums that rows of call-sites and of caches have in common.
+
+use kmemtrace::SortKey;
+use kmemtrace::documents::ranked::Others;
+use kmemtrace::documents::sums::PrintedStats;
+
+use super::cells::{bytes, count, percent, upper};
+use super::options::TableOptions;
+use crate::render::column::Column;
+use crate::render::grid::cell::Cell;
+
+/// Columns of sums.
+pub(crate) const FIGURES: [Column<'static>; 12] = [
+    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("ALLOCS", 4, "Successful allocations."),
+    Column::figure("FREED", 9, "Objects whose free was seen."),
+    Column::figure("XCPU", 10, "Share of the frees that ran on another CPU than the allocation."),
+    Column::figure("REQUESTED", 11, "Bytes asked for, over all allocations."),
+    Column::figure("TOTAL", 7, "Bytes handed out, over all allocations."),
+    Column::figure("PEAK", 6, "Greatest number of live bytes at any time."),
+    Column::figure("OBJECTS", 8, "Objects live at the end."),
+    Column::figure("LIVE WASTE", 12, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
+    Column::figure("WASTE%", 5, "Share of TOTAL that was not asked for."),
+    Column::figure("WASTED", 1, "Bytes handed out and not asked for, over all allocations: cumulative."),
+];
+
+/// Columns of a view: the sums, and the name of a row.
+pub(crate) const fn columns(name: Column<'static>) -> [Column<'static>; FIGURES.len() + 1] {
+    let mut columns = [name; FIGURES.len() + 1];
+    let mut index = 0;
+    while index < FIGURES.len() {
+        columns[index] = FIGURES[index];
+        index += 1;
+    }
+    columns
+}
+
+/// Column that a sort key ranks by.
+pub(crate) fn ranked(by: SortKey) -> Option<&'static str> {
+    Some(match by {
+        SortKey::Wasted => "WASTED",
+        SortKey::LiveWasted => "LIVE WASTE",
+        SortKey::Live => "LIVE",
+        SortKey::Peak => "PEAK",
+        SortKey::Allocated => "TOTAL",
+        SortKey::Requested => "REQUESTED",
+        SortKey::Allocs => "ALLOCS",
+        SortKey::Frees => "FREED",
+        SortKey::Cross => "XCPU",
+        SortKey::Growth | SortKey::Site => return None,
+    })
+}
+
+/// Cells of a row.
+pub(crate) fn cells(stats: &PrintedStats, kind: &str, name: Cell, options: &TableOptions) -> Vec<Cell> {
+    let mut cells = sums(stats, kind, options);
+    cells.push(name);
+    cells
+}
+
+/// Cells of the sums of a row.
+pub(crate) fn sums(stats: &PrintedStats, kind: &str, options: &TableOptions) -> Vec<Cell> {
+    let is_bound = stats.live_is_upper_bound;
+    vec![
+        kind.into(),
+        count(stats.allocs).into(),
+        count(stats.frees).into(),
+        percent(stats.cross_cpu, stats.frees).into(),
+        bytes(stats.requested, options).into(),
+        bytes(stats.allocated, options).into(),
+        upper(is_bound, bytes(stats.peak_live_allocated, options)),
+        upper(is_bound, count(stats.live_objects)),
+        upper(is_bound, bytes(stats.live_wasted, options)),
+        upper(is_bound, bytes(stats.live_allocated, options)),
+        percent(stats.wasted, stats.allocated).into(),
+        bytes(stats.wasted, options).into(),
+    ]
+}
+
+/// Name of the row that sums up `rows` rows left out.
+pub(crate) fn others_text(rows: usize) -> String {
+    format!("({} other{})", count(rows as u64), if rows == 1 { "" } else { "s" })
+}
+
+/// Sums of the rows left out, each with their number: of kmalloc and cache, and of pages if there are any.
+pub(crate) fn other_rows(
+    others: Option<&Others<PrintedStats>>,
+    options: &TableOptions,
+) -> impl Iterator<Item = (Vec<Cell>, usize)> {
+    let rows = others.into_iter().flat_map(|Others { others, others_pages, others_count }| {
+        let is_there = |stats: &PrintedStats| stats.allocs > 0 || stats.failed_allocs > 0;
+        let pages = others_pages.as_ref().filter(|pages| is_there(pages)).map(|pages| (pages, "pages"));
+        let slab = Some((others, "-")).filter(|_| is_there(others) || pages.is_none());
+        slab.into_iter().chain(pages).map(|(stats, kind)| (sums(stats, kind, options), *others_count))
+    });
+    rows.collect::<Vec<_>>().into_iter()
+}
+
+/// Cells of the rows that sum up those left out.
+pub(crate) fn other_cells(
+    others: Option<&Others<PrintedStats>>,
+    options: &TableOptions,
+) -> impl Iterator<Item = Vec<Cell>> {
+    other_rows(others, options).map(|(mut cells, rows)| {
+        cells.push(others_text(rows).into());
+        cells
+    })
+}

@@ -1,0 +1,141 @@
+//! Text around tables: verdict, trace and filters above, explanations of marks below.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::Head;
+use kmemtrace::documents::document::TraceMembers;
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units;
+
+use super::cells::{count, counted, moment};
+use super::options::TableOptions;
+use crate::render::grid::cell::Notes;
+use crate::render::wrap;
+use crate::terminal::screen::Paint;
+
+/// Writes the lines above a view: verdict, trace, and what was asked for.
+pub(crate) fn heading(
+    head: &Head<'_>,
+    events: Option<u64>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let line = parts(&verdict(head, events), options);
+    let word = head.completeness.verdict.to_uppercase();
+    let paint = match head.completeness.verdict {
+        "complete" => Paint::Good,
+        "corrupt" => Paint::Bad,
+        _ => Paint::Warning,
+    };
+    let rest = line.strip_prefix(&word).unwrap_or_default();
+    writeln!(out, "{}{rest}", options.screen.paint(paint, &word))?;
+    if head.completeness.verdict != "complete" {
+        text("Figures are estimates where events are missing; kmemtrace-check tells where.", options, out)?;
+    }
+    writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
+    let time = options.time.as_ref().map(|time| format!("time {time}"));
+    let asked: Vec<String> = options.filter().into_iter().chain(time).collect();
+    if !asked.is_empty() {
+        writeln!(out, "{}", options.screen.paint(Paint::Strong, &parts(&asked, options)))?;
+    }
+    writeln!(out)
+}
+
+/// Writes a text as lines that fit.
+pub(crate) fn text(text: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", wrap::words(text, 0, options.screen.width, options.screen.cut_mark()))
+}
+
+/// Writes a text whose lines after the first begin with `indent` blanks.
+pub(crate) fn indented(text: &str, indent: usize, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", wrap::words(text, indent, options.screen.width, options.screen.cut_mark()))
+}
+
+/// Writes a strong line over a part of a view.
+pub(crate) fn title(title: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let title = wrap::words(title, 0, options.screen.width, options.screen.cut_mark());
+    writeln!(out, "{}", options.screen.paint(Paint::Strong, &title))
+}
+
+fn parts(parts: &[String], options: &TableOptions) -> String {
+    wrap::parts(parts, options.screen.width, options.screen.cut_mark())
+}
+
+fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
+    let complete = &head.completeness;
+    let mut line = vec![complete.verdict.to_uppercase()];
+    line.extend(events.map(|events| counted(events, "event")));
+    let lost = complete.lost_events;
+    // A cut file has a gap with an unknown count, so "0 lost, 1 gap" is right and "0 lost in 1 gap" is not.
+    let joined = if lost.is_some_and(|lost| lost > 0) { " in" } else { "," };
+    let gaps = if complete.gaps > 0 { format!("{joined} {}", counted(complete.gaps, "gap")) } else { String::new() };
+    line.push(match lost {
+        Some(lost) => format!("{} lost{gaps}", units::grouped(lost)),
+        None => format!("lost: unknown{gaps}"),
+    });
+    let files: Vec<String> = complete.truncated_files.iter().map(|f| escape(f.as_bytes()).into_owned()).collect();
+    let cpus: Vec<String> = complete.missing_cpus.iter().map(u32::to_string).collect();
+    for (what, names) in [("cut", files), ("no file for CPU", cpus)] {
+        if !names.is_empty() {
+            line.push(format!("{what}: {}", names.join(", ")));
+        }
+    }
+    line
+}
+
+/// Parts that identify the recording.
+fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
+    let mut head = vec![options.title.clone()];
+    if let Some(kernel) = trace.kernel {
+        let [kernel, arch] = [kernel, trace.arch.unwrap_or_default()].map(|text| escape(text.as_bytes()));
+        head.push(format!("Linux {kernel} {arch}").trim_end().to_owned());
+    }
+    head.push(counted(trace.cpus as u64, "CPU"));
+    let last = moment(trace, trace.last);
+    head.push(match trace.keys().unit {
+        Unit::Records => format!("numbers {} to {}", count(trace.first), count(trace.last)),
+        Unit::Ticks => format!("recorded -, to {last}"),
+        Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
+    });
+    if let Some(since_boot) = &trace.since_boot {
+        let first = trace.keys().moment(trace.first, 0, 6);
+        let first = first.trim_start_matches('+');
+        let lost = since_boot.lost_before_first.map_or("an unknown number".into(), units::grouped);
+        head.push(format!("since {first} after boot, {lost} lost before"));
+    }
+    head
+}
+
+/// Writes the explanation of each mark that the tables of a view have.
+pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    const BOUNDS: &str = "<= marks an upper bound: objects of this row are also freed on paths without events, so some of them \
+                          may be gone.";
+    const PAGES: &str = "Page events carry no call-site without stacks: all pages are in one row.";
+    let lines = [(notes.has_bounds, BOUNDS), (notes.has_pages_without_site, PAGES)];
+    for (number, (_, line)) in lines.into_iter().filter(|(is_needed, _)| *is_needed).enumerate() {
+        if number == 0 {
+            writeln!(out)?;
+        }
+        text(line, options, out)?;
+    }
+    Ok(())
+}
+
+/// Writes the reason why a view has no rows: filters, else the time window, else `otherwise`.
+pub(crate) fn empty(otherwise: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let reason = match (options.filter(), &options.time) {
+        (Some(filter), _) => format!("{filter}: {otherwise} among the allocations that it selects"),
+        (None, Some(time)) => format!("time {time}: {otherwise} in this window"),
+        (None, None) => otherwise.to_owned(),
+    };
+    text(&reason, options, out)
+}
+
+/// Writes the number of rows that are not shown.
+pub(crate) fn more_rows(rows: u64, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if rows == 0 {
+        return Ok(());
+    }
+    text(&format!("({}: --top N)", counted(rows, "more row")), options, out)
+}

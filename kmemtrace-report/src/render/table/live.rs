@@ -1,0 +1,99 @@
+//! Table of `live`: memory that is live at the end, by the keys of the query.
+
+use std::io::{self, Write};
+
+use kmemtrace::SortKey;
+use kmemtrace::documents::Head;
+use kmemtrace::documents::live_groups::LiveGroupRow;
+use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::sums::PrintedStats;
+
+use super::options::TableOptions;
+use super::{cells, groups, heading};
+use crate::render::column::Column;
+use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
+
+/// Columns of `live`, beside those of the keys.
+pub(crate) const COLUMNS: [Column<'static>; 9] = [
+    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("OLDEST", 4, "Age of the oldest live object at the end of the recording."),
+    Column::figure("MEDIAN", 7, "Age of the object in the middle, of those live at the end."),
+    Column::figure("WASTED", 6, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording."),
+    Column::figure("OBJECTS", 3, "Objects live at the end."),
+    Column::figure("SHARE", 8, "Share of the live bytes of all rows of this kind: pages apart from the others."),
+    Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
+    Column::figure("LIVE", 1, "Bytes of the objects live at the end."),
+];
+
+fn ranked(by: SortKey) -> Option<&'static str> {
+    match by {
+        SortKey::Live => Some("LIVE"),
+        SortKey::LiveWasted => Some("WASTED"),
+        SortKey::Growth => Some("GREW"),
+        _ => None,
+    }
+}
+
+/// Writes the table of `live`.
+pub(crate) fn live<'a>(
+    head: &Head<'_>,
+    listing: &Listing<'a, LiveGroupRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if listing.rows.is_empty() && listing.others.is_none() {
+        return heading::empty("no object is live at the end", options, out);
+    }
+    let keys = groups::columns(&head.query);
+    let columns: Vec<Column<'_>> = COLUMNS.into_iter().chain(keys.iter().copied()).collect();
+    let others = listing.others.as_ref();
+    let whole = |is_pages: bool| {
+        let of_kind = |row: &LiveGroupRow<'_>| (row.kind == kmemtrace::Kind::Pages) == is_pages;
+        let rest = others.map(|others| if is_pages { others.others_pages.as_ref() } else { Some(&others.others) });
+        let rest = rest.flatten().map_or(0, |rest| rest.live_allocated);
+        listing.rows.iter().filter(of_kind).fold(rest, |sum, row| sum.saturating_add(row.live_allocated))
+    };
+    let whole = [whole(false), whole(true)];
+    let age = |at: u64| cells::age(&head.trace, at);
+    let row = |row: LiveGroupRow<'_>| {
+        let is_bound = row.live_is_upper_bound;
+        let all = whole[usize::from(row.kind == kmemtrace::Kind::Pages)];
+        let figures: [Cell; COLUMNS.len()] = [
+            row.kind.name().into(),
+            age(row.oldest).into(),
+            age(row.median).into(),
+            cells::upper(is_bound, cells::bytes(row.live_wasted, options)),
+            cells::change(row.grew, options).into(),
+            cells::upper(is_bound, cells::count(row.live_objects)),
+            cells::percent(row.live_allocated, all).into(),
+            cells::bar(row.live_allocated, all, &options.screen),
+            cells::upper(is_bound, cells::bytes(row.live_allocated, options)),
+        ];
+        figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+    };
+    let rest = others.into_iter().flat_map(|others| {
+        let pages = others.others_pages.as_ref().filter(|pages| pages.live_objects > 0);
+        let slab = (others.others.live_objects > 0).then_some((&others.others, "-", 0));
+        let pages = pages.map(|pages| (pages, "pages", 1));
+        slab.into_iter().chain(pages).map(|(sum, kind, index)| {
+            let figures: [Cell; COLUMNS.len()] = [
+                kind.into(),
+                "-".into(),
+                "-".into(),
+                cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_wasted, options)),
+                "-".into(),
+                cells::upper(sum.live_is_upper_bound, cells::count(sum.live_objects)),
+                cells::percent(sum.live_allocated, whole[index]).into(),
+                Cell::default(),
+                cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_allocated, options)),
+            ];
+            figures.into_iter().chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
+        })
+    });
+    let rest: Vec<Vec<Cell>> = rest.collect();
+    let grid = Grid { columns: &columns, ranked: options.ranked.and_then(ranked), screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(rest.iter().cloned()), out)?;
+    heading::footer(notes, options, out)
+}

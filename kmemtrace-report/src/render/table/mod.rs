@@ -1,0 +1,176 @@
+//! Tables for people: the verdict first, bytes before ratios, sums that add up.
+
+mod caches;
+mod cells;
+mod compare;
+mod cross;
+mod figures;
+mod groups;
+mod growth;
+mod heading;
+mod live;
+mod mismatch;
+mod objects;
+pub(crate) mod options;
+mod sites;
+mod summary;
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::{Body, Document};
+
+use super::column::Column;
+use options::TableOptions;
+
+/// Tables of a view: name of the part, empty where there is one part, and its columns.
+#[allow(dead_code, reason = "the help of a view prints them")]
+pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
+
+/// Columns of every view, for explanations.
+#[allow(dead_code, reason = "the help of a view prints them")]
+pub(crate) const COLUMNS: [(&str, Parts); 8] = [
+    (
+        "summary",
+        &[
+            ("kinds", &summary::COLUMNS),
+            ("most bytes live now", &summary::LIVE),
+            ("most bytes wasted by objects live now", &summary::LIVE_WASTE),
+            ("churn", &summary::CHURN),
+        ],
+    ),
+    ("sites", &[("", &sites::COLUMNS), ("other keys", &groups::COLUMNS)]),
+    ("caches", &[("", &caches::COLUMNS)]),
+    ("mismatch", &[("", &mismatch::COLUMNS)]),
+    ("live", &[("", &live::COLUMNS), ("--objects", &objects::COLUMNS)]),
+    ("cross", &[("", &cross::COLUMNS)]),
+    ("compare", &[("", &compare::COLUMNS)]),
+    ("growth", &[("", &growth::COLUMNS)]),
+];
+
+/// Writes the heading, then the view's tables.
+pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let Document { head, body } = document;
+    let events = if let Body::Summary(summary) = body { Some(summary.events.total) } else { None };
+    heading::heading(head, events, options, out)?;
+    match body {
+        Body::Summary(view) => summary::summary(head, view, options, out),
+        Body::Sites(listing) => sites::sites(listing, options, out),
+        Body::Caches(listing) => caches::caches(listing, options, out),
+        Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
+        Body::Groups(listing) => groups::groups(&head.query, listing, options, out),
+        Body::LiveGroups(listing) => live::live(head, listing, options, out),
+        Body::Live(listing) => objects::objects(head, listing, options, out),
+        Body::Growth(view) => growth::growth(head, view, options, out),
+        Body::Compare(view) => compare::compare(view, options, out),
+        Body::Cross(view) => cross::cross(view, options, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use kmemtrace::documents::document::{CompletenessMembers, TraceMembers};
+    use kmemtrace::documents::naming::CallSite;
+    use kmemtrace::documents::ranked::{Listing, Others};
+    use kmemtrace::documents::row::{Address, Rows};
+    use kmemtrace::documents::sites::SiteRow;
+    use kmemtrace::documents::sums::PrintedStats;
+    use kmemtrace::{Kind, documents};
+    use kmemtrace_abi::clock::OrderKey;
+
+    use super::super::column::Holds;
+
+    const STATS: PrintedStats = PrintedStats {
+        allocs: 2,
+        failed_allocs: 0,
+        requested: 2048,
+        allocated: 4096,
+        wasted: 2048,
+        frees: 1,
+        inferred_frees: 0,
+        cross_cpu: Some(1),
+        live_objects: 1,
+        live_requested: 5,
+        live_allocated: 1024,
+        live_wasted: 0,
+        peak_live_allocated: None,
+        live_is_upper_bound: true,
+    };
+
+    /// Completeness with this verdict, loss and number of gaps.
+    fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
+        CompletenessMembers {
+            verdict,
+            lost_events: Some(lost),
+            gaps,
+            truncated_files: &[],
+            missing_cpus: &[],
+            inferred_frees: 0,
+            frees_without_alloc: 0,
+            saturated: false,
+        }
+    }
+
+    fn printed(completeness: CompletenessMembers<'_>) -> String {
+        let trace = TraceMembers {
+            input: "kmemtrace",
+            source: None,
+            kernel: None,
+            arch: None,
+            endian: None,
+            word_bytes: None,
+            page_bytes: None,
+            addresses: "raw",
+            clock: None,
+            cpus: 1,
+            order: OrderKey::Time,
+            first: 0,
+            last: 9,
+            own_threads: None,
+            since_boot: None,
+        };
+        let rows = Rows::new(1, |_| {
+            let symbol = Some(b"a\x1b\xff+0x1"[..].into());
+            let site = CallSite { call_site: Address(0xc0de), symbol, module: None };
+            SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
+        });
+        let others = Some(Others { others: STATS, others_count: 407 });
+        let document = Document {
+            head: documents::Head { schema: "kmemtrace.sites/1".to_owned(), completeness, trace },
+            body: Body::Sites(Listing { rows, others }),
+        };
+        let mut out = Vec::new();
+        table(&document, &TableOptions::plain(None), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_verdict_comes_first_and_bounds_are_marked() {
+        let text = printed(CompletenessMembers { missing_cpus: &[2], ..completeness("lossy", 1204, 3) });
+        assert!(text.starts_with("LOSSY   1,204 lost in 3 gaps   no file for CPU: 2\n"), "{text}");
+        assert!(text.contains("<=1.00 KiB"), "{text}");
+        let others = text.lines().find(|line| line.contains("(407 others)")).expect("an others row");
+        assert!(others.contains(" - "), "peaks do not add up: {others}");
+        assert!(text.contains(r" a\x1b\xff+0x1"), "a name is escaped once: {text}");
+        let files = ["cpu2.out\u{1b}".to_owned()];
+        let cut = printed(CompletenessMembers { truncated_files: &files, ..completeness("truncated", 0, 1) });
+        assert!(cut.starts_with("TRUNCATED   0 lost, 1 gap   cut: cpu2.out\\x1b\n"), "{cut}");
+    }
+
+    #[test]
+    fn every_column_of_a_view_is_explained_and_can_be_told_from_the_others() {
+        for (view, parts) in COLUMNS {
+            for (part, columns) in parts {
+                for column in *columns {
+                    assert!(column.meaning.ends_with('.'), "{view} {part}: {}", column.title);
+                    let same = columns.iter().filter(|other| other.title == column.title).count();
+                    assert_eq!(same, 1, "{view} {part}: {}", column.title);
+                }
+                let sites = columns.iter().filter(|column| column.holds == Holds::Site);
+                assert!(*part == "kinds" || sites.clone().count() > 0, "{view} {part} names no place");
+                assert!(sites.clone().all(|column| column.drop == 0), "{view} {part}: a call-site is never dropped");
+            }
+        }
+    }
+}

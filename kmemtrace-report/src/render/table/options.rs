@@ -1,0 +1,61 @@
+//! Options of a table, beyond its document.
+
+use kmemtrace::SortKey;
+
+use crate::terminal::screen::Screen;
+
+/// Options of a table.
+pub(crate) struct TableOptions {
+    /// Destination.
+    pub(crate) screen: Screen,
+    /// True for exact bytes.
+    pub(crate) bytes: bool,
+    /// True to print the addresses of objects.
+    pub(crate) show_addresses: bool,
+    /// True if the figures include the recorder's own objects.
+    pub(crate) shows_own: bool,
+    /// True to list findings that are normal, too.
+    pub(crate) shows_normal: bool,
+    /// Limit of rows, for views whose document has all of them.
+    pub(crate) top: Option<usize>,
+    /// First sort key.
+    pub(crate) ranked: Option<SortKey>,
+    /// Filters as the user gave them: name and values.
+    pub(crate) filters: Vec<(String, String)>,
+    /// Time window as the user gave it.
+    pub(crate) time: Option<String>,
+    /// Escaped name of the trace.
+    pub(crate) title: String,
+}
+
+impl TableOptions {
+    /// True if filters select objects: the recorder's own are counted before them.
+    pub(crate) fn is_filtered(&self) -> bool {
+        !self.filters.is_empty()
+    }
+
+    /// Filters in one text: `filter comm=foo,bar pid=7`; `None` without filters.
+    pub(crate) fn filter(&self) -> Option<String> {
+        let filters: Vec<String> = self.filters.iter().map(|(name, values)| format!("{name}={values}")).collect();
+        self.is_filtered().then(|| format!("filter {}", filters.join(" ")))
+    }
+}
+
+#[cfg(test)]
+impl TableOptions {
+    /// Options of a plain screen.
+    pub(crate) fn plain(width: Option<usize>) -> TableOptions {
+        TableOptions {
+            screen: Screen::plain(width),
+            bytes: false,
+            show_addresses: false,
+            shows_own: false,
+            shows_normal: false,
+            top: None,
+            ranked: Some(SortKey::Wasted),
+            filters: Vec::new(),
+            time: None,
+            title: String::new(),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Table of `sites`.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::sites::SiteRow;
+use kmemtrace::documents::sums::PrintedStats;
+
+use super::options::TableOptions;
+use super::{cells, figures, heading};
+use crate::render::column::Column;
+use crate::render::grid::Grid;
+
+/// Columns of `sites`.
+pub(crate) const COLUMNS: [Column<'static>; 13] = figures::columns(Column::site(
+    "CALL SITE",
+    "Return address of the allocating call: function, offset in it, and module in brackets.",
+));
+
+/// Writes the table of `sites`.
+pub(crate) fn sites<'a>(
+    listing: &Listing<'a, SiteRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if listing.rows.is_empty() && listing.others.is_none() {
+        return heading::empty("no allocation was recorded", options, out);
+    }
+    let row = |row: SiteRow<'_>| figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
+    let others = || figures::other_cells(listing.others.as_ref(), options);
+    let grid = Grid { columns: &COLUMNS, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
+    heading::footer(notes, options, out)
+}

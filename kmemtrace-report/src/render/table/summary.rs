@@ -1,0 +1,314 @@
+//! Screen of `summary`: sums per kind, call-sites to look at, findings, and the next commands.
+
+use std::io::{self, Write};
+
+use kmemtrace::Kind;
+use kmemtrace::documents::Head;
+use kmemtrace::documents::row::Rows;
+use kmemtrace::documents::sites::SiteRow;
+use kmemtrace::documents::summary::{FindingCounts, Summary, TotalRow};
+use kmemtrace::documents::sums::PrintedStats;
+
+use super::options::TableOptions;
+use super::{cells, heading};
+use crate::render::column::{Column, Holds};
+use crate::render::grid::Grid;
+use crate::render::grid::cell::{Cell, Notes};
+use crate::terminal::screen::Paint;
+
+/// Columns of the kinds in `summary`.
+pub(crate) const COLUMNS: [Column<'static>; 10] = [
+    Column::word("", 0, "Allocator; the total is that of kmalloc and cache."),
+    Column::figure("ALLOCS", 1, "Successful allocations."),
+    Column::figure("FREED", 5, "Objects whose free was seen."),
+    Column::figure("INFERRED", 8, "Objects whose address was allocated again without a free event."),
+    Column::figure("OBJECTS", 2, "Objects live at the end."),
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
+    Column::figure("REQUESTED", 7, "Bytes asked for, over all allocations."),
+    Column::figure("ALLOCATED", 3, "Bytes handed out, over all allocations."),
+    Column::figure("WASTED", 4, "Bytes handed out and not asked for, over all allocations: cumulative."),
+    Column::figure("WASTE%", 6, "Share of ALLOCATED that was not asked for."),
+];
+
+const SITE: Column<'static> = Column::site("CALL SITE", "Return address of the allocating call.");
+
+/// Columns of the call-sites by live bytes in `summary`.
+pub(crate) const LIVE: [Column<'static>; 5] = [
+    Column::figure("OBJECTS", 2, "Objects live at the end."),
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
+    Column::figure("SHARE", 1, "Share of all live bytes of kmalloc and cache."),
+    Column::bar("", 3, "SHARE as a bar."),
+    SITE,
+];
+
+/// Columns of the call-sites by live waste in `summary`.
+pub(crate) const LIVE_WASTE: [Column<'static>; 5] = [
+    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
+    Column::figure("LIVE WASTE", 0, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("SHARE", 1, "Share of all live bytes wasted by kmalloc and cache."),
+    Column::bar("", 3, "SHARE as a bar."),
+    SITE,
+];
+
+/// Columns of the call-sites by churn in `summary`.
+pub(crate) const CHURN: [Column<'static>; 5] = [
+    Column::figure("ALLOCS", 2, "Successful allocations."),
+    Column::figure("WASTED", 0, "Bytes handed out and not asked for, over all allocations: cumulative."),
+    Column::figure("SHARE", 1, "Share of all bytes wasted by kmalloc and cache."),
+    Column::bar("", 3, "SHARE as a bar."),
+    SITE,
+];
+
+/// Share of the live bytes from which the next command is about one call-site, in percent.
+const MANY: u64 = 10;
+
+/// Writes the screen of `summary`.
+pub(crate) fn summary(
+    head: &Head<'_>,
+    view: &Summary<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut notes = kinds(view, options, out)?;
+    writeln!(out)?;
+    facts(head, view, options, out)?;
+    if view.rows.iter().all(|row| row.stats.allocs == 0) {
+        writeln!(out)?;
+        return heading::empty("no allocation was recorded", options, out);
+    }
+    for list in lists(view) {
+        let Some(rows) = list.rows.as_ref().filter(|rows| !rows.is_empty()) else { continue };
+        writeln!(out)?;
+        heading::title(list.title, options, out)?;
+        notes |= top(rows, &list, options, out)?;
+    }
+    findings(&view.findings, options, out)?;
+    heading::footer(notes, options, out)?;
+    next(head, view, options, out)
+}
+
+/// Short list of call-sites.
+struct List<'v, 'a> {
+    title: &'static str,
+    rows: &'v Option<Rows<'a, SiteRow<'a>>>,
+    columns: &'static [Column<'static>; 5],
+    /// Limit of rows.
+    limit: usize,
+    /// Sum that the ranking figures are parts of.
+    whole: u64,
+    /// Two figures of a row, of which the second ranks it, and the bytes of the second.
+    figures: fn(&PrintedStats, &TableOptions) -> ([Cell; 2], u64),
+}
+
+fn bounded(stats: &PrintedStats, figure: String) -> Cell {
+    cells::upper(stats.live_is_upper_bound, figure)
+}
+
+/// Lists of `summary`, the live ones first.
+fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
+    let total = &view.total.stats;
+    let live = List {
+        title: "Most bytes live now, by call-site",
+        rows: &view.top_live,
+        columns: &LIVE,
+        limit: 5,
+        whole: total.live_allocated,
+        figures: |stats, options| {
+            let live = cells::bytes(stats.live_allocated, options);
+            ([bounded(stats, cells::count(stats.live_objects)), bounded(stats, live)], stats.live_allocated)
+        },
+    };
+    let live_waste = List {
+        title: "Most bytes wasted by objects live now",
+        rows: &view.top_live_waste,
+        columns: &LIVE_WASTE,
+        limit: 3,
+        whole: total.live_wasted,
+        figures: |stats, options| {
+            let [live, wasted] = [stats.live_allocated, stats.live_wasted].map(|n| cells::bytes(n, options));
+            ([bounded(stats, live), bounded(stats, wasted)], stats.live_wasted)
+        },
+    };
+    let churn = List {
+        title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
+        rows: &view.top_sites,
+        columns: &CHURN,
+        limit: 3,
+        whole: total.wasted,
+        figures: |stats, options| {
+            ([cells::count(stats.allocs).into(), cells::bytes(stats.wasted, options).into()], stats.wasted)
+        },
+    };
+    [live, live_waste, churn]
+}
+
+/// Writes a short list of call-sites.
+fn top(
+    rows: &Rows<'_, SiteRow<'_>>,
+    list: &List<'_, '_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<Notes> {
+    let is_shown = |column: &Column<'_>| column.holds != Holds::Bar || options.screen.has_bars;
+    let columns: Vec<Column<'_>> = list.columns.iter().copied().filter(is_shown).collect();
+    let row = |row: SiteRow<'_>| -> Vec<Cell> {
+        let ([first, ranked], part) = (list.figures)(&row.stats, options);
+        // Bytes of pages are never a part of the total.
+        let is_part = row.kind != Kind::Pages;
+        let share = if is_part { cells::percent(part, list.whole) } else { "-".to_owned() };
+        let bar = if is_part { cells::bar(part, list.whole, &options.screen) } else { Cell::default() };
+        let cells = [first, ranked, share.into(), bar, cells::site(&row.site, row.kind)];
+        list.columns.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
+    };
+    let grid = Grid { columns: &columns, ranked: Some(list.columns[1].title), screen: &options.screen };
+    grid.write(|| rows.iter().take(list.limit).map(row), out)
+}
+
+/// Writes the table of kinds: the total counts `kmalloc` and `cache`, because these are made of pages.
+fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<Notes> {
+    let name = |kind: &str| match kind {
+        "total" => "total of both".to_owned(),
+        "pages" => "pages (apart)".to_owned(),
+        kind => kind.to_owned(),
+    };
+    let row = |TotalRow { kind, stats }: TotalRow| -> Vec<Cell> {
+        let is_bound = stats.live_is_upper_bound;
+        vec![
+            if kind == "total" { Cell::painted(name(kind), Paint::Strong) } else { name(kind).into() },
+            cells::count(stats.allocs).into(),
+            cells::count(stats.frees).into(),
+            cells::count(stats.inferred_frees).into(),
+            cells::upper(is_bound, cells::count(stats.live_objects)),
+            cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
+            cells::bytes(stats.requested, options).into(),
+            cells::bytes(stats.allocated, options).into(),
+            cells::bytes(stats.wasted, options).into(),
+            cells::percent(stats.wasted, stats.allocated).into(),
+        ]
+    };
+    // The total stands below its parts, pages below the total.
+    let rank = |row: &TotalRow| ["kmalloc", "cache", "total"].iter().position(|&kind| kind == row.kind).unwrap_or(3);
+    let mut rows: Vec<TotalRow> = view.rows.iter().collect();
+    rows.sort_by_key(rank);
+    let grid = Grid { columns: &COLUMNS, ranked: None, screen: &options.screen };
+    grid.write(|| rows.iter().cloned().map(row), out)
+}
+
+/// Writes the lines under the table of kinds.
+fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let (total, pairs, findings) = (&view.total.stats, &view.pairs, &view.findings);
+    let mut line = |what: &str, value: String| heading::indented(&format!("  {what:<20} {value}"), 23, options, out);
+    let peak = cells::upper(total.live_is_upper_bound, cells::bytes(total.peak_live_allocated, options)).text;
+    line("peak", format!("{peak} at {}", cells::moment(&head.trace, view.total.peak_at)))?;
+    let crossed = cells::percent(pairs.cross_cpu, pairs.paired);
+    let cross_node = pairs.cross_node.map_or(String::new(), |n| format!("; {} on another node", cells::count(n)));
+    let (cross_cpu, paired) = (cells::count(pairs.cross_cpu), cells::counted(pairs.paired, "pair"));
+    line("freed on other CPU", format!("{crossed} ({cross_cpu} of {paired}{cross_node})"))?;
+    line(
+        "frees not paired",
+        format!(
+            "{} older than the recording; {} after another free; {} of NULL",
+            cells::count(findings.free_without_alloc.count),
+            cells::count(findings.free_after_free.count),
+            cells::count(findings.null_free.count)
+        ),
+    )?;
+    if findings.failed_alloc.count > 0 {
+        line("failed", cells::counted(findings.failed_alloc.count, "allocation"))?;
+    }
+    match own(view, options) {
+        Some((what, value)) => line(what, value),
+        None => Ok(()),
+    }
+}
+
+/// Line on the recorder's own allocations, if any.
+fn own(view: &Summary<'_>, options: &TableOptions) -> Option<(&'static str, String)> {
+    let own = view.own.as_ref().filter(|own| own.allocs > 0)?;
+    let allocated = cells::bytes(own.allocated, options);
+    let before = if options.is_filtered() { ", before filters" } else { "" };
+    let of = format!("{} ({allocated}) of the recorder itself{before}", cells::counted(own.allocs, "allocation"));
+    Some(match (options.shows_own, options.is_filtered()) {
+        (true, false) => ("counted above", of),
+        (true, true) => ("not left out", of),
+        (false, _) => ("left out", of + " (--own shows them)"),
+    })
+}
+
+/// Findings that nothing known explains.
+fn errors(findings: &FindingCounts) -> u64 {
+    findings.kind_mismatch.rest().saturating_add(findings.cache_mismatch.rest())
+}
+
+/// Writes the findings by severity.
+fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let errors = errors(findings);
+    let suspects = findings.kind_mismatch.suspect.saturating_add(findings.cache_mismatch.suspect);
+    let unseen = findings.kind_mismatch.unseen.saturating_add(findings.cache_mismatch.unseen);
+    let normal =
+        [findings.kind_mismatch_legal.count, findings.free_after_free.count, findings.inferred_free.count, unseen];
+    let normal = normal.into_iter().fold(findings.short_alloc.count, u64::saturating_add);
+    let shown = |n: u64, noun: &str, paint| {
+        let text = cells::counted(n, noun);
+        if n > 0 { options.screen.paint(paint, &text) } else { text }
+    };
+    writeln!(out)?;
+    let (errors, suspects) = (shown(errors, "error", Paint::Bad), shown(suspects, "suspect", Paint::Warning));
+    writeln!(
+        out,
+        "{} {errors}, {suspects}, {} normal",
+        options.screen.paint(Paint::Strong, "Mismatches"),
+        cells::count(normal)
+    )
+}
+
+/// Writes the commands that look further into what was found.
+fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let total = &view.total.stats;
+    let top_share = |rows: &Option<Rows<'_, SiteRow<'_>>>| {
+        let top = rows.as_ref().and_then(|rows| rows.iter().find(|row| row.kind != Kind::Pages));
+        top.map_or(0, |row| row.stats.live_allocated)
+    };
+    let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
+    let mut commands: Vec<(&str, &str, &str)> = Vec::new();
+    if head.completeness.verdict != "complete" {
+        commands.push(("kmemtrace-check", "", "where events are missing"));
+    }
+    if errors(&view.findings) > 0 {
+        commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
+    }
+    if is_many(top_share(&view.top_live), total.live_allocated) {
+        commands.push(("kmemtrace-report", " live", "the objects that are live"));
+    }
+    if is_many(total.wasted, total.allocated) {
+        commands.push(("kmemtrace-report", " sites", "the call-sites that waste most"));
+    }
+    if is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired) {
+        commands.push(("kmemtrace-report", " cross", "call-sites whose objects are freed on another CPU"));
+    }
+    if commands.is_empty() {
+        commands.push(("kmemtrace-report", " sites", "figures of every call-site"));
+    }
+    let commands = commands
+        .into_iter()
+        .take(3)
+        .map(|(program, view, about)| (format!("{program}{view}{}", trace(options)), about));
+    let commands: Vec<(String, &str)> = commands.collect();
+    let wide = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    writeln!(out)?;
+    heading::title("Next", options, out)?;
+    for (command, about) in commands {
+        heading::indented(&format!("  {command:<wide$}   {about}"), 4, options, out)?;
+    }
+    Ok(())
+}
+
+/// Trace as a word of a command line: empty for the default one.
+fn trace(options: &TableOptions) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%=".contains(c);
+    match options.title.as_str() {
+        "kmemtrace.data" => String::new(),
+        title if title.chars().all(is_plain) && !title.starts_with('-') => format!(" {title}"),
+        _ => " DIR".to_owned(),
+    }
+}

@@ -1,0 +1,193 @@
+//! Screen: width, colours and characters of the destination.
+
+use std::env;
+
+use anstyle::{AnsiColor, Effects, Style};
+use clap::ValueEnum;
+
+/// Width of a terminal that does not tell its own.
+const USUAL_WIDTH: usize = 80;
+/// Least width that tables are made for.
+const LEAST_WIDTH: usize = 40;
+
+/// Use of colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    #[default]
+    Auto,
+    /// In files and pipes, too
+    Always,
+    /// Nowhere
+    Never,
+}
+
+/// Emphasis of a text. Colour never carries a meaning alone: the text says the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    /// Headings, and the column that ranks the rows.
+    Strong,
+    /// Zeros.
+    Faint,
+    /// A complete trace.
+    Good,
+    /// Loss, and suspect findings.
+    Warning,
+    /// Damage, and errors.
+    Bad,
+}
+
+impl Paint {
+    fn style(self) -> Style {
+        let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into())).effects(Effects::BOLD);
+        match self {
+            Paint::Strong => Style::new().bold(),
+            Paint::Faint => Style::new().dimmed(),
+            Paint::Good => colour(AnsiColor::Green),
+            Paint::Warning => colour(AnsiColor::Yellow),
+            Paint::Bad => colour(AnsiColor::Red),
+        }
+    }
+}
+
+/// Abilities of the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Screen {
+    /// Greatest width of a line, in columns; `None`: no limit, and nothing is cut.
+    pub(crate) width: Option<usize>,
+    /// True for a terminal that shows bars.
+    pub(crate) has_bars: bool,
+    /// True for characters beyond ASCII.
+    pub(crate) is_unicode: bool,
+    has_colour: bool,
+}
+
+/// Variables of the environment that a screen depends on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Environment {
+    /// `COLUMNS`.
+    columns: Option<usize>,
+    /// `NO_COLOR` is set and not empty.
+    no_color: bool,
+    /// `CLICOLOR_FORCE` is set, and neither empty nor 0.
+    forces_color: bool,
+    /// `TERM` is `dumb`.
+    is_dumb: bool,
+    /// The locale's character set is UTF-8.
+    is_utf8: bool,
+}
+
+impl Environment {
+    fn read() -> Environment {
+        let text = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text).unwrap_or_default();
+        let locale = locale.to_string_lossy().to_ascii_lowercase();
+        Environment {
+            columns: text("COLUMNS").and_then(|value| value.to_str()?.parse().ok()),
+            no_color: text("NO_COLOR").is_some(),
+            forces_color: text("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+            is_dumb: text("TERM").is_some_and(|value| value == "dumb"),
+            is_utf8: locale.contains("utf-8") || locale.contains("utf8"),
+        }
+    }
+}
+
+impl Screen {
+    /// Screen of standard output; `is_file`: the output goes to a file instead. `width` comes before the terminal's.
+    pub(crate) fn of_output(is_file: bool, color: Color, width: Option<usize>) -> Screen {
+        let stdout = std::io::stdout();
+        let is_terminal = !is_file && rustix::termios::isatty(&stdout);
+        let columns = || rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
+        Screen::new(Environment::read(), is_terminal.then(columns), color, width)
+    }
+
+    /// Screen of a terminal with this number of columns; `None`: of a file or a pipe.
+    fn new(environment: Environment, terminal: Option<usize>, color: Color, width: Option<usize>) -> Screen {
+        let Environment { columns, no_color, forces_color, is_dumb, is_utf8 } = environment;
+        let of_terminal = |own| columns.filter(|&n| n > 0).unwrap_or(if own == 0 { USUAL_WIDTH } else { own });
+        let has_colour = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto if no_color => false,
+            Color::Auto => forces_color || terminal.is_some() && !is_dumb,
+        };
+        Screen {
+            width: width.or(terminal.map(of_terminal)).map(|width| width.max(LEAST_WIDTH)),
+            has_bars: terminal.is_some(),
+            is_unicode: terminal.is_none() || is_utf8,
+            has_colour,
+        }
+    }
+
+    /// Text with an emphasis.
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
+        let style = if self.has_colour { paint.style() } else { Style::new() };
+        format!("{style}{text}{style:#}")
+    }
+
+    /// Mark in place of characters that were cut.
+    pub(crate) fn cut_mark(&self) -> char {
+        if self.is_unicode { '…' } else { '~' }
+    }
+}
+
+#[cfg(test)]
+impl Screen {
+    /// Screen without colours.
+    pub(crate) fn plain(width: Option<usize>) -> Screen {
+        Screen { width, has_bars: false, is_unicode: true, has_colour: false }
+    }
+
+    /// Screen of a terminal with colours.
+    pub(crate) fn coloured(width: usize) -> Screen {
+        Screen { width: Some(width), has_bars: true, is_unicode: true, has_colour: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_width_is_the_terminals_and_a_pipe_has_none() {
+        let width = |columns, terminal, asked| {
+            let environment = Environment { columns, ..Environment::default() };
+            Screen::new(environment, terminal, Color::Auto, asked).width
+        };
+        assert_eq!(width(None, Some(132), None), Some(132));
+        assert_eq!(width(None, Some(0), None), Some(80));
+        assert_eq!(width(Some(100), Some(132), None), Some(100));
+        assert_eq!(width(Some(0), Some(132), None), Some(132));
+        assert_eq!(width(Some(3), Some(132), None), Some(40));
+        assert_eq!(width(Some(100), None, None), None, "a pipe has no width, whatever COLUMNS says");
+        assert_eq!(width(None, None, Some(120)), Some(120));
+        assert_eq!(width(Some(100), Some(132), Some(120)), Some(120));
+    }
+
+    #[test]
+    fn an_option_beats_variables_and_these_beat_the_terminal() {
+        let plain = Environment::default();
+        let [no_color, forced, dumb] = [
+            Environment { no_color: true, ..plain },
+            Environment { forces_color: true, ..plain },
+            Environment { is_dumb: true, ..plain },
+        ];
+        let is_coloured = |environment, terminal, color| {
+            let screen = Screen::new(environment, terminal, color, None);
+            screen.paint(Paint::Bad, "x") != "x"
+        };
+        for (environment, terminal, color, expected) in [
+            (plain, Some(80), Color::Auto, true),
+            (plain, None, Color::Auto, false),
+            (plain, None, Color::Always, true),
+            (plain, Some(80), Color::Never, false),
+            (no_color, Some(80), Color::Auto, false),
+            (no_color, Some(80), Color::Always, true),
+            (forced, None, Color::Auto, true),
+            (forced, None, Color::Never, false),
+            (dumb, Some(80), Color::Auto, false),
+        ] {
+            assert_eq!(is_coloured(environment, terminal, color), expected, "{environment:?} {terminal:?} {color:?}");
+        }
+    }
+}
