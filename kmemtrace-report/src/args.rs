@@ -12,8 +12,6 @@ use kmemtrace::{
     Context, Finding, Glob, GroupKey, Kind, Query, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size,
 };
 
-use crate::terminal::screen::Color;
-
 /// Options of all views.
 #[derive(Debug, Parser)]
 #[command(name = "kmemtrace-report")]
@@ -217,6 +215,18 @@ pub(crate) enum Format {
     Jsonl,
     /// Comma-separated rows
     Csv,
+}
+
+/// Use of colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    #[default]
+    Auto,
+    /// In files and pipes, too
+    Always,
+    /// Nowhere
+    Never,
 }
 
 /// Filters and time window as the user gave them.

@@ -66,6 +66,7 @@ pub(crate) const COMMON: &[&str] = &[
     "bytes",
     "show-addresses",
     "color",
+    "width",
     "jobs",
     "max-memory",
     "no-index",
