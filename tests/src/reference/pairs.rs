@@ -157,14 +157,33 @@ struct Last {
     object: Option<usize>,
 }
 
-/// Pairs all events in one pass.
+/// Pairs all events, and leaves out those that are not asked for.
 pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
+    let (objects, mut findings) = pair_all(known, &events, &gaps);
+    mark_unseen(known, &objects, &mut findings);
+    let learned = learn_caches(known, &gaps, &objects);
+    let all = Pairs {
+        events,
+        objects,
+        findings,
+        gaps,
+        left_out: BTreeSet::new(),
+        own: (0, 0),
+        unfiltered: (0, 0),
+        learned,
+        learns: learns_caches(known),
+    };
+    without_unselected(known, all)
+}
+
+/// Objects and findings of all events, in one pass.
+fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<Finding>) {
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
-    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, &gaps, before, now, class);
+    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, gaps, before, now, class);
     for (number, event) in events.iter().enumerate() {
         let finding = |class, alloc_site, free_site, kind, suspect| {
             let event = *event;
@@ -227,20 +246,7 @@ pub fn pairs(known: &Known) -> Pairs {
             }
         }
     }
-    mark_unseen(known, &objects, &mut findings);
-    let learned = learn_caches(known, &gaps, &objects);
-    let all = Pairs {
-        events,
-        objects,
-        findings,
-        gaps,
-        left_out: BTreeSet::new(),
-        own: (0, 0),
-        unfiltered: (0, 0),
-        learned,
-        learns: learns_caches(known),
-    };
-    without_unselected(known, all)
+    (objects, findings)
 }
 
 /// True if no allocation of the trace names its cache, those outside of the window included.
