@@ -49,6 +49,9 @@ pub struct Options {
     pub kernel: bool,
     /// The recorder's thread ids are known: some of the threads are its own.
     pub own_threads: bool,
+    /// Call-sites have sizes and caches of their own, objects are freed on paths without events, and there are events that no
+    /// reader knows.
+    pub varied: bool,
     /// Functions and modules of call-sites are known.
     pub symbols: bool,
     /// Bytes that the kernel's code was moved by at boot.
@@ -79,6 +82,7 @@ impl Options {
             comms: true,
             kernel: true,
             own_threads: false,
+            varied: false,
             symbols: false,
             slide: 0,
         }
@@ -118,6 +122,7 @@ impl Options {
             comms: random.chance(60),
             kernel: random.chance(85),
             own_threads: copy.chance(60),
+            varied: true,
             symbols: copy.chance(60),
             slide: 0,
             cpus,
@@ -305,7 +310,7 @@ impl<'a> Machine<'a> {
             _ => 1 + self.random.below(self.options.step),
         };
         let cpu = self.random.below(self.cpus.len() as u64) as usize;
-        if self.extra.chance(2) {
+        if self.options.varied && self.extra.chance(2) {
             std::mem::swap(&mut self.random, &mut self.extra);
             self.free_unseen(cpu);
             std::mem::swap(&mut self.random, &mut self.extra);
@@ -376,14 +381,17 @@ impl<'a> Machine<'a> {
         let (first, second) = (self.place(), self.place());
         let kind = if self.random.chance(60) { Kind::Cache } else { Kind::Kmalloc };
         let [epoll, inode] = ["eventpoll_epi", "inode_cache"].map(|cache| self.names.intern(cache.as_bytes()));
-        let name = self.slab_name(kind);
         let site = call_site(&self.shape, self.options.slide, 2);
-        self.alloc_at(cpu, site, name, kind, first, epoll, (100, 128));
-        let name = self.slab_name(Kind::Cache);
-        let other = self.call_site();
-        self.alloc_at(cpu, other, name, Kind::Cache, first, inode, (600, 640));
-        let name = self.slab_name(kind);
-        self.alloc_at(cpu, site, name, kind, second, epoll, (100, 128));
+        let objects = [
+            (site, kind, first, epoll, (100, 128)),
+            (self.call_site(), Kind::Cache, first, inode, (600, 640)),
+            (site, kind, second, epoll, (100, 128)),
+        ];
+        for (call_site, kind, address, cache, bytes) in objects {
+            let name = self.slab_name(kind);
+            let event = self.event(cpu, name, Action::Alloc(kind));
+            self.push_alloc(cpu, name, Event { call_site, address, ..event }, cache, bytes);
+        }
         self.free_event(cpu, "kmem_cache_free", second, inode);
         self.live.retain(|o| o.address != first && o.address != second);
         self.live.push(Object { address: first, kind: Kind::Cache, cache: inode });
@@ -466,7 +474,7 @@ impl<'a> Machine<'a> {
 
     fn other(&mut self, cpu: usize) {
         let name = if self.random.chance(60) { "kernel_stack" } else { "unknown" };
-        let is_deferred = name == "kernel_stack" && self.extra.chance(25);
+        let is_deferred = self.options.varied && name == "kernel_stack" && self.extra.chance(25);
         let name = if is_deferred { UNKNOWN_EVENTS[0] } else { name };
         let mut event = self.event(cpu, name, Action::Other);
         // Without a format the thread is not known.
@@ -501,7 +509,8 @@ impl<'a> Machine<'a> {
         self.layouts.iter().any(|l| l.name == name && l.has_cache())
     }
 
-    /// An allocation at any call-site; most call-sites have sizes and a cache of their own. Returns the cache.
+    /// An allocation at any call-site; most call-sites of a varied workload have sizes and a cache of their own. Returns the
+    /// cache.
     fn alloc_event(
         &mut self,
         cpu: usize,
@@ -511,38 +520,34 @@ impl<'a> Machine<'a> {
         cache: NameId,
         bytes: (u64, u64),
     ) -> NameId {
-        let number = self.random.below(SITES) as usize;
+        let event = self.event(cpu, name, Action::Alloc(kind));
+        let number = self.random.below(SITES);
         let (mut cache, mut bytes) = (cache, bytes);
         match kind {
-            Kind::Cache if self.extra.chance(70) => {
-                cache = self.names.intern(CACHES[number % CACHES.len()].as_bytes());
-                bytes = CACHE_SIZES[number % CACHE_SIZES.len()];
+            Kind::Cache if self.options.varied && self.extra.chance(70) => {
+                cache = self.names.intern(CACHES[number as usize % CACHES.len()].as_bytes());
+                bytes = CACHE_SIZES[number as usize % CACHE_SIZES.len()];
             }
-            Kind::Kmalloc if self.extra.chance(15) => bytes = *self.extra.pick(&CLASS_SIZES),
+            Kind::Kmalloc if self.options.varied && self.extra.chance(15) => bytes = *self.extra.pick(&CLASS_SIZES),
             _ => {}
         }
-        let site = call_site(&self.shape, self.options.slide, number as u64);
-        self.alloc_at(cpu, site, name, kind, address, cache, bytes);
+        let call_site = call_site(&self.shape, self.options.slide, number);
+        self.push_alloc(cpu, name, Event { call_site, address, ..event }, cache, bytes);
         cache
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each is a field of the event")]
-    fn alloc_at(
+    /// An allocation of (requested, allocated) bytes; its event names the cache where this kernel's do.
+    fn push_alloc(
         &mut self,
         cpu: usize,
-        site: u64,
         name: &'static str,
-        kind: Kind,
-        address: u64,
+        mut event: Event,
         cache: NameId,
         (requested, allocated): (u64, u64),
     ) {
-        let mut event = self.event(cpu, name, Action::Alloc(kind));
-        event.address = address;
-        event.call_site = site;
         (event.requested, event.allocated) = (requested, allocated);
         event.cache = self.names_cache(name).then_some(cache);
-        event.failed = address == 0;
+        event.failed = event.address == 0;
         self.push(cpu, event);
     }
 

@@ -157,15 +157,33 @@ struct Last {
     object: Option<usize>,
 }
 
-/// Pairs all events in one pass.
+/// Pairs all events, and leaves out those that are not asked for.
 pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
+    let (objects, mut findings) = pair_all(known, &events, &gaps);
+    mark_unseen(known, &objects, &mut findings);
+    let learned = learn_caches(known, &gaps, &objects);
+    let all = Pairs {
+        events,
+        objects,
+        findings,
+        gaps,
+        left_out: BTreeSet::new(),
+        own: (0, 0),
+        unfiltered: (0, 0),
+        learned,
+        learns: learns_caches(known),
+    };
+    without_unselected(known, all)
+}
+
+/// Objects and findings of all events, in one pass.
+fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<Finding>) {
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
-    let mut learned = Learned::default();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
-    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, &gaps, before, now, class);
+    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, gaps, before, now, class);
     for (number, event) in events.iter().enumerate() {
         let finding = |class, alloc_site, free_site, kind, suspect| {
             let event = *event;
@@ -214,11 +232,6 @@ pub fn pairs(known: &Known) -> Pairs {
                             let found = finding(class, Some(alloc.call_site), site, of, suspect);
                             findings.push(Finding { owner: alloc, ..found });
                         };
-                        if let (Kind::Cache, Kind::Cache, Some(name)) = (kind, of, known.cache_in(event))
-                            && !suspect(&last, event, Class::CacheMismatch)
-                        {
-                            learned.add(&alloc, name);
-                        }
                         if kind != of {
                             let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
                             pair(if legal { Class::KindMismatchLegal } else { Class::KindMismatch });
@@ -233,25 +246,28 @@ pub fn pairs(known: &Known) -> Pairs {
             }
         }
     }
-    mark_unseen(known, &objects, &mut findings);
-    let all = Pairs {
-        events,
-        objects,
-        findings,
-        gaps,
-        left_out: BTreeSet::new(),
-        own: (0, 0),
-        unfiltered: (0, 0),
-        learned,
-        learns: learns_caches(known),
-    };
-    without_unselected(known, all)
+    (objects, findings)
 }
 
 /// True if no allocation of the trace names its cache, those outside of the window included.
 fn learns_caches(known: &Known) -> bool {
     let names_cache = |event: &Event| matches!(event.action, Action::Alloc(_)) && event.cache.is_some();
     !order::all_events(known).iter().any(names_cache)
+}
+
+/// Caches that frees of cache objects name, where no loss is between allocation and free.
+fn learn_caches(known: &Known, gaps: &[Gap], objects: &[Object]) -> Learned {
+    let mut learned = Learned::default();
+    for Object { alloc, kind, end, .. } in objects {
+        let End::Freed { free, .. } = end else { continue };
+        let before = Last { at: alloc.at, cpu: alloc.cpu, object: None };
+        if let (Kind::Cache, Action::Free(Kind::Cache), Some(name)) = (kind, free.action, known.cache_in(free))
+            && !is_suspect(known, gaps, &before, free, Class::CacheMismatch)
+        {
+            learned.add(alloc, name);
+        }
+    }
+    learned
 }
 
 /// Marks findings whose allocation's row has an inferred free that loss does not explain.
