@@ -137,16 +137,15 @@ fn completions(words: &[OsString]) -> Result<CommandLine, Refusal> {
     let Some(shell) = SHELLS.contains(&shell).then(|| shell.parse::<clap_complete::Shell>().ok()).flatten() else {
         return Err(Refusal::Line(format!("completions: name a shell: {}", SHELLS.join(", "))));
     };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut commands::tree(), PROGRAM, &mut script);
-    Ok(CommandLine::Text(String::from_utf8_lossy(&script).into_owned()))
+    Ok(CommandLine::Text(commands::script(shell, commands::tree(), PROGRAM)))
 }
 
 /// Words for a class of findings.
 fn explain(name: &str) -> String {
     let class = classes::all().find(|class| class.name == name);
     class.map_or(String::new(), |class| {
-        format!("{}: {}\n\n{}", class.name, class.meaning, classes::wrapped(class.reason))
+        let meaning = classes::wrapped(&format!("{}: {}", class.name, class.meaning));
+        format!("{meaning}\n{}", classes::wrapped(class.reason))
     })
 }
 
