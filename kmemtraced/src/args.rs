@@ -154,12 +154,15 @@ mod tests {
         assert_eq!(size("64K"), Ok(65536));
         assert_eq!(size("16M"), Ok(16 << 20));
         assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("1.5MiB"), Ok(3 << 19));
         for bad in ["", "K", "-1", "0", "99999999999G", "1T", "é"] {
             assert!(size(bad).is_err(), "{bad}");
         }
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(time("5min"), Ok(Duration::from_secs(300)));
         assert_eq!(time("20us"), Ok(Duration::from_micros(20)));
         for bad in ["", "s", "-1s", "0", "1e400", "inf", "nan"] {
             assert!(time(bad).is_err(), "{bad}");

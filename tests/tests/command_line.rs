@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ("an_option_of_another_view_is_refused_by_name", an_option_of_another_view_is_refused_by_name),
         ("a_mistyped_word_is_told_with_the_nearest_one", a_mistyped_word_is_told_with_the_nearest_one),
         ("a_filter_that_names_nothing_is_told_with_the_nearest_names", a_filter_that_names_nothing_is_told),
+        ("a_mistyped_event_is_told_with_the_nearest_one", a_mistyped_event_is_told_with_the_nearest_one),
         ("gates_end_with_status_1", gates_end_with_status_1),
         ("contexts_share_out_the_events", contexts_share_out_the_events),
         ("help_fits_a_terminal", help_fits_a_terminal),
@@ -139,6 +140,19 @@ fn a_mistyped_word_is_told_with_the_nearest_one() -> Result<(), Skip> {
     }
     let report = Command::new(program("kmemtraced")).args(["--report", "summry"]).output().unwrap();
     assert!(told(&report, 2).contains("'summary'"), "{report:?}");
+    Ok(())
+}
+
+fn a_mistyped_event_is_told_with_the_nearest_one() -> Result<(), Skip> {
+    let place = Directory::new(&[]);
+    let mut recorder = Command::new(program("kmemtraced"));
+    recorder.args(["-q", "-B", "kmemtrace-mistyped", "-e", "kmem_cache_aloc"]).current_dir(place.path());
+    let line = told(&recorder.output().unwrap(), 2);
+    if !line.contains("no such event") {
+        return Err(Skip(format!("needs root and tracefs: {}", line.trim_end())));
+    }
+    assert!(line.contains("did you mean kmem_cache_alloc?"), "{line}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     Ok(())
 }
 

@@ -38,9 +38,9 @@ pub(crate) fn union() -> Command {
 /// Options of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Options {
-    /// Those that help shows.
+    /// Options that help shows.
     Shown,
-    /// Those for tests, too.
+    /// All options, with those for tests.
     All,
 }
 

@@ -77,6 +77,11 @@ impl Crate {
                 let child_path = [path.clone(), vec![name.clone()]].concat();
                 match &child.content {
                     Some((_, items)) => self.module(child_path, file, &dir.join(&name), items),
+                    None if let Some(named) = child.attrs.iter().find_map(named_file) => {
+                        let there = file.with_file_name(named);
+                        let dir = there.parent().unwrap_or(dir).to_owned();
+                        self.file(child_path, &there, &dir);
+                    }
                     None => {
                         let files = [dir.join(format!("{name}.rs")), dir.join(&name).join("mod.rs")];
                         let there = files.into_iter().find(|file| file.is_file());
@@ -232,6 +237,17 @@ fn finish(path: &mut Names, next: Names, used: &mut Vec<Names>) {
     // A lone small name is a variable, mostly.
     if path.len() > 1 || path.first().is_some_and(|name| name.starts_with(char::is_uppercase)) {
         used.push(path);
+    }
+}
+
+/// File that `#[path = "…"]` names for a module.
+fn named_file(attribute: &Attribute) -> Option<String> {
+    let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
+    match &pair.value {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) if pair.path.is_ident("path") => {
+            Some(text.value())
+        }
+        _ => None,
     }
 }
 
