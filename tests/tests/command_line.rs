@@ -228,6 +228,11 @@ fn help_fits_a_terminal() -> Result<(), Skip> {
         let lines = help.lines().count();
         assert!(!line.contains(&"-h") || lines < 25, "{line:?} has {lines} lines");
     }
+    for name in PROGRAMS {
+        let [short, long] = ["-h", "--help"].map(|option| String::from_utf8(run_to(0, name, &[option], &[])).unwrap());
+        assert_eq!((too_wide(&short), too_wide(&long)), (None, None), "{name}");
+        assert!(short.lines().count() < 25 && long.contains("Exit status"), "{name}: {short}");
+    }
     for view in VIEWS {
         assert!(text(&["-h"]).contains(&format!("\n  {view} ")), "{view} is not in the help of the program");
         assert_eq!(text(&["help", view]), text(&[view, "--help"]), "{view}");

@@ -53,20 +53,16 @@ pub(crate) struct Request {
 pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
     let mut words: Vec<OsString> = words.into_iter().skip(1).collect();
     let at = scan::first_word(&commands::union(), &words);
-    let first = at.and_then(|at| words[at].to_str());
-    match (first, at) {
-        (Some("help"), Some(at)) => {
-            words.remove(at);
-            help(&words)
-        }
-        (Some("completions"), Some(at)) => {
-            words.remove(at);
-            completions(&words)
-        }
-        (Some(word), Some(at)) if let Some(view) = View::named(word) => {
-            words.remove(at);
-            request(view, true, &words)
-        }
+    let Some(at) = at else { return request(&VIEWS[0], false, &words) };
+    let first = words[at].to_str().unwrap_or_default().to_owned();
+    let view = View::named(&first);
+    if view.is_some() || first == "help" || first == "completions" {
+        words.remove(at);
+    }
+    match (first.as_str(), view) {
+        (_, Some(view)) => request(view, true, &words),
+        ("help", _) => help(&words),
+        ("completions", _) => completions(&words),
         _ => request(&VIEWS[0], false, &words),
     }
 }

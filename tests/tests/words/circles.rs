@@ -75,14 +75,11 @@ impl Crate {
                 let name = child.ident.to_string();
                 module.children.insert(name.clone());
                 let child_path = [path.clone(), vec![name.clone()]].concat();
-                match &child.content {
-                    Some((_, items)) => self.module(child_path, file, &dir.join(&name), items),
-                    None if let Some(named) = child.attrs.iter().find_map(named_file) => {
-                        let there = file.with_file_name(named);
-                        let dir = there.parent().unwrap_or(dir).to_owned();
-                        self.file(child_path, &there, &dir);
-                    }
-                    None => {
+                let named = child.attrs.iter().find_map(named_file).map(|name| file.with_file_name(name));
+                match (&child.content, named) {
+                    (Some((_, items)), _) => self.module(child_path, file, &dir.join(&name), items),
+                    (None, Some(named)) => self.file(child_path, &named, named.parent().unwrap_or(dir)),
+                    (None, None) => {
                         let files = [dir.join(format!("{name}.rs")), dir.join(&name).join("mod.rs")];
                         let there = files.into_iter().find(|file| file.is_file());
                         let there = there.unwrap_or_else(|| panic!("{}: no file of `mod {name}`", file.display()));
