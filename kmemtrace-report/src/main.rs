@@ -15,12 +15,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use kmemtrace::{AnalysisError, Completeness, Notes, OpenError, Query, Shape, SortKey, Trace};
+use kmemtrace::{AnalysisError, Completeness, Notes, OpenError, Query, Shape, SortKey, Symbolizer, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
 use args::{Args, Asked};
+use render::csv::EventRows;
+use render::event_output::{EventOutput, Limited};
 use render::jsonl::LineWriter;
+use render::table::events::EventTable;
 use render::table::options::TableOptions;
 use terminal::output::Output;
 use terminal::progress::ProgressLine;
@@ -79,7 +82,7 @@ fn run(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
             pack::pack(&inputs, how)?;
             Ok(exit::OK)
         }
-        Command::Events => print_events(args, &inputs),
+        Command::Events => print_events(args, asked, &inputs),
         Command::View(view) => print_view(args, asked, view, &inputs),
     }
 }
@@ -107,21 +110,36 @@ fn print_view(args: &Args, asked: &Asked, view: &View, inputs: &[PathBuf]) -> an
     Ok(status(args, analysis.completeness()))
 }
 
-fn print_events(args: &Args, inputs: &[PathBuf]) -> anyhow::Result<u8> {
+fn print_events(args: &Args, asked: &Asked, inputs: &[PathBuf]) -> anyhow::Result<u8> {
     let mut trace = open(args, inputs)?;
     let query = with_options(args, Query::by_kind());
     query.check_window(&trace)?;
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let options = table_options(args, asked, &inputs[0], args.top);
+    // The pass takes the texts out of the trace.
+    let symbols = match format {
+        Format::Table => Symbolizer::new(trace.metadata.kallsyms.clone(), &trace.metadata.modules),
+        _ => Symbolizer::default(),
+    };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     // Lines may reach a terminal through a pipe, where a progress line would mix with them.
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
-    let mut lines = LineWriter::new(&mut out);
+    let lines: Box<dyn EventOutput> = match format {
+        Format::Table => Box::new(EventTable::new(trace.info.keys(), &symbols, &options, &mut out)),
+        Format::Csv => Box::new(EventRows::new(&mut out)),
+        Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
+    };
+    let mut lines = Limited::new(lines, args.top);
     let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
     let written = lines.finish();
     out.finish(written)?;
     let completeness = &observed.completeness;
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-    let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
-    let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {gaps} gaps", observed.events);
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
+    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
+    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
     let status = status(args, completeness);
     explain_empty_window(args, &trace, observed.events, observed.first_key);
     Ok(status)

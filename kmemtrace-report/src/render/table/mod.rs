@@ -3,6 +3,7 @@
 mod caches;
 mod cells;
 mod cross;
+pub(crate) mod events;
 mod figures;
 mod heading;
 mod live;
@@ -24,7 +25,7 @@ pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
 
 /// Columns of every view, for explanations.
 #[allow(dead_code, reason = "the help of a view prints them")]
-pub(crate) const COLUMNS: [(&str, Parts); 6] = [
+pub(crate) const COLUMNS: [(&str, Parts); 7] = [
     (
         "summary",
         &[
@@ -39,6 +40,7 @@ pub(crate) const COLUMNS: [(&str, Parts); 6] = [
     ("mismatch", &[("", &mismatch::COLUMNS)]),
     ("live", &[("", &live::COLUMNS)]),
     ("cross", &[("", &cross::COLUMNS)]),
+    ("events", &[("", &events::COLUMNS)]),
 ];
 
 /// Writes the heading, then the view's tables.
