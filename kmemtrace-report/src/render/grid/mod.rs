@@ -145,6 +145,9 @@ impl Grid<'_> {
 
     /// Line of a row with its cells' emphasis.
     fn painted(&self, line: &str, row: &[Cell]) -> String {
+        if !self.screen.has_colour {
+            return line.to_owned();
+        }
         let mut out = String::with_capacity(line.len());
         let mut rest = line;
         for cell in row {
