@@ -5,13 +5,16 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Notes, Observer, OrderedItem, Query, Shape, TimeWindow, Trace};
+use kmemtrace::{Analysis, Completeness, Notes, Observer, OrderedItem, Query, Shape, Symbolizer, TimeWindow, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
 use crate::args::{Args, Format, GroupBy};
 use crate::cli::Request;
+use crate::render::csv::EventRows;
+use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
+use crate::render::table::events::EventTable;
 use crate::render::table::options::TableOptions;
 use crate::render::{csv, json, jsonl, table};
 use crate::terminal::output::Output;
@@ -84,10 +87,27 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let event_names = trace.names.len();
     let query = with_options(request, Query::by_kind());
     query.check_window(&trace)?;
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let options = TableOptions { top: args.top, ..table_options(request, &inputs[0]) };
+    let gfp_names = trace.metadata.gfp_names.clone();
+    // The pass takes the texts out of the trace.
+    let symbols = match format {
+        Format::Table => Symbolizer::new(trace.metadata.kallsyms.clone(), &trace.metadata.modules),
+        _ => Symbolizer::default(),
+    };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     // Lines may reach a terminal through a pipe, where a progress line would mix with them.
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
-    let mut lines = LineWriter::new(&mut out);
+    let lines: Box<dyn EventOutput> = match format {
+        Format::Table => {
+            let names = (&symbols, gfp_names.as_deref());
+            Box::new(EventTable::new(trace.info.keys(), names, &options, &mut out))
+        }
+        Format::Csv => Box::new(EventRows::new(&mut out)),
+        Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
+    };
+    let mut lines = Limited::new(lines, args.top);
     let mut is_empty = true;
     let mut observer = |item: &OrderedItem<'_>| {
         is_empty &= !matches!(item, OrderedItem::Event { .. });
@@ -98,8 +118,10 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     out.finish(written)?;
     let completeness = &observed.completeness;
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-    let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
-    let _ = writeln!(io::stderr(), "{verdict}: {} events, {lost} lost, {gaps} gaps", observed.events);
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
+    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
+    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
     let status = status(args, completeness);
     explain_empty_window(args, &trace, observed.events, observed.first_key);
     if is_empty {

@@ -75,12 +75,12 @@ pub struct Listing<'a, R: 'a, O> {
     pub others: Option<Others<O>>,
     /// Names of the members of a row.
     #[serde(skip)]
-    pub(super) columns: Vec<&'static str>,
+    pub columns: Vec<&'static str>,
 }
 
 impl<'a, R: Row + 'a, O> Listing<'a, R, O> {
     /// A listing of these rows; `template` is a row like those, if there is any.
-    pub(super) fn new(rows: Rows<'a, R>, others: Option<Others<O>>, template: Option<R>) -> Listing<'a, R, O> {
+    pub fn new(rows: Rows<'a, R>, others: Option<Others<O>>, template: Option<R>) -> Listing<'a, R, O> {
         Listing { rows, others, columns: template.map(|row| columns_of(&row)).unwrap_or_default() }
     }
 }

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use kmemtrace_abi::text::escape::escape_csv;
 
-use kmemtrace::documents::row::{Cell, Row, RowSource};
+use kmemtrace::documents::row::{Address, Cell, Row, RowSource};
+use kmemtrace::{Action, Observer, OrderedItem};
+
+use super::event_output::EventOutput;
 
 /// Writes the rows of a view, under the names of their members. Members of figures within a row have both names: `before_allocs`.
 pub(crate) fn csv(rows: &impl RowSource, out: &mut dyn Write) -> io::Result<()> {
@@ -60,6 +64,91 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
             Cow::Owned(serde_json::to_string(&cell)?)
         }
     })
+}
+
+/// Columns of `events`: the members of an event and of a gap.
+const EVENT_MEMBERS: [&str; 15] = [
+    "at",
+    "from",
+    "cpu",
+    "pid",
+    "comm",
+    "context",
+    "event",
+    "call_site",
+    "address",
+    "requested",
+    "allocated",
+    "gfp",
+    "node",
+    "cache",
+    "lost",
+];
+
+/// Observer that writes a row for each event and each gap; members that it has not are empty.
+pub(crate) struct EventRows<'a> {
+    writer: csv::Writer<&'a mut dyn Write>,
+    /// First error; nothing is written after it.
+    error: Option<io::Error>,
+}
+
+impl<'a> EventRows<'a> {
+    pub(crate) fn new(out: &'a mut dyn Write) -> EventRows<'a> {
+        let mut writer = csv::Writer::from_writer(out);
+        let error = writer.write_record(EVENT_MEMBERS).err().map(io::Error::from);
+        EventRows { writer, error }
+    }
+
+    fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
+        let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+        let name = |name: Option<&[u8]>| name.map_or(String::new(), |name| escape_csv(name).into_owned());
+        let row: [String; EVENT_MEMBERS.len()] = match *item {
+            OrderedItem::Gap { from, at, cpu, lost } => {
+                let mut row = <[String; EVENT_MEMBERS.len()]>::default();
+                (row[0], row[1], row[2]) = (at.to_string(), from.to_string(), cpu.to_string());
+                (row[6], row[14]) = ("gap".to_owned(), number(lost));
+                row
+            }
+            OrderedItem::Event { event, names, comm } => {
+                let is_alloc = matches!(event.action, Action::Alloc(_));
+                let is_object = event.action != Action::Other;
+                let address = |n: u64| if is_object { Address(n).to_string() } else { String::new() };
+                [
+                    event.at.to_string(),
+                    String::new(),
+                    event.cpu.to_string(),
+                    event.pid.map_or(String::new(), |pid| pid.to_string()),
+                    name(comm),
+                    event.context().map_or(String::new(), |context| context.name().to_owned()),
+                    name(Some(names.get(event.name))),
+                    address(event.call_site),
+                    address(event.address),
+                    number(is_alloc.then_some(event.requested)),
+                    number(is_alloc.then_some(event.allocated)),
+                    number(event.gfp.filter(|_| is_alloc)),
+                    event.node.filter(|_| is_alloc).map_or(String::new(), |node| node.to_string()),
+                    name(event.cache.map(|cache| names.get(cache))),
+                    String::new(),
+                ]
+            }
+        };
+        Ok(self.writer.write_record(row)?)
+    }
+}
+
+impl Observer for EventRows<'_> {
+    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
+        if self.error.is_none() {
+            self.error = self.item(item).err();
+        }
+        if self.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl EventOutput for EventRows<'_> {
+    fn finish(mut self: Box<Self>, _: u64) -> io::Result<()> {
+        self.error.take().map_or_else(|| self.writer.flush(), Err)
+    }
 }
 
 #[cfg(test)]

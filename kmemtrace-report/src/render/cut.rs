@@ -5,7 +5,7 @@ use std::ops::Range;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns of a function's name that are left beside its offset and module.
-pub(super) const LEAST_NAME: usize = 8;
+pub(super) const LEAST_NAME: usize = 4;
 
 /// Display width of a text, in columns.
 pub(super) fn width(text: &str) -> usize {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::CompactFormatter;
 
+use super::event_output::EventOutput;
 use super::json::{Harmless, line};
 use kmemtrace::documents::row::RowSource;
 use kmemtrace::documents::{Body, Document};
@@ -34,9 +35,10 @@ impl<'a> LineWriter<'a> {
     pub(crate) fn new(out: &'a mut dyn Write) -> LineWriter<'a> {
         LineWriter { out, error: None, buffer: Vec::new() }
     }
+}
 
-    /// Returns the first error.
-    pub(crate) fn finish(self) -> io::Result<()> {
+impl EventOutput for LineWriter<'_> {
+    fn finish(self: Box<Self>, _: u64) -> io::Result<()> {
         self.error.map_or(Ok(()), Err)
     }
 }

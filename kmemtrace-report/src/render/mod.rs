@@ -3,6 +3,7 @@
 pub(crate) mod column;
 pub(crate) mod csv;
 mod cut;
+pub(crate) mod event_output;
 mod grid;
 pub(crate) mod json;
 pub(crate) mod jsonl;

@@ -48,7 +48,8 @@ pub(crate) struct Screen {
     pub(crate) has_bars: bool,
     /// True for characters beyond ASCII.
     pub(crate) is_unicode: bool,
-    has_colour: bool,
+    /// True for colours and bold text.
+    pub(crate) has_colour: bool,
 }
 
 /// Variables of the environment that a screen depends on.

@@ -4,8 +4,6 @@
 const GAP: usize = 2;
 /// Blanks before the first column.
 const MARGIN: usize = 1;
-/// Fifths of the screen that one call-site keeps while other columns are dropped for it, and those that two keep together.
-const FIFTHS: (usize, usize) = (2, 3);
 /// Least width of a name other than a call-site.
 const LEAST_NAME: usize = 12;
 /// Least width of a call-site where everything else is dropped.
@@ -16,7 +14,7 @@ const LEAST_SITE: usize = 8;
 pub(crate) struct Need {
     /// Widest cell.
     pub(crate) width: usize,
-    /// Width for the parts of call-sites that are never cut; `None`: the column holds no call-sites.
+    /// Width that call-sites keep while other columns are dropped for them; `None`: the column holds no call-sites.
     pub(crate) site: Option<usize>,
     /// True for names, which may be cut.
     pub(crate) is_name: bool,
@@ -26,12 +24,9 @@ pub(crate) struct Need {
 
 impl Need {
     /// Width below which other columns are dropped first.
-    fn least(&self, limit: usize, sites: usize) -> usize {
+    fn least(&self) -> usize {
         match self.site {
-            Some(kept) => {
-                let fifths = if sites == 1 { FIFTHS.0 } else { FIFTHS.1 };
-                self.width.min(kept.max(limit * fifths / 5 / sites))
-            }
+            Some(kept) => self.width.min(kept),
             None if self.is_name => self.width.min(LEAST_NAME),
             None => self.width,
         }
@@ -47,8 +42,7 @@ pub(crate) fn fit(needs: &[Need], limit: Option<usize>) -> Vec<Option<usize>> {
     if total(&widths) <= limit {
         return widths;
     }
-    let sites = needs.iter().filter(|need| need.site.is_some()).count().max(1);
-    widths = needs.iter().map(|need| Some(need.least(limit, sites))).collect();
+    widths = needs.iter().map(|need| Some(need.least())).collect();
     while total(&widths) > limit {
         let droppable = (0..needs.len()).filter(|&index| widths[index].is_some() && needs[index].drop > 0);
         let Some(index) = droppable.max_by_key(|&index| needs[index].drop) else { break };
@@ -104,12 +98,12 @@ mod tests {
 
     #[test]
     fn columns_are_dropped_by_number_and_figures_keep_their_width() {
-        let needs = [figure(9, 3), figure(9, 1), figure(9, 2), figure(8, 0), site(60, 20)];
+        let needs = [figure(9, 3), figure(9, 1), figure(9, 2), figure(8, 0), site(60, 26)];
         assert_eq!(fit(&needs, None), [Some(9), Some(9), Some(9), Some(8), Some(60)]);
         assert_eq!(fit(&needs, Some(104)), [Some(9), Some(9), Some(9), Some(8), Some(60)]);
         assert_eq!(fit(&needs, Some(103)), [Some(9), Some(9), Some(9), Some(8), Some(59)]);
         assert_eq!(fit(&needs, Some(66)), [None, Some(9), Some(9), Some(8), Some(33)]);
-        assert_eq!(fit(&needs, Some(44)), [None, Some(9), None, Some(8), Some(22)]);
+        assert_eq!(fit(&needs, Some(49)), [None, Some(9), None, Some(8), Some(27)]);
     }
 
     #[test]

@@ -22,6 +22,8 @@ const PADDING: usize = 2;
 const MAX_CHARACTERS: usize = 4096;
 /// Mark at the end of a cell that exceeds it.
 const CUT: char = '…';
+/// Fifths of the screen that one call-site keeps while other columns are dropped for it, and those that two keep together.
+const FIFTHS: (usize, usize) = (2, 3);
 /// Figures that are shown faint.
 const ZEROS: [&str; 4] = ["0", "0 B", "0.0%", "-"];
 
@@ -80,9 +82,12 @@ impl Grid<'_> {
 
     /// Room that the columns need for these rows and their headings.
     fn needs(&self, rows: impl Iterator<Item = Vec<Cell>>) -> io::Result<Vec<Need>> {
+        let sites = self.columns.iter().filter(|column| column.holds == Holds::Site).count();
+        let fifths = if sites > 1 { FIFTHS.1 } else { FIFTHS.0 };
+        let share = self.screen.width.unwrap_or(0) * fifths / 5 / sites.max(1);
         let of_column = |column: &Column<'_>| Need {
             width: cut::width(column.title),
-            site: (column.holds == Holds::Site).then_some(0),
+            site: (column.holds == Holds::Site).then_some(share),
             is_name: column.holds == Holds::Name,
             drop: if Some(column.title) == self.ranked { 0 } else { column.drop },
         };
@@ -140,6 +145,9 @@ impl Grid<'_> {
 
     /// Line of a row with its cells' emphasis.
     fn painted(&self, line: &str, row: &[Cell]) -> String {
+        if !self.screen.has_colour {
+            return line.to_owned();
+        }
         let mut out = String::with_capacity(line.len());
         let mut rest = line;
         for cell in row {

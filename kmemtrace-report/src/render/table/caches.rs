@@ -22,7 +22,7 @@ pub(crate) fn caches<'a>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if listing.rows.is_empty() && listing.others.is_none() {
-        return heading::empty("no allocation was recorded", options, out);
+        return heading::empty("no allocation", options, out);
     }
     let row = |row: CacheRow<'_>| {
         let name = cells::shown(&row.cache).unwrap_or("(no name)".to_owned());

@@ -111,7 +111,7 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
 pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     const BOUNDS: &str = "<= marks an upper bound: objects of this row are also freed on paths without events, so some of them \
                           may be gone.";
-    const PAGES: &str = "Page events carry no call-site without stacks: all pages are in one row.";
+    const PAGES: &str = "Page events carry no call-site without stacks.";
     let lines = [(notes.has_bounds, BOUNDS), (notes.has_pages_without_site, PAGES)];
     for (number, (_, line)) in lines.into_iter().filter(|(is_needed, _)| *is_needed).enumerate() {
         if number == 0 {
@@ -125,8 +125,8 @@ pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) 
 /// Writes the reason why a view has no rows: filters, else the time window, else `otherwise`.
 pub(crate) fn empty(otherwise: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let reason = match (options.filter(), &options.time) {
-        (Some(filter), _) => format!("{filter}: {otherwise} among the allocations that it selects"),
-        (None, Some(time)) => format!("time {time}: {otherwise} in this window"),
+        (Some(filter), _) => format!("{filter}: {otherwise}"),
+        (None, Some(time)) => format!("time {time}: {otherwise}"),
         (None, None) => otherwise.to_owned(),
     };
     text(&reason, options, out)

@@ -34,7 +34,7 @@ const NORMAL: [(Finding, &str); 4] = [
     (Finding::KindMismatchLegal, "cache objects freed with kfree: legal since Linux 6.4"),
     (Finding::FreeAfterFree, "freed twice in a row: the allocation between had no event (bulk allocation)"),
     (Finding::InferredFree, "allocated twice in a row: the free between had no event (bulk, RCU)"),
-    (Finding::ShortAlloc, "fewer bytes handed out than asked for"),
+    (Finding::ShortAlloc, "fewer bytes handed out than asked for: unusual, look at the call-sites"),
 ];
 
 /// Weight of a finding.
@@ -144,7 +144,7 @@ fn normal_classes<'a>(
     if counts.is_empty() {
         return Ok(());
     }
-    heading::title("Normal on a healthy system (--all lists the call-sites)", options, out)?;
+    heading::title("Normal (--all lists the call-sites)", options, out)?;
     let [figures, classes] = [
         counts.iter().map(|(n, ..)| cells::count(*n).len()).max().unwrap_or(0),
         counts.iter().map(|(_, class, _)| class.name().len()).max().unwrap_or(0),

@@ -4,6 +4,7 @@ mod caches;
 mod cells;
 mod compare;
 mod cross;
+pub(crate) mod events;
 mod figures;
 mod groups;
 mod growth;
@@ -28,7 +29,7 @@ pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
 
 /// Columns of every view, for explanations.
 #[allow(dead_code, reason = "the help of a view prints them")]
-pub(crate) const COLUMNS: [(&str, Parts); 8] = [
+pub(crate) const COLUMNS: [(&str, Parts); 9] = [
     (
         "summary",
         &[
@@ -45,6 +46,7 @@ pub(crate) const COLUMNS: [(&str, Parts); 8] = [
     ("cross", &[("", &cross::COLUMNS)]),
     ("compare", &[("", &compare::COLUMNS)]),
     ("growth", &[("", &growth::COLUMNS)]),
+    ("events", &[("", &events::COLUMNS)]),
 ];
 
 /// Writes the heading, then the view's tables.
@@ -70,7 +72,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
 mod tests {
     use super::*;
 
-    use kmemtrace::documents::document::{CompletenessMembers, TraceMembers};
+    use kmemtrace::documents::document::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
     use kmemtrace::documents::naming::CallSite;
     use kmemtrace::documents::ranked::{Listing, Others};
     use kmemtrace::documents::row::{Address, Rows};
@@ -128,6 +130,8 @@ mod tests {
             first: 0,
             last: 9,
             own_threads: None,
+            scope: "system",
+            filtered: None,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
@@ -135,10 +139,11 @@ mod tests {
             let site = CallSite { call_site: Address(0xc0de), symbol, module: None };
             SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
         });
-        let others = Some(Others { others: STATS, others_count: 407 });
+        let others = Some(Others { others: STATS, others_pages: None, others_count: 407 });
+        let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
         let document = Document {
-            head: documents::Head { schema: "kmemtrace.sites/1".to_owned(), completeness, trace },
-            body: Body::Sites(Listing { rows, others }),
+            head: documents::Head { schema: "kmemtrace.sites/1".to_owned(), completeness, trace, query },
+            body: Body::Sites(Listing::new(rows, others, None)),
         };
         let mut out = Vec::new();
         table(&document, &TableOptions::plain(None), &mut out).unwrap();

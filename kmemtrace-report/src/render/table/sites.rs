@@ -24,7 +24,7 @@ pub(crate) fn sites<'a>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if listing.rows.is_empty() && listing.others.is_none() {
-        return heading::empty("no allocation was recorded", options, out);
+        return heading::empty("no allocation", options, out);
     }
     let row = |row: SiteRow<'_>| figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
     let others = || figures::other_cells(listing.others.as_ref(), options);

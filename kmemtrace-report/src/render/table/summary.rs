@@ -74,7 +74,7 @@ pub(crate) fn summary(
     facts(head, view, options, out)?;
     if view.rows.iter().all(|row| row.stats.allocs == 0) {
         writeln!(out)?;
-        return heading::empty("no allocation was recorded", options, out);
+        return heading::empty("no allocation", options, out);
     }
     for list in lists(view) {
         let Some(rows) = list.rows.as_ref().filter(|rows| !rows.is_empty()) else { continue };
@@ -265,10 +265,10 @@ fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Writ
 /// Writes the commands that look further into what was found.
 fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let total = &view.total.stats;
-    let top_share = |rows: &Option<Rows<'_, SiteRow<'_>>>| {
-        let top = rows.as_ref().and_then(|rows| rows.iter().find(|row| row.kind != Kind::Pages));
-        top.map_or(0, |row| row.stats.live_allocated)
-    };
+    // A bound is no reason to suspect a call-site: its objects may be gone.
+    let is_sure = |row: &SiteRow<'_>| row.kind != Kind::Pages && !row.stats.live_is_upper_bound;
+    let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
+    let top_live = top_live.map_or(0, |row| row.stats.live_allocated);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
     let mut commands: Vec<(&str, &str, &str)> = Vec::new();
     if head.completeness.verdict != "complete" {
@@ -277,7 +277,7 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     if errors(&view.findings) > 0 {
         commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
     }
-    if is_many(top_share(&view.top_live), total.live_allocated) {
+    if is_many(top_live, total.live_allocated) {
         commands.push(("kmemtrace-report", " live", "the objects that are live"));
     }
     if is_many(total.wasted, total.allocated) {

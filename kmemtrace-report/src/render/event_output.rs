@@ -1,0 +1,91 @@
+//! Outputs of single events.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use kmemtrace::{Observer, OrderedItem};
+
+/// Observer that writes events as they come.
+pub(crate) trait EventOutput: Observer {
+    /// Ends the output; `left_out` events after the last one were not written.
+    ///
+    /// # Errors
+    /// The first error of writing.
+    fn finish(self: Box<Self>, left_out: u64) -> io::Result<()>;
+}
+
+/// Observer that hands on the first events, and counts the others.
+pub(crate) struct Limited<'a> {
+    output: Box<dyn EventOutput + 'a>,
+    /// Events that are still handed on; `None`: all.
+    left: Option<usize>,
+    left_out: u64,
+}
+
+impl<'a> Limited<'a> {
+    pub(crate) fn new(output: Box<dyn EventOutput + 'a>, top: Option<usize>) -> Limited<'a> {
+        Limited { output, left: top, left_out: 0 }
+    }
+
+    /// Ends the output.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.output.finish(self.left_out)
+    }
+}
+
+impl Observer for Limited<'_> {
+    // The verdict is that of the whole trace, so events that are not written are read all the same.
+    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
+        let is_event = matches!(item, OrderedItem::Event { .. });
+        match &mut self.left {
+            Some(0) => {
+                self.left_out += u64::from(is_event);
+                return ControlFlow::Continue(());
+            }
+            Some(left) => *left -= usize::from(is_event),
+            None => {}
+        }
+        self.output.observe(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting<'a>(&'a mut (u64, u64));
+
+    impl Observer for Counting<'_> {
+        fn observe(&mut self, _: &OrderedItem<'_>) -> ControlFlow<()> {
+            self.0.0 += 1;
+            ControlFlow::Continue(())
+        }
+    }
+
+    impl EventOutput for Counting<'_> {
+        fn finish(self: Box<Self>, left_out: u64) -> io::Result<()> {
+            self.0.1 = left_out;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn events_beyond_the_limit_are_counted_and_gaps_are_none() {
+        let mut names = kmemtrace::EventNames::default();
+        let event = kmemtrace::Event::new(1, 0, names.intern(b"kmalloc"));
+        for (top, expected) in [(None, (4, 0)), (Some(0), (0, 3)), (Some(2), (3, 1)), (Some(9), (4, 0))] {
+            let mut counted = (0, 0);
+            let mut limited = Limited::new(Box::new(Counting(&mut counted)), top);
+            for item in [
+                OrderedItem::Event { event: &event, names: &names, comm: None },
+                OrderedItem::Gap { from: 0, at: 1, cpu: 0, lost: None },
+                OrderedItem::Event { event: &event, names: &names, comm: None },
+                OrderedItem::Event { event: &event, names: &names, comm: None },
+            ] {
+                assert!(limited.observe(&item).is_continue());
+            }
+            limited.finish().unwrap();
+            assert_eq!(counted, expected, "{top:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Table of `events`, written as they come: columns have fixed widths.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use kmemtrace::documents::row::Address;
+use kmemtrace::{Action, Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer};
+use kmemtrace_abi::text::escape::escape;
+
+use super::options::TableOptions;
+use super::{cells, heading};
+use crate::render::column::{Column, Holds};
+use crate::render::cut;
+use crate::render::event_output::EventOutput;
+use crate::render::grid::fit::{Need, fit};
+use crate::render::wrap;
+use crate::terminal::screen::Paint;
+
+/// Columns of `events`.
+pub(crate) const COLUMNS: [Column<'static>; 13] = [
+    Column::figure("SINCE", 0, "Time since the first event."),
+    Column::figure("CPU", 6, "CPU of the event."),
+    Column::figure("PID", 7, "Thread of the event."),
+    Column::name("COMM", 2, "Command name of the thread: its last known one."),
+    Column::word("CONTEXT", 11, "Context that the kernel worked in: task, softirq, hardirq or nmi."),
+    Column::name("EVENT", 0, "Name of the event in the kernel."),
+    Column::figure("REQUESTED", 9, "Bytes asked for."),
+    Column::figure("BYTES", 1, "Bytes handed out; failed: none were."),
+    Column::name("FLAGS", 10, "Flags of the allocation."),
+    Column::figure("NODE", 12, "NUMA node asked for."),
+    Column::name("CACHE", 8, "Cache that the event names."),
+    Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
+    Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
+];
+
+/// Widths of the columns: the most that their usual content takes.
+const WIDTHS: [usize; COLUMNS.len()] = [12, 3, 7, 16, 7, 16, 9, 8, 24, 4, 20, 18, 60];
+/// Width of a call-site that other columns are dropped for.
+const SITE: usize = 22;
+
+/// Observer that writes a row for each event and each gap.
+pub(crate) struct EventTable<'a> {
+    out: &'a mut dyn Write,
+    options: &'a TableOptions,
+    symbols: &'a Symbolizer,
+    /// Names of flags, where the trace has the kernel's.
+    gfp_names: Option<&'a GfpNames>,
+    clock: Clock,
+    /// Key of the first event.
+    first: Option<u64>,
+    /// Places of the columns that are shown, with their widths.
+    shown: Vec<(usize, usize)>,
+    /// First error; nothing is written after it.
+    error: Option<io::Error>,
+}
+
+impl<'a> EventTable<'a> {
+    pub(crate) fn new(
+        clock: Clock,
+        (symbols, gfp_names): (&'a Symbolizer, Option<&'a GfpNames>),
+        options: &'a TableOptions,
+        out: &'a mut dyn Write,
+    ) -> EventTable<'a> {
+        let need = |(column, width): (&Column<'_>, usize)| Need {
+            width,
+            site: (column.holds == Holds::Site).then_some(SITE),
+            is_name: column.title == "COMM",
+            drop: column.drop,
+        };
+        let is_shown = |index: usize| options.show_addresses || COLUMNS[index].title != "ADDRESS";
+        let places: Vec<usize> = (0..COLUMNS.len()).filter(|&index| is_shown(index)).collect();
+        let needs: Vec<Need> = places.iter().map(|&index| need((&COLUMNS[index], WIDTHS[index]))).collect();
+        let widths = fit(&needs, options.screen.width);
+        let shown = places.into_iter().zip(widths).filter_map(|(index, width)| Some((index, width?))).collect();
+        EventTable { out, options, symbols, gfp_names, clock, first: None, shown, error: None }
+    }
+
+    /// Writes the titles before the first row.
+    fn begin(&mut self, at: u64) -> io::Result<u64> {
+        if let Some(first) = self.first {
+            return Ok(first);
+        }
+        self.first = Some(at);
+        let titles = self.line(&COLUMNS.map(|column| column.title.to_owned()));
+        writeln!(self.out, "{}", self.options.screen.paint(Paint::Strong, &titles))?;
+        Ok(at)
+    }
+
+    fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
+        match *item {
+            OrderedItem::Event { event, names, comm } => {
+                let first = self.begin(event.at)?;
+                let row = self.event(event, names, comm, first);
+                writeln!(self.out, "{}", self.line(&row))
+            }
+            OrderedItem::Gap { from, at, cpu, lost } => {
+                let first = self.begin(from)?;
+                let lost =
+                    lost.map_or("events lost, number unknown".to_owned(), |n| cells::counted(n, "event") + " lost");
+                let [since, at] = [from, at].map(|key| self.clock.moment(key, first, 6));
+                let line = format!("{at:>13}  gap on CPU {cpu} since {since}: {lost}");
+                let line = wrap::words(&line, 15, self.options.screen.width, self.options.screen.cut_mark());
+                writeln!(self.out, "{}", self.options.screen.paint(Paint::Warning, &line))
+            }
+        }
+    }
+
+    /// Cells of an event, in the order of [`COLUMNS`].
+    fn event(&self, event: &Event, names: &EventNames, comm: Option<&[u8]>, first: u64) -> [String; COLUMNS.len()] {
+        let name = |bytes: &[u8]| escape(bytes).into_owned();
+        let is_alloc = matches!(event.action, Action::Alloc(_));
+        let size = |bytes| if is_alloc { cells::bytes(bytes, self.options) } else { String::new() };
+        let (address, site) = match event.action {
+            Action::Alloc(kind) | Action::Free(kind) => {
+                (Address(event.address).to_string(), self.site(event.call_site, kind))
+            }
+            Action::Other => (String::new(), String::new()),
+        };
+        [
+            self.clock.moment(event.at, first, 6),
+            event.cpu.to_string(),
+            event.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            comm.map_or("-".to_owned(), name),
+            event.context().map_or(String::new(), |context| context.name().to_owned()),
+            name(names.get(event.name)),
+            size(event.requested),
+            if event.failed { "failed".to_owned() } else { size(event.allocated) },
+            event.gfp.filter(|_| is_alloc).map_or(String::new(), |gfp| self.flags(gfp)),
+            event.node.filter(|_| is_alloc).map_or(String::new(), |node| node.to_string()),
+            event.cache.map_or(String::new(), |cache| name(names.get(cache))),
+            address,
+            site,
+        ]
+    }
+
+    /// Flags by name, in hexadecimal digits where the trace has no names.
+    fn flags(&self, gfp: u64) -> String {
+        self.gfp_names.map_or_else(|| format!("{gfp:#x}"), |names| names.text(gfp).to_string())
+    }
+
+    fn site(&self, call_site: u64, kind: Kind) -> String {
+        let Some(symbol) = self.symbols.lookup(call_site) else {
+            return cells::function(&None, Some(Address(call_site)), kind).text;
+        };
+        let function = escape(&symbol.text()).into_owned();
+        symbol.module.map_or(function.clone(), |module| format!("{function} [{}]", escape(module)))
+    }
+
+    /// Line of cells: names are cut to their columns, figures are not.
+    fn line(&self, row: &[String; COLUMNS.len()]) -> String {
+        let mut line = String::new();
+        for &(index, width) in &self.shown {
+            let holds = COLUMNS[index].holds;
+            let mark = self.options.screen.cut_mark();
+            let cell = match holds {
+                Holds::Site if self.options.screen.width.is_some() => cut::site(&row[index], width, mark),
+                Holds::Name if self.options.screen.width.is_some() => cut::middle(&row[index], width, mark),
+                _ => row[index].clone(),
+            };
+            let blanks = " ".repeat(width.saturating_sub(cut::width(&cell)));
+            line += if line.is_empty() { " " } else { "  " };
+            line += &if holds == Holds::Figure { blanks + &cell } else { cell + &blanks };
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+impl Observer for EventTable<'_> {
+    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
+        self.error = self.item(item).err();
+        if self.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl EventOutput for EventTable<'_> {
+    fn finish(self: Box<Self>, left_out: u64) -> io::Result<()> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if self.first.is_none() && left_out == 0 {
+            return heading::empty("no event", self.options, self.out);
+        }
+        if left_out > 0 {
+            writeln!(self.out, "({}: --top N)", cells::counted(left_out, "more event"))?;
+        }
+        Ok(())
+    }
+}
