@@ -332,6 +332,31 @@ mod tests {
     }
 
     #[test]
+    fn random_traces_have_every_case_that_groupings_tell_apart() {
+        let mut seen = std::collections::BTreeMap::new();
+        for seed in 0..60 {
+            let (_, workload) = random_workload(seed, 60);
+            let known = Known::of_workload(workload);
+            let pairs = pairs::pairs(&known);
+            let document = |asked: Asked| asked.document(&known, &pairs);
+            let summary = document(Asked::view("summary"));
+            let is_positive = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64).is_some_and(|n| n > 0);
+            let mut see = |case: String, is_there: bool| *seen.entry(case).or_insert(0) += u32::from(is_there);
+            see("unknown event".to_owned(), is_positive("/events/unknown"));
+            for class in ["kind_mismatch", "kind_mismatch_legal", "cache_mismatch"] {
+                see(format!("unseen {class}"), is_positive(&format!("/findings/{class}/unseen")));
+            }
+            let caches = document(Asked::view("caches"));
+            let has_source = |from| caches["rows"].as_array().unwrap().iter().any(|row| row["cache_from"] == from);
+            ["event", "free", "size"].into_iter().for_each(|from| see(format!("cache by {from}"), has_source(from)));
+            let modules = document(Asked::view("sites").by(&[Key::Module]));
+            let has_module = |name| modules["rows"].as_array().unwrap().iter().any(|row| row["module"] == name);
+            ["ext4", "xfs"].into_iter().for_each(|name| see(format!("module {name}"), has_module(name)));
+        }
+        assert!(seen.values().all(|&traces| traces > 0), "traces with each case: {seen:?}");
+    }
+
+    #[test]
     fn a_sum_that_differs_is_seen() {
         let (_, workload) = random_workload(1, 300);
         let known = Known::of_workload(workload);

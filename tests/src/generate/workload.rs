@@ -310,7 +310,7 @@ impl<'a> Machine<'a> {
             _ => 1 + self.random.below(self.options.step),
         };
         let cpu = self.random.below(self.cpus.len() as u64) as usize;
-        if self.options.varied && self.extra.chance(2) {
+        if self.options.varied && self.extra.chance(5) {
             std::mem::swap(&mut self.random, &mut self.extra);
             self.free_unseen(cpu);
             std::mem::swap(&mut self.random, &mut self.extra);
@@ -392,7 +392,8 @@ impl<'a> Machine<'a> {
             let event = self.event(cpu, name, Action::Alloc(kind));
             self.push_alloc(cpu, name, Event { call_site, address, ..event }, cache, bytes);
         }
-        self.free_event(cpu, "kmem_cache_free", second, inode);
+        let name = if kind == Kind::Cache && self.random.chance(40) { "kfree" } else { "kmem_cache_free" };
+        self.free_event(cpu, name, second, inode);
         self.live.retain(|o| o.address != first && o.address != second);
         self.live.push(Object { address: first, kind: Kind::Cache, cache: inode });
     }
