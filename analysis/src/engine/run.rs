@@ -136,6 +136,8 @@ impl Query {
         let learning = Query {
             grouping: Grouping::KIND,
             learns_caches: true,
+            // Objects of the recorder come from the same caches.
+            shows_own: true,
             growth: false,
             matrix: false,
             lists_live: false,

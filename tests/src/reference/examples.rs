@@ -322,7 +322,7 @@ fn growth_has_live_bytes_at_each_end_and_allocations_in_each_slice() {
         .finish();
     let growth = document(&Asked::view("growth"), &Known::of_workload(work));
     let by_hand = json!({
-        "schema": "kmemtrace.growth/1", "slices": [100, 101, 102, 103, 104],
+        "schema": "kmemtrace.growth/1", "slices": [101, 102, 103, 104, 105],
         "total": { "live_allocated": [64, 144, 80, 80, 80], "allocs": [1, 2, 0, 0, 0] },
         "total_pages": { "live_allocated": [0, 0, 0, 4096, 4096], "allocs": [0, 0, 0, 1, 0] },
         "rows": [
@@ -343,7 +343,7 @@ fn slices_of_a_window_start_where_it_starts() {
         .finish();
     let known = Known { bounds: Some((109, u64::MAX)), ..Known::of_workload(work) };
     let growth = document(&Asked::view("growth"), &known);
-    assert_eq!(growth["slices"], json!([109, 110, 111, 112]));
+    assert_eq!(growth["slices"], json!([110, 111, 112, 113]));
     assert_eq!(growth["total"]["live_allocated"], json!([0, 64, 64, 128]));
     let known = Known { bounds: Some((0, 110)), ..known };
     assert_eq!(document(&Asked::view("growth"), &known)["slices"].as_array().unwrap().len(), 11);

@@ -117,15 +117,15 @@ mod tests {
             let shift = (0..u64::BITS).find(|&shift| (last - start) >> shift < MAX_SLICES).unwrap();
             Slices { start, last, shift }
         };
-        assert_eq!(slices(7, 7).ends(), [7]);
-        assert_eq!(slices(7, 7).boundary_at_nine_tenths(), Some(7));
+        assert_eq!(slices(7, 7).ends(), [8]);
+        assert_eq!(slices(7, 7).boundary_at_nine_tenths(), None);
         assert_eq!((slices(0, 63).count(), slices(0, 63).shift), (64, 0));
         assert_eq!((slices(100, 164).count(), slices(100, 164).shift), (33, 1));
-        assert_eq!(slices(100, 164).ends()[..2], [101, 103]);
-        assert_eq!(slices(100, 164).ends()[32], 165);
+        assert_eq!(slices(100, 164).ends()[..2], [102, 104]);
+        assert_eq!(slices(100, 164).ends()[32], 166);
         // Nine tenths of 64 are 57.6.
-        assert_eq!(slices(100, 164).boundary_at_nine_tenths(), Some(157));
+        assert_eq!(slices(100, 164).boundary_at_nine_tenths(), Some(156));
         let all = slices(0, u64::MAX);
-        assert_eq!((all.count(), all.ends()[63], all.ends()[0]), (64, u64::MAX, (1 << 58) - 1));
+        assert_eq!((all.count(), all.ends()[63], all.ends()[0]), (64, u64::MAX, 1 << 58));
     }
 }

@@ -24,8 +24,8 @@ pub use selection::Selection;
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::generate::layout::UNKNOWN_EVENTS;
-use crate::generate::{RelayOptions, RelayStreams, Workload};
+use crate::generate::layout::{UNKNOWN_EVENTS, layouts};
+use crate::generate::{RelayOptions, RelayStreams, Shape, Workload};
 
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Event, Names, StreamItem};
@@ -75,6 +75,8 @@ pub struct Known {
     /// Names of the `kmem` events that the contract does not list and that have both `call_site` and `ptr`; `None` if the
     /// reference does not know them. Documents then lack their number.
     pub unknown: Option<BTreeSet<String>>,
+    /// Allocation events have a field for the name of the cache.
+    pub names_allocations: bool,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -102,6 +104,11 @@ pub struct TraceMembers {
     pub scope: &'static str,
     /// The kernel's filter on allocation events.
     pub filtered: Option<String>,
+}
+
+/// True if records of an allocation have a field for the name of the cache.
+fn names_allocations(shape: &Shape) -> bool {
+    layouts(shape).iter().any(|layout| layout.name.starts_with("kmem_cache_alloc") && layout.has_cache())
 }
 
 impl Known {
@@ -140,6 +147,7 @@ impl Known {
             total_overruns: None,
             symbols: Some(workload.symbols),
             unknown: Some(UNKNOWN_EVENTS.iter().map(|&name| name.to_owned()).collect()),
+            names_allocations: names_allocations(&workload.shape),
             missing: workload.cpus.iter().filter(|c| c.missing).map(|c| c.cpu).collect(),
             cpus: workload.cpus.into_iter().map(|c| (c.cpu, c.items)).collect(),
             names: workload.names,
@@ -209,11 +217,13 @@ impl Known {
             total_overruns,
             symbols: known.symbols.map(|symbols| if raw { Symbols::default() } else { symbols }),
             unknown: known.unknown,
+            names_allocations: known.names_allocations,
         }
     }
 
     /// Facts that the decoder finds in the files of `trace`, read to their ends.
     pub fn of_trace(mut trace: Trace) -> Known {
+        let frees_alone = trace.frees_alone_name_caches();
         let mut cpus = Vec::new();
         for stream in &mut trace.streams {
             let mut all = Vec::new();
@@ -267,6 +277,7 @@ impl Known {
             total_overruns,
             symbols: None,
             unknown: None,
+            names_allocations: !frees_alone,
         }
     }
 

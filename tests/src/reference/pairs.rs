@@ -142,7 +142,7 @@ pub struct Pairs {
     pub gaps: Vec<Gap>,
     /// Caches that frees of the window name.
     pub learned: Learned,
-    /// True if caches are learned from frees: no allocation of the trace names one.
+    /// True if caches are learned from frees: allocation events have no name.
     pub learns: bool,
 }
 
@@ -173,7 +173,7 @@ pub fn pairs(known: &Known) -> Pairs {
         own: (0, 0),
         unfiltered: (0, 0),
         learned,
-        learns: learns_caches(known),
+        learns: !known.names_allocations,
     };
     without_unselected(known, all)
 }
@@ -247,12 +247,6 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
         }
     }
     (objects, findings)
-}
-
-/// True if no allocation of the trace names its cache, those outside of the window included.
-fn learns_caches(known: &Known) -> bool {
-    let names_cache = |event: &Event| matches!(event.action, Action::Alloc(_)) && event.cache.is_some();
-    !order::all_events(known).iter().any(names_cache)
 }
 
 /// Caches that frees of cache objects name, where no loss is between allocation and free.

@@ -39,13 +39,13 @@ pub(crate) const COLUMNS: [(&str, Parts); 9] = [
             ("churn", &summary::CHURN),
         ],
     ),
-    ("sites", &[("", &sites::COLUMNS), ("other keys", &groups::COLUMNS)]),
+    ("sites", &[("", &sites::COLUMNS), ("keys of --by", &groups::COLUMNS)]),
     ("caches", &[("", &caches::COLUMNS)]),
     ("mismatch", &[("", &mismatch::COLUMNS)]),
-    ("live", &[("", &live::COLUMNS), ("--objects", &objects::COLUMNS)]),
+    ("live", &[("figures", &live::COLUMNS), ("keys of --by", &groups::COLUMNS), ("--objects", &objects::COLUMNS)]),
     ("cross", &[("", &cross::COLUMNS)]),
     ("compare", &[("", &compare::COLUMNS)]),
-    ("growth", &[("", &growth::COLUMNS)]),
+    ("growth", &[("figures", &growth::COLUMNS), ("keys of --by", &groups::COLUMNS)]),
     ("events", &[("", &events::COLUMNS)]),
 ];
 
@@ -173,7 +173,10 @@ mod tests {
                     assert_eq!(same, 1, "{view} {part}: {}", column.title);
                 }
                 let sites = columns.iter().filter(|column| column.holds == Holds::Site);
-                assert!(*part == "kinds" || sites.clone().count() > 0, "{view} {part} names no place");
+                assert!(
+                    ["kinds", "figures"].contains(part) || sites.clone().count() > 0,
+                    "{view} {part} names no place"
+                );
                 assert!(sites.clone().all(|column| column.drop == 0), "{view} {part}: a call-site is never dropped");
             }
         }
