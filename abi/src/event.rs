@@ -11,7 +11,7 @@ pub enum Kind {
     Kmalloc,
     /// `kmem_cache_alloc`, `kmem_cache_alloc_node` / `kmem_cache_free`; relay type 1.
     Cache,
-    /// `mm_page_alloc` / `mm_page_free`, `mm_page_free_direct`; relay type 2.
+    /// `mm_page_alloc` / `mm_page_free`, `mm_page_free_direct`, `mm_pagevec_free` before Linux 2.6.34; relay type 2.
     Pages,
 }
 
@@ -54,6 +54,9 @@ pub enum Context {
 }
 
 impl Context {
+    /// All contexts, the outermost first.
+    pub const ALL: [Context; 4] = [Context::Task, Context::SoftIrq, Context::HardIrq, Context::Nmi];
+
     /// The context in the kernel's `common_flags`: the innermost one.
     pub fn of_flags(flags: u8) -> Context {
         const NMI: u8 = 0x40;
@@ -75,6 +78,15 @@ impl Context {
             Context::HardIrq => "hardirq",
             Context::Nmi => "nmi",
         }
+    }
+}
+
+impl std::str::FromStr for Context {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Context, String> {
+        let found = Context::ALL.into_iter().find(|context| context.name() == text);
+        found.ok_or_else(|| "there is no such context: task, softirq, hardirq and nmi are known".to_owned())
     }
 }
 
@@ -234,6 +246,8 @@ pub struct Names {
     recent: Box<[Option<Recent>; RECENT]>,
     /// Last field seen per bucket: a name and its NUL.
     recent_fields: Box<[Option<Recent>; RECENT]>,
+    /// Names of events that may allocate or free objects and that are not known.
+    unknown: Vec<NameId>,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -249,7 +263,7 @@ const RECENT: usize = 1024;
 impl Default for Names {
     fn default() -> Names {
         let recent = Box::new([None; RECENT]);
-        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent }
+        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent, unknown: Vec::new() }
     }
 }
 
@@ -322,6 +336,20 @@ impl Names {
     /// The name at this [`NameId::index`].
     pub fn at(&self, index: usize) -> Option<&[u8]> {
         self.by_id.get(index).map(|n| &**n)
+    }
+
+    /// Notes that events of this name may allocate or free objects, and that their fields are not known.
+    pub(crate) fn mark_unknown(&mut self, name: NameId) {
+        if !self.is_unknown(name) {
+            self.unknown.push(name);
+        }
+    }
+
+    /// True for an event's name where such events may allocate or free objects on a path that is not known: an event of the
+    /// kernel's system `kmem` that has a caller and a pointer. Their action is [`Action::Other`].
+    #[inline]
+    pub fn is_unknown(&self, name: NameId) -> bool {
+        self.unknown.contains(&name)
     }
 
     /// Number of names.

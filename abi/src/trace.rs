@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::clock::{Clock, OrderKey};
 use crate::event::Names;
+use crate::kernel::gfp::GfpNames;
 use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
@@ -35,6 +37,26 @@ impl InputKind {
             InputKind::Relay => "relay",
             InputKind::Tree => "tree",
             InputKind::Other(name) => name,
+        }
+    }
+}
+
+/// Part of the system whose events a recording has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole machine.
+    #[default]
+    System,
+    /// Some tasks alone, as one command and its children: frees by other tasks are unseen, so live figures are upper bounds.
+    Tasks,
+}
+
+impl Scope {
+    /// `"system"` or `"tasks"`, as files and documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::System => "system",
+            Scope::Tasks => "tasks",
         }
     }
 }
@@ -66,6 +88,10 @@ pub struct TraceInfo {
     pub missing: Vec<u32>,
     /// Unit of the order: time or sequence number.
     pub order: OrderKey,
+    /// Part of the system that was recorded.
+    pub scope: Scope,
+    /// Kernel filter on allocation events, as the recorder was given it: bytes of a stranger, to be escaped.
+    pub filter: Option<String>,
 }
 
 impl TraceInfo {
@@ -75,7 +101,7 @@ impl TraceInfo {
     }
 }
 
-/// Names of symbols, modules, threads and nodes, from `meta.out`.
+/// Names of symbols, modules, threads, nodes and gfp flags, from `meta.out`.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
@@ -93,6 +119,8 @@ pub struct Metadata {
     pub slabinfo_start: Vec<u8>,
     /// `/proc/slabinfo` at the end.
     pub slabinfo_end: Vec<u8>,
+    /// Names of gfp flags, from the formats of events; `None` where no format has them, as in a relay channel.
+    pub gfp_names: Option<Arc<GfpNames>>,
     /// Node name, release and so on.
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
@@ -185,6 +213,11 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// True where frees name the cache of an object and allocations do not: a recording of Linux 6.1 to 6.17.
+    pub fn frees_alone_name_caches(&self) -> bool {
+        self.streams.iter().any(CpuStream::frees_alone_name_caches)
+    }
+
     /// A trace of `sources`, one for each CPU; `input` is the format's name in documents.
     ///
     /// Order keys are times of `clock`, a name of the kernel's `trace_clock`. With `mono`, `mono_raw`, `boot`, `tai` or `global`
@@ -222,6 +255,8 @@ impl Trace {
             cpus: streams.iter().map(CpuStream::cpu).collect(),
             missing: Vec::new(),
             order: OrderKey::Time,
+            scope: Scope::System,
+            filter: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));

@@ -1,13 +1,16 @@
 //! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::kernel::gfp::GfpNames;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::trace::TraceInfo;
 
-use crate::account::classes::{Class, Grouping, RowKey, cache_of};
+use crate::account::classes::Class;
 use crate::account::completeness::Completeness;
+use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::names::kallsyms::Symbolizer;
 use crate::order::merger::MergeStats;
@@ -54,6 +57,15 @@ pub struct Analysis {
     pub(crate) own_threads: Option<Vec<i32>>,
     pub(crate) first_key: u64,
     pub(crate) grouping: Grouping,
+    /// Order keys from and to, both included, where the query has a window.
+    pub(crate) window: Option<(u64, u64)>,
+    /// Texts of the filters as the user gave them, by option.
+    pub(crate) given: Vec<(&'static str, Vec<String>)>,
+    /// Frees alone name the caches of objects.
+    pub(crate) frees_name_caches: bool,
+    /// Names of allocation flags, where the trace has the kernel's.
+    pub(crate) gfp_names: Option<Arc<GfpNames>>,
+    pub(crate) unknown: UnknownEvents,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.
@@ -84,6 +96,15 @@ pub struct FindingEntry {
     pub count: u64,
     /// Number of findings that a gap may explain.
     pub suspect: u64,
+    /// Number of findings, not suspect, that frees and allocations on paths without events may explain.
+    pub unseen: u64,
+}
+
+impl FindingEntry {
+    /// Number of findings that nothing known explains.
+    pub fn errors(&self) -> u64 {
+        if self.class.is_error() { self.count - self.suspect - self.unseen } else { 0 }
+    }
 }
 
 /// An object that is live at the end of the trace.
@@ -107,21 +128,14 @@ pub struct LiveObject {
     pub at: u64,
 }
 
-impl Analysis {
-    #[expect(clippy::too_many_arguments, reason = "one caller hands over what it has found")]
-    pub(crate) fn new(
-        info: TraceInfo,
-        completeness: Completeness,
-        order: MergeStats,
-        paired: PairingResult,
-        names: Names,
-        own_threads: Option<Vec<i32>>,
-        first_key: u64,
-        grouping: Grouping,
-    ) -> Analysis {
-        Analysis { info, completeness, order, paired, names, own_threads, first_key, grouping }
+impl Names {
+    /// Name with this number, which is one more than its index; 0 is none.
+    pub(crate) fn numbered(&self, number: u64) -> Option<&[u8]> {
+        self.trace_names.at(usize::try_from(number.checked_sub(1)?).ok()?)
     }
+}
 
+impl Analysis {
     /// Verdict, loss and damage over all files.
     pub fn completeness(&self) -> &Completeness {
         &self.completeness
@@ -132,9 +146,19 @@ impl Analysis {
         &self.info
     }
 
+    /// Events of all streams that may concern objects and are not known, by name; none where an index has answered the query.
+    pub fn unknown_events(&self) -> &UnknownEvents {
+        &self.unknown
+    }
+
     /// Names for call-sites.
     pub fn symbolizer(&self) -> &Symbolizer {
         self.names.symbolizer()
+    }
+
+    /// Names of the trace's events, then of the caches that they name, taken by filters or not.
+    pub fn names(&self) -> &kmemtrace_abi::event::Names {
+        &self.names.trace_names
     }
 
     /// Number of events in the window; filters do not change it.
@@ -149,7 +173,7 @@ impl Analysis {
 
     /// Rows with at least one allocation, in no order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        let by_kind = self.grouping == Grouping::Kind;
+        let by_kind = self.grouping == Grouping::KIND;
         let kinds = Kind::ALL.into_iter().zip(&self.paired.kinds).filter(move |_| by_kind);
         let kinds = kinds.map(|(kind, stats)| Row { call_site: None, cache: None, kind, stats });
         // A pass or an index may have call-sites where only kinds were asked for.
@@ -158,11 +182,11 @@ impl Analysis {
     }
 
     fn row<'a>(&'a self, key: RowKey, stats: &'a Stats) -> Row<'a> {
-        let cache = || cache_of(key).and_then(|index| self.names.trace_names.at(index));
+        let cache = || self.names.numbered(key.others);
         Row {
-            call_site: (self.grouping == Grouping::Site).then_some(key.0),
-            cache: if self.grouping == Grouping::Cache { cache() } else { None },
-            kind: key.1,
+            call_site: self.grouping.has(GroupKey::Site).then_some(key.site),
+            cache: if self.grouping == Grouping::CACHE { cache() } else { None },
+            kind: key.kind,
             stats,
         }
     }
@@ -181,11 +205,12 @@ impl Analysis {
     pub fn findings(&self) -> impl Iterator<Item = FindingEntry> {
         self.paired.findings.iter().map(|(key, row)| FindingEntry {
             class: key.class,
-            alloc_site: key.alloc_site.filter(|_| self.grouping == Grouping::Site),
+            alloc_site: key.alloc_site.filter(|_| self.grouping == Grouping::SITE),
             free_site: key.free_site,
             kind: key.kind,
             count: row.count,
             suspect: row.suspect,
+            unseen: row.unseen,
         })
     }
 
@@ -196,10 +221,10 @@ impl Analysis {
 
     fn live_object(&self, object: &Live) -> LiveObject {
         let class: &Class = self.paired.class(object);
-        let call_site = self.paired.rows.get(class.row as usize).map(|((site, _), _)| *site);
+        let call_site = self.paired.rows.get(class.row as usize).map(|(key, _)| key.site);
         LiveObject {
             address: object.address,
-            call_site: call_site.filter(|_| self.grouping == Grouping::Site),
+            call_site: call_site.filter(|_| self.grouping == Grouping::SITE),
             kind: class.kind,
             requested: class.requested,
             allocated: class.allocated,

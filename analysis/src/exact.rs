@@ -10,49 +10,83 @@ use std::thread;
 use std::time::Duration;
 
 use kmemtrace_abi::clock::Unit;
-use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{Random, relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
-use kmemtrace_tests::reference::{Known, Selection, order};
+use kmemtrace_tests::reference::asked::Asked;
+use kmemtrace_tests::reference::groups::Sort;
+use kmemtrace_tests::reference::selection::Selection;
+use kmemtrace_tests::reference::{Known, order, pairs};
 use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};
 
 use crate::cache;
 use crate::documents::{self, Document};
-use crate::{Analysis, Query, Select, Shape, SizeRange, SortKey, TimeWindow};
+use crate::{Analysis, Glob, GroupKey, Query, Select, Shape, Site, SizeRange, SortKey, TimeWindow};
 
 /// Options of a query beside its view: how the work is cut, and which part of the trace is asked for.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct Cut {
     threads: usize,
     window_events: usize,
     sized_classes: u32,
     shows_own: bool,
     time: Option<TimeWindow>,
     select: Select,
+    given: Vec<(&'static str, Vec<String>)>,
     /// An index is used and written.
     has_index: bool,
 }
 
-/// The document of a view, as JSON.
-fn document(trace: &Directory, view: &str, asked: &Asked) -> Vec<u8> {
-    let (query, make): (Query, for<'a> fn(&'a Analysis, &Shape) -> Document<'a>) = match view {
+type Make = for<'a> fn(&'a Analysis, &Shape) -> Document<'a>;
+
+/// Query and document of a view.
+fn view(asked: &Asked) -> (Query, Make) {
+    let keys: Vec<GroupKey> = asked.by.iter().flatten().map(|key| key.word().parse().unwrap()).collect();
+    let by = || if keys.is_empty() { Query::by_site() } else { Query::by(&keys) };
+    match asked.view {
         "summary" => (Query::by_kind(), documents::summary),
-        "sites" => (Query::by_site(), documents::sites),
+        "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
-        "mismatch" => (Query::by_site(), documents::mismatch),
-        "live" => (Query::by_site().with_live_objects(true), documents::live),
+        "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
+        "live" if asked.objects => (Query::by_site().with_live_objects(true), documents::live),
+        "live" => (by().with_live_objects(true).with_growth(true), documents::live_groups),
         "cross" => (Query::by_site().with_cpu_matrix(true), documents::cross),
+        "growth" => (by().with_growth(true), documents::growth),
         other => panic!("{other}: not a view of the reference"),
-    };
-    let query = query.with_own(asked.shows_own).threads(asked.threads).time(asked.time).select(asked.select.clone());
-    let query = query.cut(Some(asked.window_events), Some(asked.sized_classes));
-    let query = if asked.has_index { query.index(0) } else { query };
-    let mut opened = Trace::open(&[trace.path().to_owned()]).unwrap_or_else(|error| panic!("{view}: {error}"));
-    let analysis = query.run(&mut opened).unwrap_or_else(|error| panic!("{view} {asked:?}: {error}"));
-    let shape = Shape { sort: vec![SortKey::Wasted], top: None };
-    serde_json::to_vec(&make(&analysis, &shape)).unwrap_or_else(|error| panic!("{view} {asked:?}: {error}"))
+    }
+}
+
+fn sort_key(sort: Sort) -> SortKey {
+    match sort {
+        Sort::Wasted => SortKey::Wasted,
+        Sort::LiveWasted => SortKey::LiveWasted,
+        Sort::Live => SortKey::Live,
+        Sort::Peak => SortKey::Peak,
+        Sort::Total => SortKey::Allocated,
+        Sort::Allocs => SortKey::Allocs,
+        Sort::Frees => SortKey::Frees,
+        Sort::Cross => SortKey::Cross,
+        Sort::Growth => SortKey::Growth,
+        Sort::Site => SortKey::Site,
+    }
+}
+
+/// The document of a view, as JSON.
+fn document(trace: &Directory, asked: &Asked, cut: &Cut) -> Vec<u8> {
+    let (query, make) = view(asked);
+    let query = query.with_own(cut.shows_own).threads(cut.threads).time(cut.time).select(cut.select.clone());
+    let query = query.given(cut.given.clone()).cut(Some(cut.window_events), Some(cut.sized_classes));
+    let query = if cut.has_index { query.index(0) } else { query };
+    let what = || format!("{asked:?} {cut:?}");
+    let mut opened = Trace::open(&[trace.path().to_owned()]).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    let analysis = query.run(&mut opened).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    let mut sort: Vec<SortKey> = asked.shape.sort.iter().map(|&sort| sort_key(sort)).collect();
+    if sort.is_empty() && asked.view != "live" {
+        sort.push(SortKey::Wasted);
+    }
+    let shape = Shape { sort, top: asked.shape.top };
+    serde_json::to_vec(&make(&analysis, &shape)).unwrap_or_else(|error| panic!("{}: {error}", what()))
 }
 
 const EVENTS: usize = 60;
@@ -72,13 +106,13 @@ fn recorded(seed: u64) -> (Directory, Known) {
 }
 
 /// As many threads, and a window and a number of classes with known sizes that `turn` picks.
-fn cut(known: &Known, jobs: u64, turn: usize) -> Asked {
-    Asked {
+fn cut(known: &Known, jobs: u64, turn: usize) -> Cut {
+    Cut {
         threads: jobs as usize,
         window_events: [1, 2, 7, 40, 300][turn % 5],
         sized_classes: [0, 5, 1000][turn / 7 % 3],
         shows_own: known.shows_own,
-        ..Asked::default()
+        ..Cut::default()
     }
 }
 
@@ -92,7 +126,7 @@ fn assert_exact(seed: u64) {
         let turn = (seed + jobs) as usize;
         let number = turn % DOCUMENTS.len();
         let options = cut(&known, jobs, turn);
-        let bytes = document(&dir, DOCUMENTS[number], &options);
+        let bytes = document(&dir, &Asked::view(DOCUMENTS[number]), &options);
         let what = format!("seed {seed}, {} {options:?}", DOCUMENTS[number]);
         match &earlier[number] {
             Some(earlier) => assert!(*earlier == bytes, "{what}: not the bytes of -j{}", jobs - DOCUMENTS.len() as u64),
@@ -132,25 +166,28 @@ fn take_window(known: &mut Known, dir: &Directory, random: &mut Random) -> Optio
             _ => ((a, b), format!("{},{}", shown(a), shown(b))),
         };
         if keys.iter().any(|key| (bounds.0..=bounds.1).contains(key)) {
-            known.bounds = bounds;
+            known.bounds = Some(bounds);
             return Some(text.parse().unwrap_or_else(|error| panic!("{text}: {error}")));
         }
     }
 }
 
 /// Filters of one or two sorts; they go to `known`.
-fn take_selection(known: &mut Known, random: &mut Random) -> Select {
-    let kind = random.chance(50).then(|| *random.pick(&Kind::ALL));
-    let pid = random.chance(30).then(|| *random.pick(&[0, 1, 77, 4242]));
-    let least = random.chance(30).then(|| *random.pick(&[1, 17, 100, 4096]));
-    known.selection = Selection { kind, pid, least };
+fn take_selection(known: &mut Known, random: &mut Random, cut: &mut Cut) {
+    let selection = Selection::random(random, known.trace.word_bytes.unwrap_or(8));
     let size = |least| SizeRange { from: least, to: u64::MAX };
-    Select {
-        kind: kind.into_iter().collect(),
-        pid: pid.into_iter().collect(),
-        size: least.map(size).into_iter().collect(),
-        ..Select::default()
-    }
+    cut.select = Select {
+        pid: selection.pid.into_iter().collect(),
+        comm: selection.comm.iter().map(|name| Glob::new(name)).collect(),
+        module: selection.module.iter().map(|name| Glob::new(name)).collect(),
+        cache: selection.cache.iter().map(|name| Glob::new(name)).collect(),
+        site: selection.site.iter().map(|&site| Site::Address(site)).collect(),
+        kind: selection.kind.into_iter().collect(),
+        size: selection.least.map(size).into_iter().collect(),
+        context: selection.context.iter().map(|word| word.parse().unwrap()).collect(),
+    };
+    cut.given = selection.given();
+    known.selection = selection;
 }
 
 /// Parts of a trace and of its allocations against the reference.
@@ -158,19 +195,39 @@ fn assert_parts_exact(seed: u64) {
     let (dir, mut known) = recorded(seed);
     let mut random = Random::new(seed ^ 0x9a57);
     for turn in [0, 1, 2] {
-        (known.bounds, known.selection) = ((0, u64::MAX), Selection::default());
+        (known.bounds, known.selection) = (None, Selection::default());
         let mut options = cut(&known, *random.pick(&[1, 1, 2, 3, 5]), random.below(100) as usize);
         if turn != 0 {
             options.time = take_window(&mut known, &dir, &mut random);
         }
         if turn != 1 {
-            options.select = take_selection(&mut known, &mut random);
+            take_selection(&mut known, &mut random, &mut options);
         }
         let (documents, _) = expected(&known);
         let number = random.below(DOCUMENTS.len() as u64) as usize;
-        let bytes = document(&dir, DOCUMENTS[number], &options);
+        let bytes = document(&dir, &Asked::view(DOCUMENTS[number]), &options);
         let what = format!("seed {seed}, {} {options:?}", DOCUMENTS[number]);
         assert_document(&what, documents[number].clone(), &bytes);
+    }
+}
+
+/// Views of any groups, of the whole trace, a window, or some allocations, against the reference.
+fn assert_groups_exact(seed: u64) {
+    let (dir, mut known) = recorded(seed);
+    let mut random = Random::new(seed ^ 0x960a);
+    for turn in 0..4 {
+        (known.bounds, known.selection) = (None, Selection::default());
+        let mut options = cut(&known, *random.pick(&[1, 1, 2, 3, 5]), random.below(100) as usize);
+        if turn == 1 {
+            options.time = take_window(&mut known, &dir, &mut random);
+        }
+        if turn == 2 {
+            take_selection(&mut known, &mut random, &mut options);
+        }
+        let asked = Asked::random(&mut random);
+        let expected = asked.document(&known, &pairs::pairs(&known));
+        let bytes = document(&dir, &asked, &options);
+        assert_document(&format!("seed {seed}, {asked:?} {options:?}"), (asked.view, expected), &bytes);
     }
 }
 
@@ -181,11 +238,13 @@ fn assert_index_changes_nothing(seed: u64) {
     // Files that were written a moment ago are not trusted to stay.
     thread::sleep(Duration::from_millis(60));
     let mut random = Random::new(seed ^ 0x1dec);
-    let whole = Asked { window_events: 40, sized_classes: 1000, ..cut(&known, 2, 0) };
-    let window = Asked { time: take_window(&mut known, &dir, &mut random), ..whole.clone() };
-    let asked: Vec<(&str, &Asked)> = DOCUMENTS.into_iter().flat_map(|view| [(view, &whole), (view, &window)]).collect();
+    let whole = Cut { window_events: 40, sized_classes: 1000, ..cut(&known, 2, 0) };
+    let window = Cut { time: take_window(&mut known, &dir, &mut random), ..whole.clone() };
+    let asked: Vec<(&'static str, &Cut)> =
+        DOCUMENTS.into_iter().flat_map(|view| [(view, &whole), (view, &window)]).collect();
     let all = |has_index| -> Vec<Vec<u8>> {
-        let ask = |&(view, asked): &(&str, &Asked)| document(&dir, view, &Asked { has_index, ..asked.clone() });
+        let ask =
+            |&(view, cut): &(&'static str, &Cut)| document(&dir, &Asked::view(view), &Cut { has_index, ..cut.clone() });
         asked.iter().map(ask).collect()
     };
     let without = all(false);
@@ -223,6 +282,11 @@ fn random_traces_are_reported_exactly() {
 #[test]
 fn parts_of_random_traces_are_reported_exactly() {
     each_seed(0..300, assert_parts_exact);
+}
+
+#[test]
+fn groups_of_random_traces_are_reported_exactly() {
+    each_seed(0..300, assert_groups_exact);
 }
 
 #[test]

@@ -96,7 +96,7 @@
 //!
 //! In the order the data flows: `order` makes one sequence of all CPUs' streams, `pairing` finds the allocation of each free,
 //! `account` adds up, `engine` runs all of it, [`cache`] keeps the result beside the trace, [`documents`] gives it the form of a
-//! view. `query` has rows, filters and limits, `names` the names of call-sites, `memory` the tables.
+//! view. `query` has rows, filters and limits, `names` the names of call-sites and caches, `memory` the tables.
 
 mod account;
 mod analysis;
@@ -115,6 +115,7 @@ mod query;
 pub mod whole_file;
 
 pub use account::completeness::Completeness;
+pub use account::grouping::GroupKey;
 pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::events::OrderedItem;
@@ -122,11 +123,17 @@ pub use documents::{Shape, SortKey};
 pub use engine::run::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
-pub use kmemtrace_abi::event::{Action, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem};
+pub use kmemtrace_abi::event::{
+    Action, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem,
+};
 pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
+pub use kmemtrace_abi::kernel::gfp::GfpNames;
+pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
-pub use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
+pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::kallsyms::{Symbol, Symbolizer};
+pub use names::size_class::SizeClasses;
+pub use names::slabinfo::{CacheChange, SlabCache, Slabinfo};
 pub use order::ordered::Observer;
 pub use pairing::findings::Finding;
 pub use progress::{Notes, Progress, Silent};

@@ -9,16 +9,6 @@ use crate::advice;
 /// Width of the text, in columns.
 const WIDTH: usize = 96;
 
-/// Parses `K301`, `k301` or `301`.
-pub(crate) fn parse_code(text: &str) -> Result<Code, String> {
-    let digits = text.strip_prefix(['K', 'k']).unwrap_or(text);
-    let code = digits.parse().ok().and_then(Code::from_number);
-    code.ok_or_else(|| {
-        let all: Vec<String> = Code::ALL.iter().map(ToString::to_string).collect();
-        format!("there is no such code; there are {}", all.join(" "))
-    })
-}
-
 /// Verdict on a file, as a word.
 pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
@@ -69,16 +59,6 @@ fn wrap(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_are_found_in_every_spelling() {
-        for text in ["K301", "k301", "301"] {
-            assert_eq!(parse_code(text), Ok(Code::BadPayload));
-        }
-        for text in ["", "K", "K1", "K99999", "KK301", "K-301", "checksum"] {
-            assert!(parse_code(text).unwrap_err().contains("K101 K102"), "{text}");
-        }
-    }
 
     #[test]
     fn every_code_explains_itself_on_narrow_lines() {

@@ -9,6 +9,7 @@ mod checks;
 mod explain;
 mod input;
 mod machine;
+mod options;
 mod reading;
 #[cfg(test)]
 mod sample;
@@ -20,61 +21,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use clap::{Parser, ValueEnum};
-use kmemtrace_abi::fault::{Code, Verdict};
+use clap::Parser;
+use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
+use options::{Format, Options};
 use reading::CheckedTrace;
-
-/// Checks the files of a kmemtrace recording, or raw relay files, and tells what is lost, missing or damaged.
-#[derive(Debug, Parser)]
-#[command(version, after_help = AFTER_HELP)]
-struct Options {
-    /// Files or directories [default: ./kmemtrace.data, else ./cpu*.out]
-    ///
-    /// A FILE is checked alone. Findings over all CPUs (a CPU's file missing, holes in the sequence numbers of a
-    /// relay channel) need a DIR.
-    #[arg(value_name = "FILE or DIR")]
-    paths: Vec<PathBuf>,
-    /// Exit with 3 unless every file is ok
-    #[arg(long)]
-    strict: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-    /// Findings to show for each file of a table
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
-    /// Files to read at the same time [default: one for each CPU]
-    #[arg(short, long, value_name = "N")]
-    jobs: Option<NonZero<usize>>,
-    /// Print nothing if every file is ok
-    #[arg(short, long)]
-    quiet: bool,
-    /// Explain the code of a finding, and exit
-    #[arg(long, value_name = "CODE", value_parser = explain::parse_code, conflicts_with = "paths")]
-    explain: Option<Code>,
-}
-
-const AFTER_HELP: &str = "\
-Exit status:
-  0  every file is whole and nothing was lost
-  1  usable but incomplete: lossy or truncated
-  2  could not be checked: usage, unreadable
-  3  corrupt, or no trace at all";
-
-/// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Aligned table for people
-    Table,
-    /// One JSON document with all findings
-    Json,
-    /// Comma-separated rows, one a file
-    Csv,
-    /// Tab-separated rows, one a file
-    Tsv,
-}
 
 /// Exit statuses, from best to worst; `kmemtrace-report` uses the same names.
 mod exit {

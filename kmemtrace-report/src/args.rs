@@ -1,140 +1,239 @@
-//! Command line: options, and the words before them.
+//! Options of the command line, with typed values.
+//!
+//! [`Args`] has the options of all views; `cli` gives each view those that the table of views names for it.
 
 use std::num::NonZero;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Parser, ValueEnum};
 
-use kmemtrace_abi::text::escape::escape;
+use kmemtrace::{
+    Context, Finding, Glob, GroupKey, Kind, Query, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size,
+};
 
-use kmemtrace::{Glob, Kind, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size};
-
-use crate::terminal::screen::Color;
-use crate::views::{Command, Format, VIEWS};
-
-/// Reports call-sites that allocate kernel memory, bytes wasted, objects still live, and frees that do not match.
+/// Options of all views.
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    after_help = "Exit status: 0 printed, 2 usage, unreadable or over --max-memory, 3 no trace (or --strict and it is incomplete)"
-)]
+#[command(name = "kmemtrace-report")]
 pub(crate) struct Args {
-    /// A view (or pack: store the recording smaller), then the trace directory or files [default: summary of ./kmemtrace.data]
-    #[arg(value_name = "VIEW] [DIR|FILE")]
+    /// Trace directory, or files out of one [default: ./kmemtrace.data]
+    #[arg(value_name = "DIR|FILE", hide_short_help = true)]
     pub(crate) words: Vec<PathBuf>,
-    /// Output format [default: table; of events in a file or a pipe: jsonl]
-    #[arg(long, value_enum)]
+    /// Keys that group rows
+    ///
+    /// Several keys make a row for each combination of them.
+    #[arg(long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
+    pub(crate) by: Vec<GroupBy>,
+    /// Greatest of these first
+    ///
+    /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
+    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
+    pub(crate) sort: Vec<SortBy>,
+    /// List objects one by one, oldest first
+    #[arg(long)]
+    pub(crate) objects: bool,
+    /// Show all rows of classes that are normal, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only findings of these classes
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = class_parser(), hide_possible_values = true)]
+    pub(crate) class: Vec<Finding>,
+    /// Exit with 1 if there are errors of these classes
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = class_parser(), hide_possible_values = true)]
+    pub(crate) fail_on: Vec<Finding>,
+    /// Exit with 1 if live bytes grew by more than P percent
+    #[arg(long, value_name = "P", value_parser = percent)]
+    pub(crate) fail_over: Option<f64>,
+    /// Window of the first side: A,B as in --time
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true, requires = "after")]
+    pub(crate) before: Option<TimeWindow>,
+    /// Window of the second side
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true, requires = "before", conflicts_with = "time")]
+    pub(crate) after: Option<TimeWindow>,
+    /// Explain a class of findings, and exit
+    ///
+    /// Classes stand at the end of the help of mismatch.
+    #[arg(long, value_name = "CLASS", value_parser = PossibleValuesParser::new(crate::classes::names()), hide_possible_values = true)]
+    pub(crate) explain: Option<String>,
+    /// Rows to show [default: 20 on a terminal, else all]
+    ///
+    /// A last row sums up the rest.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Only events from A to B: 10%,90% or +1.5s,-2s
+    ///
+    /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the
+    /// last one, 10% of the way between them. Either side may be empty. Units: ns, us, ms, s, min (or m), h; 1h30m is one time.
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
+    pub(crate) time: Option<TimeWindow>,
+    /// table (default), json, jsonl or csv
+    #[arg(long, value_enum, hide_possible_values = true)]
     pub(crate) format: Option<Format>,
-    /// Colours of tables; NO_COLOR and CLICOLOR_FORCE are kept
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// zstd level [default: 9]
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<i32>,
+    #[command(flatten)]
+    pub(crate) filters: Filters,
+    /// Show the recorder's own allocations, too
+    #[arg(long, help_heading = "Filters", hide_short_help = true)]
+    pub(crate) own: bool,
+    /// Overwrite the output file; pack: take files without an end block
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) force: bool,
+    /// Colours of tables: auto (on a terminal), always or never
+    ///
+    /// NO_COLOR and CLICOLOR_FORCE count where the option is not given.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub(crate) color: Color,
     /// Columns of the screen; tests need no terminal
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) width: Option<usize>,
-    /// Write to this file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Overwrite the output file; pack files without an end block
-    #[arg(short, long)]
-    pub(crate) force: bool,
-    /// Sort keys of the rows, greatest first
-    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', default_value = "wasted")]
-    pub(crate) sort: Vec<SortBy>,
-    /// Rows to show; the rest becomes one "others" row [default: 20 on a terminal, else all]
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) top: Option<usize>,
-    /// Only events from A to B: seconds of the trace's clock (ticks where it counts those), +1.5s, -2s, 10%; either side may be empty
-    #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
-    pub(crate) time: Option<TimeWindow>,
-    #[command(flatten)]
-    pub(crate) filters: Filters,
-    /// Show the recorder's own allocations, too
-    #[arg(long, help_heading = "Filters")]
-    pub(crate) own: bool,
-    /// List the call-sites of normal findings, too (mismatch)
-    #[arg(long)]
-    pub(crate) all: bool,
     /// Exact bytes in tables
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) bytes: bool,
     /// Print object addresses in tables
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) show_addresses: bool,
+    /// No progress line on a terminal
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) quiet: bool,
+    /// Print on standard error how the index was used, and the time of each stage
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) verbose: bool,
+    /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
+    #[arg(long, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) strict: bool,
     /// Threads to use [default: one for each CPU]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", help_heading = "Limits", hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
+    /// Memory limit, beyond which the report stops with a message: 512M, 1.5G [default: a quarter of what is free, at least 256M]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) max_memory: Option<u64>,
+    /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
+    #[arg(long, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) no_index: bool,
     /// Events of one window of the analysis; tests make it small
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) window_events: Option<usize>,
     /// Limit of size classes, each kept once for all its objects; tests make it small
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) sized_classes: Option<u32>,
-    /// Memory limit, beyond which the report stops with a message: 512M, 4G [default: a quarter of what is free, at least 256M]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) max_memory: Option<u64>,
-    /// zstd level of pack [default: 9]
-    #[arg(long, value_name = "N")]
-    pub(crate) level: Option<i32>,
-    /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
-    #[arg(long)]
-    pub(crate) no_index: bool,
     /// Least size of a trace with an index, in bytes; tests make it small
     #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::cache::PAYS_FROM, hide = true)]
     pub(crate) index_from: u64,
-    /// Print on standard error how the index was used, and the time of each stage
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-    /// No progress line on a terminal
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
-    #[arg(long)]
-    pub(crate) strict: bool,
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).ok_or_else(|| "a size is bytes, or a number with K, M or G: 512M".to_owned())
+    parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses `10` and `2.5%`: a percentage that is not negative.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    number
+        .filter(|n| n.is_finite() && *n >= 0.0)
+        .ok_or_else(|| "a percentage is a number from 0 on: 10 or 2.5".to_owned())
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    text.parse().map_err(|_| "a thread id is a number; --comm takes names of commands".to_owned())
+}
+
+fn class_parser() -> impl TypedValueParser<Value = Finding> {
+    let names = Finding::ALL.map(Finding::name);
+    PossibleValuesParser::new(names).try_map(|text| {
+        Finding::ALL.into_iter().find(|class| class.name() == text).ok_or("there is no such class of findings")
+    })
+}
+
+fn kind_parser() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|text| parse_kind(&text))
+}
+
+fn context_parser() -> impl TypedValueParser<Value = Context> {
+    PossibleValuesParser::new(Context::ALL.map(Context::name)).try_map(|text| text.parse::<Context>())
 }
 
 /// Filters on objects. Options are ANDed, the values of one option are ORed.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
     /// Only allocations by these thread ids
-    #[arg(long, value_name = "PID,...", value_delimiter = ',', help_heading = "Filters")]
-    pid: Vec<i32>,
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = pid, hide_short_help = true)]
+    pub(crate) pid: Vec<i32>,
     /// Only allocations by these commands (* and ? allowed)
-    #[arg(long, value_name = "COMM,...", value_delimiter = ',', help_heading = "Filters")]
-    comm: Vec<Glob>,
+    #[arg(long, value_name = "COMM,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) comm: Vec<Glob>,
     /// Only call-sites in these modules (* and ? allowed)
-    #[arg(long, value_name = "MODULE,...", value_delimiter = ',', help_heading = "Filters")]
-    module: Vec<Glob>,
+    #[arg(long, value_name = "MODULE,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) module: Vec<Glob>,
     /// Only objects of these caches (* and ? allowed)
-    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', help_heading = "Filters")]
-    cache: Vec<Glob>,
+    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) cache: Vec<Glob>,
     /// Only these call-sites: foo_open, foo_*, foo_open+0x3c or 0xffffffff81000100
-    #[arg(long, value_name = "SITE,...", value_delimiter = ',', help_heading = "Filters")]
-    site: Vec<Site>,
-    /// Only these kinds: kmalloc, cache, pages
-    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = parse_kind, help_heading = "Filters")]
-    kind: Vec<Kind>,
-    /// Only objects of these requested sizes: 512, 1K..4K, 2M.., ..64
-    #[arg(long, value_name = "A..B,...", value_delimiter = ',', help_heading = "Filters")]
-    size: Vec<SizeRange>,
+    #[arg(long, value_name = "SITE,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) site: Vec<Site>,
+    /// Only these kinds of objects
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = kind_parser(), hide_short_help = true)]
+    pub(crate) kind: Vec<Kind>,
+    /// Only objects of these requested sizes: 512, 1K..4K, 1.5M.., ..64
+    #[arg(long, value_name = "A..B,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) size: Vec<SizeRange>,
+    /// Only allocations in these contexts of the kernel
+    #[arg(long, value_name = "CONTEXT,...", value_delimiter = ',', value_parser = context_parser(), hide_short_help = true)]
+    pub(crate) context: Vec<Context>,
 }
 
 impl Filters {
     /// Filters as the library takes them.
     pub(crate) fn select(&self) -> Select {
-        let Filters { pid, comm, module, cache, site, kind, size } = self.clone();
-        Select { pid, comm, module, cache, site, kind, size }
+        let Filters { pid, comm, module, cache, site, kind, size, context } = self.clone();
+        Select { pid, comm, module, cache, site, kind, size, context }
     }
+}
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned table for people
+    Table,
+    /// One JSON document
+    Json,
+    /// JSON Lines, one object a line
+    Jsonl,
+    /// Comma-separated rows
+    Csv,
+}
+
+/// Use of colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    #[default]
+    Auto,
+    /// In files and pipes, too
+    Always,
+    /// Nowhere
+    Never,
 }
 
 /// Filters and time window as the user gave them.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// Names of filters and their values.
-    pub(crate) filters: Vec<(String, String)>,
+    /// Options of filters and their values.
+    pub(crate) filters: Vec<(&'static str, Vec<String>)>,
     /// `--time`.
     pub(crate) time: Option<String>,
 }
@@ -142,87 +241,122 @@ pub(crate) struct Asked {
 impl Asked {
     /// Filters and window among the arguments.
     pub(crate) fn of(matches: &ArgMatches) -> Asked {
-        let given = |id: &str| -> Option<String> {
-            let values = matches.get_raw(id)?.map(|value| escape(value.as_encoded_bytes()).into_owned());
-            Some(values.collect::<Vec<String>>().join(","))
+        let given = |id: &str| -> Option<Vec<String>> {
+            Some(matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect())
         };
-        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size"];
+        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size", "context"];
         Asked {
-            filters: filters.into_iter().filter_map(|id| Some((id.to_owned(), given(id)?))).collect(),
-            time: given("time"),
+            filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
+            time: given("time").map(|values| values.join(",")),
         }
     }
+}
+
+/// Keys of `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GroupBy {
+    /// Call-site of the allocation
+    Site,
+    /// Thread: its id and its command
+    Task,
+    /// Thread id
+    Pid,
+    /// Command of the thread
+    Comm,
+    /// Slab cache, or size class of kmalloc
+    Cache,
+    /// Module of the call-site
+    Module,
+    /// Requested bytes
+    Size,
+    /// Flags of the allocation, by the kernel's names
+    Gfp,
+    /// NUMA node that the caller asked for
+    Node,
+    /// Context: task, softirq, hardirq or nmi
+    Context,
+    /// Function of the call-site, whatever its place in the function
+    Function,
 }
 
 /// Sort keys, greatest first (names: smallest first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortBy {
-    /// Bytes lost to internal fragmentation.
-    #[value(alias = "waste")]
+    /// Bytes lost to internal fragmentation, over all allocations
     Wasted,
-    /// Bytes live at the end.
+    /// Bytes lost to internal fragmentation by objects live at the end
+    #[value(name = "live_wasted", alias = "waste")]
+    LiveWasted,
+    /// Bytes live at the end
     #[value(alias = "current_dynamic")]
     Live,
-    /// Greatest number of live bytes.
+    /// Greatest number of live bytes
     Peak,
-    /// Allocated bytes, over all allocations.
-    #[value(aliases = ["total", "total_dynamic"])]
-    Allocated,
-    /// Requested bytes, over all allocations.
+    /// Allocated bytes, over all allocations
+    #[value(aliases = ["allocated", "total_dynamic"])]
+    Total,
+    /// Requested bytes, over all allocations
     Requested,
-    /// Number of allocations.
+    /// Number of allocations
     #[value(alias = "alloc_count")]
     Allocs,
-    /// Number of observed frees.
+    /// Number of observed frees
     #[value(alias = "free_count")]
     Frees,
-    /// Number of frees on another CPU than the allocation's.
+    /// Number of frees on another CPU than the allocation's
     Cross,
-    /// Call-site or cache.
+    /// Live bytes gained over the recording
+    Growth,
+    /// Time of the first allocation
+    Time,
+    /// Name of the row: call-site, cache or group
     #[value(alias = "cache")]
     Site,
 }
 
-impl From<SortBy> for SortKey {
-    fn from(by: SortBy) -> SortKey {
-        match by {
+impl Args {
+    /// Query whose rows are made of the keys of `--by`, else of call-sites.
+    pub(crate) fn grouped(&self) -> Query {
+        let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
+    }
+}
+
+impl GroupBy {
+    /// Key of the library.
+    pub(crate) fn key(self) -> GroupKey {
+        match self {
+            // Rows of call-sites are merged by their functions later.
+            GroupBy::Site | GroupBy::Function => GroupKey::Site,
+            GroupBy::Task => GroupKey::Task,
+            GroupBy::Pid => GroupKey::Pid,
+            GroupBy::Comm => GroupKey::Comm,
+            GroupBy::Cache => GroupKey::Cache,
+            GroupBy::Module => GroupKey::Module,
+            GroupBy::Size => GroupKey::Size,
+            GroupBy::Gfp => GroupKey::Gfp,
+            GroupBy::Node => GroupKey::Node,
+            GroupBy::Context => GroupKey::Context,
+        }
+    }
+}
+
+impl SortBy {
+    /// Key of the library; `None` for an order that rows of figures do not have.
+    pub(crate) fn key(self) -> Option<SortKey> {
+        Some(match self {
             SortBy::Wasted => SortKey::Wasted,
+            SortBy::LiveWasted => SortKey::LiveWasted,
             SortBy::Live => SortKey::Live,
             SortBy::Peak => SortKey::Peak,
-            SortBy::Allocated => SortKey::Allocated,
+            SortBy::Total => SortKey::Allocated,
             SortBy::Requested => SortKey::Requested,
             SortBy::Allocs => SortKey::Allocs,
             SortBy::Frees => SortKey::Frees,
             SortBy::Cross => SortKey::Cross,
             SortBy::Site => SortKey::Site,
-        }
-    }
-}
-
-impl Args {
-    /// Command that the first word names, if any, and the inputs.
-    pub(crate) fn command_and_inputs(&self) -> (Command, Vec<PathBuf>) {
-        let first = self.words.first().and_then(|word| word.to_str());
-        let named = first.and_then(Command::named);
-        // A view wins over a directory of the same name; the user can write `./live` for the directory.
-        let inputs = &self.words[usize::from(named.is_some())..];
-        let inputs = if inputs.is_empty() { vec![PathBuf::from("kmemtrace.data")] } else { inputs.to_vec() };
-        (named.unwrap_or(Command::View(&VIEWS[0])), inputs)
-    }
-
-    /// Likely mistake on the command line, for a trace that cannot be opened.
-    pub(crate) fn hint(&self) -> Option<String> {
-        let is_view =
-            |word: &PathBuf| matches!(word.to_str().and_then(Command::named), Some(Command::View(_) | Command::Events));
-        let Some((first, rest)) = self.words.split_first() else {
-            return Some("no trace is named, and kmemtraced has left none here".to_owned());
-        };
-        if let Some(view) = rest.iter().find(|word| is_view(word) && !word.exists()) {
-            return Some(format!("{}: a view stands before its trace", view.display()));
-        }
-        let is_name = first.components().count() == 1 && !first.exists();
-        let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
-        let shown = || format!("{}: is no view ({}, events, pack)", first.display(), views.join(", "));
-        (is_name && !is_view(first)).then(shown)
+            SortBy::Growth => SortKey::Growth,
+            SortBy::Time => return None,
+        })
     }
 }

@@ -1,16 +1,26 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use kmemtrace_abi::text::duration;
+use kmemtrace_abi::text::escape::escape;
 
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
 const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+
+/// Verbs: words that may stand in place of options and COMMAND.
+const VERBS: [&str; 2] = ["recover", "probe"];
+
+/// Exit status of a recording that could not start: usage, permission, no source, already running.
+pub(crate) const NOT_STARTED: u8 = 2;
 
 /// Records kernel memory allocations and frees until Ctrl-C, COMMAND ends, or a limit.
 #[derive(Debug, Parser)]
@@ -40,6 +50,12 @@ pub(crate) struct Args {
         help = "Events to record: slab, page, all, or names of kernel events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
+    /// Record only allocations for which this filter of the kernel holds, as 'bytes_req >= 4096'; frees stay whole
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["relay", "boot"])]
+    pub(crate) filter: Option<String>,
+    /// Record COMMAND and its children alone, not the whole machine: frees by other tasks are then unseen
+    #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
+    pub(crate) only_command: bool,
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
@@ -82,9 +98,64 @@ pub(crate) struct Args {
     /// Print the enabled events, and the figures of each CPU
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Command to run; the recording ends with it
+    /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Args {
+    /// Parses the process's command line; ends the process after help, version and errors.
+    pub(crate) fn from_command_line() -> Args {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        Args::try_parse_from(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
+            Some(line) => {
+                let _ = writeln!(io::stderr(), "kmemtraced: put -- before the command: {line}");
+                std::process::exit(NOT_STARTED.into())
+            }
+            None => error.exit(),
+        })
+    }
+
+    /// Name of COMMAND, for messages; empty without one.
+    pub(crate) fn command_name(&self) -> String {
+        self.command.first().map_or_else(String::new, |program| escape(program.as_bytes()).into_owned())
+    }
+}
+
+/// The command line with `--` before the command, where `error` is that it lacks one.
+fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    let Some(ContextValue::String(word)) = error.get(kind) else { return None };
+    if word.starts_with('-') {
+        return None;
+    }
+    let dashes = OsString::from("--");
+    (1..words.len()).filter(|&at| words[at] == *word.as_str()).find_map(|at| {
+        let mended = [&words[..at], std::slice::from_ref(&dashes), &words[at..]].concat();
+        let args = Args::try_parse_from(&mended).ok().filter(|args| args.command.len() == words.len() - at);
+        let line = args.map(|_| mended.iter().map(|word| as_typed(word)).collect::<Vec<_>>().join(" "))?;
+        let verb = VERBS.into_iter().find(|verb| words.len() == at + 1 && is_alike(verb, word));
+        Some(verb.map_or_else(|| line.clone(), |verb| format!("{line} (or did you mean kmemtraced {verb}?)")))
+    })
+}
+
+/// True if the first four letters are the same.
+fn is_alike(verb: &str, word: &str) -> bool {
+    word.get(..4).is_some_and(|start| verb.starts_with(start))
+}
+
+/// A word as a shell takes it: in quotes where it has characters that a shell would act on.
+fn as_typed(word: &OsStr) -> String {
+    let text = escape(word.as_bytes());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -126,15 +197,17 @@ impl std::str::FromStr for Sync {
     }
 }
 
-/// Parses a size that is not zero: `4096`, `64K`, `16M`, `1G`.
+/// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.
 fn size(text: &str) -> Result<u64, String> {
-    kmemtrace_abi::text::size::parse(text).filter(|&n| n > 0).ok_or_else(|| "a size is 4096, 64K, 16M or 1G".to_owned())
+    kmemtrace_abi::text::size::parse(text)
+        .filter(|&n| n > 0)
+        .ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
 }
 
-/// Parses a time that is not zero: `10s`, `5m`, `250ms`; a bare number is seconds.
+/// Parses a time that is not zero: `10s`, `5min`, `1h30m`, `250ms`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let span = duration::parse(text).filter(|&nanos| nanos > 0);
-    span.and_then(from_nanos).ok_or_else(|| "a time is 10s, 5m or 250ms".to_owned())
+    span.and_then(from_nanos).ok_or_else(|| "a time is 10s, 5min, 1h30m or 250ms".to_owned())
 }
 
 /// A span of so many nanoseconds; `None` for 2^64 seconds and more.
@@ -146,6 +219,24 @@ fn from_nanos(nanos: u128) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_without_dashes_is_told_the_line_to_type() {
+        let mended = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(|word| word.replace('_', " ").into()).collect();
+            Args::try_parse_from(&words).err().and_then(|error| without_dashes(&words, &error))
+        };
+        assert_eq!(mended("kmemtraced make -C x").unwrap(), "kmemtraced -- make -C x");
+        assert_eq!(mended("kmemtraced -B make make -j").unwrap(), "kmemtraced -B make -- make -j");
+        assert_eq!(mended("kmemtraced -d 5s sh -c it's;_x").unwrap(), "kmemtraced -d 5s -- sh -c 'it'\\''s; x'");
+        let verb = "kmemtraced -- recovr (or did you mean kmemtraced recover?)";
+        assert_eq!(mended("kmemtraced recovr").unwrap(), verb);
+        for other in
+            ["kmemtraced -- make", "kmemtraced --mak", "kmemtraced -b x make", "kmemtraced", "kmemtraced probe"]
+        {
+            assert_eq!(mended(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn sizes_and_times_are_read() {

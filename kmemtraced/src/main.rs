@@ -22,17 +22,12 @@ mod write;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Args, Verb};
+use args::{Args, NOT_STARTED, Verb};
 use process::{messages, thread};
 use record::shutdown;
 
-/// Exit status of a recording that could not start: usage, permission, no source, already running.
-const NOT_STARTED: u8 = 2;
-
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::from_command_line();
     let done = match args.verb {
         None => messages::start()
             .map_err(|error| thread::not_started("messages", &error))

@@ -1,5 +1,6 @@
 //! Scenarios: workloads written by hand, one event a line.
 
+use crate::generate::symbols::Symbols;
 use crate::generate::{PerCpu, Shape, Workload};
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, Names, StreamItem};
 
@@ -25,6 +26,7 @@ impl Scenario {
                 own_threads: None,
                 nodes: Vec::new(),
                 clock: Some("mono"),
+                symbols: Symbols::default(),
             },
             thread: (7, 0),
         }

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::guest::sites;
 use crate::programs::{differences, json, json_lines, run_to};
+use crate::reference::asked::Asked;
+use crate::reference::keys::Key;
 use crate::reference::{Known, documents, pairs};
 
 /// Views that print one document.
@@ -19,6 +21,34 @@ pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
     run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[trace])
 }
 
+/// Bytes that the program prints for a view with its options.
+///
+/// # Panics
+/// If the program fails.
+pub fn printed_as(asked: &Asked, trace: &Path) -> Vec<u8> {
+    let words = asked.arguments();
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--format", "json"]).collect();
+    run_to(0, "kmemtrace-report", &words, &[trace])
+}
+
+/// Views of groups: each key alone, and some together.
+pub fn groupings() -> Vec<Asked> {
+    let sites = Key::ALL.map(|key| Asked::view("sites").by(&[key]));
+    let more = [
+        Asked::view("sites").by(&[Key::Comm, Key::Site]),
+        Asked::view("sites").by(&[Key::Module, Key::Site, Key::Size]),
+        Asked::view("sites").by(&[Key::Context, Key::Node, Key::Gfp]),
+        Asked::view("live").by(&[Key::Comm]),
+        Asked::view("live").by(&[Key::Module]),
+        Asked::view("live").by(&[Key::Cache, Key::Pid]),
+        Asked::view("live").objects(),
+        Asked::view("growth"),
+        Asked::view("growth").by(&[Key::Task]),
+        Asked::view("growth").by(&[Key::Cache]),
+    ];
+    sites.into_iter().chain(more).collect()
+}
+
 /// Lines of `events`.
 ///
 /// # Panics
@@ -27,18 +57,23 @@ pub fn events(trace: &Path) -> Vec<Value> {
     json_lines(&printed("events", trace))
 }
 
-/// Expected document of every view, and the expected lines of `events`.
+/// Expected document of every view without options, and the expected lines of `events`.
 pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
     let pairs = pairs::pairs(known);
-    let documents = vec![
-        ("summary", documents::summary(known, &pairs)),
-        ("sites", documents::sites(known, &pairs)),
-        ("caches", documents::caches(known, &pairs)),
-        ("mismatch", documents::mismatch(known, &pairs)),
-        ("live", documents::live(known, &pairs)),
-        ("cross", documents::cross(known, &pairs)),
-    ];
-    (documents, documents::events(known, &pairs))
+    let documents = DOCUMENTS.map(|view| (view, Asked::view(view).document(known, &pairs)));
+    (documents.to_vec(), documents::events(known, &pairs))
+}
+
+/// Compares views with options of `trace` with the reference.
+///
+/// # Panics
+/// If a view differs, with a list of the differences.
+pub fn assert_asked(what: &str, trace: &Path, known: &Known, asked: &[Asked]) {
+    let pairs = pairs::pairs(known);
+    for asked in asked {
+        let document = asked.document(known, &pairs);
+        assert_document(&format!("{what}, {asked:?}"), (asked.view, document), &printed_as(asked, trace));
+    }
 }
 
 /// Compares every view of `trace` with the reference.
@@ -71,34 +106,32 @@ fn listed(differences: &[String]) -> String {
 /// Members that name a row.
 const KEYS: [&str; 7] = ["class", "alloc_site", "free_site", "call_site", "cache", "kind", "address"];
 
-/// Members that the reference does not have: it resolves no addresses.
-const SYMBOLS: [&str; 4] = ["symbol", "module", "alloc_symbol", "free_symbol"];
-
-/// Document without symbols, with rows of equal rank in a fixed order where the contract leaves their order open.
+/// Document with rows in a fixed order where the contract leaves their order open.
 fn comparable(view: &str, mut document: Value) -> Value {
-    for row in document["rows"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        row.retain(|member, _| !SYMBOLS.contains(&member.as_str()));
-    }
     let key = |row: &Value| KEYS.map(|member| row[member].to_string());
-    let rank = match view {
-        "sites" | "caches" => "wasted",
-        "mismatch" => "count",
+    let Some(rows) = document.get_mut("rows").and_then(Value::as_array_mut) else { return document };
+    match view {
+        "mismatch" => {
+            for group in rows.chunk_by_mut(|a, b| rank(a) == rank(b)) {
+                group.sort_by_key(key);
+            }
+        }
         // The contract fixes rows only of call-sites with cross-CPU pairs, and leaves their order open.
         "cross" => {
-            if let Some(rows) = document["rows"].as_array_mut() {
-                rows.retain(|row| row["cross_cpu"] != 0);
-                rows.sort_by_key(key);
-            }
-            return document;
+            rows.retain(|row| row["cross_cpu"] != 0);
+            rows.sort_by_key(key);
         }
-        _ => return document,
-    };
-    if let Some(rows) = document["rows"].as_array_mut() {
-        for group in rows.chunk_by_mut(|a, b| a[rank] == b[rank]) {
-            group.sort_by_key(key);
-        }
+        _ => {}
     }
     document
+}
+
+/// Rank of a row of `mismatch`: errors, and the number of findings.
+fn rank(row: &Value) -> (bool, Option<u64>) {
+    let [count, suspect, unseen] = ["count", "suspect", "unseen"].map(|member| row[member].as_u64());
+    let explained = suspect.unwrap_or(0).saturating_add(unseen.unwrap_or(0));
+    let is_serious = row["class"] == "kind_mismatch" || row["class"] == "cache_mismatch";
+    (is_serious && count.is_some_and(|count| count > explained), count)
 }
 
 /// Compares lines: events must come in order, gaps in any order.
@@ -171,7 +204,8 @@ pub fn assert_invariants(what: &str, trace: &Path) {
             }
         }
     }
-    let live = json(&printed("live", trace))["rows"].as_array().map_or(0, Vec::len) as u64;
+    let live = json(&printed("live", trace));
+    let live: u64 = live["rows"].as_array().into_iter().flatten().map(|row| number(row, "live_objects")).sum();
     let of_kinds: u64 = kinds.iter().map(|(_, figures)| number(figures, "live_objects")).sum();
     assert_eq!(live, of_kinds, "{what}: live");
     let cross = json(&printed("cross", trace));
@@ -186,6 +220,66 @@ pub fn assert_invariants(what: &str, trace: &Path) {
     if !cross["matrix"].is_null() {
         assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
     }
+}
+
+/// Checks that every grouping of a trace adds up to its summary.
+///
+/// # Panics
+/// If a sum differs.
+pub fn assert_groupings_add_up(what: &str, trace: &Path) {
+    let summary = json(&printed("summary", trace));
+    for asked in groupings().iter().filter(|asked| !asked.objects) {
+        let document = json(&printed_as(asked, trace));
+        assert_adds_up(&format!("{what}, {asked:?}"), &summary, asked.view, &document);
+    }
+}
+
+/// Figures that add up over rows and are never null.
+const ADDED: [&str; 11] = [
+    "allocs",
+    "failed_allocs",
+    "requested",
+    "allocated",
+    "wasted",
+    "frees",
+    "inferred_frees",
+    "live_objects",
+    "live_requested",
+    "live_allocated",
+    "live_wasted",
+];
+
+/// Checks that the rows of a grouping add up to the summary, those of `growth` at every slice.
+///
+/// # Panics
+/// If a sum differs.
+pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value) {
+    let rows = |is_of: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
+        document["rows"].as_array().into_iter().flatten().filter(|row| is_of(row)).collect()
+    };
+    let sum = |rows: &[&Value], pointer: &str| -> u64 {
+        rows.iter().filter_map(|row| row.pointer(pointer)).filter_map(Value::as_u64).sum()
+    };
+    if view != "growth" {
+        for kind in ["kmalloc", "cache", "pages"] {
+            let own = rows(&|row| row["kind"] == kind);
+            for member in ADDED.iter().filter(|member| view != "live" || member.starts_with("live_")) {
+                let expected = &summary["kinds"][kind][member];
+                assert_eq!(sum(&own, &format!("/{member}")), *expected, "{what}: {kind} {member}");
+            }
+        }
+        return;
+    }
+    let slices = document["slices"].as_array().map_or(0, Vec::len);
+    for (total, is_pages) in [("total", false), ("total_pages", true)] {
+        let own = rows(&|row| (row["kind"] == "pages") == is_pages);
+        for pointer in (0..slices).flat_map(|slice| ["live_allocated", "allocs"].map(|m| format!("/{m}/{slice}"))) {
+            let expected = document[total].pointer(&pointer);
+            assert_eq!(Some(sum(&own, &pointer)), expected.and_then(Value::as_u64), "{what}: {total}{pointer}");
+        }
+    }
+    let at_end = document["total"]["live_allocated"].as_array().and_then(|live| live.last()).and_then(Value::as_u64);
+    assert_eq!(at_end.unwrap_or(0), summary["total"]["live_allocated"], "{what}: live bytes at the end");
 }
 
 /// Compares a recording of `kmemload iov 3000 20` on a machine of this word size with the allocations of that load;
@@ -211,11 +305,47 @@ mod tests {
     #[test]
     fn rows_of_equal_rank_may_change_places_and_no_others() {
         let rows = |order: [u64; 3]| {
-            let rows = order.map(|site| json!({ "wasted": if site == 9 { 5 } else { 7 }, "call_site": site }));
-            comparable("sites", json!({ "rows": rows }))
+            let row =
+                |site| json!({ "class": "free_after_free", "count": if site == 9 { 5 } else { 7 }, "free_site": site });
+            comparable("mismatch", json!({ "rows": order.map(row) }))
         };
         assert_eq!(rows([1, 2, 9]), rows([2, 1, 9]));
         assert_ne!(rows([1, 2, 9]), rows([9, 1, 2]));
+        let sites = |order: [u64; 2]| {
+            comparable("sites", json!({ "rows": order.map(|site| json!({ "wasted": 0, "call_site": site })) }))
+        };
+        assert_ne!(sites([1, 2]), sites([2, 1]));
+    }
+
+    #[test]
+    fn groupings_of_random_traces_add_up() {
+        for seed in 0..40 {
+            let (_, workload) = random_workload(seed, 60);
+            let known = Known::of_workload(workload);
+            let pairs = pairs::pairs(&known);
+            let summary = documents::summary(&known, &pairs);
+            for asked in groupings().iter().filter(|asked| !asked.objects) {
+                let document = asked.document(&known, &pairs);
+                assert_adds_up(&format!("seed {seed}, {asked:?}"), &summary, asked.view, &document);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_that_differs_is_seen() {
+        let (_, workload) = random_workload(1, 300);
+        let known = Known::of_workload(workload);
+        let pairs = pairs::pairs(&known);
+        let summary = documents::summary(&known, &pairs);
+        let is_seen = |view: &'static str, member: &str| {
+            let mut document = Asked::view(view).document(&known, &pairs);
+            let rows = document["rows"].as_array_mut().unwrap();
+            let row = rows.iter_mut().find(|row| row["kind"] == "kmalloc").unwrap();
+            *row.pointer_mut(member).unwrap() = json!(1u64 << 40);
+            let summary = summary.clone();
+            std::panic::catch_unwind(move || assert_adds_up("spoilt", &summary, view, &document)).is_err()
+        };
+        assert!(is_seen("sites", "/wasted") && is_seen("live", "/live_objects") && is_seen("growth", "/allocs/1"));
     }
 
     #[test]

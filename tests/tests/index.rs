@@ -163,13 +163,19 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
     for (number, view) in views.into_iter().enumerate() {
         let window = &windows[(2 * number + seed as usize) % windows.len()];
         let other = &windows[(2 * number + 3 + seed as usize) % windows.len()];
+        let few: &[&str] = match view {
+            "summary" => &["-s", "live"],
+            "sites" | "caches" => &["-n", "3", "-s", "live"],
+            "events" => &[],
+            _ => &["-n", "3"],
+        };
         let cases: [&[&str]; 8] = [
             &["--time", window],
             &[],
             &["--kind", "kmalloc"],
             &["--time", window, "--size", "..128"],
             &["--time", other],
-            &["-n", "3", "-s", "live"],
+            few,
             &["--own"],
             &["--own", "--time", window],
         ];

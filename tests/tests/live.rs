@@ -1,5 +1,6 @@
 //! Tests on the running kernel, as root. Tests that cannot run here are listed as skipped at the end.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
+use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::subbuffer::{self, Missed};
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     runner::main(&[
         ("sub_buffers_hold_what_the_kernel_counted", sub_buffers_hold_what_the_kernel_counted),
         ("formats_of_this_kernel_are_understood", formats_of_this_kernel_are_understood),
+        ("flags_are_printed_as_the_kernel_does", flags_are_printed_as_the_kernel_does),
         ("loads_allocate_what_they_say", loads_allocate_what_they_say),
         ("known_allocations_are_all_recorded", known_allocations_are_all_recorded),
         ("objects_held_are_live", objects_held_are_live),
@@ -85,6 +88,40 @@ fn sub_buffers_hold_what_the_kernel_counted() -> Result<(), Skip> {
         seen += events;
     }
     assert!(seen > 100, "only {seen} events");
+    Ok(())
+}
+
+fn flags_are_printed_as_the_kernel_does() -> Result<(), Skip> {
+    let tracefs = Tracefs::find()?;
+    tracefs.need_event("kmem/kmalloc")?;
+    let instance = Instance::new(&tracefs)?;
+    if !instance.path().join("options/fields").exists() {
+        return Err(Skip("this kernel does not print the fields of events".to_owned()));
+    }
+    let events = ["kmalloc", "kmem_cache_alloc", "mm_page_alloc"];
+    for event in events {
+        must("enable", instance.write(&format!("events/kmem/{event}/enable"), "1"));
+    }
+    must("load", load::iov(100, 9));
+    must("load", Command::new("ls").arg("-l").arg("/proc/self/fd").output());
+    must("stop", instance.write("tracing_on", "0"));
+    let by_name = must("trace", instance.read("trace"));
+    must("fields", instance.write("options/fields", "1"));
+    let as_numbers = must("trace", instance.read("trace"));
+    // The same records, printed in both ways.
+    let flags = |line: &str| Some(line.split_once("gfp_flags=")?.1.split_whitespace().next()?.to_owned());
+    let [texts, numbers] = [&by_name, &as_numbers].map(|trace| trace.lines().filter_map(flags).collect::<Vec<_>>());
+    assert!(texts.len() > 100 && texts.len() == numbers.len(), "{} and {} lines", texts.len(), numbers.len());
+    let hex = |number: &String| u64::from_str_radix(number.trim_start_matches("0x"), 16).ok();
+    let printed: BTreeMap<u64, String> = numbers.iter().filter_map(hex).zip(texts).collect();
+    assert!(printed.len() > 4, "{printed:x?}");
+    for event in events {
+        let format = must("format", instance.read(&format!("events/kmem/{event}/format")));
+        let names = GfpNames::of_format(&format).unwrap_or_else(|| panic!("{event} has no names of flags"));
+        for (flags, text) in &printed {
+            assert_eq!(&names.text(*flags).to_string(), text, "{event}: {flags:#x}");
+        }
+    }
     Ok(())
 }
 

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::guest::checked;
 use kmemtrace_tests::programs::{json, run_to};
@@ -90,6 +92,38 @@ fn the_loads_known_allocations_are_in_each() {
         let [row] = rows[..] else { panic!("{name}: {rows:?}") };
         for (member, expected) in [("allocs", 256), ("frees", 256), ("requested", requested), ("live_objects", 0)] {
             assert_eq!(row[member], expected, "{name}: {member}");
+        }
+    }
+}
+
+#[test]
+fn flags_have_the_names_of_each_kernel() {
+    for (name, .., machine) in samples() {
+        let (path, _dir) = sample(name);
+        let mut trace = Trace::open(std::slice::from_ref(&path)).unwrap();
+        let names = trace.metadata.gfp_names.clone();
+        if machine["source"] == "relay" {
+            assert!(names.is_none(), "{name}");
+            continue;
+        }
+        let names = names.unwrap_or_else(|| panic!("{name}: no names"));
+        // So they are in all kernels from 4.20 to 6.18, whatever their formats look like.
+        for (flags, text) in [(0xdc0, "GFP_KERNEL|__GFP_ZERO"), (0x40_0cc0, "GFP_KERNEL_ACCOUNT"), (0, "none")] {
+            assert_eq!(names.text(flags).to_string(), text, "{name}");
+        }
+        let (mut values, mut items) = (BTreeSet::new(), Vec::new());
+        for stream in &mut trace.streams {
+            while stream.fill(&mut trace.names, &mut items) {
+                let gfp = |item: &StreamItem| if let StreamItem::Event(event) = item { event.gfp } else { None };
+                values.extend(items.iter().filter_map(gfp));
+            }
+        }
+        assert!(values.len() > 4, "{name}: {values:x?}");
+        for flags in values {
+            let text = names.text(flags).to_string();
+            assert!(!text.contains("0x"), "{name}: {flags:#x} is {text}");
+            let back = text.split('|').map(|flag| names.flags(flag)).try_fold(0, |sum, flag| Some(sum | flag?));
+            assert_eq!(back, Some(flags), "{name}: {text}");
         }
     }
 }

@@ -133,6 +133,39 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
 }
 
 #[test]
+fn a_file_of_another_program_is_named_and_so_is_the_remedy() {
+    let trace = recording(1);
+    let place = Directory::new(&[]);
+    let mut tar = vec![0; 512];
+    tar[257..262].copy_from_slice(b"ustar");
+    // An archive has the blocks of the trace in it.
+    tar.extend(fs::read(trace.file("cpu0.out")).unwrap());
+    for (name, bytes, said) in [
+        ("x.dat", b"\x17\x08\x44tracing6\0rest".to_vec(), "x.dat: a trace.dat of trace-cmd; cannot be read yet"),
+        ("perf.data", b"PERFILE2\0\0".to_vec(), "perf.data: a perf.data of perf; cannot be read yet"),
+        ("x.tar", tar, "x.tar: a tar archive; unpack it"),
+        ("x.gz", b"\x1f\x8b\x08\0".to_vec(), "x.gz: compressed with gzip; unpack it"),
+        ("ls", b"\x7fELF\x02\x01".to_vec(), "ls: an ELF file"),
+        ("notes", b"Thursday\n".to_vec(), "notes: a text; not a trace"),
+        ("nothing", Vec::new(), "nothing: an empty file; not a trace"),
+    ] {
+        place.write(name, &bytes);
+        for program in ["kmemtrace-report", "kmemtrace-check"] {
+            let line = complaint(&run(program, &[], &[&place.file(name)]), 3);
+            assert!(line.contains(said), "{program}: {line}");
+        }
+        let line = complaint(&run("kmemtrace-report", &[], &[place.path()]), 3);
+        assert!(line.contains("it is not a trace directory"), "{line}");
+        assert_eq!(line.contains(&format!("({name} in it is ")), !said.contains("not a trace"), "{line}");
+        fs::remove_file(place.file(name)).unwrap();
+    }
+    fs::create_dir(place.file("inner")).unwrap();
+    fs::copy(trace.file("meta.out"), place.file("inner/meta.out")).unwrap();
+    let line = complaint(&run("kmemtrace-report", &[], &[place.path()]), 3);
+    assert!(line.contains("/inner is one"), "{line}");
+}
+
+#[test]
 fn an_empty_window_names_the_first_event() {
     let trace = recording(1);
     for backwards in ["5,1", "+2s,+1s", "-1s,-2s", "60%,50%"] {

@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 1;
+pub const MINOR: u16 = 2;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -447,6 +447,10 @@ pub mod item {
     pub const BUFFER_BYTES: u16 = 13;
     /// Nothing: the kernel began to record at boot, and the recorder took that over.
     pub const SINCE_BOOT: u16 = 14;
+    /// Text: `system`, or `tasks` where the kernel recorded some tasks alone; from minor version 2 on.
+    pub const SCOPE: u16 = 15;
+    /// Text: the kernel's filter on allocation events; from minor version 2 on, only where there is one.
+    pub const FILTER: u16 = 16;
 
     /// Text: `/proc/kallsyms` at the start.
     pub const KALLSYMS: u16 = 100;
@@ -629,7 +633,7 @@ mod tests {
         assert_eq!((&block[HEADER_BYTES..], block.len()), (&b"123456789"[..], 105));
         // As FORMAT.md has it: readers in other languages go by these offsets.
         assert_eq!(block[..8], *b"\x89kmTRC\r\n");
-        assert_eq!(block[12..20], [96, 0, 1, 0, 1, 0, kind::DATA, FLAG_OPTIONAL]);
+        assert_eq!(block[12..20], [96, 0, 1, 0, 2, 0, kind::DATA, FLAG_OPTIONAL]);
         assert_eq!((block[40], block[84], block[88]), (9, 9, 9));
     }
 

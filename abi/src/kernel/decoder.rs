@@ -5,11 +5,13 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
 use crate::kernel::format::{EventFormat, Field, Place};
 use crate::kernel::profile::{self, Null, Size};
+use crate::kernel::release::Release;
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::{Endian, TargetOrder, u16_at, u32_at, uint_at};
+use crate::kernel::unknown::UnknownEvents;
 
 /// Place of a number in a record.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +112,14 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for the events described, each as (system, format). Later descriptions of an id are ignored.
-    pub(crate) fn new(formats: &[(String, EventFormat)], page_bytes: u64, names: &mut Names) -> Decoder {
+    /// A decoder for the events described, each as (system, format), of a kernel of this release. Later descriptions of an id are
+    /// ignored.
+    pub(crate) fn new(
+        formats: &[(String, EventFormat)],
+        page_bytes: u64,
+        release: Option<Release>,
+        names: &mut Names,
+    ) -> Decoder {
         let unknown = names.intern(b"unknown");
         let other = Plan {
             name: unknown,
@@ -138,13 +146,20 @@ impl Decoder {
             let Ok(index) = u16::try_from(decoder.plans.len()) else { break };
             if let Some(slot) = decoder.by_id.get_mut(id).filter(|slot| **slot == 0) {
                 *slot = index;
-                decoder.plans.push(Plan::new(system, format, names, &other));
+                decoder.plans.push(Plan::new((system, format), release, names, &other));
             }
         }
         decoder
     }
 
-    /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are.
+    /// True where frees name the cache of an object and allocations do not: Linux 6.1 to 6.17.
+    pub(crate) fn frees_alone_name_caches(&self) -> bool {
+        let names = |action: Action| self.plans.iter().any(|plan| plan.action == action && plan.cache.is_some());
+        names(Action::Free(Kind::Cache)) && !names(Action::Alloc(Kind::Cache))
+    }
+
+    /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are. An event that
+    /// [may be one of objects](profile::is_unknown) is counted in `unknown`.
     ///
     /// There is a branch for each action, so that the code of `items` is compiled for each of them.
     #[inline(always)]
@@ -155,6 +170,7 @@ impl Decoder {
         record: &Record<'_>,
         names: &mut Names,
         items: &mut I,
+        unknown: &mut UnknownEvents,
     ) -> Result<(), ShortRecord> {
         let have = record.payload.len();
         // `common_type` is the first field of every event of every kernel.
@@ -206,7 +222,12 @@ impl Decoder {
                 let cache = plan.cache_name::<O, I>(record.payload, names);
                 items.event(Event { address, call_site, cache, action: Action::Free(kind), ..event }, names);
             }
-            Action::Other => items.event(Event { action: Action::Other, ..event }, names),
+            Action::Other => {
+                if names.is_unknown(plan.name) {
+                    unknown.count(names.get(plan.name));
+                }
+                items.event(Event { action: Action::Other, ..event }, names);
+            }
         }
         Ok(())
     }
@@ -223,12 +244,17 @@ impl NamePlace {
 }
 
 impl Plan {
-    fn new(system: &str, format: &EventFormat, names: &mut Names, other: &Plan) -> Plan {
+    fn new((system, format): (&str, &EventFormat), release: Option<Release>, names: &mut Names, other: &Plan) -> Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
         let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
         let plain = Plan { name, pid, flags, ..other.clone() }.brought_near();
-        let Some(profile) = profile::find(system, &format.name) else { return plain };
+        let Some(profile) = profile::find(system, &format.name, release) else {
+            if profile::is_unknown(system, format) {
+                names.mark_unknown(name);
+            }
+            return plain;
+        };
         let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key.null)));
         let Some((address, null)) = key else { return plain };
         let action = profile.action;
@@ -301,7 +327,7 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Kind, StreamItem};
+    use crate::event::StreamItem;
     use crate::kernel::target::{Big, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
@@ -325,7 +351,7 @@ mod tests {
     fn decoder(names: &mut Names) -> Decoder {
         let formats: Vec<_> =
             [CACHE_ALLOC, PAGE_ALLOC].map(|text| ("kmem".to_owned(), EventFormat::parse(text).unwrap())).into();
-        Decoder::new(&formats, 4096, names)
+        Decoder::new(&formats, 4096, None, names)
     }
 
     fn decode<O: TargetOrder>(
@@ -336,7 +362,7 @@ mod tests {
         names: &mut Names,
     ) -> Result<Event, ShortRecord> {
         let mut items = Vec::new();
-        decoder.decode::<O, _>(at, cpu, record, names, &mut items)?;
+        decoder.decode::<O, _>(at, cpu, record, names, &mut items, &mut UnknownEvents::default())?;
         let [StreamItem::Event(event)] = items[..] else { panic!("{items:?}") };
         Ok(event)
     }
@@ -394,7 +420,7 @@ mod tests {
             .collect();
         let mut names = Names::new();
         let far = [("kmem".to_owned(), EventFormat::parse(&moved.join("offset:")).unwrap())];
-        let far = Decoder::new(&far, 4096, &mut names);
+        let far = Decoder::new(&far, 4096, None, &mut names);
         let near = decoder(&mut names);
         let fields: Vec<u8> = (1..60).collect();
         let record = |before: usize, name: u32| {
@@ -445,7 +471,7 @@ mod tests {
     }
 
     fn one(system: &str, format: EventFormat, names: &mut Names) -> Decoder {
-        Decoder::new(&[(system.to_owned(), format)], 4096, names)
+        Decoder::new(&[(system.to_owned(), format)], 4096, None, names)
     }
 
     /// A record of event 9 with these numbers, each its offset and size.
@@ -542,6 +568,39 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_a_batch_are_freed_in_kernels_that_record_no_other_free() {
+        let fields = [("struct page * page", 8, 8), ("int cold", 16, 4)];
+        for (release, action) in [("2.6.32.71", Action::Free(Kind::Pages)), ("2.6.34", Action::Other)] {
+            let mut names = Names::new();
+            let formats = [("kmem".to_owned(), format("mm_pagevec_free", &fields))];
+            let decoder = Decoder::new(&formats, 4096, Release::parse(release), &mut names);
+            let record = record(Endian::Little, 20, &[(0x2222, 8, 8)]);
+            let event = decode_in(Endian::Little, &decoder, &whole(&record), &mut names);
+            assert_eq!(event.action, action, "{release}");
+        }
+    }
+
+    #[test]
+    fn events_that_may_be_of_objects_are_counted_by_name() {
+        let fields = [("const void * ptr", 8, 8), ("unsigned long call_site", 16, 8)];
+        let mut names = Names::new();
+        for (event, counts) in [("kfree_bulk", vec![("kfree_bulk", 2)]), ("kfree", vec![]), ("rss_stat", vec![])] {
+            let fields = if event == "rss_stat" { &fields[..1] } else { &fields };
+            let decoder = one("kmem", format(event, fields), &mut names);
+            let (mut items, mut unknown) = (Vec::new(), UnknownEvents::default());
+            for id in [9u64, 7, 9] {
+                let bytes = record(Endian::Little, 24, &[(id, 0, 2)]);
+                decoder.decode::<Little, _>(1, 0, &whole(&bytes), &mut names, &mut items, &mut unknown).unwrap();
+            }
+            let counted: Vec<_> = unknown.iter().map(|(name, events)| (name.to_vec(), events)).collect();
+            assert_eq!(counted, counts.iter().map(|&(name, n)| (name.into(), n)).collect::<Vec<(Vec<u8>, u64)>>());
+            assert_eq!(items.len(), 3);
+        }
+        let [kfree, bulk, unknown] = ["kfree", "kfree_bulk", "unknown"].map(|name| names.intern(name.as_bytes()));
+        assert_eq!([kfree, bulk, unknown].map(|name| names.is_unknown(name)), [false, true, false]);
+    }
+
+    #[test]
     fn an_allocation_that_failed_has_no_object() {
         let object = [("const void * ptr", 8, 8), ("struct page * page", 8, 8)];
         let frame = [("unsigned long pfn", 8, 8), ("struct page * page", 8, 8)];
@@ -611,7 +670,7 @@ mod tests {
     fn the_first_description_of_an_event_holds() {
         let formats = ["kfree", "kmalloc"].map(|name| ("kmem".to_owned(), format(name, &[("const void * ptr", 8, 8)])));
         let mut names = Names::new();
-        let decoder = Decoder::new(&formats, 4096, &mut names);
+        let decoder = Decoder::new(&formats, 4096, None, &mut names);
         let bytes = record(Endian::Little, 16, &[]);
         let event = decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names);
         assert_eq!(event.action, Action::Free(Kind::Kmalloc));

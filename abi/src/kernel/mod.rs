@@ -5,8 +5,11 @@
 
 pub(crate) mod decoder;
 pub mod format;
+pub mod gfp;
 pub(crate) mod profile;
 pub mod relay;
+pub(crate) mod release;
 pub mod stats;
 pub mod subbuffer;
 pub mod target;
+pub mod unknown;

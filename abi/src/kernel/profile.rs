@@ -4,6 +4,8 @@
 //! its fields mean what those of the present ones do.
 
 use crate::event::{Action, Kind};
+use crate::kernel::format::EventFormat;
+use crate::kernel::release::Release;
 
 /// Field of every event: the thread id.
 pub(crate) const PID: &str = "common_pid";
@@ -27,6 +29,8 @@ pub(crate) struct EventProfile {
     pub(crate) fields: Fields,
     /// True for an event that kernels of every version have.
     pub(crate) is_in_every_kernel: bool,
+    /// First release in which the event only goes with another one, and is counted no more; `None`: in no release so far.
+    pub(crate) until: Option<Release>,
 }
 
 /// A field that holds an object's key.
@@ -81,7 +85,7 @@ const ORDER: Size = Size::Order("order");
 
 /// An event of slabs or pages.
 const fn kmem(name: &'static str, action: Action, keys: &'static [Key], size: Size) -> EventProfile {
-    EventProfile { system: "kmem", name, action, keys, size, fields: KMEM, is_in_every_kernel: false }
+    EventProfile { system: "kmem", name, action, keys, size, fields: KMEM, is_in_every_kernel: false, until: None }
 }
 
 /// An event that every kernel has.
@@ -89,8 +93,13 @@ const fn always(profile: EventProfile) -> EventProfile {
     EventProfile { is_in_every_kernel: true, ..profile }
 }
 
+/// An event that means nothing of its own from this release on.
+const fn until(release: Release, profile: EventProfile) -> EventProfile {
+    EventProfile { until: Some(release), ..profile }
+}
+
 /// The known events; each name stands once in its system.
-pub(crate) const PROFILES: [EventProfile; 9] = [
+pub(crate) const PROFILES: [EventProfile; 10] = [
     always(kmem("kmalloc", Action::Alloc(Kind::Kmalloc), POINTER, BYTES)),
     kmem("kmalloc_node", Action::Alloc(Kind::Kmalloc), POINTER, BYTES),
     always(kmem("kfree", Action::Free(Kind::Kmalloc), POINTER, Size::None)),
@@ -100,11 +109,27 @@ pub(crate) const PROFILES: [EventProfile; 9] = [
     kmem("mm_page_alloc", Action::Alloc(Kind::Pages), PAGE, ORDER),
     kmem("mm_page_free", Action::Free(Kind::Pages), PAGE, Size::None),
     kmem("mm_page_free_direct", Action::Free(Kind::Pages), PAGE, Size::None),
+    // Later kernels record an `mm_page_free_direct` beside it.
+    until(Release(2, 6, 34), kmem("mm_pagevec_free", Action::Free(Kind::Pages), PAGE, Size::None)),
 ];
 
-/// The profile of an event; `None` for an event that is only counted.
-pub(crate) fn find(system: &str, name: &str) -> Option<&'static EventProfile> {
+/// The profile of an event of a kernel of this release; `None` for an event that is only counted. A kernel whose release is not
+/// known is taken for a current one.
+pub(crate) fn find(system: &str, name: &str, release: Option<Release>) -> Option<&'static EventProfile> {
+    let profile = named(system, name)?;
+    let is_over = profile.until.is_some_and(|until| release.is_none_or(|release| release >= until));
+    (!is_over).then_some(profile)
+}
+
+fn named(system: &str, name: &str) -> Option<&'static EventProfile> {
     PROFILES.iter().find(|profile| (profile.system, profile.name) == (system, name))
+}
+
+/// True for an event that may allocate or free objects on a path that this program does not know: one of the system `kmem` that
+/// is not in the table, with a caller and a pointer.
+pub(crate) fn is_unknown(system: &str, format: &EventFormat) -> bool {
+    let has = |name: &str| format.field(name).is_some();
+    system == "kmem" && named(system, &format.name).is_none() && has(KMEM.call_site) && has("ptr")
 }
 
 #[cfg(test)]
@@ -118,7 +143,30 @@ mod tests {
             assert_eq!(PROFILES.iter().position(same), Some(index), "{}", profile.name);
             assert_eq!(matches!(profile.action, Action::Alloc(_)), profile.size != Size::None, "{}", profile.name);
         }
-        assert_eq!(find("kmem", "kfree").map(|found| found.action), Some(Action::Free(Kind::Kmalloc)));
-        assert!(find("sched", "kfree").is_none() && find("kmem", "rss_stat").is_none());
+        assert_eq!(find("kmem", "kfree", None).map(|found| found.action), Some(Action::Free(Kind::Kmalloc)));
+        assert!(find("sched", "kfree", None).is_none() && find("kmem", "rss_stat", None).is_none());
+    }
+
+    #[test]
+    fn pages_freed_in_a_batch_have_a_free_of_their_own_since_2_6_34() {
+        for (release, is_free) in [("2.6.32.71", true), ("2.6.33", true), ("2.6.34", false), ("3.2.0-4", false)] {
+            assert_eq!(find("kmem", "mm_pagevec_free", Release::parse(release)).is_some(), is_free, "{release}");
+        }
+        assert!(find("kmem", "mm_pagevec_free", None).is_none());
+    }
+
+    #[test]
+    fn an_event_with_caller_and_pointer_is_not_passed_over() {
+        let is_unknown = |system: &str, name: &str, fields: &[&str]| {
+            let field = |name: &&str| format!("\tfield:void * {name};\toffset:8;\tsize:8;\n");
+            let fields: String = fields.iter().map(field).collect();
+            is_unknown(system, &EventFormat::parse(&format!("name: {name}\nID: 9\n{fields}")).unwrap())
+        };
+        assert!(is_unknown("kmem", "kfree_bulk", &["call_site", "ptr"]));
+        assert!(!is_unknown("kmem", "kfree", &["call_site", "ptr"]));
+        assert!(!is_unknown("other", "kfree_bulk", &["call_site", "ptr"]));
+        for fields in [&["call_site", "pfn"][..], &["ptr"], &[]] {
+            assert!(!is_unknown("kmem", "kfree_bulk", fields));
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
 use crate::kernel::target::{Endian, Target};
 use crate::stream::report::Source;
-use crate::trace::{MAX_OWN_THREADS, Metadata};
+use crate::trace::{MAX_OWN_THREADS, Metadata, Scope};
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub(crate) struct FileHeader {
     pub(crate) formats: Vec<(String, String)>,
     pub(crate) since_boot: bool,
     pub(crate) started: Option<(u64, u64)>,
+    pub(crate) scope: Scope,
+    pub(crate) filter: Option<String>,
 }
 
 /// The first block's payload cannot be understood.
@@ -96,6 +98,9 @@ impl FileHeader {
                 }
                 item::SINCE_BOOT => header.since_boot = true,
                 item::STARTED => header.started = two_u64(bytes),
+                // A scope of a later version leaves out some tasks, too.
+                item::SCOPE => header.scope = if bytes == b"system" { Scope::System } else { Scope::Tasks },
+                item::FILTER => header.filter = Some(text(bytes)),
                 _ => {}
             }
         }
@@ -264,6 +269,23 @@ mod tests {
         let many = |n: usize| (1..=n).map(|thread| format!("{thread}\n")).collect::<String>();
         assert_eq!(metadata(many(MAX_OWN_THREADS).as_bytes()).map(|threads| threads.len()), Some(MAX_OWN_THREADS));
         assert_eq!(metadata(many(MAX_OWN_THREADS + 1).as_bytes()), None);
+    }
+
+    #[test]
+    fn scope_and_filter_are_read_and_a_header_of_an_older_version_has_neither() {
+        let header = |items: &[(u16, &[u8])]| {
+            let mut payload = Vec::new();
+            item::put(&mut payload, item::TARGET, 0, &[1, 8, 0, 0, 0, 16, 0, 0]);
+            item::put(&mut payload, item::SOURCE, 0, b"tracefs");
+            items.iter().for_each(|(tag, bytes)| item::put(&mut payload, *tag, 0, bytes));
+            let header = FileHeader::parse(&payload).unwrap();
+            (header.scope, header.filter)
+        };
+        assert_eq!(header(&[]), (Scope::System, None));
+        assert_eq!(header(&[(item::SCOPE, b"system")]), (Scope::System, None));
+        let filter = Some("bytes_req > 64".to_owned());
+        assert_eq!(header(&[(item::SCOPE, b"tasks"), (item::FILTER, b"bytes_req > 64")]), (Scope::Tasks, filter));
+        assert_eq!(header(&[(item::SCOPE, b"cgroup")]).0, Scope::Tasks, "a later version's part of the system");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use super::regular;
+use super::{foreign, regular};
 use crate::disk::block::MAGIC;
 use crate::disk::blocks::BlockReader;
 use crate::kernel::relay;
@@ -16,6 +16,11 @@ const SAMPLE: usize = 64 << 10;
 
 /// Greatest number of CPUs that Linux is built for, and that may be missing here: a file may name any number.
 pub(super) const MAX_CPUS: u32 = 1 << 13;
+/// Bytes of a file's start that hold the mark of a known format.
+const MARK: u64 = 512;
+/// Limit of entries of a directory without a trace that a message is made from.
+const MAX_LOOKED_AT: usize = 1000;
+
 /// A per-CPU file that was found.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -75,7 +80,7 @@ impl Listing {
         listing.files.sort_by_key(|f| (f.cpu, !f.out));
         listing.files.dedup_by_key(|f| f.cpu);
         if listing.files.is_empty() && listing.meta.is_none() {
-            return Err(no_trace(dir, "has no cpuN.out, no meta.out and no cpuN: it is not a trace directory"));
+            return Err(no_trace(dir, &no_trace_in(dir)));
         }
         Ok(listing)
     }
@@ -89,6 +94,13 @@ impl Listing {
             } else {
                 listing.add(path.clone())?;
             }
+        }
+        // A file of another program may be large, or have blocks of ours somewhere in it, as an archive of a trace has.
+        let is_none_of_ours =
+            |f: &&Found| f.cpu.is_none() && !f.sample.starts_with(&MAGIC) && relay::detect(&f.sample).is_none();
+        let known = |f: &Found| foreign::known(&f.sample).map(|what| no_trace(&f.path, &what));
+        if let Some(error) = listing.files.iter().filter(is_none_of_ours).find_map(known) {
+            return Err(error);
         }
         listing.files.sort_by_key(|f| f.cpu);
         Ok(listing)
@@ -126,6 +138,25 @@ impl Listing {
 
 pub(super) fn no_trace(path: &Path, reason: &str) -> OpenError {
     OpenError::NoTrace { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+/// Description of a directory that holds no trace itself: a trace below it, or a file of another program.
+fn no_trace_in(dir: &Path) -> String {
+    let reason = "has no cpuN.out, no meta.out and no cpuN: it is not a trace directory";
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = entries.take(MAX_LOOKED_AT).collect();
+    paths.sort();
+    let below = paths.iter().find(|path| path.join("meta.out").is_file());
+    if let Some(below) = below {
+        return format!("{reason}, {} is one", below.display());
+    }
+    let foreign = paths.iter().find_map(|path| {
+        let mut sample = Vec::new();
+        open_regular(path).ok()?.take(MARK).read_to_end(&mut sample).ok()?;
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        foreign::known(&sample).map(|what| format!("{reason} ({name} in it is {what})"))
+    });
+    foreign.unwrap_or_else(|| reason.to_owned())
 }
 
 fn read_number(path: &Path) -> Option<u64> {

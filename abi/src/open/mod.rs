@@ -1,5 +1,6 @@
 //! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, or a captured `tree`.
 
+mod foreign;
 pub(crate) mod header;
 mod listing;
 mod recording;

@@ -10,7 +10,9 @@ use crate::disk::blocks::{Block, BlockReader};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
+use crate::kernel::gfp::GfpNames;
 use crate::kernel::relay::Layout;
+use crate::kernel::release::Release;
 use crate::open::header::{FileHeader, MetadataBuilder};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
@@ -110,6 +112,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order,
+        scope: header.scope,
+        filter: header.filter,
     };
     let metadata = Metadata { started: header.started, ..metadata };
     Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
@@ -175,7 +179,8 @@ fn payload_format(
     let (formats, errors) = header.event_formats();
     match header.page_shape() {
         Ok(shape) => {
-            let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), names);
+            let release = header.kernel.as_deref().and_then(Release::parse);
+            let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), release, names);
             (PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }), errors.first().map(ToString::to_string))
         }
         Err(error) => (PayloadFormat::Unknown, Some(error.to_string())),
@@ -225,7 +230,9 @@ fn read_meta(path: &Path) -> Result<Meta, OpenError> {
         let message = "OWN_THREADS is no list of thread ids: what the recorder itself allocates is not left out";
         report.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
     }
-    Ok((Metadata { report: Some(report), ..metadata }, header, recording))
+    // Only `meta.out` has the whole texts of formats.
+    let gfp_names = header.as_ref().and_then(|header| GfpNames::of_formats(&header.formats)).map(Arc::new);
+    Ok((Metadata { gfp_names, report: Some(report), ..metadata }, header, recording))
 }
 
 fn meta_fault(code: Code, block: &Block, message: String) -> Fault {

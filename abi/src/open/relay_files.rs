@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::foreign;
 use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::clock::OrderKey;
 use crate::event::Names;
@@ -10,7 +11,7 @@ use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
-use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -20,8 +21,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         // A channel on which nothing was recorded.
         (None, Some(_)) if files.iter().all(|f| f.sample.is_empty() && f.cpu.is_some()) => (Layout::R4, Endian::NATIVE),
         (None, first) => {
-            let path = first.map_or(root.as_path(), |f| f.path.as_path());
-            return Err(no_trace(path, "is neither a kmemtrace file nor a relay stream"));
+            let (path, sample) = first.map_or((root.as_path(), &[][..]), |f| (f.path.as_path(), &f.sample));
+            return Err(no_trace(path, &foreign::described(sample)));
         }
     };
     let mut names = Names::new();
@@ -70,6 +71,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
+        scope: Scope::System,
+        filter: None,
     };
     Ok(Trace {
         has_begun: false,

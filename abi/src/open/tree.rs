@@ -16,7 +16,9 @@ use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::{EventFormat, PageShape};
+use crate::kernel::gfp::GfpNames;
 use crate::kernel::profile::{EventProfile, PROFILES};
+use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel::target::{Endian, Target};
@@ -24,7 +26,7 @@ use crate::open::header;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -208,8 +210,10 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
     let mut report = FileReport::new(root.clone(), None);
-    let formats = formats(&texts, path, &mut report)?;
-    let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), &mut names);
+    let format_texts = texts.formats();
+    let formats = formats(&format_texts, path, &mut report)?;
+    let release = kernel.as_deref().and_then(Release::parse);
+    let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), release, &mut names);
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let mut streams = streams(raw, &format)?;
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
@@ -220,6 +224,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),
         modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
         comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
+        gfp_names: GfpNames::of_formats(&format_texts).map(Arc::new),
         uname: uname.into_bytes(),
         ..Metadata::default()
     };
@@ -239,6 +244,8 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: OrderKey::Time,
+        scope: Scope::System,
+        filter: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };
@@ -246,11 +253,15 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
 }
 
 /// The event formats of a tree; findings about those that are damaged or missing go to `report`.
-fn formats(texts: &Texts, path: &Path, report: &mut FileReport) -> Result<Vec<(String, EventFormat)>, OpenError> {
+fn formats(
+    texts: &[(String, String)],
+    path: &Path,
+    report: &mut FileReport,
+) -> Result<Vec<(String, EventFormat)>, OpenError> {
     let mut formats = Vec::new();
-    for (system, text) in texts.formats() {
-        match EventFormat::parse(&text) {
-            Ok(format) => formats.push((system, format)),
+    for (system, text) in texts {
+        match EventFormat::parse(text) {
+            Ok(format) => formats.push((system.clone(), format)),
             Err(error) => report.add(fault(Code::BadFormats, format!("a format in events/{system}: {error}"))),
         }
     }

@@ -101,6 +101,14 @@ impl CpuStream {
         self.state.cpu
     }
 
+    /// True where frees name the cache of an object and allocations do not.
+    pub(crate) fn frees_alone_name_caches(&self) -> bool {
+        match &*self.format {
+            PayloadFormat::SubBuffers(format) => format.decoder.frees_alone_name_caches(),
+            PayloadFormat::Relay(_) | PayloadFormat::Unknown => false,
+        }
+    }
+
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.state.report.path

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::disk::block::Counters;
 use crate::fault::{Fault, Verdict};
+use crate::kernel::unknown::UnknownEvents;
 
 /// Kernel interfaces that a recording takes its events from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct FileReport {
     pub blocks: u64,
     /// Event records of any type.
     pub events: u64,
+    /// Events that may allocate or free objects and that are not known by name; part of `events`.
+    pub unknown: UnknownEvents,
     /// Order key of the first event record.
     pub first: Option<u64>,
     /// Order key of the last event record.
@@ -68,6 +71,7 @@ impl FileReport {
             source: None,
             blocks: 0,
             events: 0,
+            unknown: UnknownEvents::default(),
             first: None,
             last: None,
             lost: Some(0),

@@ -117,7 +117,8 @@ impl StreamState {
                     if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
                 let is_after_gap = !is_plain && self.announce(at, items);
                 is_plain = true;
-                match format.decoder.decode::<O, I>(at, self.cpu, &record, names, items) {
+                let unknown = &mut self.report.unknown;
+                match format.decoder.decode::<O, I>(at, self.cpu, &record, names, items, unknown) {
                     Ok(()) => events += 1,
                     Err(error) => {
                         self.settle(std::mem::take(&mut events), last);

@@ -7,6 +7,7 @@ use crate::disk::blocks::{Block, Ending};
 use crate::event::{EventSink, Gap, GapCause};
 use crate::fault::{Code, Fault, Verdict};
 use crate::stream::report::Source;
+use crate::text::units::counted;
 
 impl StreamState {
     /// Compares a decoded data block with its header.
@@ -119,15 +120,15 @@ impl StreamState {
         if self.marks.count == 0 {
             return;
         }
-        let mut message = format!("{lost} events lost in {} gaps", self.marks.count);
+        let mut message = format!("{} lost in {}", counted(lost, "event"), counted(self.marks.count, "gap"));
         let (longest, to) = self.marks.longest;
         if longest > 0 {
             let until = self.keys.moment(to, self.report.first.unwrap_or(to), 6);
             let after = until.trim_start_matches('+');
-            message += &format!(", the longest {longest} events, until {after} after the first event");
+            message += &format!(", the longest {}, until {after} after the first event", counted(longest, "event"));
         }
         if self.marks.uncounted > 0 {
-            message += &format!("; {} gaps have no number of their own", self.marks.uncounted);
+            message += &format!("; {} without a number of events", counted(self.marks.uncounted, "gap"));
         }
         self.report.add(Fault { code: Code::Overrun, offset: 0, block: None, message });
     }

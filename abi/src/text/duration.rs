@@ -6,20 +6,21 @@ use std::time::Duration;
 const NANOS: u128 = 1_000_000_000;
 
 /// Units by name, as fractions of a second.
-const UNITS: [(&str, u32, u32); 7] = [
+const UNITS: [(&str, u32, u32); 8] = [
     ("", 1, 1),
     ("ns", 1, 1_000_000_000),
     ("us", 1, 1_000_000),
     ("ms", 1, 1_000),
     ("s", 1, 1),
     ("m", 60, 1),
+    ("min", 60, 1),
     ("h", 3_600, 1),
 ];
 
 /// Nanoseconds of a span of time.
 ///
-/// Grammar: a number, then space or none, then `ns`, `us`, `ms`, `s`, `m`, `h`, or nothing, which is seconds. The number is one of
-/// [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
+/// Grammar: a number, then space or none, then `ns`, `us`, `ms`, `s`, `m` or `min`, `h`, or nothing, which is seconds. Several of these
+/// with units stand one behind the other, the greatest unit first: `1h30m`. The number is one of [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
 /// a number is rounded to nanoseconds. `None` for any other text.
 pub fn parse(text: &str) -> Option<u128> {
     parse_exact(text).or_else(|| {
@@ -29,10 +30,40 @@ pub fn parse(text: &str) -> Option<u128> {
     })
 }
 
-/// Nanoseconds of a span of time with a number of [`billionths`]. Parts of a nanosecond are cut off. Units as for [`parse`].
+/// Nanoseconds of a span of time with numbers of [`billionths`]; only the last of several may have a point. Parts of a nanosecond are
+/// cut off. Units as for [`parse`].
 pub fn parse_exact(text: &str) -> Option<u128> {
-    let (number, times, per) = split(text)?;
-    Some(billionths(number)? * u128::from(times) / u128::from(per))
+    let mut rest = text.trim_end();
+    let mut sum = 0;
+    let mut before: Option<(u32, u32)> = None;
+    loop {
+        let (number, after) = split_before(rest, |c| !c.is_ascii_digit() && c != '.');
+        let (unit, after) = split_before(after.trim_start(), |c| !c.is_ascii_alphabetic());
+        let after = after.trim_start();
+        let (times, per) = fraction(unit)?;
+        let is_last = after.is_empty();
+        let is_only = is_last && before.is_none();
+        let is_less =
+            before.is_none_or(|before| u64::from(before.0) * u64::from(per) > u64::from(times) * u64::from(before.1));
+        if !is_less || (unit.is_empty() && !is_only) || (number.contains('.') && !is_last) {
+            return None;
+        }
+        sum += billionths(number)? * u128::from(times) / u128::from(per);
+        if is_last {
+            return Some(sum);
+        }
+        (before, rest) = (Some((times, per)), after);
+    }
+}
+
+/// Text before the first character that ends it, and the rest.
+fn split_before(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
+}
+
+/// A unit as a fraction of a second.
+fn fraction(unit: &str) -> Option<(u32, u32)> {
+    UNITS.into_iter().find(|(name, ..)| *name == unit).map(|(_, times, per)| (times, per))
 }
 
 /// A decimal number times 10^9: `1.5`, `.5`, `5.`. At most nine places behind the point, and less than 2^64 before it.
@@ -51,7 +82,7 @@ pub fn billionths(text: &str) -> Option<u128> {
 fn split(text: &str) -> Option<(&str, u32, u32)> {
     let text = text.trim_end();
     let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
-    let (_, times, per) = UNITS.into_iter().find(|(name, ..)| *name == unit)?;
+    let (times, per) = fraction(unit)?;
     Some((number.trim_end(), times, per))
 }
 
@@ -75,6 +106,10 @@ mod tests {
             ("5.", 5 * S),
             ("0.000000001", 1),
             ("1.5ns", 1),
+            ("5min", 300 * S),
+            ("1h30m", 5400 * S),
+            ("1h 30 min 1.5s", 5401 * S + S / 2),
+            ("2m1ms", 120 * S + S / 1000),
             ("18446744073709551615h", u128::from(u64::MAX) * 3600 * S),
         ] {
             assert_eq!((parse_exact(text), parse(text)), (Some(span), Some(span)), "{text}");
@@ -97,7 +132,10 @@ mod tests {
         {
             assert_eq!((parse_exact(text), parse(text)), (None, Some(span)), "{text}");
         }
-        for bad in ["", "s", ".", "-1s", "1e400", "inf", "nan", "1 d", "1.2.3", "1e", " 1", "++1", "1s2", "1é", "é"] {
+        for bad in [
+            "", "s", ".", "-1s", "1e400", "inf", "nan", "1 d", "1.2.3", "1e", " 1", "++1", "1s2", "1é", "é", "1h30",
+            "30m1h", "1m1min", "1.5h30m", "1hm", "1h-5m",
+        ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

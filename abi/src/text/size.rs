@@ -1,17 +1,28 @@
 //! Sizes as people type them.
 
+use super::duration::billionths;
+
+/// Billionths of a byte in a byte.
+const BILLION: u128 = 1_000_000_000;
+
 /// Bytes of a size.
 ///
-/// Grammar: decimal digits, a `+` may stand before them, and behind them may stand `K`, `M` or `G` in either case: powers of 1024.
-/// `None` for any other text, and for 2^64 bytes and more. Zero is a size.
+/// Grammar: decimal digits, a `+` may stand before them, and behind them may stand `K`, `M` or `G` in either case, or `KiB`, `MiB`,
+/// `GiB`: powers of 1024. With a unit the number may have a point and up to nine places: `1.5M`. Parts of a byte are cut off. `None`
+/// for any other text, and for 2^64 bytes and more. Zero is a size. `MB` is none: some mean 10^6 bytes by it, others 2^20.
 pub fn parse(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.char_indices().last()? {
+    let unit = text.strip_suffix("iB").filter(|rest| rest.ends_with(|last: char| last.is_ascii_alphabetic()));
+    let is_short = unit.is_none();
+    let text = unit.unwrap_or(text);
+    let (number, shift) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 10),
         (at, 'm' | 'M') => (&text[..at], 20),
         (at, 'g' | 'G') => (&text[..at], 30),
-        _ => (text, 0),
+        _ if is_short => return text.parse().ok(),
+        _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    let parts = billionths(number.strip_prefix('+').unwrap_or(number))?;
+    u64::try_from(parts.checked_mul(1 << shift)? / BILLION).ok()
 }
 
 #[cfg(test)]
@@ -30,11 +41,37 @@ mod tests {
             ("1g", 1 << 30),
             ("18446744073709551615", u64::MAX),
             ("17179869183G", u64::MAX << 30),
+            ("1.5M", 3 << 19),
+            ("+.5k", 512),
+            ("16MiB", 16 << 20),
+            ("64kiB", 65_536),
+            ("0.25GiB", 1 << 28),
+            ("1.3K", 1331),
+            ("17179869183.999999999G", u64::MAX - 1),
         ] {
             assert_eq!(parse(text), Some(bytes), "{text}");
         }
-        for bad in ["", "K", "-1", "1.5K", "1 K", " 1", "1KB", "1T", "17179869184G", "18446744073709551616", "é", "1é"]
-        {
+        for bad in [
+            "",
+            "K",
+            "-1",
+            "1.5",
+            "1.5.5K",
+            "1 K",
+            " 1",
+            "1KB",
+            "1iB",
+            "iB",
+            "KiB",
+            "1.K.",
+            "++1K",
+            "1Ki",
+            "1T",
+            "17179869184G",
+            "18446744073709551616",
+            "é",
+            "1é",
+        ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

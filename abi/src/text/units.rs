@@ -38,6 +38,11 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// A number with its noun, which gets an `s` unless the number is 1: `1 gap`, `2 gaps`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// `part` of `whole` with one decimal: `8.3%`; `-` where there is no whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -105,6 +110,11 @@ mod tests {
             assert_eq!(grouped(n), text);
         }
         assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "gap")), ["0 gaps", "1 gap", "2 gaps"]);
     }
 
     #[test]

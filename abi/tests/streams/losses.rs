@@ -67,7 +67,7 @@ fn a_mark_without_a_number_stands_for_what_the_counters_have() {
     // With one gap alone, the counters' number is that of the events before the first one.
     assert_eq!((seen.facts.lost, seen.facts.lost_before), (Some(9), Some(9)));
     let message = seen.message(Code::Overrun);
-    assert_eq!(message, "9 events lost in 1 gaps; 1 gaps have no number of their own");
+    assert_eq!(message, "9 events lost in 1 gap; 1 gap without a number of events");
     let mut made = Made::pc();
     made.data(&[marked(Missed::Uncounted, &[5]), marked(Missed::Counted(4), &[6])]);
     let seen = made.end_with(|end, _| end.counters.overrun = 9.into()).read();
@@ -76,7 +76,7 @@ fn a_mark_without_a_number_stands_for_what_the_counters_have() {
     let message = seen.message(Code::Overrun);
     assert_eq!(
         message,
-        "9 events lost in 2 gaps, the longest 4 events, until 0.000000 s after the first event; 1 gaps have no number of their own"
+        "9 events lost in 2 gaps, the longest 4 events, until 0.000000 s after the first event; 1 gap without a number of events"
     );
     // A mark that is not the first event's gap tells nothing of the time before it.
     let mut made = Made::pc();
@@ -120,7 +120,7 @@ fn overrun_beyond_the_marks_was_lost_at_any_time() {
             if beyond > 0 {
                 let message = seen.message(Code::Unplaced);
                 assert_eq!(message, "4 more events lost that no mark tells of, at an unknown time");
-                assert!(seen.message(Code::Overrun).starts_with("3 events lost in 1 gaps"));
+                assert!(seen.message(Code::Overrun).starts_with("3 events lost in 1 gap"));
             } else {
                 assert_eq!(seen.codes(), [Code::Overrun], "{:?}", seen.facts.faults);
             }

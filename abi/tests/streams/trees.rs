@@ -1,6 +1,6 @@
 //! Captured trees: whole sub-buffers without blocks around them, and the kernel's stats beside them.
 
-use kmemtrace_abi::event::GapCause;
+use kmemtrace_abi::event::{Action, GapCause};
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::kernel::subbuffer::Missed;
 
@@ -42,6 +42,24 @@ fn read(bytes: &[u8], stats: &str) -> Seen {
 
 fn lost(from: u64, number: u64) -> Told {
     Told::Gap(Some(from), None, Some(number), GapCause::Counters)
+}
+
+#[test]
+fn events_that_may_be_of_objects_are_told_by_name() {
+    let bytes = raw(PC, &[page(&[10, 12]), page(&[13])]);
+    let format = KFREE.replacen("name: kfree", "name: kfree_bulk", 1);
+    let header_page = PC.header_page();
+    let dir = Dir::new(&[
+        ("per_cpu/cpu0/trace_pipe_raw", &bytes),
+        ("events/header_page", header_page.as_bytes()),
+        ("events/kmem/kfree_bulk/format", format.as_bytes()),
+    ]);
+    let mut trace = dir.open();
+    let seen = Seen::of(&mut trace, 0);
+    assert_eq!(seen.facts.unknown.iter().collect::<Vec<_>>(), [(&b"kfree_bulk"[..], 3)]);
+    assert!(seen.events.iter().all(|event| event.action == Action::Other && trace.names.is_unknown(event.name)));
+    let known = tree(PC, &bytes, None).read().remove(0);
+    assert_eq!((known.facts.events, known.facts.unknown.total()), (3, 0));
 }
 
 #[test]

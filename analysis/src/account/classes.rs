@@ -1,35 +1,33 @@
-//! Classes of objects: a number for each combination of row, kind, cache and sizes.
+//! Classes of objects: a number for each combination of row, call-site, kind, cache and sizes.
 //!
 //! All threads share the numbers. A thread keeps the numbers it has seen, so that the lock is rarely taken.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
-/// Key of a row: its call-site or its cache, and its kind.
-pub(crate) type RowKey = (u64, Kind);
+use crate::account::grouping::{GroupValue, RowKey, ValueLists};
 
-/// Members that make a row, beside the kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Grouping {
-    /// No member: a row per kind.
-    #[default]
-    Kind,
-    /// The call-site of the allocation.
-    Site,
-    /// The name of the cache in the allocation event.
-    Cache,
-}
+/// Numbers below are classes of objects that the filters take; those from here on are classes of objects that they do not take,
+/// and stand for an origin: [`FIRST_UNSELECTED`] and the number of the origin.
+const FIRST_UNSELECTED: u32 = 1 << 28;
 
-/// The cache of a row of [`Grouping::Cache`], as a [`kmemtrace_abi::event::NameId::index`].
-pub(crate) fn cache_of(key: RowKey) -> Option<usize> {
-    key.0.checked_sub(1).map(|index| index as usize)
-}
-
-/// No class: an object that the filters do not take.
+/// No class: an event that the filters do not take, or an object that is not taken and whose origin has no number.
 pub(crate) const UNSELECTED: u32 = (1 << 29) - 1;
+
+/// True for the class of an object that the filters take.
+#[inline(always)]
+pub(crate) fn is_selected(class: u32) -> bool {
+    class < FIRST_UNSELECTED
+}
+
+/// Origin of an object that the filters do not take.
+pub(crate) fn origin_of_unselected(class: u32) -> Option<u32> {
+    (!is_selected(class) && class != UNSELECTED).then(|| class - FIRST_UNSELECTED)
+}
 
 /// A number for a cache name: 0 for none, else one more than its index.
 pub(crate) type CacheNumber = u32;
@@ -42,6 +40,8 @@ pub(crate) const MAX_SIZED_CLASSES: u32 = 1 << 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Class {
     pub(crate) row: u32,
+    /// Number of the pair of row and call-site.
+    pub(crate) origin: u32,
     pub(crate) cache: CacheNumber,
     pub(crate) kind: Kind,
     /// True if all objects of the class have its sizes.
@@ -50,17 +50,66 @@ pub(crate) struct Class {
     pub(crate) allocated: u64,
 }
 
+/// Row and call-site that objects come from: findings are counted by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Origin {
+    /// Number of the row; `None` for objects that the filters do not take.
+    pub(crate) row: Option<u32>,
+    /// Number of the call-site and kind, whatever the grouping.
+    pub(crate) site: u32,
+}
+
+/// A list whose elements have numbers, each element once.
+#[derive(Debug)]
+struct Numbered<T> {
+    all: Vec<T>,
+    numbers: HashMap<T, u32, RandomState>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Numbered { all: Vec::new(), numbers: HashMap::default() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Numbered<T> {
+    fn number(&mut self, element: T) -> u32 {
+        let next = self.all.len() as u32;
+        let number = *self.numbers.entry(element).or_insert(next);
+        if number == next {
+            self.all.push(element);
+        }
+        number
+    }
+}
+
 /// All rows and classes by their numbers.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Names of caches and events.
+    /// Names of caches and events, and of the commands and modules that rows are made of.
     pub(crate) names: Names,
-    /// Keys, by the number of the row.
-    pub(crate) rows: Vec<RowKey>,
-    by_row: HashMap<RowKey, u32, RandomState>,
+    rows: Numbered<RowKey>,
+    sites: Numbered<(u64, Kind)>,
+    origins: Numbered<Origin>,
+    lists: HashMap<Box<[GroupValue]>, u64, RandomState>,
+    list_values: Vec<GroupValue>,
+    /// Number of values of each list.
+    list_len: usize,
     max_sized: u32,
-    classes: Vec<Class>,
-    by_class: HashMap<Class, u32, RandomState>,
+    classes: Numbered<Class>,
+    /// True if there were more classes than numbers.
+    pub(crate) exhausted: bool,
+}
+
+/// Rows, call-sites and origins by their numbers, once all events were read.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    pub(crate) names: Names,
+    pub(crate) rows: Vec<RowKey>,
+    /// Call-site and kind.
+    pub(crate) sites: Vec<(u64, Kind)>,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) lists: ValueLists,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
 }
@@ -73,11 +122,14 @@ impl Classes {
     pub(crate) fn new(names: Names, max_sized: u32) -> Classes {
         Classes(Mutex::new(Registry {
             names,
-            rows: Vec::new(),
-            by_row: HashMap::default(),
+            rows: Numbered::default(),
+            sites: Numbered::default(),
+            origins: Numbered::default(),
+            lists: HashMap::default(),
+            list_values: Vec::new(),
+            list_len: 0,
             max_sized,
-            classes: Vec::new(),
-            by_class: HashMap::default(),
+            classes: Numbered::default(),
             exhausted: false,
         }))
     }
@@ -86,52 +138,75 @@ impl Classes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a cache.
+    /// The number of a cache, or of another name that rows are made of.
     pub(crate) fn cache(&self, name: &[u8]) -> CacheNumber {
         (self.lock().names.intern(name).index() as u32).saturating_add(1)
     }
 
-    /// The class of objects of these sizes that count in the row `key` and come from `cache`.
-    pub(crate) fn class(&self, key: RowKey, cache: CacheNumber, (requested, allocated): (u64, u64)) -> u32 {
+    /// The number of a list of values; all lists have the same length.
+    pub(crate) fn list(&self, values: &[GroupValue]) -> u64 {
         let registry = &mut *self.lock();
-        let next = registry.rows.len() as u32;
-        let row = *registry.by_row.entry(key).or_insert(next);
-        if row == next {
-            registry.rows.push(key);
-        }
-        let sized = Class { row, cache, kind: key.1, is_sized: true, requested, allocated };
-        let next = registry.classes.len() as u32;
-        if let Some(&number) = registry.by_class.get(&sized) {
+        if let Some(&number) = registry.lists.get(values) {
             return number;
         }
+        let number = registry.lists.len() as u64;
+        registry.list_len = values.len();
+        registry.list_values.extend_from_slice(values);
+        registry.lists.insert(values.into(), number);
+        number
+    }
+
+    /// The class of objects of these sizes that count in the row `key`, were allocated at `site` and come from `cache`.
+    pub(crate) fn class(&self, key: RowKey, site: u64, cache: CacheNumber, (requested, allocated): (u64, u64)) -> u32 {
+        let registry = &mut *self.lock();
+        let row = registry.rows.number(key);
+        let site = registry.sites.number((site, key.kind));
+        let origin = registry.origins.number(Origin { row: Some(row), site });
+        let sized = Class { row, origin, cache, kind: key.kind, is_sized: true, requested, allocated };
+        if let Some(&number) = registry.classes.numbers.get(&sized) {
+            return number;
+        }
+        let next = registry.classes.all.len() as u32;
         let class = if next < registry.max_sized {
             sized
         } else {
             Class { is_sized: false, requested: 0, allocated: 0, ..sized }
         };
-        let number = *registry.by_class.entry(class).or_insert(next);
-        if number == next {
-            if next >= UNSELECTED {
-                registry.exhausted = true;
-                return UNSELECTED;
-            }
-            registry.classes.push(class);
+        if next >= FIRST_UNSELECTED && !registry.classes.numbers.contains_key(&class) {
+            registry.exhausted = true;
+            return UNSELECTED;
         }
-        number
+        registry.classes.number(class)
+    }
+
+    /// The class of objects allocated at `site` that the filters do not take.
+    pub(crate) fn unselected(&self, site: u64, kind: Kind) -> u32 {
+        let registry = &mut *self.lock();
+        let site = registry.sites.number((site, kind));
+        let origin = registry.origins.number(Origin { row: None, site });
+        origin.saturating_add(FIRST_UNSELECTED).min(UNSELECTED)
     }
 
     /// Hands the classes from number `from` on to `take`.
     pub(crate) fn from(&self, from: usize, take: impl FnMut(&Class)) {
-        self.lock().classes.get(from..).unwrap_or_default().iter().for_each(take);
+        self.lock().classes.all.get(from..).unwrap_or_default().iter().for_each(take);
     }
 
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
-        self.lock().rows.len()
+        self.lock().rows.all.len()
     }
 
-    pub(crate) fn into_inner(self) -> Registry {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn into_numbers(self) -> Numbers {
+        let registry = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Numbers {
+            names: registry.names,
+            rows: registry.rows.all,
+            sites: registry.sites.all,
+            origins: registry.origins.all,
+            lists: ValueLists::new(registry.list_values, registry.list_len),
+            exhausted: registry.exhausted,
+        }
     }
 }
 
@@ -150,42 +225,55 @@ mod tests {
         let classes = Classes::new(Names::new(), 100);
         let cache = classes.cache(b"dentry");
         assert_eq!((classes.cache(b"dentry"), cache != 0, classes.cache(b"inode") != cache), (cache, true, true));
-        let (cached, kmalloc) = ((7, Kind::Cache), (7, Kind::Kmalloc));
-        let first = classes.class(cached, cache, (10, 16));
+        let [cached, kmalloc] = [Kind::Cache, Kind::Kmalloc].map(|kind| RowKey::of_site(7, kind));
+        let first = classes.class(cached, 7, cache, (10, 16));
         let others = [
-            classes.class(kmalloc, cache, (10, 16)),
-            classes.class(cached, 0, (10, 16)),
-            classes.class(cached, cache, (11, 16)),
-            classes.class(cached, cache, (10, 32)),
+            classes.class(kmalloc, 7, cache, (10, 16)),
+            classes.class(cached, 7, 0, (10, 16)),
+            classes.class(cached, 7, cache, (11, 16)),
+            classes.class(cached, 7, cache, (10, 32)),
         ];
-        assert_eq!(classes.class(cached, cache, (10, 16)), first);
+        assert_eq!(classes.class(cached, 7, cache, (10, 16)), first);
         assert_eq!((first, others), (0, [1, 2, 3, 4]));
         assert_eq!(all(&classes).iter().map(|class| class.row).collect::<Vec<_>>(), [0, 1, 0, 0, 0]);
         assert_eq!(classes.rows(), 2);
         let mut later = 0;
         classes.from(3, |_| later += 1);
         assert_eq!(later, 2);
-        assert_eq!(classes.into_inner().rows, [cached, kmalloc]);
+        assert_eq!(classes.into_numbers().rows, [cached, kmalloc]);
     }
 
     /// A trace that makes up sizes makes no more classes: beyond the limit one of a row and a cache is for all of them.
     #[test]
     fn sizes_beyond_the_limit_share_a_class() {
         let classes = Classes::new(Names::new(), 3);
-        let row = (7, Kind::Cache);
-        let numbers: Vec<u32> = (0..1000).map(|n| classes.class(row, 1, (n, 2 * n))).collect();
+        let row = RowKey::of_site(7, Kind::Cache);
+        let numbers: Vec<u32> = (0..1000).map(|n| classes.class(row, 7, 1, (n, 2 * n))).collect();
         assert_eq!(numbers[..4], [0, 1, 2, 3]);
         assert!(numbers[3..].iter().all(|&number| number == 3));
         // Classes that have their sizes keep them.
-        assert_eq!(classes.class(row, 1, (1, 2)), 1);
-        let shared = Class { row: 0, cache: 1, kind: Kind::Cache, is_sized: false, requested: 0, allocated: 0 };
+        assert_eq!(classes.class(row, 7, 1, (1, 2)), 1);
+        let shared =
+            Class { row: 0, origin: 0, cache: 1, kind: Kind::Cache, is_sized: false, requested: 0, allocated: 0 };
         assert_eq!(all(&classes)[3..], [shared]);
-        assert_eq!(classes.class((8, Kind::Cache), 1, (5, 5)), 4);
-        assert!(!classes.into_inner().exhausted);
+        assert_eq!(classes.class(RowKey::of_site(8, Kind::Cache), 8, 1, (5, 5)), 4);
+        assert!(!classes.into_numbers().exhausted);
     }
 
+    /// One row of two call-sites has two origins; an object that is not taken has an origin without a row.
     #[test]
-    fn a_cache_comes_back_from_the_key_of_its_row() {
-        assert_eq!([0, 1, 9].map(|number| cache_of((number, Kind::Cache))), [None, Some(0), Some(8)]);
+    fn an_origin_is_a_row_and_a_call_site() {
+        let classes = Classes::new(Names::new(), 100);
+        let row = RowKey { site: 0, others: 3, kind: Kind::Cache };
+        let numbers = [7, 8, 7].map(|site| classes.class(row, site, 0, (1, 1)));
+        assert_eq!(numbers, [0, 1, 0]);
+        let hidden = classes.unselected(8, Kind::Cache);
+        assert!(is_selected(1) && !is_selected(hidden) && !is_selected(UNSELECTED));
+        let origins = [origin_of_unselected(hidden), origin_of_unselected(UNSELECTED), origin_of_unselected(0)];
+        assert_eq!(origins, [Some(2), None, None]);
+        let numbers = classes.into_numbers();
+        assert_eq!(numbers.sites, [(7, Kind::Cache), (8, Kind::Cache)]);
+        let origin = |row, site| Origin { row, site };
+        assert_eq!(numbers.origins, [origin(Some(0), 0), origin(Some(0), 1), origin(None, 1)]);
     }
 }

@@ -2,5 +2,8 @@
 
 pub(crate) mod classes;
 pub(crate) mod completeness;
+pub(crate) mod group_reader;
+pub(crate) mod grouping;
+pub(crate) mod growth;
 pub(crate) mod stats;
 pub(crate) mod tally;

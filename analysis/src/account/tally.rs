@@ -196,6 +196,7 @@ mod tests {
     use kmemtrace_abi::event::{Kind, Names};
 
     use super::*;
+    use crate::account::grouping::RowKey;
 
     const HUGE: u64 = u64::MAX - 5;
 
@@ -203,9 +204,9 @@ mod tests {
     fn figures(max_sized: u32) -> [Stats; 2] {
         let classes = Classes::new(Names::new(), max_sized);
         let (site, cache) = (7, 0);
-        let huge = classes.class((site, Kind::Cache), cache, (HUGE - 1000, HUGE));
-        let small = classes.class((site, Kind::Cache), cache, (100, 64));
-        let other = classes.class((site + 1, Kind::Kmalloc), cache, (8, 16));
+        let huge = classes.class(RowKey::of_site(site, Kind::Cache), site, cache, (HUGE - 1000, HUGE));
+        let small = classes.class(RowKey::of_site(site, Kind::Cache), site, cache, (100, 64));
+        let other = classes.class(RowKey::of_site(site + 1, Kind::Kmalloc), site + 1, cache, (8, 16));
         let mut tallies = Tallies::new(&classes);
         let mut object = |class: u32, sizes: Sizes, end: Option<Closed>| {
             let is_sized = tallies.open(class, sizes).is_sized;
@@ -252,7 +253,7 @@ mod tests {
         let classes = Classes::new(Names::new(), 500);
         let mut tallies = Tallies::new(&classes);
         assert_eq!(tallies.bytes(), 0);
-        let class = |n: u64| classes.class((n, Kind::Kmalloc), 0, (n, n));
+        let class = |n: u64| classes.class(RowKey::of_site(n, Kind::Kmalloc), n, 0, (n, n));
         (0..500).map(class).for_each(|class| {
             tallies.open(class, (1, 1));
         });

@@ -6,7 +6,8 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
 use super::bytes::{Reader, Writer};
-use crate::account::classes::{CacheNumber, Class, Grouping, RowKey};
+use crate::account::classes::{CacheNumber, Class};
+use crate::account::grouping::{Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
@@ -31,7 +32,7 @@ pub(crate) struct AnalysisRequest {
 impl AnalysisRequest {
     /// True if the result of this request has that of `other`. Sums per kind follow from rows of any grouping.
     pub(super) fn covers(self, other: AnalysisRequest) -> bool {
-        (self.grouping == other.grouping || other.grouping == Grouping::Kind)
+        (self.grouping == other.grouping || other.grouping == Grouping::KIND)
             && self.shows_own == other.shows_own
             && self.matrix >= other.matrix
             && self.lists_live >= other.lists_live
@@ -40,16 +41,16 @@ impl AnalysisRequest {
     /// This request with parts that cost little, so that the index answers other views, too.
     pub(crate) fn with_more(self) -> AnalysisRequest {
         match self.grouping {
-            Grouping::Kind | Grouping::Site => AnalysisRequest { grouping: Grouping::Site, matrix: true, ..self },
-            Grouping::Cache => self,
+            Grouping::KIND | Grouping::SITE => AnalysisRequest { grouping: Grouping::SITE, matrix: true, ..self },
+            _ => self,
         }
     }
 
     pub(super) fn write(self, out: &mut Writer) {
         out.u8(match self.grouping {
-            Grouping::Kind => 0,
-            Grouping::Site => 1,
-            Grouping::Cache => 2,
+            Grouping::KIND => 0,
+            Grouping::SITE => 1,
+            _ => 2,
         });
         out.bool(self.matrix);
         out.bool(self.lists_live);
@@ -58,9 +59,9 @@ impl AnalysisRequest {
 
     pub(super) fn read(from: &mut Reader<'_>) -> Option<AnalysisRequest> {
         let grouping = match from.u8()? {
-            0 => Grouping::Kind,
-            1 => Grouping::Site,
-            2 => Grouping::Cache,
+            0 => Grouping::KIND,
+            1 => Grouping::SITE,
+            2 => Grouping::CACHE,
             _ => return None,
         };
         Some(AnalysisRequest { grouping, matrix: from.bool()?, lists_live: from.bool()?, shows_own: from.bool()? })
@@ -98,10 +99,10 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
     out.bool(paired.knows_nodes);
     paired.kinds.iter().chain([&paired.total]).for_each(|figures| write_figures(figures, &mut out));
     out.u64(paired.rows.len() as u64);
-    for ((group, kind), figures) in &paired.rows {
+    for (RowKey { site, others, kind }, figures) in &paired.rows {
         out.u64(match request.grouping {
-            Grouping::Cache => caches.number(u32::try_from(*group).unwrap_or(0)).into(),
-            _ => *group,
+            Grouping::CACHE => caches.number(u32::try_from(*others).unwrap_or(0)).into(),
+            _ => *site,
         });
         write_kind(*kind, &mut out);
         write_figures(figures, &mut out);
@@ -113,7 +114,7 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
         out.maybe(sites.free_site);
         write_kind(sites.kind, &mut out);
         let (at, cpu, address) = row.first;
-        [row.count, row.suspect, at, address, row.serial].into_iter().for_each(|n| out.u64(n));
+        [row.count, row.suspect, row.unseen, at, address, row.serial].into_iter().for_each(|n| out.u64(n));
         out.u32(cpu);
     }
     let (live, classes) = if request.lists_live { (&paired.live[..], &paired.classes[..]) } else { Default::default() };
@@ -161,24 +162,26 @@ pub(super) fn read(
     let total = read_figures(&mut from)?;
     let rows = from.list(|from| {
         let group = from.u64()?;
-        let group = match request.grouping {
-            Grouping::Cache => cache(u32::try_from(group).ok()?)?.into(),
-            _ => group,
+        let (site, others) = match request.grouping {
+            Grouping::CACHE => (0, cache(u32::try_from(group).ok()?)?.into()),
+            _ => (group, 0),
         };
-        let key: RowKey = (group, read_kind(from)?);
+        let key = RowKey { site, others, kind: read_kind(from)? };
         Some((key, read_figures(from)?))
     })?;
     let findings = from.list(|from| {
         let class = *Finding::ALL.get(usize::from(from.u8()?))?;
         let (alloc_site, free_site) = (from.maybe()?, from.maybe()?);
         let sites = FindingSites { class, alloc_site, free_site, kind: read_kind(from)? };
-        let [count, suspect, at, address, serial] = numbers(from)?;
-        Some((sites, FindingRow { count, suspect, first: (at, from.u32()?, address), serial }))
+        let [count, suspect, unseen, at, address, serial] = numbers(from)?;
+        let is_possible = suspect.checked_add(unseen).is_some_and(|explained| explained <= count);
+        let row = FindingRow { count, suspect, unseen, first: (at, from.u32()?, address), serial };
+        is_possible.then_some((sites, row))
     })?;
     let one_class = |from: &mut Reader<'_>| {
         let [requested, allocated] = numbers(from)?;
         let (row, cache, kind) = (from.u32()?, cache(from.u32()?)?, read_kind(from)?);
-        let class = Class { row, cache, kind, is_sized: true, requested, allocated };
+        let class = Class { row, origin: row, cache, kind, is_sized: true, requested, allocated };
         ((row as usize) < rows.len()).then_some(class)
     };
     let (mut classes, mut live) = (Vec::new(), Vec::new());
@@ -194,7 +197,18 @@ pub(super) fn read(
         from.end(())?;
     }
     let findings = findings.into_iter().collect();
-    let paired = PairingResult { counts, rows, kinds, total, peak_at, findings, live, classes, knows_nodes };
+    let paired = PairingResult {
+        counts,
+        rows,
+        kinds,
+        total,
+        peak_at,
+        findings,
+        live,
+        classes,
+        knows_nodes,
+        ..PairingResult::default()
+    };
     sums_fit(&order, &paired).then_some((order, paired))
 }
 
@@ -233,9 +247,9 @@ fn read_kind(from: &mut Reader<'_>) -> Option<Kind> {
 }
 
 fn write_counts(counts: &Counts, out: &mut Writer) {
-    let Counts { used, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
+    let Counts { used, unknown, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
     let [kmalloc, cache, pages] = *free_events;
-    let single = [*used, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
+    let single = [*used, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
     out.u64(counts.own_allocs);
     out.u128(counts.own_allocated);
@@ -248,13 +262,22 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
 }
 
 fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
-    let [used, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
+    let [used, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
     let (own_allocs, own_allocated) = (from.u64()?, from.u128()?);
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
     let free_events = [kmalloc, cache, pages];
-    let counts =
-        Counts { used, free_events, paired, cross_node, null_free, free_without_alloc, matrix, ..Counts::default() };
+    let counts = Counts {
+        used,
+        unknown,
+        free_events,
+        paired,
+        cross_node,
+        null_free,
+        free_without_alloc,
+        matrix,
+        ..Counts::default()
+    };
     Some(Counts { all_inferred, all_without_alloc, own_allocs, own_allocated, ..counts })
 }
 
@@ -309,7 +332,7 @@ mod tests {
     use super::*;
 
     const REQUEST: AnalysisRequest =
-        AnalysisRequest { grouping: Grouping::Site, matrix: true, lists_live: true, shows_own: false };
+        AnalysisRequest { grouping: Grouping::SITE, matrix: true, lists_live: true, shows_own: false };
 
     fn figures(n: u64) -> Stats {
         let wide = |more: u64| u128::from(n + more) << 40;
@@ -335,11 +358,13 @@ mod tests {
     /// An answer of which no two numbers are the same; rows are of the caches `a` and `b`, which `names` gets, or of call-sites.
     fn answer(names: &mut Names, grouping: Grouping) -> (MergeStats, PairingResult) {
         let [a, b] = [b"a", b"b"].map(|name| names.intern(name).index() as u64 + 1);
-        let groups = if grouping == Grouping::Cache { [a, b, 0] } else { [71, 72, 73] };
-        let rows = groups.into_iter().zip(Kind::ALL).zip([100, 201, 300]).map(|(key, n)| (key, figures(n))).collect();
+        let groups = if grouping == Grouping::CACHE { [(0, a), (0, b), (0, 0)] } else { [(71, 0), (72, 0), (73, 0)] };
+        let row = |(((site, others), kind), n)| (RowKey { site, others, kind }, figures(n));
+        let rows = groups.into_iter().zip(Kind::ALL).zip([100, 201, 300]).map(row).collect();
         let matrix = [((1, 2), 31), ((2, 1), 32)].into_iter().collect();
         let counts = Counts {
             used: 41,
+            unknown: 40,
             free_events: [42, 43, 44],
             paired: 45,
             cross_node: 46,
@@ -355,11 +380,18 @@ mod tests {
             let (alloc_site, free_site) =
                 (n.is_multiple_of(2).then_some(60 + n), n.is_multiple_of(3).then_some(70 + n));
             let sites = FindingSites { class, alloc_site, free_site, kind: Kind::ALL[n as usize % 3] };
-            let row = FindingRow { count: 80 + n, suspect: 20 + n, first: (90 + n, 7, 95 + n), serial: 99 + n };
+            let row = FindingRow {
+                count: 80 + n,
+                suspect: 20 + n,
+                unseen: 10 + n,
+                first: (90 + n, 7, 95 + n),
+                serial: 99 + n,
+            };
             (sites, row)
         };
         let class = |n: u64, cache: u64, kind| Class {
             row: n as u32,
+            origin: n as u32,
             cache: cache as u32,
             kind,
             is_sized: true,
@@ -382,6 +414,7 @@ mod tests {
             live: vec![live(0), live(1)],
             classes: vec![class(0, a, Kind::Cache), class(1, 0, Kind::Pages)],
             knows_nodes: true,
+            ..PairingResult::default()
         };
         (MergeStats { first: Some(1), last: Some(2), events: 1000, missing: 3, holes: 4 }, paired)
     }
@@ -389,9 +422,9 @@ mod tests {
     /// All of it as text, in one order; names of caches instead of their numbers.
     fn shown(order: &MergeStats, paired: &PairingResult, grouping: Grouping, names: &Names) -> String {
         let cache = |number: u64| number.checked_sub(1).and_then(|index| names.at(index as usize)).map(<[u8]>::to_vec);
-        let row = |((group, kind), figures): &(RowKey, Stats)| match grouping {
-            Grouping::Cache => format!("{:?} {kind:?} {figures:?}", cache(*group)),
-            _ => format!("{group} {kind:?} {figures:?}"),
+        let row = |(RowKey { site, others, kind }, figures): &(RowKey, Stats)| match grouping {
+            Grouping::CACHE => format!("{:?} {kind:?} {figures:?}", cache(*others)),
+            _ => format!("{site} {kind:?} {figures:?}"),
         };
         let mut findings: Vec<String> = paired.findings.iter().map(|finding| format!("{finding:?}")).collect();
         findings.sort_unstable();
@@ -414,7 +447,7 @@ mod tests {
     /// Every figure of an answer comes back from its bytes, in a run that has numbered the caches otherwise.
     #[test]
     fn an_answer_comes_back_from_its_bytes() {
-        for grouping in [Grouping::Kind, Grouping::Site, Grouping::Cache] {
+        for grouping in [Grouping::KIND, Grouping::SITE, Grouping::CACHE] {
             let request = AnalysisRequest { grouping, ..REQUEST };
             let mut names = Names::new();
             let (order, paired) = answer(&mut names, grouping);
@@ -437,8 +470,8 @@ mod tests {
     #[test]
     fn an_answer_that_is_cut_or_longer_is_none() {
         let mut names = Names::new();
-        let (order, paired) = answer(&mut names, Grouping::Cache);
-        let request = AnalysisRequest { grouping: Grouping::Cache, ..REQUEST };
+        let (order, paired) = answer(&mut names, Grouping::CACHE);
+        let request = AnalysisRequest { grouping: Grouping::CACHE, ..REQUEST };
         let mut bytes = write(request, &order, &paired, &names);
         for len in 0..bytes.len() {
             assert!(read(request, &bytes[..len], true, &mut names).is_none(), "{len} bytes");
@@ -452,7 +485,7 @@ mod tests {
     fn sums_that_overflow_are_no_answer() {
         let spoil = |change: &dyn Fn(&mut PairingResult)| {
             let mut names = Names::new();
-            let (order, mut paired) = answer(&mut names, Grouping::Site);
+            let (order, mut paired) = answer(&mut names, Grouping::SITE);
             change(&mut paired);
             read(REQUEST, &write(REQUEST, &order, &paired, &names), true, &mut names).is_some()
         };
@@ -475,7 +508,7 @@ mod tests {
     /// An answer serves a view that asks for no more: the same rows, or only sums over all of them.
     #[test]
     fn an_answer_covers_requests_that_ask_for_less() {
-        let groupings = [Grouping::Kind, Grouping::Site, Grouping::Cache];
+        let groupings = [Grouping::KIND, Grouping::SITE, Grouping::CACHE];
         let all = || {
             let flags = (0..8).map(|n| [n & 1 != 0, n & 2 != 0, n & 4 != 0]);
             flags.flat_map(move |[matrix, lists_live, shows_own]| {
@@ -484,7 +517,7 @@ mod tests {
         };
         for known in all() {
             for asked in all() {
-                let has_rows = known.grouping == asked.grouping || asked.grouping == Grouping::Kind;
+                let has_rows = known.grouping == asked.grouping || asked.grouping == Grouping::KIND;
                 let has_more_than = |known: bool, asked: bool| known || !asked;
                 let covers = has_rows
                     && known.shows_own == asked.shows_own

@@ -14,7 +14,7 @@ use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version, raised whenever the bytes change, or the result of a pass.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
 /// Limit of credible counts of a file.
@@ -201,7 +201,7 @@ fn read_landmarks(from: &mut Reader<'_>, size: u64) -> Option<SeekIndex> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::classes::Grouping;
+    use crate::account::grouping::Grouping;
 
     const SIZE: u64 = 1000;
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn written() -> Vec<u8> {
-        let answers = [(request(Grouping::Cache), &b"caches"[..]), (request(Grouping::Site), b"sites")];
+        let answers = [(request(Grouping::CACHE), &b"caches"[..]), (request(Grouping::SITE), b"sites")];
         write(&identity(), &WHOLE, &landmarks([Some(&known())].into_iter()), answers.into_iter())
     }
 
@@ -246,9 +246,9 @@ mod tests {
         assert_eq!(content.landmarks(), Some(vec![known()]));
         assert_eq!(content.answers().map(|(_, bytes)| bytes).collect::<Vec<_>>(), [&b"caches"[..], b"sites"]);
         // The first answer that has what is asked, with the request that it answers.
-        assert_eq!(content.answer(request(Grouping::Site)), Some((request(Grouping::Site), &b"sites"[..])));
-        assert_eq!(content.answer(request(Grouping::Kind)), Some((request(Grouping::Cache), &b"caches"[..])));
-        assert_eq!(content.answer(AnalysisRequest { matrix: true, ..request(Grouping::Kind) }), None);
+        assert_eq!(content.answer(request(Grouping::SITE)), Some((request(Grouping::SITE), &b"sites"[..])));
+        assert_eq!(content.answer(request(Grouping::KIND)), Some((request(Grouping::CACHE), &b"caches"[..])));
+        assert_eq!(content.answer(AnalysisRequest { matrix: true, ..request(Grouping::KIND) }), None);
         let completeness = WHOLE.completeness();
         assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
         let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();

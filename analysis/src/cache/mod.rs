@@ -301,10 +301,10 @@ mod tests {
 
     use super::*;
     use crate::Query;
-    use crate::account::classes::Grouping;
+    use crate::account::grouping::Grouping;
 
     const SITES: AnalysisRequest =
-        AnalysisRequest { grouping: Grouping::Site, matrix: false, lists_live: false, shows_own: false };
+        AnalysisRequest { grouping: Grouping::SITE, matrix: false, lists_live: false, shows_own: false };
 
     fn settings() -> Settings {
         Settings { from: 0, is_wanted: true, notes: Notes::default() }
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(completeness.verdict, Verdict::Complete);
         assert_eq!((found.last_key(), order.first.is_some()), (order.last, true));
         for (grouping, matrix, misses) in
-            [(Grouping::Site, true, false), (Grouping::Kind, false, false), (Grouping::Cache, false, true)]
+            [(Grouping::SITE, true, false), (Grouping::KIND, false, false), (Grouping::CACHE, false, true)]
         {
             let request = AnalysisRequest { grouping, matrix, ..SITES };
             assert_eq!(found.misses(request), misses, "{request:?}");
@@ -376,7 +376,7 @@ mod tests {
         let (found, mut trace) = index(&dir, settings());
         let mut found = found.unwrap();
         let mut names = Names::new();
-        let (order, ..) = found.answer(AnalysisRequest { grouping: Grouping::Kind, ..SITES }, &mut names).unwrap();
+        let (order, ..) = found.answer(AnalysisRequest { grouping: Grouping::KIND, ..SITES }, &mut names).unwrap();
         let last = order.last.unwrap();
         let restricted = found.restrict(&mut trace, |first| (first + 1, last - 1)).unwrap();
         assert_eq!(Some(restricted.first), order.first);

@@ -1,19 +1,20 @@
-//! `caches`: a row per cache name in the allocation events, and kind.
+//! `caches`: a row per cache and kind. Objects of `kmalloc` count under their size class.
 
 use kmemtrace_abi::event::Kind;
 
-use super::naming::Naming;
+use super::group::GroupNaming;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::account::classes::cache_of;
 use crate::pairing::pairs::PairingResult;
 
 row! {
     /// Row of `caches`.
     pub struct CacheRow<'a> {
-        /// Name of the cache; `None` where events name none.
+        /// Name of the cache; `None` where nothing tells it.
         pub cache: Name<'a>,
+        /// Origin of the name: `event`, `free` or `size`; `None` without a name.
+        pub cache_from: Option<&'static str>,
         /// Kind of the objects.
         pub kind: Kind,
         /// Sums.
@@ -24,11 +25,16 @@ row! {
 /// The listing of `caches`.
 pub(super) fn caches<'a>(
     paired: &'a PairingResult,
-    naming: Naming<'a>,
+    naming: GroupNaming<'a>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, CacheRow<'a>, PrintedStats> {
-    let name = |index: Option<usize>| index.and_then(|index| naming.cache(index));
-    let rows = paired.rows.iter().map(|(key, stats)| (name(cache_of(*key)), key.1, stats));
-    ranked(rows, shape, sums, |cache, kind, stats| CacheRow { cache: cache.map(Into::into), kind, stats })
+    let names = naming.naming;
+    let rows = paired.rows.iter().map(move |(key, stats)| (names.numbered(key.others), key.kind, stats));
+    ranked(rows, shape, sums, move |cache, kind, stats| CacheRow {
+        cache: cache.map(Into::into),
+        cache_from: cache.map(|_| naming.origin(kind)),
+        kind,
+        stats,
+    })
 }

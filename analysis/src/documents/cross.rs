@@ -10,6 +10,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, rank, split_others};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation};
+use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::pairs::PairingResult;
 
@@ -29,8 +30,8 @@ row! {
     }
 }
 
+row! {
 /// Sum of rows left out.
-#[derive(Clone, Debug, Serialize)]
 pub struct OtherCross {
     /// Number of frees that were paired.
     pub frees: u64,
@@ -38,6 +39,7 @@ pub struct OtherCross {
     pub cross_cpu: Option<u64>,
     /// Bytes allocated of objects freed on another CPU; `None` if the clock orders no events.
     pub cross_cpu_bytes: Option<u64>,
+}
 }
 
 /// Body of `cross`.
@@ -62,27 +64,36 @@ pub(super) fn cross<'a>(
 ) -> Cross<'a> {
     // Without an order any row may have such pairs.
     let least = |stats: &Stats| if ordering.is_known { stats.cross_cpu } else { stats.frees };
-    let mut rows: Vec<_> = paired.rows.iter().filter(|(_, stats)| least(stats) > 0).collect();
-    rows.sort_by_key(|((call_site, kind), stats)| {
+    let rows = paired.rows.iter().map(|(key, stats)| (key, stats));
+    let mut rows: Vec<(&RowKey, &Stats)> = rows.filter(|(_, stats)| least(stats) > 0).collect();
+    rows.sort_by_key(|(RowKey { site, kind, .. }, stats)| {
         let crossed = if ordering.is_known { (stats.cross_cpu_bytes, stats.cross_cpu) } else { (0, 0) };
-        (Reverse(crossed), *call_site, rank(*kind))
+        (Reverse(crossed), *site, rank(*kind))
     });
-    let others = split_others(&mut rows, top, |rest| OtherCross {
-        frees: rest.iter().map(|(_, stats)| stats.frees).sum(),
-        cross_cpu: ordering.known(rest.iter().map(|(_, stats)| stats.cross_cpu).sum()),
-        cross_cpu_bytes: ordering.known(saturation.sum(rest.iter().map(|(_, stats)| stats.cross_cpu_bytes).sum())),
-    });
+    let template = rows.first().copied();
+    let others = split_others(
+        &mut rows,
+        top,
+        |(key, _)| key.kind,
+        |rest| OtherCross {
+            frees: rest.iter().map(|(_, stats)| stats.frees).sum(),
+            cross_cpu: ordering.known(rest.iter().map(|(_, stats)| stats.cross_cpu).sum()),
+            cross_cpu_bytes: ordering.known(saturation.sum(rest.iter().map(|(_, stats)| stats.cross_cpu_bytes).sum())),
+        },
+    );
     let rows: Vec<_> = rows.into_iter().map(|(key, f)| (key, f, saturation.sum(f.cross_cpu_bytes))).collect();
-    let rows = Rows::of(rows, move |((call_site, kind), stats, bytes)| CrossRow {
-        site: naming.call_site(*call_site),
+    let make = move |(RowKey { site, kind, .. }, stats, bytes): &(&RowKey, &Stats, u64)| CrossRow {
+        site: naming.call_site(*site),
         kind: *kind,
         frees: stats.frees,
         cross_cpu: ordering.known(stats.cross_cpu),
         cross_cpu_bytes: ordering.known(*bytes),
-    });
+    };
+    let template = template.map(|(key, stats)| make(&(key, stats, 0)));
+    let rows = Rows::of(rows, make);
     let pairs = || paired.counts.matrix.iter().map(|(&cpus, &n)| (cpus, n));
     let matrix = ordering.is_known.then(|| CpuMatrix::new(cpus, pairs()));
-    Cross { cpus, matrix, listing: Listing { rows, others } }
+    Cross { cpus, matrix, listing: Listing::new(rows, others, template) }
 }
 
 /// Pairs per allocating and freeing CPU. Only CPUs that have pairs take memory: a trace may name thousands.

@@ -6,8 +6,12 @@ use kmemtrace_abi::stream::report::Source;
 use serde::{Serialize, Serializer};
 
 use super::caches::CacheRow;
+use super::compare::CompareBody;
 use super::cross::Cross;
+use super::group::GroupRow;
+use super::growth::GrowthBody;
 use super::live::{LiveRow, OtherObjects};
+use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
 use super::ranked::Listing;
 use super::row::{RowSource, TakeRow};
@@ -29,7 +33,7 @@ pub struct Document<'a> {
     pub body: Body<'a>,
 }
 
-/// The three members that every document opens with.
+/// The members that every document opens with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Head<'a> {
     /// Name and version of the document's form, as `kmemtrace.sites/1`.
@@ -38,6 +42,29 @@ pub struct Head<'a> {
     pub completeness: CompletenessMembers<'a>,
     /// Origin of the figures.
     pub trace: TraceMembers<'a>,
+    /// Request that the document answers.
+    pub query: QueryMembers<'a>,
+}
+
+/// Request that a document answers.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueryMembers<'a> {
+    /// Texts of the filters as they were given, by option.
+    pub filters: Filters<'a>,
+    /// Order keys from and to, both included; `None`: all events.
+    pub time: Option<(u64, u64)>,
+    /// Words of the keys that make the rows.
+    pub by: Vec<&'static str>,
+}
+
+/// Texts of filters, by option.
+#[derive(Clone, Copy, Debug)]
+pub struct Filters<'a>(pub &'a [(&'static str, Vec<String>)]);
+
+impl Serialize for Filters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(option, values)| (option, values)))
+    }
 }
 
 /// Loss and damage over all files.
@@ -94,6 +121,10 @@ pub struct TraceMembers<'a> {
     pub last: u64,
     /// Thread ids of the recorder, if the trace tells them.
     pub own_threads: Option<&'a [i32]>,
+    /// Part of the system that was recorded: `system` or `tasks`.
+    pub scope: &'static str,
+    /// Kernel filter on allocation events, if there was one.
+    pub filtered: Option<&'a str>,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -120,42 +151,61 @@ impl TraceMembers<'_> {
     }
 }
 
-impl<'a> Head<'a> {
-    /// The head of a view; `saturated`: a sum of the body did not fit 64 bits.
-    pub(super) fn new(view: &str, analysis: &'a Analysis, saturated: bool) -> Head<'a> {
+impl<'a> CompletenessMembers<'a> {
+    /// Loss and damage of an analysis; `saturated`: a sum of the document did not fit 64 bits.
+    pub(super) fn of(analysis: &'a Analysis, saturated: bool) -> CompletenessMembers<'a> {
+        let completeness = &analysis.completeness;
+        CompletenessMembers {
+            verdict: completeness.verdict_name(),
+            lost_events: completeness.lost_events,
+            gaps: completeness.gaps,
+            truncated_files: &completeness.truncated_files,
+            missing_cpus: &completeness.missing_cpus,
+            inferred_frees: completeness.inferred_frees,
+            frees_without_alloc: completeness.frees_without_alloc,
+            saturated,
+        }
+    }
+}
+
+impl<'a> TraceMembers<'a> {
+    /// Origin of an analysis.
+    pub(super) fn of(analysis: &'a Analysis) -> TraceMembers<'a> {
         let Analysis { completeness, info, own_threads, order, .. } = analysis;
+        TraceMembers {
+            input: info.input.name(),
+            source: info.source.map(|source| match source {
+                Source::Tracefs => "tracefs",
+                Source::Relay => "relay",
+            }),
+            kernel: info.kernel.as_deref(),
+            arch: info.arch.as_deref(),
+            endian: info.endian.map(Endian::name),
+            word_bytes: info.word_bytes,
+            page_bytes: info.page_bytes,
+            addresses: "raw",
+            clock: info.clock.as_deref(),
+            cpus: info.cpus.len(),
+            order: info.order,
+            first: order.first.unwrap_or(0),
+            last: order.last.unwrap_or(0),
+            own_threads: own_threads.as_deref(),
+            scope: info.scope.name(),
+            filtered: info.filter.as_deref(),
+            since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
+        }
+    }
+}
+
+impl<'a> Head<'a> {
+    /// The head of a view, `view` with the number of its schema where that is not 1; `saturated`: a sum of the body did not fit
+    /// 64 bits.
+    pub(super) fn new(view: &str, analysis: &'a Analysis, by: Vec<&'static str>, saturated: bool) -> Head<'a> {
         Head {
-            schema: format!("kmemtrace.{view}/1"),
-            completeness: CompletenessMembers {
-                verdict: completeness.verdict_name(),
-                lost_events: completeness.lost_events,
-                gaps: completeness.gaps,
-                truncated_files: &completeness.truncated_files,
-                missing_cpus: &completeness.missing_cpus,
-                inferred_frees: completeness.inferred_frees,
-                frees_without_alloc: completeness.frees_without_alloc,
-                saturated,
-            },
-            trace: TraceMembers {
-                input: info.input.name(),
-                source: info.source.map(|source| match source {
-                    Source::Tracefs => "tracefs",
-                    Source::Relay => "relay",
-                }),
-                kernel: info.kernel.as_deref(),
-                arch: info.arch.as_deref(),
-                endian: info.endian.map(Endian::name),
-                word_bytes: info.word_bytes,
-                page_bytes: info.page_bytes,
-                addresses: "raw",
-                clock: info.clock.as_deref(),
-                cpus: info.cpus.len(),
-                order: info.order,
-                first: order.first.unwrap_or(0),
-                last: order.last.unwrap_or(0),
-                own_threads: own_threads.as_deref(),
-                since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
-            },
+            schema: if view.contains('/') { format!("kmemtrace.{view}") } else { format!("kmemtrace.{view}/1") },
+            completeness: CompletenessMembers::of(analysis, saturated),
+            trace: TraceMembers::of(analysis),
+            query: QueryMembers { filters: Filters(&analysis.given), time: analysis.window, by },
         }
     }
 }
@@ -168,25 +218,47 @@ pub enum Body<'a> {
     Summary(Box<Summary<'a>>),
     /// Rows per call-site.
     Sites(Listing<'a, SiteRow<'a>, PrintedStats>),
+    /// Rows of any other grouping.
+    Groups(Listing<'a, GroupRow<'a>, PrintedStats>),
     /// Rows per cache.
     Caches(Listing<'a, CacheRow<'a>, PrintedStats>),
     /// Findings.
     Mismatch(Listing<'a, MismatchRow<'a>, OtherFindings>),
+    /// Two analyses side by side.
+    Compare(Box<CompareBody<'a>>),
+    /// Live objects, summed by keys.
+    LiveGroups(Listing<'a, LiveGroupRow<'a>, PrintedStats>),
+    /// Growth over time.
+    Growth(Box<GrowthBody<'a>>),
     /// Live objects.
     Live(Listing<'a, LiveRow<'a>, OtherObjects>),
     /// Frees on another CPU.
     Cross(Cross<'a>),
 }
 
+impl Body<'_> {
+    /// True where the keys of the query make the rows.
+    pub(super) fn has_groups(&self) -> bool {
+        match self {
+            Body::Sites(_) | Body::Groups(_) | Body::Caches(_) | Body::LiveGroups(_) | Body::Growth(_) => true,
+            Body::Summary(_) | Body::Mismatch(_) | Body::Live(_) | Body::Cross(_) | Body::Compare(_) => false,
+        }
+    }
+}
+
 impl RowSource for Document<'_> {
     fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
         match &self.body {
             Body::Summary(summary) => summary.rows.each_row(take),
-            Body::Sites(listing) => listing.rows.each_row(take),
-            Body::Caches(listing) => listing.rows.each_row(take),
-            Body::Mismatch(listing) => listing.rows.each_row(take),
-            Body::Live(listing) => listing.rows.each_row(take),
-            Body::Cross(cross) => cross.listing.rows.each_row(take),
+            Body::Sites(listing) => listing.each_row(take),
+            Body::Groups(listing) => listing.each_row(take),
+            Body::Caches(listing) => listing.each_row(take),
+            Body::Mismatch(listing) => listing.each_row(take),
+            Body::LiveGroups(listing) => listing.each_row(take),
+            Body::Compare(compare) => compare.listing.each_row(take),
+            Body::Growth(growth) => growth.listing.each_row(take),
+            Body::Live(listing) => listing.each_row(take),
+            Body::Cross(cross) => cross.listing.each_row(take),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! `live`: the objects that are live at the end, oldest first.
+//! `live --objects`: the objects that are live at the end, oldest first.
 
 use kmemtrace_abi::event::Kind;
-use serde::Serialize;
 
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Others};
 use super::row::{Address, Name, Rows, row};
 use super::sums::Saturation;
 use crate::account::classes::Class;
+use crate::account::grouping::RowKey;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::pairs::{Live, PairingResult};
 
@@ -39,13 +39,14 @@ row! {
     }
 }
 
-/// Sum of objects left out, in bytes.
-#[derive(Clone, Debug, Serialize)]
-pub struct OtherObjects {
-    /// Bytes requested.
-    pub requested: u64,
-    /// Bytes allocated.
-    pub allocated: u64,
+row! {
+    /// Sum of objects left out, in bytes.
+    pub struct OtherObjects {
+        /// Bytes requested.
+        pub requested: u64,
+        /// Bytes allocated.
+        pub allocated: u64,
+    }
 }
 
 /// The listing of `live`.
@@ -56,25 +57,26 @@ pub(super) fn live<'a>(
     saturation: &Saturation,
 ) -> Listing<'a, LiveRow<'a>, OtherObjects> {
     let (listed, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
-    let sum = |size: fn(&Class) -> u64| {
-        saturation.sum(rest.iter().map(|object| u128::from(size(paired.class(object)))).sum())
+    let sum = |is_pages: bool| {
+        let classes = rest.iter().map(|object| paired.class(object));
+        let classes: Vec<&Class> = classes.filter(|class| (class.kind == Kind::Pages) == is_pages).collect();
+        let sum = |size: fn(&Class) -> u64| saturation.sum(classes.iter().map(|class| u128::from(size(class))).sum());
+        OtherObjects { requested: sum(|class| class.requested), allocated: sum(|class| class.allocated) }
     };
-    let others = || {
-        let others = OtherObjects { requested: sum(|c| c.requested), allocated: sum(|c| c.allocated) };
-        Others { others, others_count: rest.len() }
-    };
+    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
-    Listing { rows: Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])), others }
+    let template = paired.live.first().map(|object| row(paired, naming, object));
+    Listing::new(Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])), others, template)
 }
 
 fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, object: &Live) -> LiveRow<'a> {
     let class = paired.class(object);
-    let ((call_site, _), stats) = &paired.rows[class.row as usize];
+    let (RowKey { site, .. }, stats) = &paired.rows[class.row as usize];
     let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
-    let cache = class.cache.checked_sub(1).and_then(|index| naming.cache(index as usize));
+    let cache = naming.numbered(class.cache.into());
     LiveRow {
         address: Address(object.address),
-        site: naming.call_site(*call_site),
+        site: naming.call_site(*site),
         kind: class.kind,
         cache: cache.map(Into::into),
         requested: class.requested,

@@ -3,12 +3,11 @@
 use std::cmp::Reverse;
 
 use kmemtrace_abi::event::Kind;
-use serde::Serialize;
 
 use super::naming::Naming;
-use super::ranked::{Listing, rank, split_others};
+use super::ranked::{Listing, Others, rank};
 use super::row::{Address, EventPlace, Name, Rows, row};
-use crate::pairing::findings::Finding;
+use crate::pairing::findings::{Finding, FindingRow, FindingSites};
 use crate::pairing::pairs::PairingResult;
 
 row! {
@@ -30,18 +29,31 @@ row! {
         pub count: u64,
         /// Number of findings that a gap may explain.
         pub suspect: u64,
+        /// Number of findings, not suspect, of objects whose call-site has others that are freed on paths without events; `None`
+        /// for classes that these do not explain.
+        pub unseen: Option<u64>,
         /// Place of the first one.
         pub first: EventPlace,
     }
 }
 
-/// Sum of findings left out.
-#[derive(Clone, Debug, Serialize)]
-pub struct OtherFindings {
-    /// Number of findings.
-    pub count: u64,
-    /// Number of findings that a gap may explain.
-    pub suspect: u64,
+row! {
+    /// Sum of findings left out.
+    pub struct OtherFindings {
+        /// Number of findings.
+        pub count: u64,
+        /// Number of findings that a gap may explain.
+        pub suspect: u64,
+        /// Number of findings, not suspect, of objects whose call-site has others that are freed on paths without events.
+        pub unseen: u64,
+    }
+}
+
+impl MismatchRow<'_> {
+    /// Number of findings that nothing known explains.
+    pub fn errors(&self) -> u64 {
+        if self.class.is_error() { self.count - self.suspect - self.unseen.unwrap_or(0) } else { 0 }
+    }
 }
 
 /// The listing of `mismatch`.
@@ -49,26 +61,45 @@ pub(super) fn mismatch<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
     top: Option<usize>,
+    classes: &[Finding],
 ) -> Listing<'a, MismatchRow<'a>, OtherFindings> {
-    let mut rows: Vec<_> = paired.findings.iter().collect();
-    rows.sort_by_key(|(key, row)| (Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind)));
-    let others = split_others(&mut rows, top, |rest| OtherFindings {
-        count: rest.iter().map(|(_, row)| row.count).sum(),
-        suspect: rest.iter().map(|(_, row)| row.suspect).sum(),
+    let errors = |(key, row): &(&FindingSites, &FindingRow)| {
+        if key.class.is_error() { row.count - row.suspect - row.unseen } else { 0 }
+    };
+    let mut rows: Vec<(&FindingSites, &FindingRow)> =
+        paired.findings.iter().filter(|(key, _)| classes.is_empty() || classes.contains(&key.class)).collect();
+    rows.sort_by_key(|found| {
+        let (key, row) = found;
+        (errors(found) == 0, Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind))
     });
-    let rows = Rows::of(rows, move |(key, found)| {
-        let (at, cpu, address) = found.first;
-        MismatchRow {
-            class: key.class,
-            alloc_site: key.alloc_site.map(Address),
-            alloc_symbol: naming.symbol(key.alloc_site),
-            free_site: key.free_site.map(Address),
-            free_symbol: naming.symbol(key.free_site),
-            kind: key.kind,
-            count: found.count,
-            suspect: found.suspect,
-            first: EventPlace { at, cpu, address: Address(address) },
-        }
-    });
-    Listing { rows, others }
+    let template = rows.first().map(|(key, found)| row(naming, key, found));
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let sum = |figure: fn(&FindingRow) -> u64| rest.iter().map(|(_, row)| figure(row)).sum();
+    let others = || Others {
+        others: OtherFindings {
+            count: sum(|row| row.count),
+            suspect: sum(|row| row.suspect),
+            unseen: sum(|row| row.unseen),
+        },
+        others_pages: None,
+        others_count: rest.len(),
+    };
+    let others = (!rest.is_empty()).then(others);
+    Listing::new(Rows::of(rows, move |(key, found)| row(naming, key, found)), others, template)
+}
+
+fn row<'a>(naming: Naming<'a>, key: &FindingSites, found: &FindingRow) -> MismatchRow<'a> {
+    let (at, cpu, address) = found.first;
+    MismatchRow {
+        class: key.class,
+        alloc_site: key.alloc_site.map(Address),
+        alloc_symbol: naming.symbol(key.alloc_site),
+        free_site: key.free_site.map(Address),
+        free_symbol: naming.symbol(key.free_site),
+        kind: key.kind,
+        count: found.count,
+        suspect: found.suspect,
+        unseen: key.class.may_be_unseen().then_some(found.unseen),
+        first: EventPlace { at, cpu, address: Address(address) },
+    }
 }

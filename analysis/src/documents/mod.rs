@@ -20,10 +20,14 @@
 //! ```
 
 pub mod caches;
+pub mod compare;
 pub mod cross;
 pub mod document;
 pub(crate) mod events;
+pub mod group;
+pub mod growth;
 pub mod live;
+pub mod live_groups;
 pub mod mismatch;
 pub mod naming;
 pub mod ranked;
@@ -34,11 +38,14 @@ pub mod sums;
 
 use std::sync::LazyLock;
 
-use crate::account::classes::Grouping;
+use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::Analysis;
+use crate::pairing::findings::Finding;
 use crate::pairing::pairs::PairingResult;
 pub use cross::CpuMatrix;
+use document::CompletenessMembers;
 pub use document::{Body, Document, Head};
+use group::GroupNaming;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
@@ -58,7 +65,7 @@ fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
 pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), &analysis.order, sums);
-        if analysis.grouping == Grouping::Site {
+        if analysis.grouping == Grouping::SITE {
             let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
             summary.top_sites = top(|stats| stats.wasted);
             summary.top_live = top(|stats| stats.live_allocated);
@@ -68,31 +75,63 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     })
 }
 
-/// `sites`: a row per call-site and kind. The query is [`crate::Query::by_site`]; an analysis of another one has no rows here.
+/// `sites`: a row per combination of the keys of the query, [`crate::Query::by_site`] or [`crate::Query::by`], and kind. An analysis
+/// by kind has no rows here.
 pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    of("sites", analysis, |sums| Body::Sites(sites::sites(grouped(analysis, Grouping::Site), naming, shape, sums)))
+    if [Grouping::SITE, Grouping::KIND].contains(&analysis.grouping) {
+        return of("sites", analysis, |sums| {
+            Body::Sites(sites::sites(grouped(analysis, Grouping::SITE), naming, shape, sums))
+        });
+    }
+    of("sites/2", analysis, |sums| Body::Groups(group::groups(GroupNaming::of(analysis), shape, sums)))
 }
 
-/// `caches`: a row per cache name and kind. The query is [`crate::Query::by_cache`]; an analysis of another one has no rows
-/// here.
+/// `caches`: a row per cache and kind. The query is [`crate::Query::by_cache`]; an analysis of another one has no rows here.
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let naming = Naming::of(analysis);
-    of("caches", analysis, |sums| Body::Caches(caches::caches(grouped(analysis, Grouping::Cache), naming, shape, sums)))
-}
-
-/// `mismatch`: findings, by class and the two sides of the pair.
-pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let naming = Naming::of(analysis);
-    of("mismatch", analysis, |_| {
-        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::Site), naming, shape.top))
+    let naming = GroupNaming::of(analysis);
+    of("caches/2", analysis, |sums| {
+        Body::Caches(caches::caches(grouped(analysis, Grouping::CACHE), naming, shape, sums))
     })
 }
 
-/// `live`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`].
+/// `mismatch`: findings, by class and the two sides of the pair; of these classes, or of all if none is named.
+pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape, classes: &[Finding]) -> Document<'a> {
+    let naming = Naming::of(analysis);
+    of("mismatch", analysis, |_| {
+        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::SITE), naming, shape.top, classes))
+    })
+}
+
+/// `live`: objects that are live at the end, summed by the keys of the query. The query is one [`crate::Query::with_live_objects`]
+/// and [`crate::Query::with_growth`].
+pub fn live_groups<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    let naming = GroupNaming::of(analysis);
+    of("live/2", analysis, |sums| {
+        Body::LiveGroups(live_groups::live_groups(&analysis.paired, naming, &analysis.order, shape, sums))
+    })
+}
+
+/// `growth`: live bytes and allocations over time, by the keys of the query. The query is one [`crate::Query::with_growth`].
+pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    let naming = GroupNaming::of(analysis);
+    of("growth", analysis, |_| Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top))))
+}
+
+/// `compare`: two analyses, of two traces or of two windows of one, side by side: rows of functions where the queries are
+/// [`crate::Query::by_site`], of caches where they are [`crate::Query::by_cache`].
+pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> Document<'a> {
+    let body = compare::compare(before, after, shape.top);
+    let worse = if before.completeness.verdict > after.completeness.verdict { before } else { after };
+    let head = Head::new("compare", after, compare::words(after.grouping), false);
+    let head = Head { completeness: CompletenessMembers::of(worse, false), ..head };
+    Document { head, body: Body::Compare(Box::new(body)) }
+}
+
+/// `live --objects`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`].
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
-    let paired = grouped(analysis, Grouping::Site);
+    let paired = grouped(analysis, Grouping::SITE);
     of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, naming, shape.top, saturation)))
 }
 
@@ -101,13 +140,14 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     let cpus = &analysis.info.cpus;
     of("cross", analysis, |sums| {
-        Body::Cross(cross::cross(grouped(analysis, Grouping::Site), naming, cpus, shape.top, sums))
+        Body::Cross(cross::cross(grouped(analysis, Grouping::SITE), naming, cpus, shape.top, sums))
     })
 }
 
-/// A view's body under its head. Sums that do not fit 64 bits are known once the body is made.
+/// A view's body under its head; `view` has the number of its schema where that is not 1. Sums that do not fit 64 bits are known once the body is made.
 fn of<'a>(view: &str, analysis: &'a Analysis, body: impl FnOnce((&Saturation, Ordering)) -> Body<'a>) -> Document<'a> {
     let saturation = Saturation::default();
     let body = body((&saturation, Ordering::new(analysis.info.keys().agreement)));
-    Document { head: Head::new(view, analysis, saturation.has_occurred()), body }
+    let by = if body.has_groups() { analysis.grouping.keys().map(GroupKey::name).collect() } else { Vec::new() };
+    Document { head: Head::new(view, analysis, by, saturation.has_occurred()), body }
 }

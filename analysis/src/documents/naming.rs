@@ -49,9 +49,9 @@ impl<'a> Naming<'a> {
         }
     }
 
-    /// Name of the cache with this index.
-    pub(super) fn cache(&self, index: usize) -> Option<&'a [u8]> {
-        self.names.at(index)
+    /// Name with this number, which is one more than its index; 0 is none.
+    pub(super) fn numbered(&self, number: u64) -> Option<&'a [u8]> {
+        self.names.at(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
     /// Command name of a thread.

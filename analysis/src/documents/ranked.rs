@@ -5,7 +5,7 @@ use std::cmp;
 use kmemtrace_abi::event::Kind;
 use serde::Serialize;
 
-use super::row::Rows;
+use super::row::{Row, RowSource, Rows, SumRow, TakeRow, columns_of};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
 
@@ -23,6 +23,8 @@ pub struct Shape {
 pub enum SortKey {
     /// Bytes lost to internal fragmentation.
     Wasted,
+    /// Bytes lost to internal fragmentation of objects live at the end.
+    LiveWasted,
     /// Bytes live at the end.
     Live,
     /// Greatest number of live bytes.
@@ -37,14 +39,19 @@ pub enum SortKey {
     Frees,
     /// Number of frees on another CPU.
     Cross,
-    /// The call-site or cache itself.
+    /// Growth of live bytes, in views that have it.
+    Growth,
+    /// The names of the row.
     Site,
 }
 
 impl SortKey {
-    fn of(self, stats: &Stats) -> u128 {
+    /// Figure of a row; 0 where the clock does not tell it.
+    pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
+            SortKey::Peak | SortKey::Cross if !ordering.is_known => 0,
             SortKey::Wasted => stats.wasted,
+            SortKey::LiveWasted => stats.live_wasted,
             SortKey::Live => stats.live_allocated,
             SortKey::Peak => stats.peak_live_allocated.unwrap_or(0),
             SortKey::Allocated => stats.allocated,
@@ -52,7 +59,7 @@ impl SortKey {
             SortKey::Allocs => stats.allocs.into(),
             SortKey::Frees => stats.frees.into(),
             SortKey::Cross => stats.cross_cpu.into(),
-            SortKey::Site => 0,
+            SortKey::Growth | SortKey::Site => 0,
         }
     }
 }
@@ -66,25 +73,54 @@ pub struct Listing<'a, R: 'a, O> {
     /// The rows left out, if any.
     #[serde(flatten)]
     pub others: Option<Others<O>>,
+    /// Names of the members of a row.
+    #[serde(skip)]
+    pub(super) columns: Vec<&'static str>,
 }
 
-/// Sum and number of the rows left out.
+impl<'a, R: Row + 'a, O> Listing<'a, R, O> {
+    /// A listing of these rows; `template` is a row like those, if there is any.
+    pub(super) fn new(rows: Rows<'a, R>, others: Option<Others<O>>, template: Option<R>) -> Listing<'a, R, O> {
+        Listing { rows, others, columns: template.map(|row| columns_of(&row)).unwrap_or_default() }
+    }
+}
+
+impl<R: Row, O: Row> RowSource for Listing<'_, R, O> {
+    /// Hands over the rows, then the sums of those left out, with empty names.
+    fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
+        self.rows.each_row(take)?;
+        let Some(Others { others, others_pages, .. }) = &self.others else { return Ok(()) };
+        take(&SumRow { columns: &self.columns, kind: None, sum: others })?;
+        match others_pages {
+            Some(pages) => take(&SumRow { columns: &self.columns, kind: Some(Kind::Pages.name()), sum: pages }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Sums and number of the rows left out. Pages are never added to the objects that they hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Others<O> {
-    /// The sum.
+    /// Sum of rows of `kmalloc` and `cache`.
     pub others: O,
+    /// Sum of rows of `pages`; `None` where rows are not summed by kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others_pages: Option<O>,
     /// Number of rows.
     pub others_count: usize,
 }
 
-/// Splits off the rows after the first `top`, and adds them up with `sum`, if any.
-pub(super) fn split_others<T, O>(
+/// Splits off the rows after the first `top`, and adds them up with `sum`, if any: pages apart from the other kinds.
+pub(super) fn split_others<T: Copy, O>(
     rows: &mut Vec<T>,
     top: Option<usize>,
-    sum: impl FnOnce(&[T]) -> O,
+    kind: impl Fn(&T) -> Kind,
+    sum: impl Fn(&[T]) -> O,
 ) -> Option<Others<O>> {
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    (!rest.is_empty()).then(|| Others { others: sum(&rest), others_count: rest.len() })
+    let (pages, objects): (Vec<T>, Vec<T>) = rest.iter().partition(|row| kind(row) == Kind::Pages);
+    let others = || Others { others: sum(&objects), others_pages: Some(sum(&pages)), others_count: rest.len() };
+    (!rest.is_empty()).then(others)
 }
 
 /// Index of a kind, for ties.
@@ -95,24 +131,34 @@ pub(super) fn rank(kind: Kind) -> usize {
 /// The listing of a view that has a row for each name and kind: `make` makes a row.
 ///
 /// Rows are sorted by the keys, greatest first, then by name and kind; those after the first `top` are summed in `others`.
-pub(super) fn ranked<'a, N: Ord + Copy + 'a, R: 'a>(
+pub(super) fn ranked<'a, N: Ord + Clone + 'a, R: Row + 'a>(
     rows: impl Iterator<Item = (N, Kind, &'a Stats)>,
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
-    make: impl Fn(N, Kind, PrintedStats) -> R + 'a,
+    make: impl Fn(&N, Kind, PrintedStats) -> R + 'a,
 ) -> Listing<'a, R, PrintedStats> {
     let mut rows: Vec<_> = rows.filter(|(_, _, stats)| !stats.is_empty()).collect();
-    rows.sort_by_key(|(name, kind, _)| (*name, rank(*kind)));
+    rows.sort_by(|(a, kind, _), (b, other, _)| a.cmp(b).then(rank(*kind).cmp(&rank(*other))));
     rows.sort_by(|(_, _, a), (_, _, b)| {
-        shape.sort.iter().map(|key| key.of(b).cmp(&key.of(a))).find(|o| o.is_ne()).unwrap_or(cmp::Ordering::Equal)
+        shape
+            .sort
+            .iter()
+            .map(|key| key.of(b, ordering).cmp(&key.of(a, ordering)))
+            .find(|o| o.is_ne())
+            .unwrap_or(cmp::Ordering::Equal)
     });
-    let others = split_others(&mut rows, shape.top, |rest| {
+    let template = rows.first().map(|(name, kind, stats)| make(name, *kind, PrintedStats::new(stats, ordering)));
+    let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
+    let sum = |is_pages: bool| {
         let mut sum = Stats::default();
-        rest.iter().for_each(|(_, _, stats)| sum.add(stats));
+        let rest = rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages);
+        rest.for_each(|(_, _, stats)| sum.add(stats));
         saturation.check(&sum);
         PrintedStats::new(&sum, ordering)
-    });
+    };
+    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
+    let others = (!rest.is_empty()).then(others);
     rows.iter().for_each(|(_, _, stats)| saturation.check(stats));
-    let rows = Rows::of(rows, move |(name, kind, stats)| make(*name, *kind, PrintedStats::new(stats, ordering)));
-    Listing { rows, others }
+    let rows = Rows::of(rows, move |(name, kind, stats)| make(name, *kind, PrintedStats::new(stats, ordering)));
+    Listing::new(rows, others, template)
 }

@@ -11,7 +11,7 @@ use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 use crate::pairing::findings::Finding;
 
 /// Value of a member, as every output takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Cell<'c> {
     /// No value, or an unknown one.
     Null,
@@ -19,8 +19,16 @@ pub enum Cell<'c> {
     Bool(bool),
     /// A count, bytes, an order key or a CPU.
     Count(u64),
-    /// A thread id.
+    /// A thread id or a node.
     Pid(i32),
+    /// A difference.
+    Change(i64),
+    /// Counts or bytes, one for each slice of time.
+    Counts(&'c [u64]),
+    /// Rates of two analyses, per second.
+    Rates([f64; 2]),
+    /// Figures under one name; their members are members of the row where an output has no members within members.
+    Figures(&'c dyn Row),
     /// A word of the contract.
     Word(&'static str),
     /// An address, in hexadecimal digits.
@@ -38,6 +46,10 @@ impl Serialize for Cell<'_> {
             Cell::Bool(yes) => serializer.serialize_bool(*yes),
             Cell::Count(n) => serializer.serialize_u64(*n),
             Cell::Pid(pid) => serializer.serialize_i32(*pid),
+            Cell::Change(n) => serializer.serialize_i64(*n),
+            Cell::Counts(counts) => counts.serialize(serializer),
+            Cell::Rates(rates) => rates.serialize(serializer),
+            Cell::Figures(row) => serialize_row(*row, serializer),
             Cell::Word(word) => serializer.serialize_str(word),
             Cell::Address(address) => address.serialize(serializer),
             Cell::Name(name) => serializer.serialize_str(&text_of(name).0),
@@ -155,6 +167,9 @@ cells! {
     u64: |n| Cell::Count(*n);
     Option<u64>: |n| n.map_or(Cell::Null, Cell::Count);
     Option<i32>: |pid| pid.map_or(Cell::Null, Cell::Pid);
+    i64: |n| Cell::Change(*n);
+    Vec<u64>: |counts| Cell::Counts(counts);
+    Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);
     Kind: |kind| Cell::Word(kind.name());
     Finding: |class| Cell::Word(class.name());
@@ -230,6 +245,40 @@ impl<'a, R: 'a> Rows<'a, R> {
     pub fn len(&self) -> usize {
         self.len
     }
+}
+
+/// Sum of rows left out, in the columns of the rows.
+pub(super) struct SumRow<'r> {
+    pub(super) columns: &'r [&'static str],
+    /// Word of the column `kind`.
+    pub(super) kind: Option<&'static str>,
+    pub(super) sum: &'r dyn Row,
+}
+
+impl Row for SumRow<'_> {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        for &column in self.columns {
+            let mut is_there = false;
+            self.sum.members(&mut |member, cell| {
+                if member == column {
+                    is_there = true;
+                    take(member, cell);
+                }
+            });
+            match self.kind.filter(|_| column == "kind") {
+                _ if is_there => {}
+                Some(kind) => take(column, Cell::Word(kind)),
+                None => take(column, Cell::Null),
+            }
+        }
+    }
+}
+
+/// Names of the members of a row.
+pub(super) fn columns_of(row: &dyn Row) -> Vec<&'static str> {
+    let mut columns = Vec::new();
+    row.members(&mut |member, _| columns.push(member));
+    columns
 }
 
 impl<R: Serialize> Serialize for Rows<'_, R> {

@@ -8,6 +8,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, rank, ranked};
 use super::row::{Rows, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::pairs::PairingResult;
 
@@ -30,8 +31,8 @@ pub(super) fn sites<'a>(
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, SiteRow<'a>, PrintedStats> {
-    let rows = paired.rows.iter().map(|((call_site, kind), stats)| (*call_site, *kind, stats));
-    ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(site), kind, stats })
+    let rows = paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats));
+    ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
 }
 
 /// The `limit` call-sites with the greatest figure above 0. Rows of pages without a call-site point nowhere, and are left out.
@@ -42,13 +43,13 @@ pub(super) fn top<'a>(
     limit: usize,
     ordering: Ordering,
 ) -> Rows<'a, SiteRow<'a>> {
-    let is_place = |(call_site, kind): &(u64, Kind)| *kind != Kind::Pages || *call_site != 0;
+    let is_place = |key: &RowKey| key.kind != Kind::Pages || key.site != 0;
     let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(stats) > 0 && is_place(key)).collect();
-    rows.sort_by_key(|((call_site, kind), stats)| (Reverse(by(stats)), *call_site, rank(*kind)));
+    rows.sort_by_key(|(key, stats)| (Reverse(by(stats)), key.site, rank(key.kind)));
     rows.truncate(limit);
-    Rows::of(rows, move |((call_site, kind), stats)| SiteRow {
-        site: naming.call_site(*call_site),
-        kind: *kind,
+    Rows::of(rows, move |(key, stats)| SiteRow {
+        site: naming.call_site(key.site),
+        kind: key.kind,
         stats: PrintedStats::new(stats, ordering),
     })
 }

@@ -59,6 +59,8 @@ pub struct EventCounts {
     pub used: u64,
     /// The others.
     pub other: u64,
+    /// Events among the others that may concern objects and are not known.
+    pub unknown: u64,
 }
 
 /// Sums of each kind.
@@ -118,11 +120,11 @@ pub struct Own {
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingCounts {
     /// Frees by a function of another kind.
-    pub kind_mismatch: Suspicious,
+    pub kind_mismatch: Explained,
     /// `kfree` of cache objects, where the kernel allows it.
-    pub kind_mismatch_legal: Suspicious,
+    pub kind_mismatch_legal: Explained,
     /// Frees into another cache.
-    pub cache_mismatch: Suspicious,
+    pub cache_mismatch: Explained,
     /// Frees of an object that was free.
     pub free_after_free: Suspicious,
     /// Allocations at a live address.
@@ -135,6 +137,24 @@ pub struct FindingCounts {
     pub failed_alloc: Certain,
     /// Frees of a null pointer.
     pub null_free: Certain,
+}
+
+/// Number of findings of a class that a gap, or frees and allocations on paths without events, may explain.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Explained {
+    /// Number of findings.
+    pub count: u64,
+    /// Number of findings that a gap may explain.
+    pub suspect: u64,
+    /// Number of findings, not suspect, of objects whose call-site has others that are freed on paths without events.
+    pub unseen: u64,
+}
+
+impl Explained {
+    /// Number of findings that nothing known explains.
+    pub fn rest(self) -> u64 {
+        self.count - self.suspect - self.unseen
+    }
 }
 
 /// Number of findings of a class that a gap may explain.
@@ -172,7 +192,12 @@ pub(super) fn summary<'a>(
     let counts = &paired.counts;
     let own = || Own { allocs: counts.own_allocs, allocated: saturation.sum(counts.own_allocated) };
     Summary {
-        events: EventCounts { total: order.events, used: counts.used, other: order.events - counts.used },
+        events: EventCounts {
+            total: order.events,
+            used: counts.used,
+            other: order.events - counts.used,
+            unknown: counts.unknown,
+        },
         kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
         total: Total {
             stats: stats(&paired.total),
@@ -196,15 +221,22 @@ pub(super) fn summary<'a>(
 fn findings(paired: &PairingResult, failed: u64) -> FindingCounts {
     let of = |class: Finding| {
         let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
-        let (count, suspect) = rows.fold((0u64, 0u64), |(c, s), row| (c + row.count, s + row.suspect));
+        rows.fold(Explained { count: 0, suspect: 0, unseen: 0 }, |sum, row| Explained {
+            count: sum.count + row.count,
+            suspect: sum.suspect + row.suspect,
+            unseen: sum.unseen + row.unseen,
+        })
+    };
+    let suspicious = |class: Finding| {
+        let Explained { count, suspect, .. } = of(class);
         Suspicious { count, suspect }
     };
     FindingCounts {
         kind_mismatch: of(Finding::KindMismatch),
         kind_mismatch_legal: of(Finding::KindMismatchLegal),
         cache_mismatch: of(Finding::CacheMismatch),
-        free_after_free: of(Finding::FreeAfterFree),
-        inferred_free: of(Finding::InferredFree),
+        free_after_free: suspicious(Finding::FreeAfterFree),
+        inferred_free: suspicious(Finding::InferredFree),
         free_without_alloc: Certain { count: paired.counts.free_without_alloc },
         short_alloc: Certain { count: of(Finding::ShortAlloc).count },
         failed_alloc: Certain { count: failed },

@@ -8,7 +8,7 @@ use super::row::row;
 use crate::account::stats::Stats;
 
 /// A sum as the contract's unsigned 64 bits; one that does not fit is the greatest number.
-fn saturated(sum: u128) -> u64 {
+pub(super) fn saturated(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
 

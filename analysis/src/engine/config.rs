@@ -1,6 +1,8 @@
 //! Configuration of a run: rules, grouping, memory limit, and how the work is cut into windows and partitions.
 
-use crate::account::classes::{Grouping, MAX_SIZED_CLASSES};
+use crate::account::classes::MAX_SIZED_CLASSES;
+use crate::account::group_reader::GroupFacts;
+use crate::account::grouping::Grouping;
 use crate::memory::budget::Budget;
 use crate::order::merge::MAX_CHUNKS;
 use crate::pairing::pairs::{Live, PairingOptions};
@@ -8,16 +10,20 @@ use crate::progress::Notes;
 
 /// Rules, grouping and limits of one run of the pipeline.
 #[derive(Clone)]
-pub(crate) struct RunConfig {
+pub(crate) struct RunConfig<'a> {
     pub(crate) rules: PairingOptions,
     pub(crate) grouping: Grouping,
+    /// Facts that the values of keys depend on.
+    pub(crate) facts: GroupFacts<'a>,
+    /// Growth over time is counted.
+    pub(crate) growth: bool,
     pub(crate) parallelism: Parallelism,
     pub(crate) budget: Budget,
     /// Receiver of the stages' times.
     pub(crate) notes: Notes,
 }
 
-impl RunConfig {
+impl RunConfig<'_> {
     /// True if the memory limit allows a list of `objects` live objects once `given_back` bytes are returned.
     pub(crate) fn has_room_for(&self, objects: usize, given_back: usize) -> bool {
         let listed = (objects * LISTED_BYTES) as u64;

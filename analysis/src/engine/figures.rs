@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use crate::account::classes::{Class, Classes, UNSELECTED};
+use crate::account::classes::{Class, Classes, Numbers, UNSELECTED};
+use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::engine::config::RunConfig;
 use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
+use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::pairs::{Live, PairingOptions, PairingResult, kind_index};
 
 /// Counts and findings of all partitions, before they are added to rows.
@@ -20,13 +22,14 @@ pub(super) struct Collected {
     /// By row.
     figures: Vec<Stats>,
     findings: Vec<Findings>,
+    learners: Vec<CacheLearner>,
 }
 
 /// Takes counts, live objects and findings out of the partitions, after `events` events.
 pub(super) fn collect(
     mut partitions: Vec<Partition<'_>>,
     classes: &Classes,
-    config: &RunConfig,
+    config: &RunConfig<'_>,
     events: u64,
 ) -> Result<Collected, AnalysisError> {
     let (live, known) =
@@ -35,20 +38,21 @@ pub(super) fn collect(
     let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
     config.budget.check_figures(classes.rows(), events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
-    let mut findings = Vec::new();
+    let (mut findings, mut learners) = (Vec::new(), Vec::new());
     for part in partitions {
         paired.counts.add(&part.pairing.counts());
         part.pairing.tallies.add_to(&mut figures);
         findings.push(part.pairing.findings);
+        learners.extend(part.pairing.learner.map(|learner| *learner));
     }
-    Ok(Collected { paired, figures, findings })
+    Ok(Collected { paired, figures, findings, learners })
 }
 
 /// The live objects of all partitions, oldest first, with their classes. The tables go as the list grows.
 fn list_live(
     partitions: &mut [Partition<'_>],
     classes: &Classes,
-    config: &RunConfig,
+    config: &RunConfig<'_>,
     events: u64,
 ) -> Result<(Vec<Live>, Vec<Class>), AnalysisError> {
     let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
@@ -74,22 +78,39 @@ impl Collected {
         peaks: &PeakTracker,
         all_suspect: bool,
     ) -> Result<(PairingResult, kmemtrace_abi::event::Names), AnalysisError> {
-        let Collected { mut paired, figures, findings } = self;
-        let registry = classes.into_inner();
-        if registry.exhausted {
+        let Collected { mut paired, figures, findings, learners } = self;
+        let numbers = classes.into_numbers();
+        if numbers.exhausted {
             return Err(AnalysisError::TooMany { limit: UNSELECTED });
         }
-        paired.rows = registry.rows.iter().copied().zip(figures).collect();
+        paired.rows = numbers.rows.iter().copied().zip(figures).collect();
         add_sums(&mut paired, peaks);
-        add_findings(&mut paired, rules, &findings, all_suspect);
-        Ok((paired, registry.names))
+        add_findings(&mut paired, rules, &findings, &numbers, all_suspect);
+        if !all_suspect {
+            paired.learned = learned(learners, &numbers);
+        }
+        paired.lists = numbers.lists;
+        Ok((paired, numbers.names))
     }
+}
+
+/// Names of caches by call-site and bytes allocated.
+fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64), LearnedName> {
+    let mut learned = HashMap::new();
+    for ((origin, allocated), name) in learners.into_iter().flat_map(CacheLearner::finish) {
+        let site = numbers.origins.get(origin as usize).and_then(|origin| numbers.sites.get(origin.site as usize));
+        if let Some((site, _)) = site {
+            let known = learned.entry((*site, allocated));
+            known.and_modify(|known: &mut LearnedName| *known = known.and(name)).or_insert(name);
+        }
+    }
+    learned
 }
 
 /// Adds peaks to the rows, and sums of each kind and in all.
 fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker) {
     paired.peak_at = peaks.peak_at;
-    for (index, ((_, kind), figures)) in paired.rows.iter_mut().enumerate() {
+    for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
         paired.kinds[kind_index(*kind)].add(figures);
         if *kind != Kind::Pages {
@@ -104,22 +125,46 @@ fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker) {
 }
 
 /// Adds the findings of all partitions, by their call-sites.
-fn add_findings(paired: &mut PairingResult, rules: &PairingOptions, findings: &[Findings], all_suspect: bool) {
-    let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
-    for (key, mut row) in findings.iter().flat_map(Findings::rows) {
-        if all_suspect && key.class != Finding::ShortAlloc {
-            row.suspect = row.count;
-        }
-        let of = key.alloc.and_then(|alloc| paired.rows.get_mut(alloc as usize));
-        let mut alloc_site = None;
-        if let Some(((site, kind), figures)) = of {
-            alloc_site = rules.by_site.then_some(*site);
-            if key.is_unexplained(&row) {
-                figures.live_is_upper_bound = true;
-                paired.kinds[kind_index(*kind)].live_is_upper_bound = true;
-                paired.total.live_is_upper_bound |= *kind != Kind::Pages;
+fn add_findings(
+    paired: &mut PairingResult,
+    rules: &PairingOptions,
+    findings: &[Findings],
+    numbers: &Numbers,
+    all_suspect: bool,
+) {
+    let all = || {
+        findings.iter().flat_map(Findings::rows).map(|(key, mut row)| {
+            if all_suspect && key.class != Finding::ShortAlloc {
+                row.suspect = row.count;
             }
+            (key, row, key.alloc.and_then(|origin| numbers.origins.get(origin as usize)))
+        })
+    };
+    // Call-sites whose objects are also freed on paths without events, whatever the filters and the grouping.
+    let mut has_unseen_frees = vec![rules.is_partial; numbers.sites.len()];
+    for (_, _, origin) in all().filter(|(key, row, _)| key.is_unexplained(row)) {
+        let Some(origin) = origin else { continue };
+        has_unseen_frees[origin.site as usize] = true;
+        if let Some((RowKey { kind, .. }, figures)) = origin.row.and_then(|row| paired.rows.get_mut(row as usize)) {
+            figures.live_is_upper_bound = true;
+            paired.kinds[kind_index(*kind)].live_is_upper_bound = true;
+            paired.total.live_is_upper_bound |= *kind != Kind::Pages;
         }
+    }
+    if rules.is_partial {
+        let rows = paired.rows.iter_mut().map(|(_, figures)| figures).chain(&mut paired.kinds);
+        rows.chain([&mut paired.total]).for_each(|figures| figures.live_is_upper_bound = true);
+    }
+    let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
+    for (key, mut row, origin) in all() {
+        if origin.is_some_and(|origin| origin.row.is_none()) {
+            continue;
+        }
+        let site = origin.map(|origin| origin.site as usize);
+        if key.class.may_be_unseen() && site.is_some_and(|site| has_unseen_frees[site]) {
+            row.unseen = row.count - row.suspect;
+        }
+        let alloc_site = site.filter(|_| rules.by_site).and_then(|site| numbers.sites.get(site)).map(|(site, _)| *site);
         let sites = FindingSites { class: key.class, alloc_site, free_site: key.free_site, kind: key.kind };
         rows.entry(sites).and_modify(|sum| sum.add(&row)).or_insert(row);
     }

@@ -17,7 +17,7 @@ use crate::query::window::AskedWindow;
 pub(crate) struct AnalysisRun<'a> {
     pub(crate) trace: &'a mut Trace,
     pub(crate) index: Option<Index>,
-    pub(crate) config: RunConfig,
+    pub(crate) config: RunConfig<'a>,
     pub(crate) request: AnalysisRequest,
     pub(crate) progress: &'a mut dyn Progress,
 }
@@ -48,7 +48,7 @@ impl AnalysisRun<'_> {
             return Ok(answer);
         }
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.config, filter, |_| (0, u64::MAX), self.progress)?;
+        let (order, paired) = pipeline::run(self.trace, self.config, filter, |_| (0, u64::MAX), None, self.progress)?;
         let completeness = Completeness::of(self.trace, &order);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, Some((self.request, &order, &paired)));
@@ -59,10 +59,11 @@ impl AnalysisRun<'_> {
     /// Reads the files' parts that a window needs, if the index has seek points, else all.
     fn of_window<F: Filter + Clone + Send>(mut self, filter: &F, window: AskedWindow<'_>) -> Outcome {
         if let Some(index) = &mut self.index
-            && let Some(Restricted { bounds, completeness, .. }) =
+            && let Some(Restricted { bounds, completeness, first }) =
                 index.restrict(self.trace, |first| window.resolve(first))
         {
-            let (order, paired) = pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, self.progress)?;
+            let (order, paired) =
+                pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, Some(first), self.progress)?;
             if index.was_good(self.trace) {
                 return Ok((order, paired, completeness));
             }
@@ -74,7 +75,7 @@ impl AnalysisRun<'_> {
     /// Reads the whole trace.
     fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.config, filter, window, self.progress)?;
+        let (order, paired) = pipeline::run(self.trace, self.config, filter, window, None, self.progress)?;
         let completeness = Completeness::of(self.trace, &order);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, None);

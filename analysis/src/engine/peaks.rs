@@ -7,6 +7,7 @@
 use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::Class;
+use crate::account::growth::GrowthTracker;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
 use crate::order::pair_event::PairEvent;
@@ -72,9 +73,17 @@ pub(crate) struct PeakTracker {
     total: Peak,
     /// Order key of the event that reached the peak of `total`.
     pub(crate) peak_at: Option<u64>,
+    /// Growth in slices of time, where a query asks for it.
+    pub(crate) growth: Option<Box<GrowthTracker>>,
 }
 
 impl PeakTracker {
+    /// A tracker; with `growth_from`, also of growth from that key on.
+    pub(crate) fn new(growth_from: Option<u64>) -> PeakTracker {
+        let growth = growth_from.map(|first| Box::new(GrowthTracker::new(first)));
+        PeakTracker { growth, ..PeakTracker::default() }
+    }
+
     #[inline(always)]
     fn row(&mut self, row: u32) -> &mut Peak {
         let index = row as usize;
@@ -114,6 +123,9 @@ impl PeakTracker {
                 && entry.serial == serial
             {
                 *entries = later;
+                if let (Some(growth), Some(event)) = (&mut self.growth, window.events.get(serial as usize)) {
+                    growth.change_live(event.key(), entry.row, entry.allocated, entry.opens);
+                }
                 if !entry.opens {
                     self.close(entry.row, entry.kind, entry.allocated);
                 } else if self.open(entry.row, entry.kind, entry.allocated) {
@@ -140,13 +152,19 @@ impl PeakTracker {
 impl LiveBytesSink for PeakTracker {
     #[inline(always)]
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
+        if let Some(growth) = &mut self.growth {
+            growth.change_live(event.at, class.row, allocated, true);
+        }
         if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
         }
     }
 
     #[inline(always)]
-    fn freed(&mut self, _: Number, class: &Class, allocated: u64) {
+    fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
+        if let Some(growth) = &mut self.growth {
+            growth.change_live(event.at, class.row, allocated, false);
+        }
         self.close(class.row, class.kind, allocated);
     }
 }
@@ -221,7 +239,7 @@ mod tests {
 
     fn class(row: usize) -> Class {
         let kind = [Kind::Kmalloc, Kind::Cache, Kind::Pages, Kind::Kmalloc][row];
-        Class { row: row as u32, cache: 0, kind, is_sized: false, requested: 0, allocated: 0 }
+        Class { row: row as u32, origin: row as u32, cache: 0, kind, is_sized: false, requested: 0, allocated: 0 }
     }
 
     /// Peaks of rows, kinds and the total against plain sums, with sizes whose sums exceed 64 bits: written at once by one

@@ -9,8 +9,11 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::classes::Classes;
+use crate::account::group_reader::GroupReader;
+use crate::account::grouping::GroupKey;
 use crate::engine::config::{RunConfig, batch};
 use crate::engine::figures;
+use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::{Finished, MAX_ROUNDS, Partition, Scheduler, StageTimes};
 use crate::engine::sequential::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
@@ -29,12 +32,14 @@ const KEPT: &str = "live objects, freed addresses and their sizes";
 /// Memory for each event between two stages, in bytes, with its key and its change of the live bytes.
 const EVENT_BYTES: usize = size_of::<PairEvent>() + 32;
 
-/// Pairs all events of `trace` that `filter` takes, within the bounds that `bounds` gives for its first key.
+/// Pairs all events of `trace` that `filter` takes, within the bounds that `bounds` gives for its first key. `known_first` is the
+/// first key of a trace of which only a part is read.
 pub(crate) fn run<F: Filter + Clone + Send>(
     trace: &mut Trace,
-    mut config: RunConfig,
+    mut config: RunConfig<'_>,
     filter: &F,
     bounds: impl FnOnce(u64) -> (u64, u64),
+    known_first: Option<u64>,
     progress: &mut dyn Progress,
 ) -> Result<(MergeStats, PairingResult), AnalysisError> {
     let mut streams = std::mem::take(&mut trace.streams);
@@ -42,21 +47,27 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
     let seed = Seed::random();
     let mut merger = Merger::new(config.rules.cpus.clone(), trace.info.order, config.parallelism.parts());
-    let mut reader = PairEventReader::new(&trace.names, &classes, config.grouping, seed, filter.clone());
+    let groups = GroupReader::new(config.grouping, config.facts, &classes);
+    let by_site = config.grouping.has(GroupKey::Site);
+    let mut reader = PairEventReader::new(&trace.names, &classes, groups, by_site, seed, filter.clone());
     let at_once = batch(config.parallelism.window, streams.len());
     read_first(&mut streams, &mut merger, &mut reader, at_once);
-    merger.set_bounds(bounds(merger.first_key()));
+    let bounds = bounds(merger.first_key());
+    merger.set_bounds(bounds);
+    let growth_from = bounds.0.max(known_first.unwrap_or(merger.first_key()));
+    let peaks = || PeakTracker::new(config.growth.then_some(growth_from));
     let sizes = Sizes::new(&config, streams.len(), streams.len().saturating_sub(trace.info.missing.len()));
-    let partitions = partitions(&config, &classes, seed, &sizes);
+    let partitions = partitions(&config, &classes, seed, &sizes, peaks);
     let to_read = bytes_to_read(&streams);
-    let mut scheduler = Scheduler::new(streams, merger, partitions, sizes.batch, sizes.ahead);
+    let mut scheduler = Scheduler::new(streams, merger, partitions, peaks(), (sizes.batch, sizes.ahead));
     // A short trace does not fill the buffers.
     if config.parallelism.threads > 1 && to_read > sizes.on_the_way as u64 {
         scheduler.take_memory(sizes.readable);
     }
     work(&scheduler, reader, &config, to_read, progress)?;
     let finished = scheduler.into_stages().ok_or(AnalysisError::Thread)?;
-    let Finished { streams, merger, partitions, peaks, times } = finished;
+    let Finished { streams, merger, partitions, mut peaks, times } = finished;
+    let growth = peaks.growth.take().map(|growth| growth.finish(merger.merged.last));
     let order = merger.merged;
     // The scheduler's caller looks at the memory after each task but the last.
     if partitions.iter().any(|part| part.pairing.over_budget) {
@@ -69,7 +80,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let is_late = trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);
     let (paired, names) = collected.add_up(classes, &config.rules, &peaks, is_late)?;
     trace.names = names;
-    Ok((order, paired))
+    Ok((order, PairingResult { growth, ..paired }))
 }
 
 /// Sizes of the buffers between the stages, and of the tables.
@@ -87,7 +98,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn new(config: &RunConfig, streams: usize, readable: usize) -> Sizes {
+    fn new(config: &RunConfig<'_>, streams: usize, readable: usize) -> Sizes {
         let parallelism = config.parallelism;
         let (batch, ahead) = (batch(parallelism.window, streams), parallelism.ahead(streams));
         let parts = parallelism.parts();
@@ -117,7 +128,13 @@ fn read_first<F: Filter>(
     }
 }
 
-fn partitions<'a>(config: &'a RunConfig, classes: &'a Classes, seed: Seed, sizes: &Sizes) -> Vec<Partition<'a>> {
+fn partitions<'a>(
+    config: &'a RunConfig<'_>,
+    classes: &'a Classes,
+    seed: Seed,
+    sizes: &Sizes,
+    peaks: impl Fn() -> PeakTracker,
+) -> Vec<Partition<'a>> {
     let parts = config.parallelism.parts();
     let partition = |part| {
         let mut pairing = Pairing::new(&config.rules, classes, seed, part, parts);
@@ -126,7 +143,7 @@ fn partitions<'a>(config: &'a RunConfig, classes: &'a Classes, seed: Seed, sizes
         if config.parallelism.threads == 2 {
             pairing.move_in_halves();
         }
-        Partition::new(pairing, parts == 1)
+        Partition::new(pairing, (parts == 1).then(&peaks))
     };
     (0..parts as usize).map(partition).collect()
 }
@@ -135,7 +152,7 @@ fn partitions<'a>(config: &'a RunConfig, classes: &'a Classes, seed: Seed, sizes
 fn work<F: Filter + Clone + Send>(
     scheduler: &Scheduler<'_>,
     reader: PairEventReader<'_, F>,
-    config: &RunConfig,
+    config: &RunConfig<'_>,
     to_read: u64,
     progress: &mut dyn Progress,
 ) -> Result<(), AnalysisError> {
@@ -160,7 +177,7 @@ fn work<F: Filter + Clone + Send>(
     over.map_or(Ok(()), |events| Err(budget.exceeded(KEPT, events, LESS_OF_THE_TRACE)))
 }
 
-fn note_times(times: StageTimes, order: &MergeStats, config: &RunConfig) {
+fn note_times(times: StageTimes, order: &MergeStats, config: &RunConfig<'_>) {
     let [read, merged, paired] = [times.reading, times.merging, times.pairing].map(|time| time.as_secs_f64());
     config.notes.note(format_args!(
         "{} events, -j {}: read for {read:.3} s, merged for {merged:.3} s, paired for {paired:.3} s",

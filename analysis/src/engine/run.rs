@@ -8,12 +8,14 @@ use std::sync::OnceLock;
 use kmemtrace_abi::clock::{OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::{InputKind, Trace};
+use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 
-use crate::account::classes::Grouping;
 use crate::account::completeness::Completeness;
+use crate::account::group_reader::GroupFacts;
+use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::{Analysis, Names};
 use crate::cache::{AnalysisRequest, Index, Restricted, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
@@ -21,15 +23,18 @@ use crate::engine::pass::AnalysisRun;
 use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
+use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
 use crate::order::merger::MergeStats;
 use crate::order::ordered::{Observer, Ordered};
 use crate::order::pair_event::All;
+use crate::pairing::learn::LearnedName;
 use crate::pairing::pairs::{PairingOptions, PairingResult};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::Selected;
 use crate::query::own::{ButOwn, OwnThreads};
+use crate::query::select::Select;
 use crate::query::window::AskedWindow;
 
 impl Query {
@@ -49,52 +54,101 @@ impl Query {
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
-        let index = self.find_index(trace, budget);
+        let index = self.find_index(trace, budget).filter(|_| self.may_be_indexed());
         let (names, own_threads) = Names::take(trace);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         // The index of symbols counts towards the memory limit, so it is made before the pass. Rows of kinds have no names.
-        if self.grouping != Grouping::Kind {
+        if self.grouping != Grouping::KIND {
             names.symbolizer();
         }
-        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
-        let is_whole = filter.is_none() && window.is_none();
+        let is_whole = self.select.is_all() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
-        let keys = trace.info.keys();
-        let rules = PairingOptions {
-            kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
-            cpus: Vec::new(),
-            nodes: every_node(trace),
-            agreement: keys.agreement,
-            by_site: request.grouping == Grouping::Site,
-            matrix: request.matrix,
-            lists_live: request.lists_live,
-        };
+        let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
+        let caches = if is_answered { CacheNames::of(&trace.metadata) } else { self.cache_names(trace, progress)? };
+        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms, &caches);
+        let needs_modules = request.grouping.has(GroupKey::Module);
+        let symbols = needs_modules.then(|| names.symbolizer());
         let config = RunConfig {
-            rules,
+            rules: self.pairing_options(trace, request),
             grouping: request.grouping,
+            facts: GroupFacts { comms: &names.comms, symbols, caches: &caches },
+            growth: self.growth,
             parallelism: self.parallelism(),
             budget,
             notes: self.notes.clone(),
         };
         let pass = AnalysisRun { trace, index, config, request, progress };
-        let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
-        let (order, paired, mut completeness) = analyse(pass, filter, own, self.shows_own, window)?;
+        let known = own_threads.as_deref().filter(|threads| !threads.is_empty());
+        // A filter with own threads, be they none, reads the flags, which tell the context.
+        let known = known.or(request.grouping.has(GroupKey::Context).then_some(&[]));
+        let (order, paired, mut completeness) =
+            analyse(pass, filter, known.map(OwnThreads::new), self.shows_own, window)?;
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
         budget.check_sorted(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
         let trace_names = std::mem::take(&mut trace.names);
-        let names = Names { trace_names, ..names };
-        Ok(Analysis::new(
-            trace.info.clone(),
+        Ok(Analysis {
+            info: trace.info.clone(),
             completeness,
             order,
             paired,
-            names,
+            names: Names { trace_names, ..names },
             own_threads,
-            first_key.get(),
-            self.grouping,
-        ))
+            first_key: first_key.get(),
+            grouping: self.grouping,
+            window: window.map(|window| window.resolve(first_key.get())),
+            given: self.given.clone(),
+            frees_name_caches: trace.frees_alone_name_caches(),
+            gfp_names: trace.metadata.gfp_names.clone(),
+            unknown: unknown_events(trace),
+        })
+    }
+
+    /// Rules of the pairing on this trace.
+    fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
+        PairingOptions {
+            kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
+            cpus: Vec::new(),
+            nodes: every_node(trace),
+            agreement: trace.info.keys().agreement,
+            by_site: request.grouping == Grouping::SITE,
+            learns_caches: self.learns_caches,
+            is_partial: trace.info.scope == Scope::Tasks,
+            matrix: request.matrix,
+            lists_live: request.lists_live,
+        }
+    }
+
+    /// True where an index may answer the query, or keep its result.
+    fn may_be_indexed(&self) -> bool {
+        let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
+        is_known && !self.growth && !self.learns_caches
+    }
+
+    /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
+    fn cache_names(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<CacheNames, AnalysisError> {
+        let names = CacheNames::of(&trace.metadata);
+        let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
+        if !is_asked || !trace.frees_alone_name_caches() {
+            return Ok(names);
+        }
+        let learning = Query {
+            grouping: Grouping::KIND,
+            learns_caches: true,
+            growth: false,
+            matrix: false,
+            lists_live: false,
+            select: Select::default(),
+            ..self.clone()
+        };
+        let learned = learning.run_with(&mut Trace::open(&trace.inputs)?, progress)?;
+        let name = |name: &LearnedName| match name {
+            LearnedName::One(cache) => learned.names.numbered((*cache).into()).map(Into::into),
+            LearnedName::Several => None,
+        };
+        let named = learned.paired.learned.iter().filter_map(|(place, cache)| Some((*place, name(cache)?)));
+        Ok(names.with_learned(named.collect()))
     }
 
     /// Hands all events of the query, and all gaps, to `observer`, in the total order, on the caller's thread. Grouping, live
@@ -121,7 +175,8 @@ impl Query {
         let (names, _) = Names::take(trace);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
-        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms);
+        let caches = self.cache_names(trace, progress)?;
+        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms, &caches);
         let mut restricted = restrict(index.as_mut(), trace, window);
         if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
             // No line can be taken back, so all is read once before the first of them.
@@ -222,6 +277,13 @@ pub struct Observed {
 fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
     let (index, window) = (index?, window?);
     index.restrict(trace, |first| window.resolve(first))
+}
+
+/// Events of all streams that may concern objects and are not known.
+fn unknown_events(trace: &Trace) -> UnknownEvents {
+    let mut all = UnknownEvents::default();
+    trace.streams.iter().for_each(|stream| all.add(&stream.report().unknown));
+    all
 }
 
 /// Refuses a trace whose events were handed out before: its streams are at their ends.

@@ -40,9 +40,12 @@ enum Account {
 }
 
 impl<'a> Partition<'a> {
-    /// The partition of `pairing`, one of several or the only one.
-    pub(crate) fn new(pairing: Pairing<'a>, is_only: bool) -> Partition<'a> {
-        let account = if is_only { Account::Peaks(Box::default()) } else { Account::Deltas(LiveDeltas::default()) };
+    /// The partition of `pairing`; with `peaks` the only one, without it one of several.
+    pub(crate) fn new(pairing: Pairing<'a>, peaks: Option<PeakTracker>) -> Partition<'a> {
+        let account = match peaks {
+            Some(peaks) => Account::Peaks(Box::new(peaks)),
+            None => Account::Deltas(LiveDeltas::default()),
+        };
         Partition { pairing, account, next: 0 }
     }
 
@@ -151,8 +154,8 @@ impl<'a> Scheduler<'a> {
         streams: Vec<CpuStream>,
         merger: Merger<PairEvent>,
         partitions: Vec<Partition<'a>>,
-        batch: usize,
-        ahead: usize,
+        peaks: PeakTracker,
+        (batch, ahead): (usize, usize),
     ) -> Scheduler<'a> {
         let stream = |(number, stream): (usize, CpuStream)| Stream {
             idle: Some(Box::new(stream)),
@@ -168,7 +171,7 @@ impl<'a> Scheduler<'a> {
             rounds: VecDeque::new(),
             first_round: 0,
             partitions: partitions.into_iter().map(Some).collect(),
-            peaks: Some(PeakTracker::default()),
+            peaks: Some(peaks),
             chunks: Vec::new(),
             windows: Vec::new(),
             deltas: Vec::new(),

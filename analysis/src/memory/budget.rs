@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::account::classes::RowKey;
+use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::room;

@@ -77,6 +77,16 @@ impl Symbolizer {
         self.entries.len()
     }
 
+    /// Address at which the kernel's code begins: `_text`, else `_stext`. Two boots of one kernel with equal bases have their
+    /// functions at equal addresses. `None` where the trace does not have the symbol, or the kernel hid its address.
+    pub fn text_base(&self) -> Option<u64> {
+        let base = |name: &[u8]| {
+            let mut lines = self.entries.iter().filter_map(|entry| self.line(entry));
+            lines.find(|line| line.module.is_none() && line.name == name).map(|line| line.address)
+        };
+        base(b"_text").or_else(|| base(b"_stext"))
+    }
+
     /// The function with the call instruction that returns to `call_site`.
     ///
     /// A call-site is a return address: after a call that never returns it is already the next function's.
@@ -298,6 +308,16 @@ ffffffffc0000010 t bar_last\t[bar]
             Symbolizer::new(all.to_vec(), b"\nfoo\nfoo x 0xff\nfoo 99999999999999999999 - 0xff\n\xff \xff \xff");
         assert_eq!(text(&symbols, 0xffff_ffff_8100_01ff).as_deref(), Some("kmalloc_user+0xff"));
         assert_eq!(text(&symbols, 0xffff_ffff_8100_0100).as_deref(), Some(expect_text));
+    }
+
+    #[test]
+    fn the_kernel_begins_at_its_first_symbol_of_code() {
+        let base = |text: &[u8]| Symbolizer::new(text.to_vec(), b"").text_base();
+        assert_eq!(base(KALLSYMS), Some(0xffff_ffff_8100_0000));
+        assert_eq!(base(b"2000 T _stext\n1000 T _text\n500 t _text\t[mod]\n"), Some(0x1000));
+        // The address of `_text` is 0 on some machines, as that of a symbol that is not shown.
+        assert_eq!(base(b"0000 T _text\n100000 T _stext\n"), Some(0x10_0000));
+        assert_eq!((base(b"1000 T text\n500 t _text\t[mod]\n"), base(b"")), (None, None));
     }
 
     #[test]

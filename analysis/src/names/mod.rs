@@ -1,3 +1,6 @@
-//! Names for call-sites. Other sources of names (debug information, source folders) belong here.
+//! Names for call-sites and for caches. Other sources of names (debug information, source folders) belong here.
 
+pub(crate) mod caches;
 pub(crate) mod kallsyms;
+pub(crate) mod size_class;
+pub(crate) mod slabinfo;

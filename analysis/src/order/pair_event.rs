@@ -4,7 +4,9 @@
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
 use kmemtrace_abi::stream::CpuStream;
 
-use crate::account::classes::{CacheNumber, Classes, Grouping, UNSELECTED};
+use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
+use crate::account::group_reader::GroupReader;
+use crate::account::grouping::RowKey;
 use crate::memory::hashing::{Seed, part};
 use crate::order::merge::{Chunk, Keyed};
 
@@ -60,9 +62,10 @@ pub(crate) struct PairEvent {
     /// Allocations: bytes asked for. Frees: the call-site.
     pub(crate) requested: u64,
     pub(crate) allocated: u64,
-    /// Allocations: the class. [`UNSELECTED`] where the filters do not take the event.
+    /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event.
     pub(crate) class: u32,
-    /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`].
+    /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`]. Others: 1 for an event that may concern
+    /// objects and is not known.
     pub(crate) extra: u32,
     /// Hash of the address.
     pub(crate) hash: u32,
@@ -119,10 +122,19 @@ pub(crate) struct PairEventReader<'a, F> {
 
 impl<'a, F: Filter> PairEventReader<'a, F> {
     /// Reader with `names`, those that the trace had when it was opened.
-    pub(crate) fn new(names: &Names, classes: &'a Classes, grouping: Grouping, seed: Seed, filter: F) -> Self {
+    /// `by_site`: rows are made of call-sites, too.
+    pub(crate) fn new(
+        names: &Names,
+        classes: &'a Classes,
+        groups: GroupReader<'a>,
+        by_site: bool,
+        seed: Seed,
+        filter: F,
+    ) -> Self {
         let sink = PairEventSink {
             classes,
-            grouping,
+            groups,
+            by_site,
             seed,
             filter,
             number: 0,
@@ -151,16 +163,26 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
 /// Class of an earlier event, with the event's facts that it depends on.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    group: u64,
+    call_site: u64,
+    others: u64,
     sizes: (u64, u64),
     cache: CacheNumber,
     class: u32,
     kind: Kind,
+    is_selected: bool,
 }
 
 impl Default for Recent {
     fn default() -> Recent {
-        Recent { group: 0, sizes: (0, 0), cache: 0, class: UNSELECTED, kind: Kind::Pages }
+        Recent {
+            call_site: 0,
+            others: 0,
+            sizes: (0, 0),
+            cache: 0,
+            class: UNSELECTED,
+            kind: Kind::Pages,
+            is_selected: true,
+        }
     }
 }
 
@@ -169,7 +191,8 @@ const RECENT: usize = 2048;
 #[derive(Clone)]
 struct PairEventSink<'a, F> {
     classes: &'a Classes,
-    grouping: Grouping,
+    groups: GroupReader<'a>,
+    by_site: bool,
     seed: Seed,
     filter: F,
     /// Number of the stream that is read.
@@ -198,17 +221,15 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
         let allocates = matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Failed);
-        let class = if !takes {
-            UNSELECTED
-        } else if allocates {
-            self.class(
-                event.call_site,
-                kind,
-                cache,
-                if event.failed { (0, 0) } else { (event.requested, event.allocated) },
-            )
-        } else {
-            0
+        let class = match (takes, allocates) {
+            (true, true) => {
+                let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
+                let others = self.groups.others(&event, kind, cache);
+                self.class((event.call_site, kind), Some(others), cache, sizes)
+            }
+            (true, false) => 0,
+            (false, true) if !event.failed => self.class((event.call_site, kind), None, 0, (0, 0)),
+            (false, _) => UNSELECTED,
         };
         // Events without an address go to any partition.
         let hashed = if matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Free) {
@@ -222,7 +243,11 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             requested: if allocates { event.requested } else { event.call_site },
             allocated: event.allocated,
             class,
-            extra: if allocates { event.pid.map_or(NO_PID, i32::cast_unsigned) } else { cache },
+            extra: match action {
+                _ if allocates => event.pid.map_or(NO_PID, i32::cast_unsigned),
+                PairAction::Other => names.is_unknown(event.name).into(),
+                _ => cache,
+            },
             hash: self.seed.hash(hashed),
             stream: self.number,
             action,
@@ -254,27 +279,42 @@ impl<F> PairEventSink<'_, F> {
         number
     }
 
+    /// Class of an object; `others`: the row's keys but the call-site, `None` for an object that the filters do not take.
     #[inline]
-    fn class(&mut self, call_site: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
-        let group = match self.grouping {
-            Grouping::Kind => 0,
-            Grouping::Site => call_site,
-            Grouping::Cache => u64::from(cache),
-        };
-        let sum = group ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
+    fn class(
+        &mut self,
+        (call_site, kind): (u64, Kind),
+        others: Option<u64>,
+        cache: CacheNumber,
+        sizes: (u64, u64),
+    ) -> u32 {
+        let (is_selected, others) = (others.is_some(), others.unwrap_or(0));
+        let sum = call_site ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
+        let sum = sum ^ others.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
         let recent = &self.recent[slot];
-        let same = recent.group == group && recent.sizes == sizes && recent.cache == cache && recent.kind == kind;
+        let same = recent.call_site == call_site
+            && recent.others == others
+            && recent.sizes == sizes
+            && recent.cache == cache
+            && recent.kind == kind
+            && recent.is_selected == is_selected;
         if same && recent.class != UNSELECTED {
             return recent.class;
         }
-        self.rare_class(slot, group, kind, cache, sizes)
+        self.rare_class(Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected }, slot)
     }
 
     #[cold]
-    fn rare_class(&mut self, slot: usize, group: u64, kind: Kind, cache: CacheNumber, sizes: (u64, u64)) -> u32 {
-        let class = self.classes.class((group, kind), cache, sizes);
-        self.recent[slot] = Recent { group, sizes, cache, class, kind };
+    fn rare_class(&mut self, object: Recent, slot: usize) -> u32 {
+        let Recent { call_site, others, sizes, cache, kind, is_selected, .. } = object;
+        let class = if is_selected {
+            let site = if self.by_site { call_site } else { 0 };
+            self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes)
+        } else {
+            self.classes.unselected(call_site, kind)
+        };
+        self.recent[slot] = Recent { class, ..object };
         class
     }
 }

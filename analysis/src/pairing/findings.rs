@@ -35,6 +35,17 @@ impl Finding {
         Finding::ShortAlloc,
     ];
 
+    /// True for a class whose findings may be due to objects freed and allocated on paths without events: the kind or the cache of
+    /// the address has changed unseen.
+    pub fn may_be_unseen(self) -> bool {
+        matches!(self, Finding::KindMismatch | Finding::KindMismatchLegal | Finding::CacheMismatch)
+    }
+
+    /// True for a class that is an error of the kernel where nothing known explains it.
+    pub fn is_error(self) -> bool {
+        matches!(self, Finding::KindMismatch | Finding::CacheMismatch)
+    }
+
     /// Name in the contract.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,14 +63,14 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FindingKey {
     pub(crate) class: Finding,
-    /// Number of the allocation's row.
+    /// Number of the allocation's origin.
     pub(crate) alloc: Option<u32>,
     pub(crate) free_site: Option<u64>,
     pub(crate) kind: Kind,
 }
 
 impl FindingKey {
-    /// True where at least one inferred free of the row has no gap that may explain it.
+    /// True where at least one inferred free of the origin has no gap that may explain it.
     pub(crate) fn is_unexplained(&self, row: &FindingRow) -> bool {
         self.class == Finding::InferredFree && row.count > row.suspect
     }
@@ -80,6 +91,8 @@ pub(crate) struct FindingRow {
     pub(crate) count: u64,
     /// Findings that loss or a clock may explain.
     pub(crate) suspect: u64,
+    /// Findings, not suspect, of objects whose call-site has others that are freed on paths without events. Known at the end.
+    pub(crate) unseen: u64,
     /// Key, CPU and address of the first.
     pub(crate) first: (u64, u32, u64),
     /// Number of the first in the total order.
@@ -90,7 +103,7 @@ pub(crate) struct FindingRow {
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     by_key: HashMap<FindingKey, FindingRow, RandomState>,
-    /// Inferred frees, by far the most frequent, by row of the allocation.
+    /// Inferred frees, by far the most frequent, by origin of the allocation; also of objects that the filters do not take.
     inferred: Vec<Option<(Kind, FindingRow)>>,
     /// Findings that are suspect if a gap begins at their key.
     open: Vec<FindingKey>,
@@ -108,7 +121,7 @@ impl Findings {
         }
     }
 
-    /// Counts an inferred free of a row that has one already; false where it has none.
+    /// Counts an inferred free of an origin that has one already; false where it has none.
     #[inline(always)]
     pub(crate) fn infer_again(&mut self, alloc: u32, suspicion: Suspicion) -> bool {
         let Some(Some((_, row))) = self.inferred.get_mut(alloc as usize) else { return false };
@@ -141,7 +154,7 @@ impl Findings {
     /// Makes the open findings suspect: a gap begins at their key.
     fn suspect_open(&mut self) {
         for key in std::mem::take(&mut self.open) {
-            let nothing = FindingRow { count: 0, suspect: 0, first: (0, 0, 0), serial: 0 };
+            let nothing = FindingRow { count: 0, suspect: 0, unseen: 0, first: (0, 0, 0), serial: 0 };
             self.row(key, nothing).suspect += 1;
         }
     }
@@ -162,6 +175,7 @@ impl FindingRow {
     pub(crate) fn add(&mut self, other: &FindingRow) {
         self.count += other.count;
         self.suspect += other.suspect;
+        self.unseen += other.unseen;
         if other.serial < self.serial {
             (self.first, self.serial) = (other.first, other.serial);
         }
@@ -177,7 +191,7 @@ mod tests {
     }
 
     fn first(serial: u64) -> FindingRow {
-        FindingRow { count: 0, suspect: 0, first: (10 * serial, 1, 0x40 * serial), serial }
+        FindingRow { count: 0, suspect: 0, unseen: 0, first: (10 * serial, 1, 0x40 * serial), serial }
     }
 
     fn counts(findings: &Findings) -> Vec<(Finding, Option<u32>, u64, u64, u64)> {

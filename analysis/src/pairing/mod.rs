@@ -3,6 +3,7 @@
 pub(crate) mod findings;
 pub(crate) mod freed;
 mod grow;
+pub(crate) mod learn;
 pub(crate) mod loss;
 pub(crate) mod pairs;
 pub(crate) mod slot;

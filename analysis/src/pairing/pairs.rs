@@ -10,13 +10,16 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::clock::Agreement;
 use kmemtrace_abi::event::Kind;
 
-use crate::account::classes::{Class, Classes, RowKey, UNSELECTED};
+use crate::account::classes::{Class, Classes, is_selected, origin_of_unselected};
+use crate::account::grouping::{RowKey, ValueLists};
+use crate::account::growth::Growth;
 use crate::account::stats::Stats;
 use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
 use crate::order::merger::{Part, Share, Window};
 use crate::order::pair_event::{PairAction, PairEvent};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
+use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::loss::{LossState, Suspicion};
 use crate::pairing::slot::{AllocInfo, SlotState};
 use crate::pairing::table::{FIXED_SLOTS, Table};
@@ -34,6 +37,10 @@ pub(crate) struct PairingOptions {
     pub(crate) agreement: Agreement,
     /// Rows are call-sites, so findings have theirs.
     pub(crate) by_site: bool,
+    /// Names of caches are learned from frees.
+    pub(crate) learns_caches: bool,
+    /// Events of some tasks alone are recorded, so frees by others are unseen.
+    pub(crate) is_partial: bool,
     /// Counts pairs per (allocating CPU, freeing CPU).
     pub(crate) matrix: bool,
     /// Lists the live objects at the end.
@@ -62,6 +69,8 @@ pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) used: u64,
+    /// Events that may concern objects and are not known.
+    pub(crate) unknown: u64,
     pub(crate) free_events: [u64; 3],
     pub(crate) paired: u64,
     pub(crate) cross_node: u64,
@@ -79,6 +88,7 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn add(&mut self, other: &Counts) {
         self.used += other.used;
+        self.unknown += other.unknown;
         self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
         self.paired += other.paired;
         self.cross_node += other.cross_node;
@@ -110,6 +120,8 @@ pub(crate) struct PairingResult {
     pub(crate) counts: Counts,
     /// Row of each key that an allocation has had.
     pub(crate) rows: Vec<(RowKey, Stats)>,
+    /// Values of the rows' keys, where there are several beside the call-site.
+    pub(crate) lists: ValueLists,
     /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
     /// Stats of `kmalloc` and `cache` together.
@@ -120,6 +132,10 @@ pub(crate) struct PairingResult {
     pub(crate) live: Vec<Live>,
     /// Classes of the live objects.
     pub(crate) classes: Vec<Class>,
+    /// Live bytes over time, where the query asks for them.
+    pub(crate) growth: Option<Growth>,
+    /// Names of caches by call-site and bytes allocated, where they were to be learned.
+    pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Nodes of all CPUs are known, so frees on another NUMA node can be told.
     pub(crate) knows_nodes: bool,
 }
@@ -163,6 +179,7 @@ pub(crate) struct Pairing<'a> {
     /// Pairs within the CPU of each stream, where the options want the matrix.
     own_pairs: Vec<u64>,
     pub(crate) findings: Findings,
+    pub(crate) learner: Option<Box<CacheLearner>>,
     /// Number of the window's first event in the trace.
     first_serial: u64,
     /// [`Window::tie_base`]
@@ -196,6 +213,7 @@ impl<'a> Pairing<'a> {
             counts: Counts::default(),
             own_pairs: vec![0; if options.matrix { options.cpus.len() } else { 0 }],
             findings: Findings::default(),
+            learner: options.learns_caches.then(Box::default),
             first_serial: 0,
             tie_base: (0, 0),
             max_bytes: usize::MAX,
@@ -218,6 +236,9 @@ impl<'a> Pairing<'a> {
     pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
         let open = self.loss.begin_window(window.gap_at_last_frontier, window.complete_until);
         self.findings.decide_open(open);
+        if let Some(learner) = &mut self.learner {
+            learner.decide_open(open);
+        }
         self.first_serial = window.first_serial;
         self.tie_base = window.tie_base;
         let mut share = std::mem::take(&mut self.share);
@@ -306,9 +327,12 @@ impl<'a> Pairing<'a> {
     #[cold]
     fn other(&mut self, event: &PairEvent) {
         match event.action {
-            PairAction::Failed if event.class != UNSELECTED => self.tallies.fail(event.class),
-            PairAction::NullFree => self.counts.null_free += u64::from(event.class != UNSELECTED),
-            PairAction::Other => self.counts.used -= 1,
+            PairAction::Failed if is_selected(event.class) => self.tallies.fail(event.class),
+            PairAction::NullFree => self.counts.null_free += u64::from(is_selected(event.class)),
+            PairAction::Other => {
+                self.counts.used -= 1;
+                self.counts.unknown += u64::from(event.extra);
+            }
             PairAction::Alloc | PairAction::Own | PairAction::Free | PairAction::Failed => {}
         }
     }
@@ -332,7 +356,7 @@ impl<'a> Pairing<'a> {
     #[inline(always)]
     fn alloc(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         let sizes = (event.requested, event.allocated);
-        let class = (event.class != UNSELECTED).then(|| self.tallies.open(event.class, sizes));
+        let class = is_selected(event.class).then(|| self.tallies.open(event.class, sizes));
         let is_unsized = class.is_some_and(|class| !class.is_sized);
         let state = SlotState::alloc(event.class, is_unsized, event.stream, self.loss.now());
         let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
@@ -351,12 +375,12 @@ impl<'a> Pairing<'a> {
         sink.allocated(number, &class, event.allocated);
         if event.allocated < event.requested {
             let key =
-                FindingKey { class: Finding::ShortAlloc, alloc: Some(class.row), free_site: None, kind: class.kind };
+                FindingKey { class: Finding::ShortAlloc, alloc: Some(class.origin), free_site: None, kind: class.kind };
             self.finding(key, event, number, None);
         }
     }
 
-    /// Closes the object at an event's address; returns its class.
+    /// Closes the object at an event's address; returns its class and its bytes.
     #[inline(always)]
     fn close(
         &mut self,
@@ -365,25 +389,29 @@ impl<'a> Pairing<'a> {
         event: &PairEvent,
         number: Number,
         sink: &mut impl LiveBytesSink,
-    ) -> Class {
+    ) -> (Class, u64) {
         let own_sizes = if object.is_unsized() { self.table_mut(event.kind).take_sizes(event.address) } else { None };
         let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
         sink.freed(number, &class, allocated);
-        class
+        (class, allocated)
     }
 
     /// Closes an object whose address the kernel has handed out again: its free was lost or not traced.
     #[inline(never)]
     fn infer_free(&mut self, object: SlotState, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
         self.counts.all_inferred += 1;
-        if object.class() == UNSELECTED {
+        let (origin, kind) = if is_selected(object.class()) {
+            let (class, _) = self.close(object, Closed::Inferred, event, number, sink);
+            (class.origin, class.kind)
+        } else if let Some(origin) = origin_of_unselected(object.class()) {
+            // The kind of an object that is not counted does not matter.
+            (origin, event.kind)
+        } else {
             return;
-        }
-        let class = self.close(object, Closed::Inferred, event, number, sink);
+        };
         let suspicion = self.suspicion(Finding::InferredFree, event, object);
-        if suspicion == Suspicion::Open || !self.findings.infer_again(class.row, suspicion) {
-            let key =
-                FindingKey { class: Finding::InferredFree, alloc: Some(class.row), free_site: None, kind: class.kind };
+        if suspicion == Suspicion::Open || !self.findings.infer_again(origin, suspicion) {
+            let key = FindingKey { class: Finding::InferredFree, alloc: Some(origin), free_site: None, kind };
             self.finding(key, event, number, Some(object));
         }
     }
@@ -395,14 +423,14 @@ impl<'a> Pairing<'a> {
         if !object.is_live() {
             return self.free_again(object, event, number);
         }
-        if object.class() == UNSELECTED {
+        if !is_selected(object.class()) {
             return;
         }
         self.counts.free_events[kind_index(event.kind)] += 1;
         self.counts.paired += 1;
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
-        let class = self.close(object, how, event, number, sink);
+        let (class, allocated) = self.close(object, how, event, number, sink);
         if crossed {
             self.count_cpus(object.stream(), event.stream);
         } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
@@ -416,13 +444,25 @@ impl<'a> Pairing<'a> {
         if class.cache != event.extra && class.cache != 0 && event.extra != 0 {
             self.mismatch(Finding::CacheMismatch, &class, object, event, number);
         }
+        if self.learner.is_some() && class.kind == Kind::Cache && event.kind == Kind::Cache && event.extra != 0 {
+            self.learn(&class, allocated, object, event);
+        }
+    }
+
+    /// Learns the name of the object's cache from its free.
+    #[cold]
+    fn learn(&mut self, class: &Class, allocated: u64, object: SlotState, event: &PairEvent) {
+        let suspicion = self.suspicion(Finding::CacheMismatch, event, object);
+        if let Some(learner) = &mut self.learner {
+            learner.take((class.origin, allocated), event.extra, suspicion);
+        }
     }
 
     /// Counts a free of an address where no object is live.
     #[inline(never)]
     fn free_again(&mut self, before: SlotState, event: &PairEvent, number: Number) {
         self.counts.all_without_alloc += u64::from(before.is_nothing());
-        if event.class == UNSELECTED {
+        if !is_selected(event.class) {
             return;
         }
         self.counts.free_events[kind_index(event.kind)] += 1;
@@ -448,7 +488,7 @@ impl<'a> Pairing<'a> {
 
     #[cold]
     fn mismatch(&mut self, of: Finding, class: &Class, object: SlotState, event: &PairEvent, number: Number) {
-        let (alloc, free_site) = (Some(class.row), Some(event.requested));
+        let (alloc, free_site) = (Some(class.origin), Some(event.requested));
         let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
         self.finding(key, event, number, Some(object));
     }
@@ -457,12 +497,18 @@ impl<'a> Pairing<'a> {
     #[inline(never)]
     fn finding(&mut self, mut key: FindingKey, event: &PairEvent, number: Number, before: Option<SlotState>) {
         if !self.options.by_site {
-            key.alloc = key.alloc.filter(|_| key.class == Finding::InferredFree);
+            let needs_origin = key.class == Finding::InferredFree || key.class.may_be_unseen();
+            key.alloc = key.alloc.filter(|_| needs_origin);
             key.free_site = None;
         }
         let cpu = self.options.cpus.get(usize::from(event.stream)).copied().unwrap_or(0);
-        let row =
-            FindingRow { count: 0, suspect: 0, first: (event.at, cpu, event.address), serial: self.serial(number) };
+        let row = FindingRow {
+            count: 0,
+            suspect: 0,
+            unseen: 0,
+            first: (event.at, cpu, event.address),
+            serial: self.serial(number),
+        };
         let suspicion = before.map_or(Suspicion::Unexplained, |before| self.suspicion(key.class, event, before));
         self.findings.count(key, row, suspicion);
     }
@@ -512,7 +558,7 @@ impl<'a> Pairing<'a> {
         for table in [&mut self.objects, &mut self.pages] {
             table.drain_live(|address, state, own_sizes, alloc_info| {
                 let mut class = state.class();
-                let Some(&of) = classes.get(class as usize).filter(|_| class != UNSELECTED) else { return };
+                let Some(&of) = classes.get(class as usize).filter(|_| is_selected(class)) else { return };
                 if let Some((requested, allocated)) = own_sizes {
                     // 2^32 classes do not fit in memory, so this never saturates.
                     class = u32::try_from(classes.len()).unwrap_or(u32::MAX);
@@ -560,7 +606,7 @@ mod tests {
         for kinds in [[Kind::Kmalloc; 2], [Kind::Pages; 2], [Kind::Kmalloc, Kind::Pages]] {
             let (seed, options) = (Seed::random(), PairingOptions { cpus: vec![0], ..PairingOptions::default() });
             let classes = Classes::new(Names::new(), 10);
-            let [first, second] = kinds.map(|kind| classes.class((0, kind), 0, (8, 8)));
+            let [first, second] = kinds.map(|kind| classes.class(RowKey::of_site(0, kind), 0, 0, (8, 8)));
             let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
             pairing.set_max_bytes(most);
             let (mut peaks, mut address) = (PeakTracker::default(), 1);
@@ -592,7 +638,7 @@ mod tests {
                 PairingOptions { cpus: vec![0], agreement: Agreement::AllCpus, ..PairingOptions::default() },
             );
             let classes = Classes::new(Names::new(), 10);
-            let class = classes.class((0, Kind::Kmalloc), 0, (8, 8));
+            let class = classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, 0, (8, 8));
             let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
             let mut peaks = PeakTracker::default();
             let complete_until = |window: Window<PairEvent>, complete_until, gap_at_last_frontier| Window {
@@ -616,13 +662,13 @@ mod tests {
     fn classes_count_towards_the_limit() {
         let (seed, options) = (Seed::random(), PairingOptions { cpus: vec![0], ..PairingOptions::default() });
         let classes = Classes::new(Names::new(), 100_000);
-        let first = classes.class((0, Kind::Kmalloc), 0, (8, 8));
+        let first = classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, 0, (8, 8));
         let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
         pairing.set_max_bytes(100 << 10);
         let mut peaks = PeakTracker::default();
         pairing.take(&allocations(seed, 1..500, Kind::Kmalloc, first), &mut peaks);
         assert!(!pairing.over_budget, "{} bytes of tables", pairing.table_bytes());
-        let last = (0..2000).map(|n| classes.class((0, Kind::Kmalloc), 0, (n, n))).last().unwrap();
+        let last = (0..2000).map(|n| classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, 0, (n, n))).last().unwrap();
         pairing.take(&allocations(seed, 500..501, Kind::Kmalloc, last), &mut peaks);
         pairing.take(&allocations(seed, 501..502, Kind::Kmalloc, last), &mut peaks);
         assert!(pairing.over_budget, "{} bytes of classes", pairing.tallies.bytes());

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use kmemtrace_abi::event::{Action, Event, Names};
+use kmemtrace_abi::event::{Action, Event, Kind, Names};
 
+use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
 use crate::order::pair_event::Filter;
 use crate::query::select::{Candidate, Select};
@@ -14,6 +15,7 @@ pub(crate) struct Selected<'a> {
     pub(crate) select: &'a Select,
     pub(crate) symbols: &'a Symbolizer,
     pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
+    caches: &'a CacheNames,
     sites: HashMap<u64, bool, foldhash::fast::RandomState>,
 }
 
@@ -23,12 +25,31 @@ impl<'a> Selected<'a> {
         select: &'a Select,
         symbols: impl FnOnce() -> &'a Symbolizer,
         comms: &'a HashMap<i32, Box<[u8]>>,
+        caches: &'a CacheNames,
     ) -> Option<Selected<'a>> {
-        (!select.is_all()).then(|| Selected { select, symbols: symbols(), comms, sites: HashMap::default() })
+        (!select.is_all()).then(|| Selected { select, symbols: symbols(), comms, caches, sites: HashMap::default() })
+    }
+
+    /// Name of the object's cache, and of its size class.
+    fn cache<'n>(&'n self, event: &Event, names: &'n Names) -> (Option<&'n [u8]>, Option<&'n [u8]>) {
+        let named = event.cache.map(|name| names.get(name));
+        match event.action {
+            _ if self.select.cache.is_empty() || named.is_some() => (named, None),
+            Action::Alloc(Kind::Kmalloc) => {
+                let (caches, allocated, gfp) = (self.caches, event.allocated, event.gfp);
+                let (name, class) = (caches.size_class(allocated, gfp), caches.plain_size_class(allocated, gfp));
+                (name.map(str::as_bytes), class.map(str::as_bytes))
+            }
+            Action::Alloc(Kind::Cache) => (self.caches.learned((event.call_site, event.allocated)), None),
+            _ => (None, None),
+        }
     }
 }
 
 impl Filter for Selected<'_> {
+    /// `--context` looks at them.
+    const FLAGS: bool = true;
+
     fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let (kind, requested) = match event.action {
             Action::Alloc(kind) => (kind, Some(event.requested)),
@@ -40,14 +61,17 @@ impl Filter for Selected<'_> {
             .sites
             .entry(event.call_site)
             .or_insert_with(|| select.matches_site(event.call_site, symbols.lookup(event.call_site).as_ref()));
+        let (cache, size_class) = self.cache(event, names);
         site && select.matches(&Candidate {
             kind,
             pid: event.pid,
             comm: event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm),
             call_site: event.call_site,
             symbol: symbols.lookup(event.call_site),
-            cache: event.cache.map(|name| names.get(name)),
+            cache,
+            size_class,
             requested,
+            context: event.context(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Names with `*` (any run of bytes) and `?` (one character).
 
+use std::fmt;
 use std::str::FromStr;
 
 /// A pattern that a whole name matches or does not.
@@ -53,6 +54,13 @@ impl Glob {
 fn character_len(bytes: &[u8]) -> usize {
     let chunk = &bytes[..bytes.len().min(4)];
     chunk.utf8_chunks().next().and_then(|c| c.valid().chars().next()).map_or(1, char::len_utf8)
+}
+
+impl fmt::Display for Glob {
+    /// The pattern as the user gave it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
 }
 
 impl FromStr for Glob {

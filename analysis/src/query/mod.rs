@@ -7,7 +7,8 @@ pub(crate) mod select;
 pub(crate) mod time;
 pub(crate) mod window;
 
-use crate::account::classes::{Grouping, MAX_SIZED_CLASSES};
+use crate::account::classes::MAX_SIZED_CLASSES;
+use crate::account::grouping::{GroupKey, Grouping};
 use crate::cache::PAYS_FROM;
 use crate::progress::Notes;
 use crate::query::select::Select;
@@ -36,8 +37,11 @@ pub struct Query {
     pub(crate) grouping: Grouping,
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
+    pub(crate) growth: bool,
+    pub(crate) learns_caches: bool,
     pub(crate) shows_own: bool,
     pub(crate) select: Select,
+    pub(crate) given: Vec<(&'static str, Vec<String>)>,
     pub(crate) window: Option<TimeWindow>,
     pub(crate) threads: Option<usize>,
     pub(crate) max_memory: Option<u64>,
@@ -51,17 +55,23 @@ pub struct Query {
 impl Query {
     /// A row for each call-site and kind.
     pub fn by_site() -> Query {
-        Query::new(Grouping::Site)
+        Query::new(Grouping::SITE)
     }
 
-    /// A row for each cache name and kind.
+    /// A row for each cache name and kind. Objects of `kmalloc` count under their size class. Where only frees name a cache, the
+    /// trace is read twice.
     pub fn by_cache() -> Query {
-        Query::new(Grouping::Cache)
+        Query::new(Grouping::CACHE)
+    }
+
+    /// A row for each combination of the values of `keys`, and kind.
+    pub fn by(keys: &[GroupKey]) -> Query {
+        Query::new(Grouping::of(keys))
     }
 
     /// A row for each kind: `kmalloc`, `cache` and `pages`.
     pub fn by_kind() -> Query {
-        Query::new(Grouping::Kind)
+        Query::new(Grouping::KIND)
     }
 
     fn new(grouping: Grouping) -> Query {
@@ -69,8 +79,11 @@ impl Query {
             grouping,
             matrix: false,
             lists_live: false,
+            growth: false,
+            learns_caches: false,
             shows_own: false,
             select: Select::default(),
+            given: Vec::new(),
             window: None,
             threads: None,
             max_memory: None,
@@ -85,6 +98,12 @@ impl Query {
     /// Lists the objects that are live at the end; about 48 bytes of memory for each.
     pub fn with_live_objects(mut self, yes: bool) -> Query {
         self.lists_live = yes;
+        self
+    }
+
+    /// Counts live bytes and allocations of each row over time.
+    pub fn with_growth(mut self, yes: bool) -> Query {
+        self.growth = yes;
         self
     }
 
@@ -103,6 +122,12 @@ impl Query {
     /// Takes only allocations that `select` matches.
     pub fn select(mut self, select: Select) -> Query {
         self.select = select;
+        self
+    }
+
+    /// Texts of the filters as the user gave them, by option: documents repeat them. They select nothing.
+    pub fn given(mut self, filters: Vec<(&'static str, Vec<String>)>) -> Query {
+        self.given = filters;
         self
     }
 

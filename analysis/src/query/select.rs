@@ -1,11 +1,12 @@
-//! Selection of allocations: `--pid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`.
+//! Selection of allocations: `--pid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`.
 //!
 //! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
 //! the result for a call-site or a cache; [`Select::matches`] runs all of them.
 
+use std::fmt;
 use std::str::FromStr;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Context, Kind};
 use kmemtrace_abi::text::size;
 
 use crate::names::kallsyms::Symbol;
@@ -28,6 +29,8 @@ pub struct Select {
     pub kind: Vec<Kind>,
     /// Only objects of these requested sizes: 512, 1K..4K, 2M.., ..64
     pub size: Vec<SizeRange>,
+    /// Only allocations in these contexts of the kernel
+    pub context: Vec<Context>,
 }
 
 /// Members of an allocation, or of a free without one, that options test.
@@ -45,14 +48,18 @@ pub(crate) struct Candidate<'a> {
     pub(crate) symbol: Option<Symbol<'a>>,
     /// The cache's name.
     pub(crate) cache: Option<&'a [u8]>,
+    /// The name of a size class without its variant, which the filter takes for all of them.
+    pub(crate) size_class: Option<&'a [u8]>,
     /// Bytes asked for; `None` for a free.
     pub(crate) requested: Option<u64>,
+    /// Context of the kernel; `None` without flags.
+    pub(crate) context: Option<Context>,
 }
 
 impl Select {
     /// True if no option selects: every allocation matches.
     pub fn is_all(&self) -> bool {
-        let Select { pid, comm, module, cache, site, kind, size } = self;
+        let Select { pid, comm, module, cache, site, kind, size, context } = self;
         pid.is_empty()
             && comm.is_empty()
             && module.is_empty()
@@ -60,6 +67,7 @@ impl Select {
             && site.is_empty()
             && kind.is_empty()
             && size.is_empty()
+            && context.is_empty()
     }
 
     /// True if all options match. A member that is not known (a comm, a symbol) matches no option that tests it.
@@ -67,7 +75,8 @@ impl Select {
         self.matches_kind(candidate.kind)
             && self.matches_pid(candidate.pid)
             && self.matches_size(candidate.requested)
-            && self.matches_cache(candidate.cache)
+            && (self.matches_cache(candidate.cache) || self.matches_cache(candidate.size_class))
+            && self.matches_context(candidate.context)
             && self.matches_comm(candidate.comm)
             && self.matches_site(candidate.call_site, candidate.symbol.as_ref())
     }
@@ -85,6 +94,11 @@ impl Select {
     /// `--size`.
     pub(crate) fn matches_size(&self, requested: Option<u64>) -> bool {
         self.size.is_empty() || requested.is_some_and(|n| self.size.iter().any(|r| r.contains(n)))
+    }
+
+    /// `--context`.
+    pub(crate) fn matches_context(&self, context: Option<Context>) -> bool {
+        self.context.is_empty() || context.is_some_and(|context| self.context.contains(&context))
     }
 
     /// `--cache`: the same for every object of a cache.
@@ -148,6 +162,20 @@ impl Site {
     }
 }
 
+impl fmt::Display for Site {
+    /// The text that gives this call-site.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Address(address) => write!(f, "{address:#x}"),
+            Site::Symbol { name, offset, module } => {
+                write!(f, "{name}")?;
+                offset.map_or(Ok(()), |offset| write!(f, "+{offset:#x}"))?;
+                module.as_ref().map_or(Ok(()), |module| write!(f, " [{module}]"))
+            }
+        }
+    }
+}
+
 impl FromStr for Site {
     type Err = String;
 
@@ -191,7 +219,8 @@ impl FromStr for SizeRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<SizeRange, String> {
-        let bad = || "a size is N or A..B, in bytes or with K, M or G, and one side of .. may be empty".to_owned();
+        let bad =
+            || "a size is N or A..B, in bytes or with a unit as in 1.5K, and one side of .. may be empty".to_owned();
         let size = |text: &str, empty: u64| match text {
             "" => Ok(empty),
             _ => parse_size(text).ok_or_else(bad),
@@ -205,7 +234,7 @@ impl FromStr for SizeRange {
     }
 }
 
-/// Bytes of `4096`, `4K`, `16M`, `1G`: the grammar of [`size::parse`] without a `+`.
+/// Bytes of `4096`, `4K`, `1.5M`, `1GiB`: the grammar of [`size::parse`] without a `+`.
 pub fn parse_size(text: &str) -> Option<u64> {
     size::parse(text).filter(|_| !text.starts_with('+'))
 }
@@ -231,6 +260,7 @@ mod tests {
                 "--site" => select.site.extend(list::<Site>(value, |error| error)?),
                 "--kind" => select.kind.extend(value.split(',').map(parse_kind).collect::<Result<Vec<_>, _>>()?),
                 "--size" => select.size.extend(list::<SizeRange>(value, |error| error)?),
+                "--context" => select.context.extend(list::<Context>(value, |error| error)?),
                 other => panic!("{other}"),
             }
         }
@@ -244,7 +274,9 @@ mod tests {
         call_site: 0xffff_ffff_c010_003c,
         symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo") }),
         cache: Some(b"kmalloc-256"),
+        size_class: None,
         requested: Some(200),
+        context: Some(Context::SoftIrq),
     };
 
     #[test]
@@ -277,6 +309,8 @@ mod tests {
             (&["--size", "200"], true),
             (&["--size", "..64,201..", "--size", "128..200"], true),
             (&["--size", "1K.."], false),
+            (&["--context", "task,softirq"], true),
+            (&["--context", "hardirq,nmi"], false),
             // Several options must all match.
             (&["--pid", "812", "--comm", "insmod", "--size", "1..256"], true),
             (&["--pid", "812", "--comm", "insmod", "--size", "1..199"], false),
@@ -289,10 +323,17 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_selected() {
-        let unknown = Candidate { pid: None, comm: None, symbol: None, cache: None, requested: None, ..CANDIDATE };
-        for options in
-            [["--pid", "0"], ["--comm", "*"], ["--module", "*"], ["--cache", "*"], ["--site", "*"], ["--size", "0.."]]
-        {
+        let unknown =
+            Candidate { pid: None, comm: None, symbol: None, cache: None, requested: None, context: None, ..CANDIDATE };
+        for options in [
+            ["--pid", "0"],
+            ["--comm", "*"],
+            ["--module", "*"],
+            ["--cache", "*"],
+            ["--site", "*"],
+            ["--size", "0.."],
+            ["--context", "task"],
+        ] {
             assert!(!select(&options).unwrap().matches(&unknown), "{options:?}");
         }
         assert!(select(&["--site", "0xffffffffc010003c"]).unwrap().matches(&unknown));
@@ -308,6 +349,7 @@ mod tests {
             (["--site", "0xfoo"], "0xADDRESS"),
             (["--site", "foo+0x"], "symbol+0xOFFSET"),
             (["--kind", "slab"], "kmalloc, cache and pages"),
+            (["--context", "irq"], "task, softirq, hardirq and nmi"),
             (["--pid", "12x"], "invalid"),
         ] {
             let error = select(&options).unwrap_err();

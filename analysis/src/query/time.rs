@@ -110,7 +110,7 @@ impl Bound {
         };
         bound.ok_or_else(|| {
             "a time is 12.5 (seconds on the trace's clock), +1.5s (after the first event), -2s (before the last) or \
-             10% (of the trace); units are ns, us, ms, s, m and h"
+             10% (of the trace); units are ns, us, ms, s, min and h"
                 .to_owned()
         })
     }
@@ -135,6 +135,7 @@ mod tests {
             (" 120 , 130s ", (120 * S, 130 * S)),
             ("+250ms,+1.5s", (100 * S + S / 4, 101 * S + S / 2)),
             ("+0,+1m", (100 * S, 160 * S)),
+            ("+1min,+1m30s", (160 * S, 190 * S)),
             ("+7ns,+7us", (100 * S + 7, 100 * S + 7000)),
             ("-2s,", (298 * S + 7, u64::MAX)),
             ("-1h,-.5", (0, 299 * S + S / 2 + 7)),

@@ -6,32 +6,48 @@ use std::ops::ControlFlow;
 
 use kmemtrace_abi::text::escape::escape_csv;
 
-use kmemtrace::documents::row::{Address, Cell, RowSource};
+use kmemtrace::documents::row::{Address, Cell, Row, RowSource};
 use kmemtrace::{Action, Observer, OrderedItem};
 
 use super::event_output::EventOutput;
 
-/// Writes the rows of a view, under the names of their members.
+/// Writes the rows of a view, under the names of their members. Members of figures within a row have both names: `before_allocs`.
 pub(crate) fn csv(rows: &impl RowSource, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let mut has_header = false;
     rows.each_row::<io::Error>(&mut |row| {
         if !has_header {
             let mut header = Vec::new();
-            row.members(&mut |member, _| header.push(member));
+            flat(row, "", &mut |name, _| {
+                header.push(name.to_owned());
+                Ok(())
+            })?;
             writer.write_record(header)?;
             has_header = true;
         }
-        let mut written = Ok(());
-        row.members(&mut |_, cell| {
-            if written.is_ok() {
-                written = text(cell).and_then(|text| Ok(writer.write_field(text.as_bytes())?));
-            }
-        });
-        written?;
+        flat(row, "", &mut |_, cell| Ok(writer.write_field(text(cell)?.as_bytes())?))?;
         Ok(writer.write_record(None::<&[u8]>)?)
     })?;
     writer.flush()
+}
+
+/// Hands over the members of a row, those of figures within it with `prefix` before their names.
+fn flat(row: &dyn Row, prefix: &str, take: &mut dyn FnMut(&str, Cell<'_>) -> io::Result<()>) -> io::Result<()> {
+    let mut result = Ok(());
+    row.members(&mut |member, cell| {
+        if result.is_ok() {
+            let name = format!("{prefix}{member}");
+            result = match cell {
+                Cell::Figures(figures) => flat(figures, &format!("{name}_"), take),
+                Cell::Rates(rates) => ["before", "after"]
+                    .into_iter()
+                    .zip(rates)
+                    .try_for_each(|(side, rate)| take(&format!("{name}_{side}"), Cell::Rates([rate, rate]))),
+                cell => take(&name, cell),
+            };
+        }
+    });
+    result
 }
 
 fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
@@ -40,7 +56,13 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
         Cell::Word(word) => Cow::Borrowed(word),
         Cell::Name(name) => escape_csv(name),
         Cell::Address(address) => Cow::Owned(address.to_string()),
-        Cell::Bool(_) | Cell::Count(_) | Cell::Pid(_) | Cell::Event(..) => Cow::Owned(serde_json::to_string(&cell)?),
+        // One side of a pair, see `flat`.
+        Cell::Rates([rate, _]) => Cow::Owned(serde_json::to_string(&rate)?),
+        Cell::Counts(counts) => Cow::Owned(counts.iter().map(u64::to_string).collect::<Vec<String>>().join(" ")),
+        Cell::Figures(_) => Cow::Borrowed(""),
+        Cell::Bool(_) | Cell::Count(_) | Cell::Pid(_) | Cell::Change(_) | Cell::Event(..) => {
+            Cow::Owned(serde_json::to_string(&cell)?)
+        }
     })
 }
 

@@ -3,24 +3,13 @@
 use std::env;
 
 use anstyle::{AnsiColor, Effects, Style};
-use clap::ValueEnum;
+
+use crate::args::Color;
 
 /// Width of a terminal that does not tell its own.
 const USUAL_WIDTH: usize = 80;
 /// Least width that tables are made for.
 const LEAST_WIDTH: usize = 40;
-
-/// Use of colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal
-    #[default]
-    Auto,
-    /// In files and pipes, too
-    Always,
-    /// Nowhere
-    Never,
-}
 
 /// Emphasis of a text. Colour never carries a meaning alone: the text says the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

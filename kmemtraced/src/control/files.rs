@@ -19,10 +19,12 @@ use rustix::io::Errno;
 use crate::control::clock::TraceClock;
 use crate::fs::kernelfs::KernelFs;
 
+/// Control file with the tasks to record; all where it was never written.
+const TASKS: &str = "set_event_pid";
 /// Control files of a trace instance.
 const FILES: [&str; 9] = [
     "tracing_on",
-    "set_event_pid",
+    TASKS,
     "set_event_notrace_pid",
     "tracing_cpumask",
     "trace_clock",
@@ -91,6 +93,16 @@ pub(crate) struct Difference {
     pub(crate) how: String,
 }
 
+/// Selections of events that the recorder itself sets in an instance.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selections {
+    /// Filter files with the recorder's filter.
+    pub(crate) filters: Vec<String>,
+    /// True if the recorder lists the recorded tasks in `set_event_pid`. The kernel changes that list when tasks begin and end, so
+    /// only writes to it are looked at.
+    pub(crate) has_tasks: bool,
+}
+
 /// Control files of a recording.
 pub(crate) struct Control {
     open: Arc<Mutex<Option<OpenFiles>>>,
@@ -98,6 +110,7 @@ pub(crate) struct Control {
     is_watched: bool,
     /// Files that the recorder itself writes to while they are watched.
     switches: Vec<String>,
+    own: Selections,
 }
 
 impl Control {
@@ -108,8 +121,10 @@ impl Control {
         events: &[String],
         cpus: &[u32],
         clock: TraceClock,
+        own: Selections,
     ) -> anyhow::Result<Control> {
-        let mut names: Vec<String> = FILES.map(str::to_owned).into();
+        let is_compared = |file: &&str| !(own.has_tasks && *file == TASKS);
+        let mut names: Vec<String> = FILES.into_iter().filter(is_compared).map(str::to_owned).collect();
         names.extend(events.iter().flat_map(|event| EVENT_FILES.map(|file| format!("events/{event}/{file}"))));
         let mut dirs: Vec<String> = ["events", "options"].map(str::to_owned).into();
         dirs.extend(events.iter().filter_map(|event| Some(format!("events/{}", event.split_once('/')?.0))));
@@ -122,7 +137,10 @@ impl Control {
             stats.extend(fs.open_if_there(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY)?);
         }
         let switches = events.iter().map(|event| format!("events/{event}/enable")).chain(["tracing_on".to_owned()]);
-        Control::hold(fs, &names, dirs, Some(clock), stats, switches.collect())
+        let switches = switches.chain(own.has_tasks.then(|| TASKS.to_owned())).collect();
+        let mut control = Control::hold(fs, &names, dirs, Some(clock), stats, switches)?;
+        control.own = own;
+        Ok(control)
     }
 
     /// Opens the switch of a relay channel.
@@ -153,7 +171,7 @@ impl Control {
         }
         let open = Arc::new(Mutex::new(Some(OpenFiles { fs, held, watches, stats })));
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
-        Ok(Control { open, clock, is_watched, switches })
+        Ok(Control { open, clock, is_watched, switches, own: Selections::default() })
     }
 
     fn open(&self) -> MutexGuard<'_, Option<OpenFiles>> {
@@ -174,7 +192,7 @@ impl Control {
         }
     }
 
-    /// Filters that another program set in an instance before the recorder took it over, as `FILE is TEXT`.
+    /// Filters that another program set in an instance before the recording, as `FILE is TEXT`.
     pub(crate) fn selections(&self) -> Vec<String> {
         let open = self.open();
         let held = open.iter().flat_map(|open| &open.held);
@@ -183,6 +201,7 @@ impl Control {
             SELECTIONS
                 .iter()
                 .any(|(name, nothing)| file == *name && held.expected != *nothing && held.expected != "no pid")
+                && !self.own.filters.contains(&held.name)
         };
         held.filter(selects).map(|held| format!("{} is {}", held.name, shown(&held.expected))).collect()
     }
@@ -365,7 +384,9 @@ mod tests {
             std::fs::write(dir.path().join(file), text).unwrap();
         }
         let fs = KernelFs::at(dir.path()).unwrap();
-        let control = Control::of_tracefs(fs, &["kmem/kfree".to_owned()], &[0], TraceClock::named("mono")).unwrap();
+        let control =
+            Control::of_tracefs(fs, &["kmem/kfree".to_owned()], &[0], TraceClock::named("mono"), Selections::default())
+                .unwrap();
         (dir, control)
     }
 
@@ -391,8 +412,30 @@ mod tests {
         std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
         assert!(control.selections().is_empty(), "the state at set-up had no filters");
         let fs = KernelFs::at(dir.path()).unwrap();
-        let control = Control::of_tracefs(fs, &["kmem/kfree".to_owned()], &[0], TraceClock::named("mono")).unwrap();
+        let control =
+            Control::of_tracefs(fs, &["kmem/kfree".to_owned()], &[0], TraceClock::named("mono"), Selections::default())
+                .unwrap();
         assert_eq!(control.selections(), ["set_event_pid is 12", "events/kmem/kfree/filter is common_pid != 1"]);
+    }
+
+    #[test]
+    fn the_recorders_own_selections_are_no_change_by_others() {
+        let (dir, _) = fake();
+        let filter = "events/kmem/kfree/filter".to_owned();
+        std::fs::write(dir.path().join(&filter), "bytes_req > 8\n").unwrap();
+        std::fs::write(dir.path().join("set_event_pid"), "").unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let own = Selections { filters: vec![filter.clone()], has_tasks: true };
+        let events = ["kmem/kfree".to_owned()];
+        let mut control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), own).unwrap();
+        std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
+        control.switch(true);
+        assert!(control.selections().is_empty() && control.written(true).is_empty());
+        assert!(control.differences().is_empty(), "the kernel adds tasks to the list");
+        std::fs::write(dir.path().join("set_event_pid"), "12\n13\n").unwrap();
+        std::fs::write(dir.path().join(&filter), "none\n").unwrap();
+        assert_eq!(control.written(false), [filter.as_str(), "set_event_pid"]);
+        assert_eq!(differences(&control), [format!("{filter} is none instead of bytes_req > 8")]);
     }
 
     #[test]

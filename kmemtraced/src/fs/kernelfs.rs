@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -284,6 +285,25 @@ impl KernelFs {
             _ => anyhow!("{}: cannot be locked: {error}", self.path.display()),
         })
     }
+}
+
+/// Reads an open file once more, from its start.
+pub(crate) fn read_again(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    let mut len = 0;
+    loop {
+        match file.read_at(&mut bytes[len..], len as u64) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if len == bytes.len() {
+            bytes.resize(len * 2, 0);
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// True if a file or device is absent: an older kernel, or a CPU that was never online.

@@ -1,5 +1,6 @@
 //! Messages to standard error, written by a thread of their own: a full pipe or a terminal held by Ctrl-S stops that thread only.
-//! The order is kept. Messages that find the queue full are dropped and counted, and the count is written later.
+//! The order is kept. Messages that find the queue full are dropped and counted, and the count is written later. A status line
+//! stands below the messages: it is cleared before the next one.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,8 @@ use crate::process::thread::{HighPriority, own_tid};
 
 /// Most messages that wait to be written.
 const QUEUE: usize = 256;
+/// Columns behind a status line for the terminal's echo of Ctrl-C.
+pub(crate) const ECHO: usize = 2;
 /// Stack of the thread, bytes.
 const STACK: usize = 256 << 10;
 
@@ -36,10 +39,11 @@ pub(crate) fn say(line: impl Into<String>) {
     }
 }
 
-/// Queues `text` without a newline, unless earlier messages still wait: a late status line is worth nothing.
+/// Queues a status line, which replaces the one before, unless earlier messages still wait: a late one is worth nothing. Without
+/// text the line is only cleared.
 pub(crate) fn show(text: &str) {
-    if let Some(messages) = MESSAGES.get().filter(|messages| messages.queue.is_empty()) {
-        messages.put(text.to_owned());
+    if let Some(messages) = MESSAGES.get().filter(|messages| messages.queue.is_empty() || text.is_empty()) {
+        messages.queue_or_count(Message::Status(text.to_owned()));
     }
 }
 
@@ -57,6 +61,8 @@ pub(crate) fn thread_id() -> Option<i32> {
 
 enum Message {
     Text(String),
+    /// Line without an end, which the next message or status replaces.
+    Status(String),
     /// Requests an answer once all earlier messages are written.
     Flush(Sender<()>),
 }
@@ -83,7 +89,11 @@ impl Messages {
     }
 
     fn put(&self, text: String) {
-        if self.queue.try_send(Message::Text(text)).is_err() {
+        self.queue_or_count(Message::Text(text));
+    }
+
+    fn queue_or_count(&self, message: Message) {
+        if self.queue.try_send(message).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -99,9 +109,15 @@ impl Messages {
 
 /// Writes messages as they come. An error of standard error has no place to be reported.
 fn write_all(mut out: impl Write, waiting: &Receiver<Message>, dropped: &AtomicU64) {
+    let mut shown = 0;
     for message in waiting {
         match message {
-            Message::Text(text) => drop(out.write_all(text.as_bytes())),
+            Message::Text(text) => drop(out.write_all(&over_status(&mut shown, &text))),
+            Message::Status(text) => {
+                let bytes = over_status(&mut shown, &text);
+                shown = text.chars().count();
+                let _ = out.write_all(&bytes);
+            }
             Message::Flush(done) => drop(done.send(())),
         }
         if waiting.is_empty()
@@ -110,6 +126,14 @@ fn write_all(mut out: impl Write, waiting: &Receiver<Message>, dropped: &AtomicU
             let _ = writeln!(out, "kmemtraced: {count} messages were left out: standard error took none for a while");
         }
     }
+}
+
+/// `text` behind bytes that clear a status line of `shown` characters. Blanks do it on every terminal.
+fn over_status(shown: &mut usize, text: &str) -> Vec<u8> {
+    let blanks = std::mem::take(shown);
+    let blanks = if blanks > 0 { blanks + ECHO } else { 0 };
+    let clear = if blanks > 0 { format!("\r{:blanks$}\r", "") } else { String::new() };
+    [clear.as_bytes(), text.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -152,6 +176,19 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_status_line_is_cleared_before_the_next_message() {
+        let pipe = Pipe::default();
+        pipe.open();
+        let messages = Messages::start(pipe.clone()).unwrap();
+        messages.queue_or_count(Message::Status("+1.0 s".into()));
+        messages.queue_or_count(Message::Status("+2 s".into()));
+        messages.put("a message\n".into());
+        messages.put("another\n".into());
+        messages.finish(Duration::from_secs(60));
+        assert_eq!(pipe.text(), "+1.0 s\r        \r+2 s\r      \ra message\nanother\n");
     }
 
     #[test]

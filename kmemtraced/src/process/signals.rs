@@ -15,7 +15,7 @@
 //! inherit SIG_IGN. HUP that was ignored at the start (nohup) stays ignored.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ const PATIENCE: Duration = Duration::from_millis(800);
 pub(crate) struct Signals {
     /// Set by a stop signal that is not counted yet.
     asked: Arc<AtomicBool>,
+    /// Number of the last stop signal; 0 before the first.
+    last: Arc<AtomicUsize>,
     /// Number of stop signals, without repetitions.
     stops: AtomicU32,
     /// Number of stop signals when the recording stopped.
@@ -67,10 +69,18 @@ impl Signals {
     pub(crate) fn take() -> anyhow::Result<Signals> {
         let (signals, ignored) = (Signals::default(), Arc::new(AtomicBool::new(false)));
         let ignores_hup = is_ignored(Signal::HUP);
-        let stop = STOP.into_iter().filter(|&signal| signal != Signal::HUP || !ignores_hup);
+        let stop: Vec<Signal> = STOP.into_iter().filter(|&signal| signal != Signal::HUP || !ignores_hup).collect();
+        for signal in &stop {
+            let (last, number) = (Arc::clone(&signals.last), usize::try_from(signal.as_raw()).unwrap_or(0));
+            signal_hook::flag::register_usize(signal.as_raw(), last, number).context("signals cannot be taken")?;
+        }
         let others =
             [(Signal::XCPU, &signals.cpu_limit), (Signal::POWER, &signals.power), (Signal::USR1, &signals.counters)];
-        let all = stop.map(|s| (s, &signals.asked)).chain(others).chain(IGNORED.into_iter().map(|s| (s, &ignored)));
+        let all = stop
+            .into_iter()
+            .map(|s| (s, &signals.asked))
+            .chain(others)
+            .chain(IGNORED.into_iter().map(|s| (s, &ignored)));
         for (signal, flag) in all {
             signal_hook::flag::register(signal.as_raw(), Arc::clone(flag)).context("signals cannot be taken")?;
         }
@@ -111,6 +121,18 @@ impl Signals {
     /// Number of stop signals up to now.
     pub(crate) fn stops(&self) -> u32 {
         self.stops.load(Ordering::Acquire)
+    }
+
+    /// Name of the last stop signal, for people.
+    pub(crate) fn stopped_by(&self) -> &'static str {
+        let is = |signal: Signal| i32::try_from(self.last.load(Ordering::Acquire)) == Ok(signal.as_raw());
+        let names = [
+            (Signal::INT, "Ctrl-C"),
+            (Signal::TERM, "SIGTERM"),
+            (Signal::HUP, "the terminal was closed (SIGHUP)"),
+            (Signal::QUIT, "SIGQUIT"),
+        ];
+        names.into_iter().find(|(signal, _)| is(*signal)).map_or("a signal", |(_, name)| name)
     }
 
     /// Marks all stop signals up to now as handled: the recording stops, for whatever reason.

@@ -1,18 +1,21 @@
 //! A recording from start to end.
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
-//! reports the result and has the exit status. `command` deals with child processes, `notices` has the lines written
-//! meanwhile.
+//! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
+//! recorded alone, `notices` has the lines written meanwhile.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
 mod command;
+mod launcher;
 mod notices;
 mod set_up;
 pub(crate) mod shutdown;
 mod start;
 mod wait;
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::thread;
@@ -28,11 +31,13 @@ use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::not_started;
 use crate::source::{SourceFacts, TraceSource};
+use crate::write::comms::Comms;
 use crate::write::header::Description;
 use crate::write::meta::MetaFile;
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
+use launcher::Launcher;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::Started;
 use wait::{Running, Stop};
@@ -88,13 +93,19 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let own = own_threads(args, &facts, knows_own);
     let options = RecordOptions { flush: args.flush, sync, compress: args.compress, changes: changes.clone(), own };
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
+    let launcher = launcher(args, knows_own);
+    let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
+    workers.tids.extend(launcher_tid);
     let threads = if knows_own { meta.put_threads(&workers.tids) } else { Ok(()) };
     if !knows_own {
         let line = "the recorder's own threads are not known in a pid namespace: the report cannot leave them out";
         say_verbose(args, line);
     }
     let started = threads.with_context(|| output.unwritable("meta.out"));
-    let started = started.and_then(|()| start::start(args, &*source, output, signals, watcher.as_mut()));
+    let started = started.and_then(|()| launcher);
+    let started =
+        started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
+    let mut comms = Comms::default();
     if started.is_ok() {
         source.begun();
         workers.go();
@@ -105,12 +116,16 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         say_verbose(args, line);
     }
     let waited = started.map(|mut started| {
-        let (watcher, child) = (watcher.as_mut(), started.child.as_mut());
-        let stop = Running { args, workers: &workers, output, signals, watcher, child }.wait();
+        if let Some(child) = started.child.as_ref().filter(|_| knows_own) {
+            comms.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
+        }
+        let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
+        let comms = &mut comms;
+        let stop = Running { args, workers: &workers, output, signals, source, watcher, child, comms }.wait();
         (stop, started)
     });
     if waited.is_ok() {
-        report_change(args, watcher.as_mut().and_then(|watcher| watcher.compare(true)));
+        report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
         if let Some(watcher) = &mut watcher {
             watcher.switch(false);
         }
@@ -121,7 +136,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let outcomes = workers.stop(reason, |workers| {
         answer_counters(workers, signals);
         if workers.are_drained() && !changes.is_closed() {
-            report_change(args, watcher.as_mut().and_then(Watcher::last_comparison));
+            report_change(watcher.as_mut().and_then(Watcher::last_comparison));
             changes.close();
         }
     });
@@ -130,7 +145,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     drop(watcher);
     // Reported before the source is undone, which may take the rest of a second.
     let cut = report_cut(output, waited.as_ref().ok(), outcomes.as_deref().ok());
-    let comms = source.comms();
+    comms.add_lines(&source.comms());
     drop(source);
     drop(score);
     let ((stop, Started { child, priority }), outcomes) = (waited?, outcomes?);
@@ -139,10 +154,29 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         child.map(|child| command::leave(child, signals));
         return Ok(status);
     }
-    let finished = meta.finish(&comms, stop.reason);
+    let finished = meta.finish(&comms.lines(), stop.reason);
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
     let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
+}
+
+/// The thread that starts COMMAND where COMMAND is recorded alone.
+fn launcher(args: &Args, knows_own: bool) -> anyhow::Result<Option<Launcher>> {
+    if !args.only_command {
+        return Ok(None);
+    }
+    if !knows_own {
+        bail!(
+            "--only-command: the kernel lists tasks by ids that are not known in a pid namespace: record outside of it"
+        );
+    }
+    Launcher::start(&args.command).map(Some)
+}
+
+/// Name that the kernel gives COMMAND: that of its file.
+fn command_comm(args: &Args) -> Vec<u8> {
+    let program = args.command.first().map(Path::new).and_then(Path::file_name);
+    program.map(|name| name.as_bytes().to_vec()).unwrap_or_default()
 }
 
 /// Counter of the recorder's own events, for --verbose.

@@ -1,11 +1,18 @@
 //! Lines that a running recording writes to standard error.
 
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::Ordering;
+
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units::counted;
+use kmemtrace_abi::trace::Scope;
 
 use crate::args::Args;
 use crate::process::messages;
 use crate::process::signals::Signals;
+use crate::source::events::without_frees;
 use crate::source::{Framing, SourceFacts};
 use crate::write::workers::Workers;
 
@@ -30,16 +37,42 @@ pub(crate) fn warn(done: anyhow::Result<()>) {
     }
 }
 
-/// True if a status line is shown: standard error is a terminal, and --quiet was not given.
+/// True if a status line is shown: standard error is a terminal, no COMMAND writes to it, and --quiet was not given.
 pub(crate) fn has_status_line(args: &Args) -> bool {
-    !args.quiet && io::stderr().is_terminal()
+    !args.quiet && args.command.is_empty() && io::stderr().is_terminal()
 }
 
 /// Reports a change by another program, even with --quiet.
-pub(crate) fn report_change(args: &Args, change: Option<String>) {
+pub(crate) fn report_change(change: Option<String>) {
     if let Some(change) = change {
-        let below_status = if has_status_line(args) { "\n" } else { "" };
-        messages::say(format!("{below_status}kmemtraced: {change}"));
+        messages::say(format!("kmemtraced: {change}"));
+    }
+}
+
+/// Says what is recorded, and from which buffers.
+pub(crate) fn say_begin(args: &Args, dir: &Path, facts: &SourceFacts) {
+    let command = args.command_name();
+    let (dir, has_command) = (escape(dir.as_os_str().as_bytes()), !command.is_empty());
+    say(
+        args,
+        &match facts.scope {
+            Scope::Tasks => format!("recording to {dir}: {command} and its children alone"),
+            Scope::System if has_command => {
+                format!("recording to {dir}: the whole machine (--only-command: {command} alone)")
+            }
+            Scope::System => format!("recording to {dir}: the whole machine   Ctrl-C stops"),
+        },
+    );
+    say(args, &facts.shown);
+    if let Some(filter) = &facts.filter {
+        say(args, &format!("filter on allocations: {}", escape(filter.as_bytes())));
+    }
+}
+
+/// Warns of allocations whose frees are not recorded, even with --quiet.
+pub(crate) fn warn_of_events(facts: &SourceFacts) {
+    if let Some(warning) = without_frees(&facts.events) {
+        messages::say(format!("kmemtraced: {warning}"));
     }
 }
 
@@ -60,6 +93,6 @@ pub(crate) fn answer_counters(workers: &Workers, signals: &Signals) {
     }
     for (cpu, p) in workers.progress() {
         let [events, bytes, lost] = [&p.events, &p.bytes, &p.lost].map(|n| n.load(Ordering::Relaxed));
-        messages::say(format!("CPU {cpu}: {events} events   {} KiB   {lost} lost", bytes >> 10));
+        messages::say(format!("CPU {cpu}: {}   {} KiB   {lost} lost", counted(events, "event"), bytes >> 10));
     }
 }

@@ -1,6 +1,7 @@
 //! Choice of the source by the command line, and the limits that are checked before anything is changed.
 
 use anyhow::Context;
+use kmemtrace_abi::trace::Scope;
 
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
@@ -21,8 +22,12 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         let more = args.events.as_deref().unwrap_or_default();
         return Ok(Box::new(RingBuffers::take_over(checked_tracefs(args)?, &args.instance, more, args.buffer_size)?));
     }
-    let wants_tracefs =
-        args.tracefs.is_some() || args.events.is_some() || args.buffer_size.is_some() || args.clock.is_some();
+    let wants_tracefs = args.tracefs.is_some()
+        || args.events.is_some()
+        || args.buffer_size.is_some()
+        || args.clock.is_some()
+        || args.filter.is_some()
+        || args.only_command;
     if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
         return set_up_relay(channel);
     }
@@ -31,6 +36,8 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         name: &args.instance,
         events: args.events.as_deref().unwrap_or(&slab),
         clock: args.clock.as_deref().unwrap_or("mono"),
+        filter: args.filter.as_deref(),
+        scope: if args.only_command { Scope::Tasks } else { Scope::System },
         buffer_bytes: &|cpus| args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus)),
     };
     Ok(Box::new(RingBuffers::set_up(checked_tracefs(args)?, &options)?))

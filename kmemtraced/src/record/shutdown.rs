@@ -3,6 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units::{self, counted};
+use kmemtrace_abi::trace::Scope;
 use rustix::io::Errno;
 
 use crate::args::Args;
@@ -56,8 +59,8 @@ impl Totals {
         }
     }
 
-    fn mib(&self) -> f64 {
-        self.bytes as f64 / 1048576.0
+    fn size(&self) -> String {
+        units::bytes(self.bytes)
     }
 }
 
@@ -81,7 +84,9 @@ pub(crate) fn close(
     if incomplete || ended.early || failed.is_some() || !removed.is_empty() || !args.quiet {
         let Totals { events, lost, .. } = totals;
         let unknown = if is_unknown { ", and an unknown number more" } else { "" };
-        say(format!("stopped: {}   {events} events   {:.1} MiB   {lost} lost{unknown}", ended.why, totals.mib()));
+        let events = counted(events, "event");
+        say(format!("stopped: {}   {events}   {}   {lost} lost{unknown}", ended.why, totals.size()));
+        say_scope(args, facts);
     }
     say_each_cpu(args, totals.events, outcomes);
     say_losses(facts, &totals, failed.is_none());
@@ -106,14 +111,29 @@ pub(crate) fn close(
     }
 }
 
+/// Says which events were not recorded on purpose.
+fn say_scope(args: &Args, facts: &SourceFacts) {
+    if facts.scope == Scope::Tasks {
+        let command = args.command_name();
+        say(format!(
+            "recorded {command} and its children alone: frees by others are unseen, live figures are upper bounds"
+        ));
+    }
+    if let Some(filter) = &facts.filter {
+        let filter = escape(filter.as_bytes());
+        say(format!("recorded only allocations with {filter}: frees of others look like frees of older objects"));
+    }
+}
+
 /// Reports the figures of each CPU (with --verbose), and each CPU with a failure or another reader.
 fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
-        say(format!("CPU {cpu}: {} events   {} KiB   {} lost", o.events, o.bytes >> 10, o.lost));
+        let events = counted(o.events, "event");
+        say(format!("CPU {cpu}: {events}   {} KiB   {} lost", o.bytes >> 10, o.lost));
     }
     if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {
         let share = own as f64 * 100.0 / events.max(1) as f64;
-        say(format!("{own} of the events ({share:.2}%) are of the recorder's own threads"));
+        say(format!("{own} of the events ({share:.2}%) come from the recorder's own threads"));
     }
     for (cpu, o) in outcomes {
         if let Some(error) = &o.unreadable {
@@ -128,7 +148,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         say(format!(
-            "CPU {cpu}: the kernel handed out {read} events and {events} are in its file: another program read its buffer"
+            "CPU {cpu}: the kernel handed out {read} events, and {events} of them are in the file: another program read the buffer"
         ));
     }
 }
@@ -153,7 +173,8 @@ fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
             Framing::SubBuffers(_) => "record again with a larger --buffer-size",
             Framing::Relay(_) => "start the kernel with more kmemtrace.subbufs",
         };
-        say(format!("{lost} events were lost: {remedy}"));
+        let were = if lost == 1 { "was" } else { "were" };
+        say(format!("{} {were} lost: {remedy}", counted(lost, "event")));
     }
 }
 
@@ -169,7 +190,7 @@ fn remedy(error: &io::Error, output: &TraceDir) -> String {
 /// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
 pub(crate) fn cut(output: &TraceDir, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
     let totals = Totals::of(outcomes);
-    say(format!("stopped: {why}, at once   {} events   {:.1} MiB", totals.events, totals.mib()));
+    say(format!("stopped: {why}, at once   {}   {}", counted(totals.events, "event"), totals.size()));
     let unfinished = outcomes.iter().filter(|(_, o)| o.unfinished).map(|(cpu, _)| format!("cpu{cpu}.out, "));
     let (shown, unfinished) = (output.dir.display(), unfinished.collect::<String>());
     say(format!(

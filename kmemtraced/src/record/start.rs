@@ -1,6 +1,6 @@
 //! The start of a recording: events are enabled, then COMMAND is run.
 
-use std::process::{Child, Command};
+use std::process::Child;
 
 use anyhow::{Context, bail};
 
@@ -11,7 +11,8 @@ use crate::process::memory;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::HighPriority;
-use crate::record::notices::{list_set_up, report_change, say, say_verbose};
+use crate::record::launcher::{self, Launcher};
+use crate::record::notices::{list_set_up, report_change, say_begin, say_verbose, warn_of_events};
 use crate::record::shutdown::LAST_WORDS;
 use crate::source::TraceSource;
 
@@ -21,13 +22,14 @@ pub(crate) struct Started {
     pub(crate) priority: HighPriority,
 }
 
-/// Enables the events and runs COMMAND. The readers take nothing from the buffers before both have succeeded.
+/// Enables the events and runs COMMAND, with the `launcher` where COMMAND is recorded alone. The readers take nothing from the buffers before both have succeeded.
 pub(crate) fn start(
     args: &Args,
     source: &dyn TraceSource,
     output: &TraceDir,
     signals: &Signals,
     watcher: Option<&mut Watcher>,
+    launcher: Option<Launcher>,
 ) -> anyhow::Result<Started> {
     if signals.stops() > 0 && output.replaces() {
         bail!("ended by a signal before recording began: the earlier recording is kept");
@@ -36,6 +38,7 @@ pub(crate) fn start(
     if args.verbose {
         list_set_up(facts);
     }
+    warn_of_events(facts);
     if let Err(line) = memory::lock() {
         say_verbose(args, &line);
     }
@@ -45,21 +48,22 @@ pub(crate) fn start(
             let reason = "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)";
             say_verbose(args, reason);
         }
-        report_change(args, watcher.selections());
+        report_change(watcher.selections());
         watcher.switch(true);
     }
+    if let Some(launcher) = &launcher {
+        source.follow(launcher.tid)?;
+    }
     source.start()?;
-    say(args, &format!("recording to {}   {}   Ctrl-C stops", output.dir.display(), facts.shown));
-    let child = match args.command.split_first() {
-        Some((program, rest)) => {
-            messages::finish(LAST_WORDS);
-            // A child inherits the priority of this thread.
-            drop(priority);
-            let child = Command::new(program).args(rest).spawn();
-            priority = HighPriority::take();
-            Some(child.with_context(|| format!("{}: cannot be run", program.to_string_lossy()))?)
-        }
-        None => None,
-    };
+    say_begin(args, &output.dir, facts);
+    let mut child = None;
+    if !args.command.is_empty() {
+        messages::finish(LAST_WORDS);
+        // A child inherits the priority of this thread.
+        drop(priority);
+        let spawned = launcher.map_or_else(|| launcher::spawn(&args.command), Launcher::launch);
+        priority = HighPriority::take();
+        child = spawned.transpose().with_context(|| format!("{}: cannot be run", args.command_name()))?;
+    }
     Ok(Started { child, priority })
 }

@@ -13,6 +13,8 @@ use crate::output::trace_dir::TraceDir;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
+use crate::source::TraceSource;
+use crate::write::comms::Comms;
 use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
 
@@ -39,8 +41,11 @@ pub(crate) struct Running<'a> {
     pub(crate) workers: &'a Workers,
     pub(crate) output: &'a TraceDir,
     pub(crate) signals: &'a Signals,
+    pub(crate) source: &'a dyn TraceSource,
     pub(crate) watcher: Option<&'a mut Watcher>,
     pub(crate) child: Option<&'a mut Child>,
+    /// Names of the threads that were seen.
+    pub(crate) comms: &'a mut Comms,
 }
 
 impl Running<'_> {
@@ -55,13 +60,14 @@ impl Running<'_> {
                 break stop;
             }
             answer_counters(self.workers, self.signals);
+            self.comms.add_if_due(|| self.source.comms());
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);
             }
         };
         self.signals.acknowledge();
         if show {
-            messages::say("");
+            messages::show("");
         }
         stop
     }
@@ -69,13 +75,13 @@ impl Running<'_> {
     /// A stop by the user: a signal, the end of COMMAND, or a limit.
     fn asked(&mut self, start: Instant) -> Option<Stop> {
         if self.signals.stops() > 0 {
-            return Stop::new("asked to", END_ASKED);
+            return Stop::new(self.signals.stopped_by(), END_ASKED);
         }
         if let Some(why) = self.signals.limit() {
             return Stop::new(why, END_LIMIT);
         }
         if let Some(Ok(Some(status))) = self.child.as_mut().map(|child| child.try_wait()) {
-            let program = self.args.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+            let program = self.args.command_name();
             let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
             return Stop::new(format!("{program} {how}"), END_ASKED);
         }
@@ -93,7 +99,7 @@ impl Running<'_> {
         if self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
-        report_change(self.args, self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
+        report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
         if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
             return Stop::new("what was recorded from was removed", END_ERROR);
         }
@@ -122,7 +128,46 @@ impl StatusLine {
         let rate = (events - self.events) as f64 / self.shown.elapsed().as_secs_f64();
         let seconds = self.start.elapsed().as_secs_f64();
         let (mib, lost) = (running.sum(|p| &p.bytes) >> 20, running.sum(|p| &p.lost));
-        messages::show(&format!("\r+{seconds:.1} s   {rate:.0} events/s   {mib} MiB   lost {lost}   "));
+        let figures =
+            [format!("+{seconds:.1} s"), format!("{lost} lost"), format!("{mib} MiB"), format!("{rate:.0} events/s")];
+        messages::show(&fitting(&figures, columns()));
         (self.shown, self.events) = (Instant::now(), events);
+    }
+}
+
+/// Columns of the terminal; 80 where it does not tell.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(80)
+}
+
+/// Figures on one line that does not wrap: those at the end are left out where the terminal is narrow. The last column stays
+/// free, because some terminals wrap once it is written, and there is room for the echo of Ctrl-C.
+fn fitting(figures: &[String], columns: usize) -> String {
+    let room = columns.saturating_sub(1 + messages::ECHO);
+    let mut line = String::new();
+    for figure in figures {
+        let more = if line.is_empty() { figure.clone() } else { format!("   {figure}") };
+        if line.len() + more.len() > room {
+            break;
+        }
+        line += &more;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_line_leaves_out_figures_before_it_wraps() {
+        let figures = ["+3600.0 s", "1234567 lost", "12345 MiB", "12345678 events/s"].map(str::to_owned);
+        assert_eq!(fitting(&figures, 80), "+3600.0 s   1234567 lost   12345 MiB   12345678 events/s");
+        assert_eq!(fitting(&figures, 40), "+3600.0 s   1234567 lost   12345 MiB");
+        assert_eq!(fitting(&figures, 12), "+3600.0 s");
+        for columns in 0..100 {
+            assert!(fitting(&figures, columns).len() < columns.max(1), "{columns}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Trace events of the kernel: the profiles, which of them are enabled, and their formats.
 
 use anyhow::bail;
+use kmemtrace_abi::text::escape::escape;
 
 use crate::fs::kernelfs::KernelFs;
 
@@ -10,9 +11,91 @@ const SLAB: [&str; 6] =
 /// Events of the profile `page`.
 const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
 
+/// Allocation events, with the events of their frees; a kernel has some of them.
+const FREES: [(&str, &[&str]); 5] = [
+    ("kmem/kmalloc", &["kmem/kfree"]),
+    ("kmem/kmalloc_node", &["kmem/kfree"]),
+    ("kmem/kmem_cache_alloc", &["kmem/kmem_cache_free"]),
+    ("kmem/kmem_cache_alloc_node", &["kmem/kmem_cache_free"]),
+    ("kmem/mm_page_alloc", &["kmem/mm_page_free", "kmem/mm_page_free_direct"]),
+];
+
+/// Allocation events among `events`.
+pub(crate) fn allocations(events: &[String]) -> impl Iterator<Item = &str> {
+    events.iter().map(String::as_str).filter(|event| FREES.iter().any(|(alloc, _)| alloc == event))
+}
+
+/// Warning about allocations whose frees are not recorded.
+pub(crate) fn without_frees(events: &[String]) -> Option<String> {
+    let is_there = |event: &&str| events.iter().any(|other| other == event);
+    let lacking = FREES.iter().filter(|(alloc, frees)| is_there(alloc) && !frees.iter().any(|free| is_there(&free)));
+    let (allocs, mut frees): (Vec<&str>, Vec<&str>) =
+        lacking.filter_map(|(alloc, frees)| Some((name(alloc), name(frees.first()?)))).unzip();
+    frees.dedup();
+    let (first, others) = allocs.split_first()?;
+    let allocs = others.iter().fold((*first).to_owned(), |list, alloc| format!("{list}, {alloc}"));
+    let frees = frees.join(",");
+    Some(format!("{allocs} without its frees: all of these objects will look live: add {frees} to -e"))
+}
+
+/// Name of an event without its system.
+fn name(event: &str) -> &str {
+    event.rsplit('/').next().unwrap_or(event)
+}
+
+/// Sets the filter `expression` on the allocation events among `events`. An error names the event and the kernel's reason.
+pub(crate) fn set_filter(fs: &KernelFs, events: &[String], expression: &str) -> anyhow::Result<()> {
+    let shown = escape(expression.as_bytes());
+    let mut is_set = false;
+    for event in allocations(events) {
+        let file = filter_file(event);
+        let written = fs.write(&file, expression);
+        // After an error the file has the reason, until the next write.
+        let text = fs.get(&file)?;
+        if let Err(error) = written {
+            let reason = text.lines().find_map(|line| line.strip_prefix("parse_error: ")).unwrap_or_default();
+            let reason = if reason.is_empty() { error.to_string() } else { escape(reason.as_bytes()).into_owned() };
+            bail!(
+                "--filter '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
+            );
+        }
+        if text.trim() != expression.trim() {
+            let kept = escape(text.trim().as_bytes());
+            bail!(
+                "--filter '{shown}': {event} has the filter '{kept}' instead: give an expression such as 'bytes_req >= 4096'"
+            );
+        }
+        is_set = true;
+    }
+    if !is_set {
+        bail!("--filter '{shown}': no allocation event is recorded: add one to -e, or leave out --filter");
+    }
+    Ok(())
+}
+
+/// Control file of an event's filter.
+pub(crate) fn filter_file(event: &str) -> String {
+    format!("events/{event}/filter")
+}
+
 /// Enabled events of a trace directory, as `system/event`.
 pub(crate) fn enabled(fs: &KernelFs) -> anyhow::Result<Vec<String>> {
     Ok(fs.get("set_event")?.lines().map(|line| line.replacen(':', "/", 1)).filter(|e| e.contains('/')).collect())
+}
+
+/// Events of a profile; none for another name.
+fn profile(name: &str) -> Vec<&'static str> {
+    match name {
+        "slab" => SLAB.to_vec(),
+        "page" => PAGE.to_vec(),
+        "all" => [&SLAB[..], &PAGE[..]].concat(),
+        _ => Vec::new(),
+    }
+}
+
+/// True if the name stands for several events.
+pub(crate) fn is_profile(name: &str) -> bool {
+    !profile(name).is_empty()
 }
 
 /// Events of this kernel that the names and profiles in `asked` stand for, as sorted `system/event`.
@@ -20,12 +103,7 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     let there = |event: &str| fs.has(&format!("events/{event}/enable"));
     let mut events = Vec::new();
     for name in asked {
-        let profile: Vec<&str> = match name.as_str() {
-            "slab" => SLAB.to_vec(),
-            "page" => PAGE.to_vec(),
-            "all" => [&SLAB[..], &PAGE[..]].concat(),
-            _ => Vec::new(),
-        };
+        let profile = profile(name);
         if profile.is_empty() {
             let event = name.replace(':', "/");
             let event = if event.contains('/') { event } else { format!("kmem/{event}") };
@@ -67,4 +145,27 @@ pub(crate) fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(S
         }
     }
     Ok(formats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_without_their_frees_are_told() {
+        let warning = |events: &[&str]| {
+            let events: Vec<String> = events.iter().map(|event| format!("kmem/{event}")).collect();
+            without_frees(&events)
+        };
+        assert_eq!(
+            warning(&["kmem_cache_alloc"]).unwrap(),
+            "kmem_cache_alloc without its frees: all of these objects will look live: add kmem_cache_free to -e"
+        );
+        let both = warning(&["kmalloc", "kmalloc_node", "kmem_cache_free", "mm_page_alloc"]).unwrap();
+        assert!(both.starts_with("kmalloc, kmalloc_node, mm_page_alloc without"), "{both}");
+        assert!(both.ends_with("add kfree,mm_page_free to -e"), "{both}");
+        for whole in [&["kmalloc", "kfree"][..], &["mm_page_alloc", "mm_page_free_direct"], &["kfree"], &["rss_stat"]] {
+            assert_eq!(warning(whole), None, "{whole:?}");
+        }
+    }
 }

@@ -10,7 +10,7 @@
 pub(crate) mod as_found;
 pub(crate) mod boot;
 pub(crate) mod buffer_size;
-mod events;
+pub(crate) mod events;
 pub(crate) mod instance;
 mod ownership;
 mod poll;
@@ -25,6 +25,7 @@ use std::time::Duration;
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::stats::Stats;
+use kmemtrace_abi::trace::Scope;
 
 use crate::control::files::Control;
 
@@ -57,6 +58,11 @@ pub(crate) trait TraceSource {
     fn facts(&self) -> &Arc<SourceFacts>;
     /// Buffer of a CPU; `None` for one that was never online. An error names the file and the reason.
     fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>>;
+    /// Limits the recording to the thread and to the tasks that it starts; to be called before the events are enabled. Only a
+    /// source whose scope is tasks can do it.
+    fn follow(&self, _thread: i32) -> anyhow::Result<()> {
+        Ok(())
+    }
     /// Enables the events.
     fn start(&self) -> anyhow::Result<()>;
     /// Notes that the recording has begun: from here on the readers drain the buffers. A source that is dropped before is left as it
@@ -91,6 +97,10 @@ pub(crate) struct SourceFacts {
     pub(crate) buffer_bytes: Option<u64>,
     /// True if the kernel began to record at boot.
     pub(crate) since_boot: bool,
+    /// Part of the system that is recorded.
+    pub(crate) scope: Scope,
+    /// Filter of the kernel on allocation events.
+    pub(crate) filter: Option<String>,
     /// Text for the user.
     pub(crate) shown: String,
 }

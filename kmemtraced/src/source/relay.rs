@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::kernel::stats::Stats;
+use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;
 
 use crate::control::files::Control;
@@ -75,6 +76,8 @@ impl RelayChannel {
             events: Vec::new(),
             buffer_bytes: None,
             since_boot: false,
+            scope: Scope::System,
+            filter: None,
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,
         };

@@ -10,11 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::text::units;
+use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;
 
 use crate::control::clock::TraceClock;
-use crate::control::files::Control;
-use crate::fs::kernelfs::{DEBUGFS, KernelFs, TRACEFS};
+use crate::control::files::{Control, Selections};
+use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
 use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
 use crate::source::instance::Instance;
@@ -47,6 +49,10 @@ pub(crate) struct InstanceOptions<'a> {
     /// Names of events and of profiles (slab, page, all).
     pub(crate) events: &'a [String],
     pub(crate) clock: &'a str,
+    /// Filter of the kernel on allocation events.
+    pub(crate) filter: Option<&'a str>,
+    /// Part of the system to record.
+    pub(crate) scope: Scope,
     /// Bytes of a CPU's buffer, given the number of CPUs.
     pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
 }
@@ -84,6 +90,8 @@ pub(crate) struct RingBuffers {
     /// Control files until the recording takes them. Declared, and so dropped, before `owner`: an instance with open files cannot be
     /// removed.
     control: RefCell<Option<Control>>,
+    /// `saved_cmdlines` of the top-level trace directory, open since it was first read.
+    saved_cmdlines: RefCell<Option<File>>,
     owner: Owner,
 }
 
@@ -98,8 +106,14 @@ impl RingBuffers {
                     clock.checked(&stats).with_context(|| format!("{}: cannot be read", fs.path(&file).display()))?;
             }
         }
-        let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock)?;
-        Ok(RingBuffers { facts: Arc::new(facts), clock, control: RefCell::new(Some(control)), owner })
+        let filters = events::allocations(&facts.events).map(events::filter_file);
+        let own = Selections {
+            filters: filters.filter(|_| facts.filter.is_some()).collect(),
+            has_tasks: facts.scope == Scope::Tasks,
+        };
+        let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock, own)?;
+        let control = RefCell::new(Some(control));
+        Ok(RingBuffers { facts: Arc::new(facts), clock, control, saved_cmdlines: RefCell::default(), owner })
     }
 
     /// Makes an instance and sets it up.
@@ -128,18 +142,34 @@ impl RingBuffers {
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
             .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
-        let clock = options.clock.to_owned();
-        let facts = facts(fs, events, clock, buffer_bytes, false)?;
+        if let Some(filter) = options.filter {
+            events::set_filter(fs, &events, filter)?;
+        }
+        if options.scope == Scope::Tasks {
+            // The kernel adds the children of a recorded task to the list of recorded tasks.
+            fs.set("options/event-fork", "1").context("--only-command takes Linux 4.8 or later")?;
+        }
+        let shown = kinds(options.events, events.len());
+        let facts = SourceFacts {
+            scope: options.scope,
+            filter: options.filter.map(str::to_owned),
+            ..facts(fs, events, options.clock.to_owned(), buffer_bytes, &shown)?
+        };
         let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
         buffers.must_be_as_set(options.clock)?;
         Ok(buffers)
     }
 
-    /// Checks that clock and overwrite mode are still as set. They were set before the control files were watched.
+    /// Checks that clock, overwrite mode and filters are still as set. They were set before the control files were watched.
     fn must_be_as_set(&self, clock: &str) -> anyhow::Result<()> {
         let fs = self.owner.fs();
-        let is_set =
+        let mut is_set =
             fs.get("trace_clock")?.contains(&format!("[{clock}]")) && fs.get("options/overwrite")?.trim() == "1";
+        if let Some(filter) = &self.facts.filter {
+            for event in events::allocations(&self.facts.events) {
+                is_set &= fs.get(&events::filter_file(event))?.trim() == filter.trim();
+            }
+        }
         if !is_set {
             bail!("{}: another program changed it while it was set up: use another name (-B)", fs.path("").display());
         }
@@ -162,18 +192,28 @@ impl RingBuffers {
         let clocks = fs.get("trace_clock")?;
         let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
         let clock = clock.unwrap_or("local").to_owned();
-        let facts = facts(fs, events, clock, bytes, true)?;
+        let shown = format!("{}   since boot", kinds(&[], events.len()));
+        let facts = SourceFacts { since_boot: true, ..facts(fs, events, clock, bytes, &shown)? };
         RingBuffers::new(owner, facts)
     }
 }
 
-/// Describes the buffers of a trace directory.
+/// Number of kinds of events, for the user, after the profile that stands for them.
+fn kinds(asked: &[String], count: usize) -> String {
+    let profile = match asked {
+        [one] if events::is_profile(one) => format!("{one} events"),
+        _ => "events".to_owned(),
+    };
+    format!("{profile}: {}", units::counted(count as u64, "kind"))
+}
+
+/// Describes the buffers of a trace directory, of the whole system; `shown` is a text about the events.
 fn facts(
     fs: &KernelFs,
     events: Vec<String>,
     clock: String,
     buffer_bytes: u64,
-    since_boot: bool,
+    shown: &str,
 ) -> anyhow::Result<SourceFacts> {
     let cpus = fs.numbered("per_cpu", "cpu")?;
     if cpus.is_empty() {
@@ -182,11 +222,9 @@ fn facts(
     let header_page = fs.get("events/header_page")?;
     let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
     let shown = format!(
-        "{} CPUs x {} KiB   {} events   clock {clock}{}",
-        cpus.len(),
-        buffer_bytes / 1024,
-        events.len(),
-        if since_boot { "   since boot" } else { "" }
+        "{} x {} of buffer   {shown}   clock {clock}",
+        units::counted(cpus.len() as u64, "CPU"),
+        units::bytes(buffer_bytes)
     );
     Ok(SourceFacts {
         word_bytes: shape.target.word_bytes,
@@ -196,7 +234,9 @@ fn facts(
         header_event: fs.get_if_there("events/header_event")?,
         formats: events::formats(fs, &events)?,
         buffer_bytes: Some(buffer_bytes),
-        since_boot,
+        since_boot: false,
+        scope: Scope::System,
+        filter: None,
         shown,
         cpus,
         events,
@@ -224,6 +264,10 @@ impl TraceSource for RingBuffers {
         Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock })))
     }
 
+    fn follow(&self, thread: i32) -> anyhow::Result<()> {
+        self.owner.fs().set("set_event_pid", &thread.to_string())
+    }
+
     fn start(&self) -> anyhow::Result<()> {
         let fs = self.owner.fs();
         self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
@@ -245,7 +289,11 @@ impl TraceSource for RingBuffers {
     }
 
     fn comms(&self) -> Vec<u8> {
-        self.owner.top().read("saved_cmdlines").unwrap_or_default()
+        let mut file = self.saved_cmdlines.borrow_mut();
+        if file.is_none() {
+            *file = self.owner.top().open("saved_cmdlines", OFlags::RDONLY).ok();
+        }
+        file.as_ref().and_then(|file| kernelfs::read_again(file).ok()).unwrap_or_default()
     }
 }
 

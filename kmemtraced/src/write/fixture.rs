@@ -67,6 +67,8 @@ pub(super) fn description(workload: &Workload) -> Description {
         (format!("{}/{}", layout.system, layout.name), layout.text())
     };
     let facts = SourceFacts {
+        scope: kmemtrace_abi::trace::Scope::System,
+        filter: None,
         cpus: vec![0],
         framing: Arc::new(Framing::SubBuffers(workload.shape.page())),
         word_bytes: workload.shape.target.word_bytes,

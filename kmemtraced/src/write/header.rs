@@ -79,6 +79,10 @@ impl Description {
         if facts.since_boot {
             put(item::SINCE_BOOT, &[]);
         }
+        put(item::SCOPE, facts.scope.name().as_bytes());
+        if let Some(filter) = &facts.filter {
+            put(item::FILTER, filter.as_bytes());
+        }
         put(item::STARTED, &self.started);
         put(item::RECORDER, concat!("kmemtraced ", env!("CARGO_PKG_VERSION")).as_bytes());
         if let Some(bytes) = facts.buffer_bytes {

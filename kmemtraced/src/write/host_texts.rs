@@ -1,15 +1,19 @@
 //! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes.
 
-use std::collections::HashSet;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Read};
 
+use anyhow::anyhow;
 use kmemtrace_abi::disk::block::item;
+use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;
 use crate::write::header::now;
 
 /// Most bytes of an item; a longer text is several items.
-const MAX_ITEM: usize = 1 << 20;
+const MAX_ITEM: usize = 256 << 10;
 
 /// Payloads of the blocks of `meta.out` for these texts, by item tag; long texts are cut into pieces.
 pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
@@ -28,15 +32,58 @@ pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
 /// Reader of the texts. A file that cannot be read is reported and left out.
 pub(crate) struct HostTexts {
     proc: Option<KernelFs>,
-    modules: Vec<u8>,
-    kallsyms: Vec<u8>,
+    /// Lines of the start.
+    modules: LineHashes,
+    kallsyms: LineHashes,
+}
+
+/// Hashes of the lines of a text, which take a fifth of the text's memory.
+#[derive(Debug, Default)]
+struct LineHashes {
+    hashes: Vec<u64>,
+    /// Beginning of a line whose end is in the next piece.
+    partial: Vec<u8>,
+}
+
+fn line_hash(line: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(line);
+    hasher.finish()
+}
+
+impl LineHashes {
+    /// Adds a piece of the text, which may end within a line.
+    fn add(&mut self, piece: &[u8]) {
+        let mut lines = piece.split(|&b| b == b'\n').peekable();
+        while let Some(line) = lines.next() {
+            self.partial.extend_from_slice(line);
+            if lines.peek().is_some() {
+                self.hashes.push(line_hash(&self.partial));
+                self.partial.clear();
+            }
+        }
+    }
+
+    /// Ends the text.
+    fn finish(&mut self) {
+        self.hashes.push(line_hash(&std::mem::take(&mut self.partial)));
+        self.hashes.sort_unstable();
+        self.hashes.shrink_to_fit();
+    }
+
+    /// Lines of `now` that were not in the text.
+    fn later(&self, now: &[u8]) -> Vec<u8> {
+        let is_new = |line: &&[u8]| !line.is_empty() && self.hashes.binary_search(&line_hash(line)).is_err();
+        let new = now.split(|&b| b == b'\n').filter(is_new);
+        new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
+    }
 }
 
 impl HostTexts {
     /// Opens proc.
     pub(crate) fn open() -> HostTexts {
         let proc = KernelFs::find(&PROC).inspect_err(|error| unnamed("symbols, modules and processes", error)).ok();
-        HostTexts { proc, modules: Vec::new(), kallsyms: Vec::new() }
+        HostTexts { proc, modules: LineHashes::default(), kallsyms: LineHashes::default() }
     }
 
     /// Text of a file in proc, which has the names of `named`; empty where the kernel has no such file.
@@ -51,16 +98,53 @@ impl HostTexts {
         }
     }
 
-    /// Texts by item tag, read before the first event.
+    /// Hands over the symbols in payloads of a block, read piece by piece: the whole text is megabytes. Returns the first error of
+    /// `put`.
+    pub(crate) fn symbols(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        const FILE: &str = "kallsyms";
+        let Some(proc) = &self.proc else { return Ok(()) };
+        let mut file = match proc.open_if_there(FILE, OFlags::RDONLY) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                unnamed("symbols", &error);
+                return Ok(());
+            }
+        };
+        let mut piece = vec![0; MAX_ITEM];
+        loop {
+            let len = match fill(&mut file, &mut piece) {
+                Ok(len) => len,
+                Err(error) => {
+                    unnamed("some symbols", &anyhow!("{}: cannot be read: {error}", proc.path(FILE).display()));
+                    0
+                }
+            };
+            let is_last = len < MAX_ITEM;
+            self.kallsyms.add(&piece[..len]);
+            let mut payload = Vec::with_capacity(len + 8);
+            item::put(&mut payload, item::KALLSYMS, if is_last { 0 } else { item::MORE }, &piece[..len]);
+            if len > 0 {
+                put(&payload)?;
+            }
+            if is_last {
+                self.kallsyms.finish();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Texts by item tag, read before the first event, besides the symbols.
     pub(crate) fn at_start(&mut self, events: &[String]) -> Vec<(u16, Vec<u8>)> {
         let system = rustix::system::uname();
         let names = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
         let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
         let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-        (self.kallsyms, self.modules) = (self.proc("kallsyms", "symbols"), self.proc("modules", "modules"));
+        let modules = self.proc("modules", "modules");
+        self.modules.add(&modules);
+        self.modules.finish();
         vec![
-            (item::KALLSYMS, self.kallsyms.clone()),
-            (item::MODULES, self.modules.clone()),
+            (item::MODULES, modules),
             (item::SLABINFO_START, self.proc("slabinfo", "some caches")),
             (item::UNAME, uname.into_bytes()),
             (item::COMMAND_LINE, command.join("\0").into_bytes()),
@@ -72,9 +156,9 @@ impl HostTexts {
 
     /// Texts by item tag, read after the last event: names that are new since the start, and the final counts.
     pub(crate) fn at_end(&self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
-        let modules = later(&self.modules, &self.proc("modules", "modules"));
+        let modules = self.modules.later(&self.proc("modules", "modules"));
         let symbols =
-            if modules.is_empty() { Vec::new() } else { later(&self.kallsyms, &self.proc("kallsyms", "symbols")) };
+            if modules.is_empty() { Vec::new() } else { self.kallsyms.later(&self.proc("kallsyms", "symbols")) };
         vec![
             (item::MODULES_LATER, modules),
             (item::KALLSYMS_LATER, symbols),
@@ -102,11 +186,18 @@ impl HostTexts {
     }
 }
 
-/// Lines of `now` that are not in `before`.
-fn later(before: &[u8], now: &[u8]) -> Vec<u8> {
-    let known: HashSet<&[u8]> = before.split(|&b| b == b'\n').collect();
-    let new = now.split(|&b| b == b'\n').filter(|line| !known.contains(line));
-    new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
+/// Reads until `buffer` is full or the file ends; returns the number of bytes.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read(&mut buffer[len..]) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
 }
 
 /// Reports that the trace has no names for some things; its events are complete.
@@ -145,8 +236,13 @@ mod tests {
 
     #[test]
     fn only_new_lines_are_kept_at_the_end() {
-        assert_eq!(later(b"a\nb\n", b"a\nc\nb\n"), b"c\n");
-        assert!(later(b"a\n", b"a\n").is_empty());
+        for pieces in [&["a\nbb\n"][..], &["a\nb", "b\n"], &["a", "", "\nbb"]] {
+            let mut lines = LineHashes::default();
+            pieces.iter().for_each(|piece| lines.add(piece.as_bytes()));
+            lines.finish();
+            assert_eq!(lines.later(b"a\nc\nbb\nb\n"), b"c\nb\n", "{pieces:?}");
+            assert!(lines.later(b"a\n").is_empty());
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ const NAME: &str = "meta.out";
 pub(crate) struct MetaFile {
     file: BlockFile,
     texts: HostTexts,
-    compressor: Option<BlockCompressor>,
+    compression: Compression,
     sync: bool,
 }
 
@@ -32,14 +32,17 @@ impl MetaFile {
         sync: Option<Duration>,
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
-        let compressor = BlockCompressor::new(compression);
-        let mut meta = MetaFile { file, texts: HostTexts::open(), compressor, sync: sync.is_some() };
+        let mut meta = MetaFile { file, texts: HostTexts::open(), compression, sync: sync.is_some() };
         meta.put_start(description).with_context(|| output.unwritable(NAME))?;
         Ok(meta)
     }
 
     fn put_start(&mut self, description: &Description) -> io::Result<()> {
         self.file.put(kind::FILE_HEADER, &description.payload(true))?;
+        let mut compressor = BlockCompressor::new(self.compression);
+        let MetaFile { file, texts, .. } = self;
+        texts.symbols(|payload| put(file, &mut compressor, payload))?;
+        drop(compressor);
         let texts = self.texts.at_start(&description.facts.events);
         self.put(&texts)?;
         if self.sync { self.file.sync() } else { Ok(()) }
@@ -61,12 +64,19 @@ impl MetaFile {
     }
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
+        // The compressor takes a megabyte, which is not held during the recording.
+        let mut compressor = BlockCompressor::new(self.compression);
         for payload in host_texts::payloads(texts) {
-            match &mut self.compressor {
-                Some(compressor) => self.file.put_compressed(kind::META, &payload, compressor)?,
-                None => self.file.put(kind::META, &payload)?,
-            }
+            put(&mut self.file, &mut compressor, &payload)?;
         }
         Ok(())
+    }
+}
+
+/// Writes a block of names.
+fn put(file: &mut BlockFile, compressor: &mut Option<BlockCompressor>, payload: &[u8]) -> io::Result<()> {
+    match compressor {
+        Some(compressor) => file.put_compressed(kind::META, payload, compressor),
+        None => file.put(kind::META, payload),
     }
 }

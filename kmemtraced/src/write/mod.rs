@@ -1,14 +1,17 @@
 //! Threads and blocks between a kernel buffer and a trace file.
 //!
-//! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel into a `block_buffer`,
+//! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel into a `block_buffer`
+//! from the `block_pool`,
 //! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`. `header` is the
-//! first block of each file, `meta` the file that names things, from `host_texts`. `own_threads` counts the recorder's own events,
+//! first block of each file, `meta` the file that names things, from `host_texts` and `comms`. `own_threads` counts the recorder's own events,
 //! `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
 
 mod block_buffer;
 pub(crate) mod block_file;
+mod block_pool;
+pub(crate) mod comms;
 pub(crate) mod compress;
 #[cfg(test)]
 mod fixture;

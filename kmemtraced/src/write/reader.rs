@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
 use crate::write::block_buffer::BlockBuffer;
+use crate::write::block_pool::BlockPool;
 
 /// Bytes of a block's payload; more where a sub-buffer is larger.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -50,7 +51,7 @@ pub(crate) struct Reader {
     /// Longest time that an event stays in the kernel's buffer.
     pub(crate) flush: Duration,
     pub(crate) full: Sender<Message>,
-    pub(crate) free: Receiver<Vec<u8>>,
+    pub(crate) pool: BlockPool,
     pub(crate) stop: Arc<AtomicBool>,
     /// Set by a second stop signal: the thread ends at once and leaves unread events in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
@@ -60,8 +61,6 @@ pub(crate) struct Reader {
 /// State of a reader thread; the default at its start.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Memory taken out of `free` and not used yet.
-    spare: Vec<Vec<u8>>,
     /// True once the writer got the error of a read.
     is_error_reported: bool,
     /// Drain time: all events up to this time on the trace's clock were taken.
@@ -235,10 +234,9 @@ impl Reader {
         }
     }
 
-    /// Takes the memory that was returned last: a part of it is still in the processor's cache.
+    /// Takes memory for a block; waits for the writer where the pool has none and cannot grow.
     fn take_memory(&mut self) -> Result<Vec<u8>, Gone> {
-        self.state.spare.extend(self.free.try_iter());
-        self.state.spare.pop().map_or_else(|| self.wait_for(&self.free), Ok)
+        self.pool.take().map_or_else(|| self.wait_for(self.pool.returned()), Ok)
     }
 }
 
@@ -316,17 +314,14 @@ mod tests {
     /// Blocks of such a reader, and the number of its waits.
     fn read_in_rounds(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> (Vec<Vec<u8>>, usize) {
         let (full, taken) = crossbeam_channel::unbounded();
-        let (free_in, free) = crossbeam_channel::unbounded();
         let stop = Arc::new(AtomicBool::new(false));
         let waits = Arc::new(AtomicUsize::new(0));
         let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::clone(&waits)));
         let framing = Arc::new(framing);
-        for _ in 0..1000 {
-            free_in.send(vec![0; HEADER_BYTES + room]).unwrap();
-        }
+        let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_BYTES + room, 1000);
         // A flush that is never due: the script says when there is more.
         let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
-        Reader { source, framing, flush, full, free, stop, abandon, state }.run();
+        Reader { source, framing, flush, full, pool, stop, abandon, state }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer) => Some(buffer.payload().to_vec()),
             Message::Counters(_) | Message::Unreadable(_) => None,
@@ -460,7 +455,8 @@ mod tests {
             let framing = Arc::new(Framing::Relay(RelayFraming::default()));
             let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());
             let abandoned = Arc::clone(&abandon);
-            let reader = Reader { source, framing, flush, full, free, stop, abandon: abandoned, state };
+            let pool = BlockPool::new(Vec::new(), free, HEADER_BYTES + 64, 0);
+            let reader = Reader { source, framing, flush, full, pool, stop, abandon: abandoned, state };
             let reader = std::thread::spawn(move || reader.run());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!reader.is_finished());

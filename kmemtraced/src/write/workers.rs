@@ -17,6 +17,7 @@ use crate::process::messages;
 use crate::process::thread::{HighPriority, not_started, own_tid};
 use crate::source::{CpuSource, Framing, TraceSource};
 use crate::write::block_file::BlockFile;
+use crate::write::block_pool::{BlockPool, FIRST_BLOCKS};
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
 use crate::write::outcome::{Outcome, Progress};
@@ -24,7 +25,7 @@ use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
 use crate::write::writer::Writer;
 
-/// Block pool of a CPU, bytes.
+/// Greatest block pool of a CPU, bytes: the pool grows when the writer falls behind.
 const POOL_BYTES: u64 = 32 << 20;
 /// Pools of all CPUs together take at most `1 / POOL_SHARE` of memory.
 const POOL_SHARE: u64 = 10;
@@ -74,22 +75,29 @@ pub(crate) struct RecordOptions {
     pub(crate) own: Option<OwnThreads>,
 }
 
-/// Size of each CPU's block pool on a machine with `cpus` CPUs, bytes, about.
+/// Greatest size of each CPU's block pool on a machine with `cpus` CPUs, bytes, about.
 pub(crate) fn pool_bytes(cpus: usize) -> usize {
     memory::share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
 }
 
-/// Allocates the block pool of one CPU.
-fn pool(cpus: usize, block_bytes: usize) -> anyhow::Result<Vec<Vec<u8>>> {
-    let blocks = (pool_bytes(cpus) / block_bytes).max(3);
-    let pool: Result<_, _> = (0..blocks).map(|_| memory::touched(block_bytes)).collect();
-    let failed = |_| {
-        anyhow!(
-            "{} MiB of memory for blocks cannot be had: free some, or raise ulimit -v",
-            (blocks * block_bytes * cpus) >> 20
-        )
-    };
-    pool.map_err(failed)
+/// Blocks of a CPU's pool: all that it may have, of which the first exist from the start.
+struct Blocks {
+    first: Vec<Vec<u8>>,
+    bytes: usize,
+    max: usize,
+}
+
+impl Blocks {
+    /// Allocates the first blocks of one CPU.
+    fn new(cpus: usize, bytes: usize) -> anyhow::Result<Blocks> {
+        let max = (pool_bytes(cpus) / bytes).max(FIRST_BLOCKS);
+        let first: Result<_, _> = (0..FIRST_BLOCKS).map(|_| memory::touched(bytes)).collect();
+        let failed = |_| {
+            let all = FIRST_BLOCKS * bytes * cpus;
+            anyhow!("{} KiB of memory for blocks cannot be had: free some, or raise ulimit -v", all >> 10)
+        };
+        Ok(Blocks { first: first.map_err(failed)?, bytes, max })
+    }
 }
 
 /// Spawns a thread at nice -20, on CPU `pinned` if given; it sends its thread id to `tids`, then works.
@@ -129,17 +137,16 @@ struct Spawner<'a> {
 
 impl Spawner<'_> {
     /// Makes the file of a CPU and starts its threads.
-    fn add_cpu(&self, cpu: u32, blocks: Vec<Vec<u8>>, workers: &mut Workers) -> anyhow::Result<()> {
-        let (full_in, full) = crossbeam_channel::bounded(blocks.len() + 4);
-        let (free_in, free) = crossbeam_channel::bounded(blocks.len());
-        for block in blocks {
-            let _ = free_in.send(block);
-        }
+    fn add_cpu(&self, cpu: u32, blocks: Blocks, workers: &mut Workers) -> anyhow::Result<()> {
+        let (full_in, full) = crossbeam_channel::bounded(blocks.max + 4);
+        let (free_in, free) = crossbeam_channel::bounded(blocks.max);
+        let growth = blocks.max - blocks.first.len();
+        let pool = BlockPool::new(blocks.first, free, blocks.bytes, growth);
         let threads = self.start_writer(cpu, full, free_in, workers)?;
         workers.threads.push(threads);
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let reader = self.start_reader(cpu, source, full_in, free, workers)?;
+            let reader = self.start_reader(cpu, source, full_in, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
@@ -180,7 +187,7 @@ impl Spawner<'_> {
         cpu: u32,
         source: Box<dyn CpuSource>,
         full: Sender<Message>,
-        free: Receiver<Vec<u8>>,
+        pool: BlockPool,
         workers: &Workers,
     ) -> anyhow::Result<JoinHandle<()>> {
         // Counters from before events are enabled: loss up to here is not loss of the recording.
@@ -190,7 +197,7 @@ impl Spawner<'_> {
             framing: Arc::clone(&self.source.facts().framing),
             flush: self.options.flush,
             full,
-            free,
+            pool,
             stop: Arc::clone(&workers.stop),
             abandon: Arc::clone(&workers.abandon),
             state: reader::State::default(),
@@ -232,13 +239,16 @@ impl Workers {
             Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
         };
         // Before the threads, whose stacks take address space that the pools need more.
-        let pools =
-            facts.cpus.iter().map(|_| pool(facts.cpus.len(), block_bytes)).collect::<anyhow::Result<Vec<_>>>()?;
+        let blocks = facts
+            .cpus
+            .iter()
+            .map(|_| Blocks::new(facts.cpus.len(), block_bytes))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let (tids, tids_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();
         let spawner = Spawner { source, output, description, options, tids, go };
-        let mut cpus = facts.cpus.iter().zip(pools);
-        let begun = cpus.try_for_each(|(&cpu, pool)| spawner.add_cpu(cpu, pool, &mut workers));
+        let mut cpus = facts.cpus.iter().zip(blocks);
+        let begun = cpus.try_for_each(|(&cpu, blocks)| spawner.add_cpu(cpu, blocks, &mut workers));
         drop(spawner);
         workers.tids.extend(tids_out.iter());
         if let Err(error) = begun {

@@ -204,6 +204,12 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::COMMS, item::MORE, tail);
         file.block(kind::META, &out, Tally::default());
     }
+    let kallsyms = workload.symbols.kallsyms();
+    if !kallsyms.is_empty() {
+        let mut out = Vec::new();
+        item::put(&mut out, item::KALLSYMS, 0, kallsyms.as_bytes());
+        file.block(kind::META, &out, Tally::default());
+    }
     file.end(&PerCpu { cpu: NO_CPU, ..PerCpu::default() });
     file.bytes
 }

@@ -60,6 +60,9 @@ pub struct Layout {
 /// The id of a record whose format no trace tells.
 pub(crate) const FOREIGN_ID: u16 = 1999;
 
+/// Events of `kmem` that no reader knows, and that tell of objects by `call_site` and `ptr`.
+pub const UNKNOWN_EVENTS: [&str; 1] = ["kmem_cache_free_deferred"];
+
 /// Events that this kernel has, in the order their ids are given.
 pub fn layouts(shape: &Shape) -> Vec<Layout> {
     let names: &[&str] = match shape.era {
@@ -97,11 +100,12 @@ pub fn layouts(shape: &Shape) -> Vec<Layout> {
     };
     // Ids differ from kernel to kernel.
     let first = 300 + 90 * (shape.era as u16);
-    let kmem = names.iter().enumerate().map(|(i, name)| layout(shape, "kmem", name, first + 3 * i as u16));
+    let names = names.iter().chain(&UNKNOWN_EVENTS);
+    let kmem = names.enumerate().map(|(i, name)| layout(shape, "kmem", name, first + 3 * i as u16));
     kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).collect()
 }
 
-/// Name of the event that goes with a page's free and is not one of its own.
+/// Name of the event of a page in a batch: no free of its own but in kernels before 2.6.34.
 pub(crate) fn batched_name(era: Era) -> &'static str {
     if era == Era::V2_6_32 { "mm_pagevec_free" } else { "mm_page_free_batched" }
 }
@@ -134,7 +138,7 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
         "kmalloc" | "kmem_cache_alloc" => vec![call_site, ptr, requested, allocated, gfp],
         "kmalloc_node" | "kmem_cache_alloc_node" => vec![call_site, ptr, requested, allocated, gfp, node],
         "kmem_cache_free" if era >= Era::V5_15 => vec![call_site, ptr, cache],
-        "kfree" | "kmem_cache_free" => vec![call_site, ptr],
+        "kfree" | "kmem_cache_free" | "kmem_cache_free_deferred" => vec![call_site, ptr],
         "mm_page_alloc" => vec![frame, order, gfp, line("int migratetype", 4, true, Slot::Any)],
         "mm_page_free" | "mm_page_free_direct" => vec![frame, order],
         "mm_pagevec_free" => vec![frame, line("int cold", 4, true, Slot::Any)],

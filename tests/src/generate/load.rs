@@ -1,5 +1,6 @@
 //! A load of any size: so many objects are live however many events follow, and none of it is kept but what is live.
 
+use super::symbols::Symbols;
 use super::workload::{PerCpu, Workload};
 use super::{Random, Shape};
 use kmemtrace_abi::event::{Action, Event, Kind, NameId, Names};
@@ -96,6 +97,7 @@ impl Load {
             own_threads: None,
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
             clock: Some("mono"),
+            symbols: Symbols::default(),
         };
         let load = Load {
             options,

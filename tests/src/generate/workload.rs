@@ -1,6 +1,7 @@
 //! Workloads of made-up machines: each CPU's events and gaps, with every case that reports must tell apart.
 
-use super::layout::{Layout, batched_name, layouts};
+use super::layout::{Layout, UNKNOWN_EVENTS, batched_name, layouts};
+use super::symbols::{SITES, Symbols, call_site};
 use super::{Era, Random, Shape};
 use kmemtrace_abi::disk::block::Interval;
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
@@ -48,6 +49,13 @@ pub struct Options {
     pub kernel: bool,
     /// The recorder's thread ids are known: some of the threads are its own.
     pub own_threads: bool,
+    /// Call-sites have sizes and caches of their own, objects are freed on paths without events, and there are events that no
+    /// reader knows.
+    pub varied: bool,
+    /// Functions and modules of call-sites are known.
+    pub symbols: bool,
+    /// Bytes that the kernel's code was moved by at boot.
+    pub slide: u64,
 }
 
 impl Options {
@@ -74,6 +82,9 @@ impl Options {
             comms: true,
             kernel: true,
             own_threads: false,
+            varied: false,
+            symbols: false,
+            slide: 0,
         }
     }
 
@@ -88,6 +99,8 @@ impl Options {
         let (cut, missing) = if random.chance(25) { (some(random, 30), some(random, 15)) } else { Default::default() };
         // A trace without any file is none.
         let missing = if missing.len() == cpus.len() { Vec::new() } else { missing };
+        // A copy of the generator: the rest of a seed's trace is the same with and without.
+        let mut copy = random.clone();
         Options {
             shape,
             events: random.below(events as u64 + 1) as usize,
@@ -108,8 +121,10 @@ impl Options {
             nodes: random.chance(60),
             comms: random.chance(60),
             kernel: random.chance(85),
-            // A copy of the generator: the rest of a seed's trace is the same with and without.
-            own_threads: random.clone().chance(60),
+            own_threads: copy.chance(60),
+            varied: true,
+            symbols: copy.chance(60),
+            slide: 0,
             cpus,
         }
     }
@@ -186,15 +201,24 @@ pub struct Workload {
     pub nodes: Vec<(u32, u32)>,
     /// Trace clock, where the trace tells it.
     pub clock: Option<&'static str>,
+    /// Functions of the call-sites, where the trace tells them.
+    pub symbols: Symbols,
 }
 
-const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
-const COMMS: [(i32, &str); 4] = [(1, "init"), (77, "kworker/0:1"), (4242, "a b"), (4243, "red")];
-const PIDS: [i32; 6] = [0, 1, 77, 4242, 4243, 31999];
+/// Names of caches; one is that of a size class.
+pub const CACHES: [&str; 6] = ["dentry", "inode_cache", "kmalloc-64", "skbuff_head_cache", "maple_node", ":a-0000128"];
+/// Command names by thread id: two threads share one, others have none.
+pub const COMMS: [(i32, &str); 4] = [(1, "red"), (77, "kworker/0:1"), (4242, "a b"), (4243, "red")];
+/// Thread ids.
+pub const PIDS: [i32; 6] = [0, 1, 77, 4242, 4243, 31999];
 /// Thread ids of the recorder; the last one has no event.
 const OWN_THREADS: [i32; 4] = [77, 4243, 31999, 32000];
 /// `common_flags`: contexts, one within another, and bits that are none.
 const FLAGS: [u8; 10] = [0, 0, 0, 0x01, 0x24, 0x10, 0x11, 0x08, 0x19, 0x48];
+/// Requested and allocated bytes of objects that most call-sites have of their own, as objects of a cache do.
+const CACHE_SIZES: [(u64, u64); 5] = [(192, 192), (600, 640), (24, 32), (1000, 1024), (96, 96)];
+/// Requested and allocated bytes of objects in size classes that are no powers of two, or large.
+const CLASS_SIZES: [(u64, u64); 6] = [(70, 96), (130, 192), (5000, 8192), (3000, 4096), (1500, 2048), (300, 512)];
 /// Objects are taken from this many places, so that addresses are used again.
 const PLACES: u64 = 160;
 
@@ -220,6 +244,8 @@ struct Machine<'a> {
     random: Random,
     /// Random numbers of the flags alone: the rest of a seed's trace does not depend on them.
     flags: Random,
+    /// Random numbers of sizes and caches by call-site, of unknown events, and of frees without an event.
+    extra: Random,
     names: Names,
     layouts: Vec<Layout>,
     now: u64,
@@ -262,6 +288,7 @@ impl<'a> Machine<'a> {
             shape: options.shape,
             random: Random::new(seed),
             flags: Random::new(!seed),
+            extra: Random::new(seed ^ 0x00e9_17e3),
             names: Names::new(),
             layouts: layouts(&options.shape),
             now: options.start,
@@ -283,6 +310,11 @@ impl<'a> Machine<'a> {
             _ => 1 + self.random.below(self.options.step),
         };
         let cpu = self.random.below(self.cpus.len() as u64) as usize;
+        if self.options.varied && self.extra.chance(2) {
+            std::mem::swap(&mut self.random, &mut self.extra);
+            self.free_unseen(cpu);
+            std::mem::swap(&mut self.random, &mut self.extra);
+        }
         match self.random.below(100) {
             0..38 => self.allocate(cpu),
             38..42 => self.fail(cpu),
@@ -306,8 +338,8 @@ impl<'a> Machine<'a> {
     }
 
     fn call_site(&mut self) -> u64 {
-        let base = if self.shape.target.word_bytes == 8 { 0xffff_ffff_8110_0000 } else { 0xc010_0000 };
-        base + 0x1005 * self.random.below(12)
+        let number = self.random.below(SITES);
+        call_site(&self.shape, self.options.slide, number)
     }
 
     fn slab_name(&mut self, kind: Kind) -> &'static str {
@@ -339,8 +371,30 @@ impl<'a> Machine<'a> {
             1 => 0,
             _ => u64::next_power_of_two(requested).max(8),
         };
-        self.alloc_event(cpu, name, kind, address, cache, (requested, allocated));
+        let cache = self.alloc_event(cpu, name, kind, address, cache, (requested, allocated));
         self.live.push(Object { address, kind, cache });
+    }
+
+    /// Frees on a path without events, as of an epoll item: one object's address comes back as another object with an event, a
+    /// second one's without, so that its free is of another cache or kind.
+    fn free_unseen(&mut self, cpu: usize) {
+        let (first, second) = (self.place(), self.place());
+        let kind = if self.random.chance(60) { Kind::Cache } else { Kind::Kmalloc };
+        let [epoll, inode] = ["eventpoll_epi", "inode_cache"].map(|cache| self.names.intern(cache.as_bytes()));
+        let site = call_site(&self.shape, self.options.slide, 2);
+        let objects = [
+            (site, kind, first, epoll, (100, 128)),
+            (self.call_site(), Kind::Cache, first, inode, (600, 640)),
+            (site, kind, second, epoll, (100, 128)),
+        ];
+        for (call_site, kind, address, cache, bytes) in objects {
+            let name = self.slab_name(kind);
+            let event = self.event(cpu, name, Action::Alloc(kind));
+            self.push_alloc(cpu, name, Event { call_site, address, ..event }, cache, bytes);
+        }
+        self.free_event(cpu, "kmem_cache_free", second, inode);
+        self.live.retain(|o| o.address != first && o.address != second);
+        self.live.push(Object { address: first, kind: Kind::Cache, cache: inode });
     }
 
     fn fail(&mut self, cpu: usize) {
@@ -392,10 +446,14 @@ impl<'a> Machine<'a> {
             }
             kind => {
                 let address = self.random.take(&mut self.pages).unwrap_or(place);
-                let mut event = self.event(cpu, free, Action::Free(Kind::Pages));
+                let is_batch = kind == 19 && self.options.others;
+                // Kernels before 2.6.34 record nothing else of a page in a batch. Readers know them by their release.
+                let stands_alone = is_batch && old && self.options.kernel;
+                let name = if stands_alone { "mm_pagevec_free" } else { free };
+                let mut event = self.event(cpu, name, Action::Free(Kind::Pages));
                 event.address = address;
                 self.push(cpu, event);
-                if kind == 19 && self.options.others {
+                if is_batch && !stands_alone {
                     let name = batched_name(self.shape.era);
                     let mut event = self.event(cpu, name, Action::Other);
                     event.address = address;
@@ -416,6 +474,8 @@ impl<'a> Machine<'a> {
 
     fn other(&mut self, cpu: usize) {
         let name = if self.random.chance(60) { "kernel_stack" } else { "unknown" };
+        let is_deferred = self.options.varied && name == "kernel_stack" && self.extra.chance(25);
+        let name = if is_deferred { UNKNOWN_EVENTS[0] } else { name };
         let mut event = self.event(cpu, name, Action::Other);
         // Without a format the thread is not known.
         event.pid = event.pid.filter(|_| name != "unknown");
@@ -449,6 +509,8 @@ impl<'a> Machine<'a> {
         self.layouts.iter().any(|l| l.name == name && l.has_cache())
     }
 
+    /// An allocation at any call-site; most call-sites of a varied workload have sizes and a cache of their own. Returns the
+    /// cache.
     fn alloc_event(
         &mut self,
         cpu: usize,
@@ -456,14 +518,36 @@ impl<'a> Machine<'a> {
         kind: Kind,
         address: u64,
         cache: NameId,
+        bytes: (u64, u64),
+    ) -> NameId {
+        let event = self.event(cpu, name, Action::Alloc(kind));
+        let number = self.random.below(SITES);
+        let (mut cache, mut bytes) = (cache, bytes);
+        match kind {
+            Kind::Cache if self.options.varied && self.extra.chance(70) => {
+                cache = self.names.intern(CACHES[number as usize % CACHES.len()].as_bytes());
+                bytes = CACHE_SIZES[number as usize % CACHE_SIZES.len()];
+            }
+            Kind::Kmalloc if self.options.varied && self.extra.chance(15) => bytes = *self.extra.pick(&CLASS_SIZES),
+            _ => {}
+        }
+        let call_site = call_site(&self.shape, self.options.slide, number);
+        self.push_alloc(cpu, name, Event { call_site, address, ..event }, cache, bytes);
+        cache
+    }
+
+    /// An allocation of (requested, allocated) bytes; its event names the cache where this kernel's do.
+    fn push_alloc(
+        &mut self,
+        cpu: usize,
+        name: &'static str,
+        mut event: Event,
+        cache: NameId,
         (requested, allocated): (u64, u64),
     ) {
-        let mut event = self.event(cpu, name, Action::Alloc(kind));
-        event.address = address;
-        event.call_site = self.call_site();
         (event.requested, event.allocated) = (requested, allocated);
         event.cache = self.names_cache(name).then_some(cache);
-        event.failed = address == 0;
+        event.failed = event.address == 0;
         self.push(cpu, event);
     }
 
@@ -560,6 +644,10 @@ impl<'a> Machine<'a> {
             own_threads: self.options.own_threads.then(|| OWN_THREADS.to_vec()),
             nodes: if self.options.nodes { nodes } else { Vec::new() },
             clock: self.options.clock,
+            symbols: match self.options.symbols {
+                true => Symbols::of_call_sites(&self.shape, self.options.slide),
+                false => Symbols::default(),
+            },
         }
     }
 

@@ -1,83 +1,21 @@
-//! JSON documents of each view. Symbols are null: the reference knows no names of functions.
+//! JSON documents of each view but those of groups, growth and comparison.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Gap, Kind, StreamItem};
-use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::stream::report::Source;
 use serde_json::{Map, Value, json};
 
 use super::Known;
 use super::figures::{findings, free_events};
+use super::head::{figures, freed, head, hex, ordered, with};
 use super::pairs::{Class, End, Finding, Object, Pairs};
+use super::selection::context;
 
-fn hex(address: u64) -> String {
-    format!("{address:#x}")
-}
+pub use super::groups::{caches, live_by, sites, sites_by};
 
 fn site(address: Option<u64>) -> Value {
     address.map_or(Value::Null, |a| hex(a).into())
-}
-
-/// Members of `a` and `b`.
-fn with(a: Value, b: Value) -> Value {
-    match (a, b) {
-        (Value::Object(mut a), Value::Object(b)) => {
-            a.extend(b);
-            Value::Object(a)
-        }
-        (a, _) => a,
-    }
-}
-
-/// Members at the head of every document.
-fn head(view: &str, known: &Known, pairs: &Pairs) -> Value {
-    let verdict = match known.verdict {
-        Verdict::Complete => "complete",
-        Verdict::Lossy => "lossy",
-        Verdict::Truncated => "truncated",
-        Verdict::Corrupt => "corrupt",
-    };
-    let trace = &known.trace;
-    let input = trace.input.name();
-    let source = trace.source.map(|source| match source {
-        Source::Tracefs => "tracefs",
-        Source::Relay => "relay",
-    });
-    let mut members = json!({
-        "input": input, "source": source, "kernel": trace.kernel, "arch": trace.arch, "endian": trace.endian,
-        "word_bytes": trace.word_bytes, "page_bytes": trace.page_bytes, "addresses": "raw", "clock": trace.clock,
-        "cpus": known.cpus.len(), "own_threads": known.own_threads.as_ref().map(BTreeSet::from_iter),
-        "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },
-    });
-    // A trace without events has no first or last key.
-    if let (Some(first), Some(last)) = (pairs.events.first(), pairs.events.last()) {
-        members = with(members, json!({ "first": first.at, "last": last.at }));
-    }
-    json!({
-        "schema": format!("kmemtrace.{view}/1"),
-        "completeness": {
-            "verdict": verdict, "lost_events": known.lost, "gaps": pairs.gaps.len(),
-            "truncated_files": known.truncated, "missing_cpus": known.missing,
-            "inferred_frees": pairs.unfiltered.0, "frees_without_alloc": pairs.unfiltered.1,
-        },
-        "trace": members,
-    })
-}
-
-/// Figure that depends on the order of events: null if the order is unknown.
-fn ordered(known: &Known, value: Value) -> Value {
-    if known.is_without_order() { Value::Null } else { value }
-}
-
-/// Figures of a row.
-fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, u64) {
-    let (mut figures, peak_at) = super::figures::figures(pairs, select);
-    for member in ["cross_cpu", "peak_live_allocated"] {
-        figures[member] = ordered(known, figures[member].take());
-    }
-    (figures, peak_at)
 }
 
 /// Document of `summary`.
@@ -98,13 +36,22 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
     let mut counts = Map::new();
     for class in Class::SUSPECT {
         let (count, suspect) = findings(pairs, class);
-        counts.insert(class.name().into(), json!({ "count": count, "suspect": suspect }));
+        let counted = json!({ "count": count, "suspect": suspect });
+        let unseen = pairs.findings.iter().filter(|f| f.class == class && f.unseen).count();
+        let has_unseen = Class::UNSEEN.contains(&class);
+        let counted = if has_unseen { with(counted, json!({ "unseen": unseen })) } else { counted };
+        counts.insert(class.name().into(), counted);
     }
     for class in [Class::FreeWithoutAlloc, Class::ShortAlloc, Class::FailedAlloc, Class::NullFree] {
         counts.insert(class.name().into(), json!({ "count": findings(pairs, class).0 }));
     }
+    let mut events = json!({ "total": pairs.events.len(), "used": pairs.events.len() - other, "other": other });
+    if let Some(names) = &known.unknown {
+        let is_unknown = |e: &&Event| names.contains(&*String::from_utf8_lossy(known.names.get(e.name)));
+        events["unknown"] = json!(pairs.events.iter().filter(is_unknown).count());
+    }
     let body = json!({
-        "events": { "total": pairs.events.len(), "used": pairs.events.len() - other, "other": other },
+        "events": events,
         "kinds": kinds,
         "total": total,
         "pairs": {
@@ -115,54 +62,15 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
         "own": known.own_threads.is_some().then(|| json!({ "allocs": pairs.own.0, "allocated": pairs.own.1 })),
         "findings": counts,
     });
-    with(head("summary", known, pairs), body)
+    with(head("summary/1", &[], known, pairs), body)
 }
 
-fn freed(pairs: &Pairs) -> impl Iterator<Item = (&Object, Event)> {
-    pairs.objects.iter().filter_map(|o| match o.end {
-        End::Freed { free, .. } => Some((o, free)),
-        _ => None,
-    })
-}
-
-/// Allocation events, failed ones included, with their kinds.
-fn allocations(pairs: &Pairs) -> impl Iterator<Item = (&Event, Kind)> {
-    pairs.taken().filter_map(|e| match e.action {
-        Action::Alloc(kind) => Some((e, kind)),
-        _ => None,
-    })
-}
-
-/// Sorts rows by waste, greatest first; ties keep their order.
-fn by_waste(mut rows: Vec<Value>) -> Vec<Value> {
-    rows.sort_by_key(|row| std::cmp::Reverse(row["wasted"].as_u64()));
-    rows
-}
-
-/// Document of `sites`.
-pub fn sites(known: &Known, pairs: &Pairs) -> Value {
-    let keys: BTreeSet<(u64, Kind)> = allocations(pairs).map(|(e, kind)| (e.call_site, kind)).collect();
-    let row = |&(call_site, kind): &(u64, Kind)| {
-        let (figures, _) = figures(known, pairs, &|e, k| (e.call_site, k) == (call_site, kind));
-        let key = json!({ "call_site": hex(call_site), "symbol": null, "module": null, "kind": kind.name() });
-        with(key, figures)
-    };
-    with(head("sites", known, pairs), json!({ "rows": by_waste(keys.iter().map(row).collect()) }))
-}
-
-/// Name of the cache in an event.
-fn cache<'a>(known: &'a Known, event: &Event) -> Option<&'a str> {
-    event.cache.map(|id| std::str::from_utf8(known.names.get(id)).unwrap_or("?"))
-}
-
-/// Document of `caches`.
-pub fn caches(known: &Known, pairs: &Pairs) -> Value {
-    let keys: BTreeSet<(Option<&str>, Kind)> = allocations(pairs).map(|(e, kind)| (cache(known, e), kind)).collect();
-    let row = |&(name, kind): &(Option<&str>, Kind)| {
-        let (figures, _) = figures(known, pairs, &|e, k| (cache(known, e), k) == (name, kind));
-        with(json!({ "cache": name, "kind": kind.name() }), figures)
-    };
-    with(head("caches", known, pairs), json!({ "rows": by_waste(keys.iter().map(row).collect()) }))
+/// Members with the symbols of call-sites, by name. Left out if the reference does not know symbols.
+fn symbols(known: &Known, sites: &[(&str, Option<u64>)]) -> Value {
+    let Some(symbols) = &known.symbols else { return json!({}) };
+    let symbol =
+        |&(name, site): &(&str, Option<u64>)| (name.to_owned(), json!(site.and_then(|site| symbols.symbol(site))));
+    sites.iter().map(symbol).collect::<Map<_, _>>().into()
 }
 
 /// Document of `mismatch`.
@@ -171,38 +79,42 @@ pub fn mismatch(known: &Known, pairs: &Pairs) -> Value {
     let all: Vec<&Finding> = pairs.findings.iter().filter(listed).collect();
     let key = |f: &Finding| (f.class, f.alloc_site, f.free_site, f.kind);
     let keys: BTreeSet<_> = all.iter().map(|f| key(f)).collect();
-    let mut rows: Vec<Value> = Vec::new();
+    let mut rows: Vec<((bool, usize), Value)> = Vec::new();
     for group in keys {
+        let (class, alloc_site, free_site, kind) = group;
         let of_group: Vec<_> = all.iter().filter(|f| key(f) == group).collect();
         let first = of_group[0].event;
-        rows.push(json!({
-            "class": group.0.name(), "alloc_site": site(group.1), "alloc_symbol": null,
-            "free_site": site(group.2), "free_symbol": null, "kind": group.3.name(),
-            "count": of_group.len(), "suspect": of_group.iter().filter(|f| f.suspect).count(),
+        let suspect = of_group.iter().filter(|f| f.suspect).count();
+        let unseen = of_group.iter().filter(|f| f.unseen).count();
+        let has_errors = class.has_errors() && of_group.len() > suspect + unseen;
+        let row = json!({
+            "class": class.name(), "alloc_site": site(alloc_site), "free_site": site(free_site), "kind": kind.name(),
+            "count": of_group.len(), "suspect": suspect,
+            "unseen": Class::UNSEEN.contains(&class).then_some(unseen),
             "first": { "at": first.at, "cpu": first.cpu, "address": hex(first.address) },
-        }));
+        });
+        let symbols = symbols(known, &[("alloc_symbol", alloc_site), ("free_symbol", free_site)]);
+        rows.push(((has_errors, of_group.len()), with(row, symbols)));
     }
-    rows.sort_by_key(|row| std::cmp::Reverse(row["count"].as_u64()));
-    with(head("mismatch", known, pairs), json!({ "rows": rows }))
+    rows.sort_by_key(|(rank, _)| Reverse(*rank));
+    let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+    with(head("mismatch/1", &[], known, pairs), json!({ "rows": rows }))
 }
 
-fn comm(known: &Known, event: &Event) -> Value {
-    event.pid.and_then(|pid| known.comms.get(&pid)).map_or(Value::Null, |comm| comm.clone().into())
-}
-
-/// Document of `live`.
-pub fn live(known: &Known, pairs: &Pairs) -> Value {
+/// Document of `live --objects`. The cache of an object is the one that its allocation event names.
+pub fn live_objects(known: &Known, pairs: &Pairs) -> Value {
     let live = pairs.objects.iter().filter(|o| matches!(o.end, End::Live));
     let rows: Vec<Value> = live
         .map(|Object { alloc, kind, .. }| {
-            json!({
-                "address": hex(alloc.address), "call_site": hex(alloc.call_site), "symbol": null, "kind": kind.name(),
-                "cache": cache(known, alloc), "requested": alloc.requested, "allocated": alloc.allocated,
-                "cpu": alloc.cpu, "pid": alloc.pid, "comm": comm(known, alloc), "at": alloc.at,
-            })
+            let row = json!({
+                "address": hex(alloc.address), "call_site": hex(alloc.call_site), "kind": kind.name(),
+                "cache": known.cache_in(alloc), "requested": alloc.requested, "allocated": alloc.allocated,
+                "cpu": alloc.cpu, "pid": alloc.pid, "comm": known.comm(alloc), "at": alloc.at,
+            });
+            with(row, symbols(known, &[("symbol", Some(alloc.call_site))]))
         })
         .collect();
-    with(head("live", known, pairs), json!({ "rows": rows }))
+    with(head("live/1", &[], known, pairs), json!({ "rows": rows }))
 }
 
 /// Document of `cross`. Rows without a cross-CPU pair are left out, unless the number of pairs is unknown.
@@ -217,14 +129,16 @@ pub fn cross(known: &Known, pairs: &Pairs) -> Value {
         let crossing = own.iter().filter(|(o, free)| o.alloc.cpu != free.cpu);
         let (count, bytes) = (crossing.clone().count(), crossing.map(|(o, _)| o.alloc.allocated).sum::<u64>());
         (count > 0 || known.is_without_order()).then(|| {
-            json!({
-                "call_site": hex(call_site), "symbol": null, "kind": kind.name(), "frees": own.len(),
+            let row = json!({
+                "call_site": hex(call_site), "kind": kind.name(), "frees": own.len(),
                 "cross_cpu": ordered(known, json!(count)), "cross_cpu_bytes": ordered(known, json!(bytes)),
-            })
+            });
+            with(row, symbols(known, &[("symbol", Some(call_site))]))
         })
     };
     let rows: Vec<Value> = keys.into_iter().filter_map(row).collect();
-    with(head("cross", known, pairs), json!({ "cpus": cpus, "matrix": ordered(known, json!(matrix)), "rows": rows }))
+    let body = json!({ "cpus": cpus, "matrix": ordered(known, json!(matrix)), "rows": rows });
+    with(head("cross/1", &[], known, pairs), body)
 }
 
 /// Lines of `events`: events and gaps in the total order. A gap stands before the first event after it.
@@ -263,11 +177,9 @@ fn event_line(known: &Known, event: &Event) -> Value {
     let mut put = |member: &str, value: Value| line[member] = value;
     if event.pid.is_some() {
         put("pid", json!(event.pid));
-        put("comm", comm(known, event));
+        put("comm", json!(known.comm(event)));
     }
-    if let Some(flags) = event.flags {
-        let contexts = [(0x40, "nmi"), (0x08, "hardirq"), (0x10, "softirq")];
-        let context = contexts.iter().find(|(bit, _)| flags & bit != 0).map_or("task", |(_, name)| name);
+    if let Some(context) = context(event) {
         put("context", json!(context));
     }
     if event.action != Action::Other {
@@ -286,7 +198,7 @@ fn event_line(known: &Known, event: &Event) -> Value {
     if let Some(node) = event.node {
         put("node", json!(node));
     }
-    if let Some(cache) = cache(known, event) {
+    if let Some(cache) = known.cache_in(event) {
         put("cache", json!(cache));
     }
     line

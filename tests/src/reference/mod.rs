@@ -1,25 +1,42 @@
 //! Reference model for reports: slow and simple. Every figure is counted again from the list of all events, by the
 //! definition in the contract, without regard to speed or memory.
 //!
-//! [`order`] puts events in their total order, [`pairs`] decides the effect of each, [`figures`] counts, [`documents`]
-//! writes the JSON of each view.
+//! [`order`] puts events in their total order, [`pairs`] decides the effect of each, [`figures`] counts. [`documents`],
+//! [`groups`], [`growth`] and [`compare`] write the JSON of the views, [`asked`] picks one of them.
 
+pub mod asked;
+pub mod caches;
+pub mod compare;
 pub mod documents;
+#[cfg(test)]
+mod examples;
 pub mod figures;
+pub mod groups;
+pub mod growth;
+pub mod head;
+pub mod keys;
 pub mod order;
 pub mod pairs;
+pub mod selection;
+pub mod symbols;
 
-use std::collections::HashMap;
+pub use selection::Selection;
 
+use std::collections::{BTreeSet, HashMap};
+
+use crate::generate::layout::UNKNOWN_EVENTS;
 use crate::generate::{RelayOptions, RelayStreams, Workload};
+
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Action, Event, Kind, Names, StreamItem};
+use kmemtrace_abi::event::{Event, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Trace};
+
+use symbols::Symbols;
 
 /// Facts about a trace, from its generator or its decoder.
 #[derive(Debug)]
@@ -36,8 +53,8 @@ pub struct Known {
     pub own_threads: Option<Vec<i32>>,
     /// True if the recorder's own objects are not left out.
     pub shows_own: bool,
-    /// Order keys of the window that is asked for, both ends included. Gaps outside of it stay known.
-    pub bounds: (u64, u64),
+    /// Order keys of the window that is asked for, if any, both ends included. Gaps outside of it stay known.
+    pub bounds: Option<(u64, u64)>,
     /// Allocations that are asked for.
     pub selection: Selection,
     /// NUMA nodes by CPU.
@@ -52,17 +69,12 @@ pub struct Known {
     pub missing: Vec<u32>,
     /// Records that a relay channel dropped, if the channel has a counter.
     pub total_overruns: Option<u64>,
-}
-
-/// Filters on allocations; the default takes all.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Selection {
-    /// Only this kind.
-    pub kind: Option<Kind>,
-    /// Only this thread's.
-    pub pid: Option<i32>,
-    /// Only of at least this many requested bytes, which a free does not tell.
-    pub least: Option<u64>,
+    /// Functions of the machine; `None` if the reference does not know which the trace tells. Documents then lack all names
+    /// of functions and modules.
+    pub symbols: Option<Symbols>,
+    /// Names of the `kmem` events that the contract does not list and that have both `call_site` and `ptr`; `None` if the
+    /// reference does not know them. Documents then lack their number.
+    pub unknown: Option<BTreeSet<String>>,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -86,6 +98,10 @@ pub struct TraceMembers {
     pub clock: Option<String>,
     /// Order key of the events.
     pub order: OrderKey,
+    /// Threads of the recording: `"system"` or `"tasks"`.
+    pub scope: &'static str,
+    /// The kernel's filter on allocation events.
+    pub filtered: Option<String>,
 }
 
 impl Known {
@@ -118,14 +134,18 @@ impl Known {
                 page_bytes: Some(u64::from(workload.shape.page_bytes)),
                 clock: workload.clock.map(str::to_owned),
                 order: OrderKey::Time,
+                scope: "system",
+                filtered: None,
             },
             total_overruns: None,
+            symbols: Some(workload.symbols),
+            unknown: Some(UNKNOWN_EVENTS.iter().map(|&name| name.to_owned()).collect()),
             missing: workload.cpus.iter().filter(|c| c.missing).map(|c| c.cpu).collect(),
             cpus: workload.cpus.into_iter().map(|c| (c.cpu, c.items)).collect(),
             names: workload.names,
             own_threads: workload.own_threads,
             shows_own: false,
-            bounds: (0, u64::MAX),
+            bounds: None,
             selection: Selection::default(),
             comms: workload.comms.iter().map(|&(pid, comm)| (pid, comm.to_owned())).collect(),
             nodes: workload.nodes.iter().copied().collect(),
@@ -138,7 +158,8 @@ impl Known {
     /// Facts about `workload` as a captured tree.
     pub fn of_tree(workload: Workload) -> Known {
         let known = Known::of_workload(workload);
-        Known { trace: TraceMembers { input: InputKind::Tree, ..known.trace }, own_threads: None, ..known }
+        let trace = TraceMembers { input: InputKind::Tree, ..known.trace };
+        Known { trace, own_threads: None, symbols: Some(Symbols::default()), ..known }
     }
 
     /// Facts about the relay channel `streams` of `workload`, as raw bytes or as our recording. `total_overruns` is
@@ -166,6 +187,8 @@ impl Known {
                 page_bytes: known.trace.page_bytes.filter(|_| !raw),
                 clock: None,
                 order: if numbered { OrderKey::Sequence } else { OrderKey::Time },
+                scope: "system",
+                filtered: None,
             },
             cpus: streams
                 .cpus
@@ -175,7 +198,7 @@ impl Known {
             comms: if raw { HashMap::new() } else { known.comms },
             own_threads: None,
             shows_own: false,
-            bounds: (0, u64::MAX),
+            bounds: None,
             selection: Selection::default(),
             nodes: if raw { HashMap::new() } else { known.nodes },
             names: known.names,
@@ -184,6 +207,8 @@ impl Known {
             truncated: Vec::new(),
             missing: Vec::new(),
             total_overruns,
+            symbols: known.symbols.map(|symbols| if raw { Symbols::default() } else { symbols }),
+            unknown: known.unknown,
         }
     }
 
@@ -218,6 +243,8 @@ impl Known {
                 page_bytes: info.page_bytes,
                 clock: info.clock,
                 order: info.order,
+                scope: "system",
+                filtered: None,
             },
             cpus,
             names: trace.names,
@@ -230,7 +257,7 @@ impl Known {
             // Records of a relay channel have no thread ids.
             own_threads: trace.metadata.own_threads.filter(|_| info.source != Some(Source::Relay)),
             shows_own: false,
-            bounds: (0, u64::MAX),
+            bounds: None,
             selection: Selection::default(),
             nodes: trace.metadata.nodes,
             verdict,
@@ -238,6 +265,8 @@ impl Known {
             truncated,
             missing: info.missing,
             total_overruns,
+            symbols: None,
+            unknown: None,
         }
     }
 
@@ -262,18 +291,25 @@ impl Known {
         is_of_own_thread && alloc.flags.is_some_and(|flags| flags & (0x40 | 0x08 | 0x10) == 0)
     }
 
-    /// True for an allocation, or a free without one, that neither figures nor findings count.
-    pub fn leaves_out(&self, event: &Event) -> bool {
-        let (kind, requested) = match event.action {
-            Action::Alloc(kind) => (kind, Some(event.requested)),
-            Action::Free(kind) => (kind, None),
-            Action::Other => return false,
-        };
-        let Selection { kind: asked, pid, least } = self.selection;
-        let is_selected = asked.is_none_or(|asked| asked == kind)
-            && pid.is_none_or(|pid| event.pid == Some(pid))
-            && least.is_none_or(|least| requested.is_some_and(|bytes| bytes >= least));
-        !is_selected || !self.shows_own && requested.is_some() && self.is_own(event)
+    /// True if the recording is of some tasks only: frees by others are unseen.
+    pub fn is_of_tasks(&self) -> bool {
+        self.trace.scope == "tasks"
+    }
+
+    /// Command name of the event's thread.
+    pub fn comm(&self, event: &Event) -> Option<&str> {
+        self.comms.get(&event.pid?).map(String::as_str)
+    }
+
+    /// Cache that the event names.
+    pub fn cache_in(&self, event: &Event) -> Option<&str> {
+        event.cache.map(|id| std::str::from_utf8(self.names.get(id)).unwrap_or("?"))
+    }
+
+    /// True if the clock counts nanoseconds: ticks and numbers of records are no times.
+    pub fn is_timed(&self) -> bool {
+        let ticks = ["x86-tsc", "ppc-tb", "counter", "uptime"];
+        self.trace.order == OrderKey::Time && !self.trace.clock.as_deref().is_some_and(|clock| ticks.contains(&clock))
     }
 
     /// True if the node of every CPU is known.

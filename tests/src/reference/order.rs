@@ -7,7 +7,7 @@ use super::Known;
 
 /// Events of the window that is asked for, by (order key, CPU, position in the CPU's stream).
 pub fn events(known: &Known) -> Vec<Event> {
-    let (from, to) = known.bounds;
+    let (from, to) = known.bounds.unwrap_or((0, u64::MAX));
     all_events(known).into_iter().filter(|event| (from..=to).contains(&event.at)).collect()
 }
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Gap, Kind};
 
+use super::caches::{Cache, Learned};
+use super::selection::Named;
 use super::{Known, order};
 
 /// End of an object's life in the trace.
@@ -88,6 +90,14 @@ impl Class {
         Class::FreeAfterFree,
         Class::InferredFree,
     ];
+
+    /// Classes that frees without events may explain.
+    pub const UNSEEN: [Class; 3] = [Class::KindMismatch, Class::KindMismatchLegal, Class::CacheMismatch];
+
+    /// True if a finding is an error where neither loss nor frees without events explain it.
+    pub fn has_errors(self) -> bool {
+        matches!(self, Class::KindMismatch | Class::CacheMismatch)
+    }
 }
 
 /// Finding: an event that breaks a rule of pairing.
@@ -105,8 +115,11 @@ pub struct Finding {
     pub suspect: bool,
     /// Event that shows the finding.
     pub event: Event,
-    /// True if the allocation is the recorder's own, or not selected.
-    pub left_out: bool,
+    /// True if the finding is not suspect and its allocation's row has inferred frees that are not: the address may have
+    /// changed hands on paths without events.
+    pub unseen: bool,
+    /// Allocation event, or the free without one: filters go by it.
+    pub owner: Event,
 }
 
 /// Result of pairing.
@@ -127,6 +140,10 @@ pub struct Pairs {
     pub unfiltered: (usize, usize),
     /// Gaps of the trace.
     pub gaps: Vec<Gap>,
+    /// Caches that frees of the window name.
+    pub learned: Learned,
+    /// True if caches are learned from frees: no allocation of the trace names one.
+    pub learns: bool,
 }
 
 /// Last event of an address.
@@ -140,25 +157,42 @@ struct Last {
     object: Option<usize>,
 }
 
-/// Pairs all events in one pass.
+/// Pairs all events, and leaves out those that are not asked for.
 pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
+    let (objects, mut findings) = pair_all(known, &events, &gaps);
+    mark_unseen(known, &objects, &mut findings);
+    let learned = learn_caches(known, &gaps, &objects);
+    let all = Pairs {
+        events,
+        objects,
+        findings,
+        gaps,
+        left_out: BTreeSet::new(),
+        own: (0, 0),
+        unfiltered: (0, 0),
+        learned,
+        learns: learns_caches(known),
+    };
+    without_unselected(known, all)
+}
+
+/// Objects and findings of all events, in one pass.
+fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<Finding>) {
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
-    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, &gaps, before, now, class);
+    let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, gaps, before, now, class);
     for (number, event) in events.iter().enumerate() {
         let finding = |class, alloc_site, free_site, kind, suspect| {
             let event = *event;
-            Finding { class, alloc_site, free_site, kind, suspect, event, left_out: false }
+            Finding { class, alloc_site, free_site, kind, suspect, event, unseen: false, owner: event }
         };
-        let left_out = |event: &Event| known.leaves_out(event);
         match event.action {
             Action::Other => {}
             Action::Alloc(kind) if event.failed => {
-                let failed = finding(Class::FailedAlloc, Some(event.call_site), None, kind, false);
-                findings.push(Finding { left_out: left_out(event), ..failed });
+                findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
@@ -168,30 +202,26 @@ pub fn pairs(known: &Known) -> Pairs {
                     let old = &mut objects[index];
                     old.end = End::Reissued { number, suspect };
                     let inferred = finding(Class::InferredFree, Some(old.alloc.call_site), None, old.kind, suspect);
-                    findings.push(Finding { left_out: left_out(&old.alloc), ..inferred });
+                    findings.push(Finding { owner: old.alloc, ..inferred });
                 }
                 if event.allocated < event.requested {
-                    let short = finding(Class::ShortAlloc, Some(event.call_site), None, kind, false);
-                    findings.push(Finding { left_out: left_out(event), ..short });
+                    findings.push(finding(Class::ShortAlloc, Some(event.call_site), None, kind, false));
                 }
                 objects.push(Object { alloc: *event, kind, number, end: End::Live });
             }
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | 16) => {
-                let null = finding(Class::NullFree, None, Some(event.call_site), kind, false);
-                findings.push(Finding { left_out: left_out(event), ..null });
+                findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
             }
             Action::Free(kind) => {
                 let key = (kind == Kind::Pages, event.address);
                 let site = Some(event.call_site);
                 match table.insert(key, Last { at: event.at, cpu: event.cpu, object: None }) {
                     None => {
-                        let first = finding(Class::FreeWithoutAlloc, None, site, kind, false);
-                        findings.push(Finding { left_out: left_out(event), ..first });
+                        findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false));
                     }
                     Some(last @ Last { object: None, .. }) => {
                         let suspect = suspect(&last, event, Class::FreeAfterFree);
-                        let again = finding(Class::FreeAfterFree, None, site, kind, suspect);
-                        findings.push(Finding { left_out: left_out(event), ..again });
+                        findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect));
                     }
                     Some(last @ Last { object: Some(index), .. }) => {
                         let object = &mut objects[index];
@@ -200,7 +230,7 @@ pub fn pairs(known: &Known) -> Pairs {
                         let mut pair = |class| {
                             let suspect = suspect(&last, event, class);
                             let found = finding(class, Some(alloc.call_site), site, of, suspect);
-                            findings.push(Finding { left_out: left_out(&alloc), ..found });
+                            findings.push(Finding { owner: alloc, ..found });
                         };
                         if kind != of {
                             let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
@@ -216,8 +246,38 @@ pub fn pairs(known: &Known) -> Pairs {
             }
         }
     }
-    let all = Pairs { events, objects, findings, gaps, left_out: BTreeSet::new(), own: (0, 0), unfiltered: (0, 0) };
-    without_unselected(known, all)
+    (objects, findings)
+}
+
+/// True if no allocation of the trace names its cache, those outside of the window included.
+fn learns_caches(known: &Known) -> bool {
+    let names_cache = |event: &Event| matches!(event.action, Action::Alloc(_)) && event.cache.is_some();
+    !order::all_events(known).iter().any(names_cache)
+}
+
+/// Caches that frees of cache objects name, where no loss is between allocation and free.
+fn learn_caches(known: &Known, gaps: &[Gap], objects: &[Object]) -> Learned {
+    let mut learned = Learned::default();
+    for Object { alloc, kind, end, .. } in objects {
+        let End::Freed { free, .. } = end else { continue };
+        let before = Last { at: alloc.at, cpu: alloc.cpu, object: None };
+        if let (Kind::Cache, Action::Free(Kind::Cache), Some(name)) = (kind, free.action, known.cache_in(free))
+            && !is_suspect(known, gaps, &before, free, Class::CacheMismatch)
+        {
+            learned.add(alloc, name);
+        }
+    }
+    learned
+}
+
+/// Marks findings whose allocation's row has an inferred free that loss does not explain.
+fn mark_unseen(known: &Known, objects: &[Object], findings: &mut [Finding]) {
+    let is_bound = |o: &&Object| matches!(o.end, End::Reissued { suspect: false, .. });
+    let rows: BTreeSet<(u64, Kind)> = objects.iter().filter(is_bound).map(|o| (o.alloc.call_site, o.kind)).collect();
+    for finding in findings.iter_mut().filter(|finding| Class::UNSEEN.contains(&finding.class)) {
+        let has_bound = finding.alloc_site.is_some_and(|site| rows.contains(&(site, finding.kind)));
+        finding.unseen = !finding.suspect && (has_bound || known.is_of_tasks());
+    }
 }
 
 /// True if loss, or a clock that does not compare, may explain a finding of `class` at `now`, whose address had its event before
@@ -251,14 +311,34 @@ fn without_unselected(known: &Known, mut pairs: Pairs) -> Pairs {
         })
         .collect();
     // A free is the allocation's, where there is one.
-    let leaves_out = |(number, event): &(usize, &Event)| known.leaves_out(freed.get(number).unwrap_or(*event));
-    pairs.left_out = pairs.events.iter().enumerate().filter(leaves_out).map(|(number, _)| number).collect();
-    pairs.objects.retain(|o| !known.leaves_out(&o.alloc));
-    pairs.findings.retain(|f| !f.left_out);
+    let takes = |event: &Event| pairs.takes(known, event);
+    let owner = |number, event| *freed.get(&number).unwrap_or(event);
+    let events = pairs.events.iter().enumerate();
+    let left_out = events.filter(|&(number, event)| !takes(&owner(number, event))).map(|(number, _)| number).collect();
+    let objects = pairs.objects.iter().filter(|o| takes(&o.alloc)).copied().collect();
+    let findings = pairs.findings.iter().filter(|f| takes(&f.owner)).copied().collect();
+    (pairs.left_out, pairs.objects, pairs.findings) = (left_out, objects, findings);
     pairs
 }
 
 impl Pairs {
+    /// Cache of an allocation's object.
+    pub fn cache(&self, known: &Known, alloc: &Event, kind: Kind) -> Cache {
+        self.learned.cache(alloc, kind, known.cache_in(alloc), self.learns)
+    }
+
+    /// True for an allocation, or a free without one, that figures and findings count.
+    fn takes(&self, known: &Known, event: &Event) -> bool {
+        let cache = match event.action {
+            Action::Alloc(kind) => self.cache(known, event, kind).name,
+            _ => known.cache_in(event).map(str::to_owned),
+        };
+        let function = known.symbols.as_ref().and_then(|symbols| symbols.function(event.call_site));
+        let is_own = matches!(event.action, Action::Alloc(_)) && known.is_own(event);
+        known.selection.takes(event, &Named { comm: known.comm(event), function, cache })
+            && (known.shows_own || !is_own)
+    }
+
     /// Events that are not left out.
     pub fn taken(&self) -> impl Iterator<Item = &Event> + Clone {
         self.events.iter().enumerate().filter(|(number, _)| !self.left_out.contains(number)).map(|(_, event)| event)

@@ -13,7 +13,7 @@ use crate::render::grid::Grid;
 
 /// Columns of `caches`.
 pub(crate) const COLUMNS: [Column<'static>; 13] =
-    figures::columns(Column::site("CACHE", "Cache named by the allocation event; kernels before 6.18 name none."));
+    figures::columns(Column::site("CACHE", "Slab cache, or size class of kmalloc; (no name) where nothing tells it."));
 
 /// Writes the table of `caches`.
 pub(crate) fn caches<'a>(
@@ -21,7 +21,7 @@ pub(crate) fn caches<'a>(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if listing.rows.is_empty() {
+    if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation", options, out);
     }
     let row = |row: CacheRow<'_>| {
@@ -29,7 +29,7 @@ pub(crate) fn caches<'a>(
         figures::cells(&row.stats, row.kind.name(), name.into(), options)
     };
     let others = || figures::other_cells(listing.others.as_ref(), options);
-    let grid = Grid { columns: &COLUMNS, ranked: figures::ranked(options.ranked), screen: &options.screen };
+    let grid = Grid { columns: &COLUMNS, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

@@ -4,6 +4,7 @@ use kmemtrace::Kind;
 use kmemtrace::documents::document::TraceMembers;
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::row::{Address, Name};
+use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 
@@ -97,6 +98,54 @@ pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
 /// Time since the trace's first event; a sequence number as it is.
 pub(crate) fn moment(trace: &TraceMembers<'_>, at: impl Into<Option<u64>>) -> String {
     at.into().map_or("-".to_owned(), |at| trace.keys().moment(at, trace.first, 6))
+}
+
+/// Age at the last event of an object that was allocated at `at`; a distance of numbers where keys are no times.
+pub(crate) fn age(trace: &TraceMembers<'_>, at: u64) -> String {
+    let age = trace.keys().moment(trace.last, at.min(trace.last), 3);
+    age.trim_start_matches('+').to_owned()
+}
+
+/// Length of the window in seconds; `None` where keys are no times.
+pub(crate) fn seconds(trace: &TraceMembers<'_>) -> Option<f64> {
+    let span = trace.last.saturating_sub(trace.first);
+    (trace.keys().unit == Unit::Nanoseconds && span > 0).then(|| span as f64 / 1e9)
+}
+
+/// Width of the slices that end at these keys.
+pub(crate) fn slice_width(trace: &TraceMembers<'_>, ends: &[u64]) -> String {
+    let width = match ends {
+        [first, second, ..] => second - first,
+        [only] => only.saturating_sub(trace.first),
+        [] => 0,
+    };
+    trace.keys().moment(trace.first.saturating_add(width), trace.first, 6).trim_start_matches('+').to_owned()
+}
+
+/// Number per second.
+pub(crate) fn rate(n: u64, seconds: Option<f64>) -> String {
+    seconds.map_or("-".to_owned(), |seconds| units::grouped((n as f64 / seconds).round() as u64))
+}
+
+/// Number with its sign.
+pub(crate) fn signed(n: i64) -> String {
+    let sign = if n < 0 { "-" } else { "+" };
+    if n == 0 { "0".to_owned() } else { format!("{sign}{}", units::grouped(n.unsigned_abs())) }
+}
+
+/// Difference of bytes with its sign.
+pub(crate) fn change(n: i64, options: &TableOptions) -> String {
+    let sign = match n {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    format!("{sign}{}", bytes(n.unsigned_abs(), options))
+}
+
+/// Text escaped for a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    escape(text.as_bytes()).into_owned()
 }
 
 #[cfg(test)]

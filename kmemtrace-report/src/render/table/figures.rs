@@ -10,7 +10,7 @@ use crate::render::column::Column;
 use crate::render::grid::cell::Cell;
 
 /// Columns of sums.
-const FIGURES: [Column<'static>; 12] = [
+pub(crate) const FIGURES: [Column<'static>; 12] = [
     Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
     Column::figure("ALLOCS", 4, "Successful allocations."),
     Column::figure("FREED", 9, "Objects whose free was seen."),
@@ -40,6 +40,7 @@ pub(crate) const fn columns(name: Column<'static>) -> [Column<'static>; FIGURES.
 pub(crate) fn ranked(by: SortKey) -> Option<&'static str> {
     Some(match by {
         SortKey::Wasted => "WASTED",
+        SortKey::LiveWasted => "LIVE WASTE",
         SortKey::Live => "LIVE",
         SortKey::Peak => "PEAK",
         SortKey::Allocated => "TOTAL",
@@ -47,12 +48,19 @@ pub(crate) fn ranked(by: SortKey) -> Option<&'static str> {
         SortKey::Allocs => "ALLOCS",
         SortKey::Frees => "FREED",
         SortKey::Cross => "XCPU",
-        SortKey::Site => return None,
+        SortKey::Growth | SortKey::Site => return None,
     })
 }
 
 /// Cells of a row.
 pub(crate) fn cells(stats: &PrintedStats, kind: &str, name: Cell, options: &TableOptions) -> Vec<Cell> {
+    let mut cells = sums(stats, kind, options);
+    cells.push(name);
+    cells
+}
+
+/// Cells of the sums of a row.
+pub(crate) fn sums(stats: &PrintedStats, kind: &str, options: &TableOptions) -> Vec<Cell> {
     let is_bound = stats.live_is_upper_bound;
     vec![
         kind.into(),
@@ -67,13 +75,35 @@ pub(crate) fn cells(stats: &PrintedStats, kind: &str, name: Cell, options: &Tabl
         upper(is_bound, bytes(stats.live_allocated, options)),
         percent(stats.wasted, stats.allocated).into(),
         bytes(stats.wasted, options).into(),
-        name,
     ]
 }
 
-/// Cells of the row that sums up those left out.
-pub(crate) fn other_cells(others: Option<&Others<PrintedStats>>, options: &TableOptions) -> Option<Vec<Cell>> {
-    let Others { others, others_count } = others?;
-    let plural = if *others_count == 1 { "" } else { "s" };
-    Some(cells(others, "-", format!("({} other{plural})", count(*others_count as u64)).into(), options))
+/// Name of the row that sums up `rows` rows left out.
+pub(crate) fn others_text(rows: usize) -> String {
+    format!("({} other{})", count(rows as u64), if rows == 1 { "" } else { "s" })
+}
+
+/// Sums of the rows left out, each with their number: of kmalloc and cache, and of pages if there are any.
+pub(crate) fn other_rows(
+    others: Option<&Others<PrintedStats>>,
+    options: &TableOptions,
+) -> impl Iterator<Item = (Vec<Cell>, usize)> {
+    let rows = others.into_iter().flat_map(|Others { others, others_pages, others_count }| {
+        let is_there = |stats: &PrintedStats| stats.allocs > 0 || stats.failed_allocs > 0;
+        let pages = others_pages.as_ref().filter(|pages| is_there(pages)).map(|pages| (pages, "pages"));
+        let slab = Some((others, "-")).filter(|_| is_there(others) || pages.is_none());
+        slab.into_iter().chain(pages).map(|(stats, kind)| (sums(stats, kind, options), *others_count))
+    });
+    rows.collect::<Vec<_>>().into_iter()
+}
+
+/// Cells of the rows that sum up those left out.
+pub(crate) fn other_cells(
+    others: Option<&Others<PrintedStats>>,
+    options: &TableOptions,
+) -> impl Iterator<Item = Vec<Cell>> {
+    other_rows(others, options).map(|(mut cells, rows)| {
+        cells.push(others_text(rows).into());
+        cells
+    })
 }

@@ -1,63 +1,99 @@
-//! Table of `live`: objects, oldest first.
+//! Table of `live`: memory that is live at the end, by the keys of the query.
 
 use std::io::{self, Write};
 
+use kmemtrace::SortKey;
 use kmemtrace::documents::Head;
-use kmemtrace::documents::live::{LiveRow, OtherObjects};
+use kmemtrace::documents::live_groups::LiveGroupRow;
 use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
-use super::{cells, heading};
+use super::{cells, groups, heading};
 use crate::render::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
-/// Columns of `live`.
-pub(crate) const COLUMNS: [Column<'static>; 10] = [
-    Column::figure("CPU", 6, "CPU of the allocation."),
-    Column::figure("PID", 5, "Thread of the allocation."),
-    Column::name("COMM", 3, "Command name of the thread: its last known one."),
-    Column::word("KIND", 7, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::name("CACHE", 4, "Cache named by the allocation event."),
-    Column::figure("REQUESTED", 8, "Bytes asked for."),
-    Column::figure("ALLOCATED", 2, "Bytes handed out."),
-    ADDRESS,
-    Column::figure("SINCE", 0, "Time of the allocation, from the first event of the trace."),
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+/// Columns of `live`, beside those of the keys.
+pub(crate) const COLUMNS: [Column<'static>; 9] = [
+    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("OLDEST", 4, "Age of the oldest live object at the end of the recording."),
+    Column::figure("MEDIAN", 7, "Age of the object in the middle, of those live at the end."),
+    Column::figure("WASTED", 6, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording."),
+    Column::figure("OBJECTS", 3, "Objects live at the end."),
+    Column::figure("SHARE", 8, "Share of the live bytes of all rows of this kind: pages apart from the others."),
+    Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
+    Column::figure("LIVE", 1, "Bytes of the objects live at the end."),
 ];
 
-const ADDRESS: Column<'static> =
-    Column::word("ADDRESS", 1, "Address of the object, a frame number for pages; only with --show-addresses.");
+fn ranked(by: SortKey) -> Option<&'static str> {
+    match by {
+        SortKey::Live => Some("LIVE"),
+        SortKey::LiveWasted => Some("WASTED"),
+        SortKey::Growth => Some("GREW"),
+        _ => None,
+    }
+}
 
 /// Writes the table of `live`.
 pub(crate) fn live<'a>(
     head: &Head<'_>,
-    listing: &Listing<'a, LiveRow<'a>, OtherObjects>,
+    listing: &Listing<'a, LiveGroupRow<'a>, PrintedStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no object is live at the end", options, out);
     }
-    let is_shown = |column: &Column<'_>| options.show_addresses || *column != ADDRESS;
-    let columns: Vec<Column<'_>> = COLUMNS.into_iter().filter(is_shown).collect();
-    let row = |row: LiveRow<'_>| {
-        let cells: [Cell; COLUMNS.len()] = [
-            cells::count(u64::from(row.cpu)).into(),
-            row.pid.map_or("-".to_owned(), |pid| pid.to_string()).into(),
-            cells::text(&row.comm),
-            row.kind.name().into(),
-            cells::text(&row.cache),
-            cells::bytes(row.requested, options).into(),
-            cells::upper(row.live_is_upper_bound, cells::bytes(row.allocated, options)),
-            row.address.to_string().into(),
-            cells::moment(&head.trace, row.at).into(),
-            cells::site(&row.site, row.kind),
-        ];
-        COLUMNS.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
+    let keys = groups::columns(&head.query);
+    let columns: Vec<Column<'_>> = COLUMNS.into_iter().chain(keys.iter().copied()).collect();
+    let others = listing.others.as_ref();
+    let whole = |is_pages: bool| {
+        let of_kind = |row: &LiveGroupRow<'_>| (row.kind == kmemtrace::Kind::Pages) == is_pages;
+        let rest = others.map(|others| if is_pages { others.others_pages.as_ref() } else { Some(&others.others) });
+        let rest = rest.flatten().map_or(0, |rest| rest.live_allocated);
+        listing.rows.iter().filter(of_kind).fold(rest, |sum, row| sum.saturating_add(row.live_allocated))
     };
-    let grid = Grid { columns: &columns, ranked: Some("SINCE"), screen: &options.screen };
-    let notes = grid.write(|| listing.rows.iter().map(row), out)?;
-    heading::more_rows(listing.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)?;
+    let whole = [whole(false), whole(true)];
+    let age = |at: u64| cells::age(&head.trace, at);
+    let row = |row: LiveGroupRow<'_>| {
+        let is_bound = row.live_is_upper_bound;
+        let all = whole[usize::from(row.kind == kmemtrace::Kind::Pages)];
+        let figures: [Cell; COLUMNS.len()] = [
+            row.kind.name().into(),
+            age(row.oldest).into(),
+            age(row.median).into(),
+            cells::upper(is_bound, cells::bytes(row.live_wasted, options)),
+            cells::change(row.grew, options).into(),
+            cells::upper(is_bound, cells::count(row.live_objects)),
+            cells::percent(row.live_allocated, all).into(),
+            cells::bar(row.live_allocated, all, &options.screen),
+            cells::upper(is_bound, cells::bytes(row.live_allocated, options)),
+        ];
+        figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+    };
+    let rest = others.into_iter().flat_map(|others| {
+        let pages = others.others_pages.as_ref().filter(|pages| pages.live_objects > 0);
+        let slab = (others.others.live_objects > 0).then_some((&others.others, "-", 0));
+        let pages = pages.map(|pages| (pages, "pages", 1));
+        slab.into_iter().chain(pages).map(|(sum, kind, index)| {
+            let figures: [Cell; COLUMNS.len()] = [
+                kind.into(),
+                "-".into(),
+                "-".into(),
+                cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_wasted, options)),
+                "-".into(),
+                cells::upper(sum.live_is_upper_bound, cells::count(sum.live_objects)),
+                cells::percent(sum.live_allocated, whole[index]).into(),
+                Cell::default(),
+                cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_allocated, options)),
+            ];
+            figures.into_iter().chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
+        })
+    });
+    let rest: Vec<Vec<Cell>> = rest.collect();
+    let grid = Grid { columns: &columns, ranked: options.ranked.and_then(ranked), screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(rest.iter().cloned()), out)?;
     heading::footer(notes, options, out)
 }

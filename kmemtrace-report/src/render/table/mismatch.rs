@@ -48,7 +48,7 @@ enum Severity {
 impl Severity {
     fn of(row: &MismatchRow<'_>) -> Severity {
         match row.class {
-            Finding::KindMismatch | Finding::CacheMismatch if errors(row) > 0 => Severity::Error,
+            _ if row.errors() > 0 => Severity::Error,
             Finding::KindMismatch | Finding::CacheMismatch => Severity::Suspect,
             _ => Severity::Normal,
         }
@@ -61,11 +61,6 @@ impl Severity {
             Severity::Normal => "normal".into(),
         }
     }
-}
-
-/// Findings that nothing known explains; only classes that are not normal have errors.
-fn errors(row: &MismatchRow<'_>) -> u64 {
-    row.count.saturating_sub(row.suspect)
 }
 
 /// Writes the tables of `mismatch`.
@@ -111,7 +106,7 @@ fn part<'a>(
         if options.show_addresses {
             let _ = write!(first, " {}", row.first.address);
         }
-        let errors = if severity == Severity::Normal { "-".to_owned() } else { cells::count(errors(&row)) };
+        let errors = if severity == Severity::Normal { "-".to_owned() } else { cells::count(row.errors()) };
         vec![
             cells::count(u64::from(row.first.cpu)).into(),
             first.into(),

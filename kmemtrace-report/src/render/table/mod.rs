@@ -2,12 +2,16 @@
 
 mod caches;
 mod cells;
+mod compare;
 mod cross;
 pub(crate) mod events;
 mod figures;
+mod groups;
+mod growth;
 mod heading;
 mod live;
 mod mismatch;
+mod objects;
 pub(crate) mod options;
 mod sites;
 mod summary;
@@ -25,7 +29,7 @@ pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
 
 /// Columns of every view, for explanations.
 #[allow(dead_code, reason = "the help of a view prints them")]
-pub(crate) const COLUMNS: [(&str, Parts); 7] = [
+pub(crate) const COLUMNS: [(&str, Parts); 9] = [
     (
         "summary",
         &[
@@ -35,12 +39,14 @@ pub(crate) const COLUMNS: [(&str, Parts); 7] = [
             ("churn", &summary::CHURN),
         ],
     ),
-    ("sites", &[("", &sites::COLUMNS)]),
+    ("sites", &[("", &sites::COLUMNS), ("other keys", &groups::COLUMNS)]),
     ("caches", &[("", &caches::COLUMNS)]),
     ("mismatch", &[("", &mismatch::COLUMNS)]),
-    ("live", &[("", &live::COLUMNS)]),
+    ("live", &[("", &live::COLUMNS), ("--objects", &objects::COLUMNS)]),
     ("cross", &[("", &cross::COLUMNS)]),
     ("events", &[("", &events::COLUMNS)]),
+    ("compare", &[("", &compare::COLUMNS)]),
+    ("growth", &[("", &growth::COLUMNS)]),
 ];
 
 /// Writes the heading, then the view's tables.
@@ -53,7 +59,11 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Sites(listing) => sites::sites(listing, options, out),
         Body::Caches(listing) => caches::caches(listing, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
-        Body::Live(listing) => live::live(head, listing, options, out),
+        Body::Groups(listing) => groups::groups(&head.query, listing, options, out),
+        Body::LiveGroups(listing) => live::live(head, listing, options, out),
+        Body::Live(listing) => objects::objects(head, listing, options, out),
+        Body::Growth(view) => growth::growth(head, view, options, out),
+        Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
     }
 }

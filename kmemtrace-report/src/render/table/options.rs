@@ -19,7 +19,7 @@ pub(crate) struct TableOptions {
     /// Limit of rows, for views whose document has all of them.
     pub(crate) top: Option<usize>,
     /// First sort key.
-    pub(crate) ranked: SortKey,
+    pub(crate) ranked: Option<SortKey>,
     /// Filters as the user gave them: name and values.
     pub(crate) filters: Vec<(String, String)>,
     /// Time window as the user gave it.
@@ -52,7 +52,7 @@ impl TableOptions {
             shows_own: false,
             shows_normal: false,
             top: None,
-            ranked: SortKey::Wasted,
+            ranked: Some(SortKey::Wasted),
             filters: Vec::new(),
             time: None,
             title: String::new(),

@@ -23,12 +23,12 @@ pub(crate) fn sites<'a>(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if listing.rows.is_empty() {
+    if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation", options, out);
     }
     let row = |row: SiteRow<'_>| figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
     let others = || figures::other_cells(listing.others.as_ref(), options);
-    let grid = Grid { columns: &COLUMNS, ranked: figures::ranked(options.ranked), screen: &options.screen };
+    let grid = Grid { columns: &COLUMNS, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

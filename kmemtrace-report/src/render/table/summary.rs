@@ -6,7 +6,7 @@ use kmemtrace::Kind;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::row::Rows;
 use kmemtrace::documents::sites::SiteRow;
-use kmemtrace::documents::summary::{FindingCounts, Summary, Suspicious, TotalRow};
+use kmemtrace::documents::summary::{FindingCounts, Summary, TotalRow};
 use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
@@ -237,16 +237,17 @@ fn own(view: &Summary<'_>, options: &TableOptions) -> Option<(&'static str, Stri
 
 /// Findings that nothing known explains.
 fn errors(findings: &FindingCounts) -> u64 {
-    let of = |class: &Suspicious| class.count.saturating_sub(class.suspect);
-    of(&findings.kind_mismatch).saturating_add(of(&findings.cache_mismatch))
+    findings.kind_mismatch.rest().saturating_add(findings.cache_mismatch.rest())
 }
 
 /// Writes the findings by severity.
 fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let errors = errors(findings);
     let suspects = findings.kind_mismatch.suspect.saturating_add(findings.cache_mismatch.suspect);
-    let normal = [&findings.kind_mismatch_legal, &findings.free_after_free, &findings.inferred_free];
-    let normal = normal.into_iter().fold(findings.short_alloc.count, |sum, class| sum.saturating_add(class.count));
+    let unseen = findings.kind_mismatch.unseen.saturating_add(findings.cache_mismatch.unseen);
+    let normal =
+        [findings.kind_mismatch_legal.count, findings.free_after_free.count, findings.inferred_free.count, unseen];
+    let normal = normal.into_iter().fold(findings.short_alloc.count, u64::saturating_add);
     let shown = |n: u64, noun: &str, paint| {
         let text = cells::counted(n, noun);
         if n > 0 { options.screen.paint(paint, &text) } else { text }

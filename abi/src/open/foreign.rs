@@ -1,0 +1,87 @@
+//! Files of other programs, by their first bytes: an error says what a file is, and what to do with it.
+
+/// Known formats: offset and bytes of the mark, what the file is, and the remedy.
+const FORMATS: [(usize, &[u8], &str, &str); 22] = [
+    (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", READ_LATER),
+    (0, b"PERFILE2", "a perf.data of perf", READ_LATER),
+    (0, b"2ELIFREP", "a perf.data of perf", READ_LATER),
+    (0, b"PERFFILE", "a perf.data of perf", READ_LATER),
+    (0, b"\xc1\x1f\xfc\xc1", "a stream of the Common Trace Format", READ_LATER),
+    (0, b"\xc1\xfc\x1f\xc1", "a stream of the Common Trace Format", READ_LATER),
+    (0, b"# tracer:", "text of ftrace (trace or trace_pipe)", READ_LATER),
+    (0, b"\x89kmIDX\r\n", "the report.index beside a trace", "name the trace's directory"),
+    (0, b"\x1f\x8b", "compressed with gzip", UNPACK),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", UNPACK),
+    (0, b"\xfd7zXZ\0", "compressed with xz", UNPACK),
+    (0, b"BZh", "compressed with bzip2", UNPACK),
+    (0, b"\x04\x22\x4d\x18", "compressed with lz4", UNPACK),
+    (0, b"PK\x03\x04", "a zip archive", UNPACK),
+    (257, b"ustar", "a tar archive", UNPACK),
+    (0, b"070701", "a cpio archive", UNPACK),
+    (0, b"\x7fELF", "an ELF file (a program, a kernel or a core dump)", NO_TRACE),
+    (0, b"\xa1\xb2\xc3\xd4", "a capture of network packets (pcap)", NO_TRACE),
+    (0, b"\xd4\xc3\xb2\xa1", "a capture of network packets (pcap)", NO_TRACE),
+    (0, b"\x4d\x3c\xb2\xa1", "a capture of network packets (pcap)", NO_TRACE),
+    (0, b"\x0a\x0d\x0d\x0a", "a capture of network packets (pcapng)", NO_TRACE),
+    (0, b"SQLite format 3\0", "a database of SQLite", NO_TRACE),
+];
+
+const READ_LATER: &str = "cannot be read yet";
+const UNPACK: &str = "unpack it, and name what comes out";
+const NO_TRACE: &str = "not a trace: name a trace directory, or files out of one";
+
+/// Description of a file with these first bytes, if its format is known: what it is, and what to do.
+pub(super) fn known(sample: &[u8]) -> Option<String> {
+    let has =
+        |&(at, mark, ..): &(usize, &[u8], &str, &str)| sample.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    FORMATS.iter().find(|format| has(format)).map(|(.., what, remedy)| format!("{what}; {remedy}"))
+}
+
+/// Description of any file that is no trace.
+pub(super) fn described(sample: &[u8]) -> String {
+    let known = known(sample);
+    known.unwrap_or_else(|| match sample {
+        [] => format!("an empty file; {NO_TRACE}"),
+        text if is_text(text) => format!("a text; {NO_TRACE}"),
+        _ => "neither a kmemtrace file nor a relay stream: name a trace directory, or files out of one".to_owned(),
+    })
+}
+
+/// True for UTF-8 without control characters other than those of lines; a character may be cut at the end.
+fn is_text(sample: &[u8]) -> bool {
+    let text = match std::str::from_utf8(sample) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&sample[..error.valid_up_to()]).unwrap_or("\0")
+        }
+        Err(_) => return false,
+    };
+    !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_by_their_first_bytes() {
+        let mut tar = vec![0; 512];
+        tar[257..262].copy_from_slice(b"ustar");
+        for (bytes, said) in [
+            (&b"\x17\x08\x44tracing6\0"[..], "a trace.dat of trace-cmd; cannot be read yet"),
+            (b"PERFILE2\x68", "a perf.data of perf; cannot"),
+            (b"\x1f\x8b\x08", "compressed with gzip; unpack"),
+            (&tar, "a tar archive"),
+            (b"\x7fELF\x02", "an ELF file"),
+            (b"", "an empty file"),
+            (b"# tracer: nop\n#\n", "text of ftrace"),
+            ("größe\n".as_bytes(), "a text;"),
+            (&"größe".as_bytes()[..4], "a text;"),
+            (b"\x17\x08\x44", "neither a kmemtrace file"),
+            (b"\x00\x01", "neither a kmemtrace file"),
+            (b"a\xffb", "neither a kmemtrace file"),
+        ] {
+            assert!(described(bytes).starts_with(said), "{bytes:?}: {}", described(bytes));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Values of an event's keys: the call-site's module, the thread's command name, the name of the object's cache.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::{Event, Kind};
+
+use crate::account::classes::{CacheNumber, Classes};
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE};
+use crate::names::caches::CacheNames;
+use crate::names::kallsyms::Symbolizer;
+
+/// Facts of a trace that the values of keys depend on.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupFacts<'a> {
+    /// Command names by thread id.
+    pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
+    /// Symbols, where the keys need modules.
+    pub(crate) symbols: Option<&'a Symbolizer>,
+    /// Names of caches that events do not carry.
+    pub(crate) caches: &'a CacheNames,
+}
+
+/// Values of a key by what they depend on: each is looked up once.
+type Memory<K> = HashMap<K, GroupValue, RandomState>;
+
+/// Reader of the keys of events, but for the call-site.
+#[derive(Clone)]
+pub(crate) struct GroupReader<'a> {
+    keys: Vec<GroupKey>,
+    facts: GroupFacts<'a>,
+    classes: &'a Classes,
+    comms: Memory<i32>,
+    modules: Memory<u64>,
+    sizes: Memory<(u64, Option<u64>)>,
+    learned: Memory<(u64, u64)>,
+    lists: Memory<Box<[GroupValue]>>,
+    /// Values of one event.
+    values: Vec<GroupValue>,
+}
+
+impl<'a> GroupReader<'a> {
+    /// Reader of the keys of `grouping`.
+    pub(crate) fn new(grouping: Grouping, facts: GroupFacts<'a>, classes: &'a Classes) -> GroupReader<'a> {
+        GroupReader {
+            keys: grouping.others().collect(),
+            facts,
+            classes,
+            comms: HashMap::default(),
+            modules: HashMap::default(),
+            sizes: HashMap::default(),
+            learned: HashMap::default(),
+            lists: HashMap::default(),
+            values: Vec::new(),
+        }
+    }
+
+    /// The keys of an allocation as one number, see [`crate::account::grouping::RowKey::others`]. `cache` is the number of the
+    /// cache that the event names, 0 for none.
+    #[inline]
+    pub(crate) fn others(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> u64 {
+        match self.keys[..] {
+            [] => 0,
+            [key] => self.value(key, event, kind, cache),
+            _ => self.list(event, kind, cache),
+        }
+    }
+
+    fn list(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> u64 {
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        for index in 0..self.keys.len() {
+            values.push(self.value(self.keys[index], event, kind, cache));
+        }
+        let number = match self.lists.get(&values[..]) {
+            Some(&number) => number,
+            None => {
+                let number = self.classes.list(&values);
+                self.lists.insert(values[..].into(), number);
+                number
+            }
+        };
+        self.values = values;
+        number
+    }
+
+    #[inline]
+    fn value(&mut self, key: GroupKey, event: &Event, kind: Kind, cache: CacheNumber) -> GroupValue {
+        match key {
+            GroupKey::Site => event.call_site,
+            GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
+            GroupKey::Comm => event.pid.map_or(0, |pid| self.comm(pid)),
+            GroupKey::Cache => self.cache(event, kind, cache),
+            GroupKey::Module => self.module(event.call_site),
+            GroupKey::Size => event.requested,
+            GroupKey::Gfp => event.gfp.unwrap_or(NO_VALUE),
+            GroupKey::Node => event.node.map_or(NO_VALUE, |node| u64::from(node.cast_unsigned())),
+            GroupKey::Context => event.context().map_or(NO_VALUE, |context| context as u64),
+        }
+    }
+
+    #[inline]
+    fn comm(&mut self, pid: i32) -> GroupValue {
+        let (facts, classes) = (self.facts, self.classes);
+        let number = || facts.comms.get(&pid).map_or(0, |comm| classes.cache(comm).into());
+        *self.comms.entry(pid).or_insert_with(number)
+    }
+
+    #[inline]
+    fn module(&mut self, call_site: u64) -> GroupValue {
+        let (facts, classes) = (self.facts, self.classes);
+        let module = || facts.symbols?.lookup(call_site)?.module;
+        let number = || module().map_or(0, |module| classes.cache(module).into());
+        *self.modules.entry(call_site).or_insert_with(number)
+    }
+
+    fn cache(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> GroupValue {
+        let (caches, classes) = (self.facts.caches, self.classes);
+        match kind {
+            _ if cache != 0 => cache.into(),
+            Kind::Kmalloc => {
+                let name = || caches.size_class(event.allocated, event.gfp);
+                let number = || name().map_or(0, |name| classes.cache(name.as_bytes()).into());
+                *self.sizes.entry((event.allocated, event.gfp)).or_insert_with(number)
+            }
+            Kind::Cache => {
+                let place = (event.call_site, event.allocated);
+                let number = || caches.learned(place).map_or(0, |name| classes.cache(name).into());
+                *self.learned.entry(place).or_insert_with(number)
+            }
+            Kind::Pages => 0,
+        }
+    }
+}

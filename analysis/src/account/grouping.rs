@@ -1,0 +1,206 @@
+//! Groupings: the members of an allocation that make a row, and their values as numbers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kmemtrace_abi::event::Kind;
+
+/// Member of an allocation that a row may be made of, beside the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GroupKey {
+    /// Call-site.
+    Site,
+    /// Thread, with its command name.
+    Task,
+    /// Thread id.
+    Pid,
+    /// Command name of the thread.
+    Comm,
+    /// Cache, or the size class of a kmalloc object.
+    Cache,
+    /// Module of the call-site.
+    Module,
+    /// Bytes requested.
+    Size,
+    /// Allocation flags.
+    Gfp,
+    /// NUMA node that was asked for.
+    Node,
+    /// Kernel context: task, softirq, hardirq or nmi.
+    Context,
+}
+
+impl GroupKey {
+    /// All keys, in the contract's order.
+    pub const ALL: [GroupKey; 10] = [
+        GroupKey::Site,
+        GroupKey::Module,
+        GroupKey::Task,
+        GroupKey::Pid,
+        GroupKey::Comm,
+        GroupKey::Cache,
+        GroupKey::Size,
+        GroupKey::Gfp,
+        GroupKey::Node,
+        GroupKey::Context,
+    ];
+
+    /// Word of the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupKey::Site => "site",
+            GroupKey::Task => "task",
+            GroupKey::Pid => "pid",
+            GroupKey::Comm => "comm",
+            GroupKey::Cache => "cache",
+            GroupKey::Module => "module",
+            GroupKey::Size => "size",
+            GroupKey::Gfp => "gfp",
+            GroupKey::Node => "node",
+            GroupKey::Context => "context",
+        }
+    }
+}
+
+impl fmt::Display for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for GroupKey {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<GroupKey, String> {
+        let found = GroupKey::ALL.into_iter().find(|key| key.name() == word);
+        found.ok_or_else(|| format!("{word}: no grouping; there are {}", GroupKey::ALL.map(GroupKey::name).join(", ")))
+    }
+}
+
+/// Keys that make a row, in the order asked for; without a key a row is a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grouping {
+    keys: [Option<GroupKey>; GroupKey::ALL.len()],
+}
+
+impl Grouping {
+    /// A row per kind.
+    pub(crate) const KIND: Grouping = Grouping::one(None);
+    /// A row per call-site and kind.
+    pub(crate) const SITE: Grouping = Grouping::one(Some(GroupKey::Site));
+    /// A row per cache and kind.
+    pub(crate) const CACHE: Grouping = Grouping::one(Some(GroupKey::Cache));
+
+    const fn one(key: Option<GroupKey>) -> Grouping {
+        let mut keys = [None; GroupKey::ALL.len()];
+        keys[0] = key;
+        Grouping { keys }
+    }
+
+    /// Grouping by these keys; a repeated key counts once.
+    pub(crate) fn of(keys: &[GroupKey]) -> Grouping {
+        let mut grouping = Grouping::KIND;
+        for &key in keys {
+            if !grouping.has(key)
+                && let Some(free) = grouping.keys.iter_mut().find(|slot| slot.is_none())
+            {
+                *free = Some(key);
+            }
+        }
+        grouping
+    }
+
+    /// The keys, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = GroupKey> + '_ {
+        self.keys.iter().flatten().copied()
+    }
+
+    /// True if rows are made of this key, too.
+    pub(crate) fn has(&self, key: GroupKey) -> bool {
+        self.keys.contains(&Some(key))
+    }
+
+    /// The keys but the call-site, which every class of objects has.
+    pub(crate) fn others(&self) -> impl Iterator<Item = GroupKey> + '_ {
+        self.keys().filter(|&key| key != GroupKey::Site)
+    }
+}
+
+/// Value of a key as a number: an address, a size, flags, or one more than an index of a name. [`NO_VALUE`] where the event has none.
+pub(crate) type GroupValue = u64;
+
+/// Value of a key that the event does not have. No name, thread, node or context has this number.
+pub(crate) const NO_VALUE: GroupValue = u64::MAX;
+
+/// Key of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct RowKey {
+    /// Call-site, where the grouping has it, else 0.
+    pub(crate) site: u64,
+    /// The other keys: the value of a single one, else the number of a list of values; 0 without another key.
+    pub(crate) others: u64,
+    /// Kind of the objects.
+    pub(crate) kind: Kind,
+}
+
+impl RowKey {
+    /// Key of a row per call-site.
+    #[cfg(test)]
+    pub(crate) fn of_site(site: u64, kind: Kind) -> RowKey {
+        RowKey { site, others: 0, kind }
+    }
+}
+
+/// Lists of values, each kept once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ValueLists {
+    /// Values of all lists, one list after the other.
+    values: Vec<GroupValue>,
+    /// Number of values of a list; 0 or 1 where no lists are needed.
+    len: usize,
+}
+
+impl ValueLists {
+    pub(crate) fn new(values: Vec<GroupValue>, len: usize) -> ValueLists {
+        ValueLists { values, len }
+    }
+
+    /// The values of a row's other keys, in the grouping's order.
+    pub(crate) fn of(&self, others: u64) -> Vec<GroupValue> {
+        if self.len < 2 {
+            return vec![others];
+        }
+        let from = usize::try_from(others).unwrap_or(usize::MAX).saturating_mul(self.len);
+        self.values.get(from..from.saturating_add(self.len)).unwrap_or_default().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grouping_keeps_the_order_and_each_key_once() {
+        let keys = [GroupKey::Comm, GroupKey::Site, GroupKey::Comm, GroupKey::Size];
+        let grouping = Grouping::of(&keys);
+        assert_eq!(grouping.keys().collect::<Vec<_>>(), [GroupKey::Comm, GroupKey::Site, GroupKey::Size]);
+        assert_eq!(grouping.others().collect::<Vec<_>>(), [GroupKey::Comm, GroupKey::Size]);
+        assert_eq!(Grouping::of(&[GroupKey::Site]), Grouping::SITE);
+        assert_eq!(Grouping::of(&GroupKey::ALL).keys().count(), GroupKey::ALL.len());
+    }
+
+    #[test]
+    fn words_are_those_of_the_contract() {
+        for key in GroupKey::ALL {
+            assert_eq!(key.name().parse(), Ok(key));
+        }
+        assert!("folder".parse::<GroupKey>().unwrap_err().contains("site, module, task"));
+    }
+
+    #[test]
+    fn values_come_back_from_the_number_of_their_list() {
+        let lists = ValueLists::new(vec![1, 2, 3, NO_VALUE], 2);
+        assert_eq!((lists.of(0), lists.of(1), lists.of(2)), (vec![1, 2], vec![3, NO_VALUE], vec![]));
+        assert_eq!(ValueLists::default().of(9), [9]);
+    }
+}

@@ -1,0 +1,309 @@
+//! `compare`: figures of two analyses, of two traces or two windows of one, side by side.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::event::Kind;
+use serde::{Serialize, Serializer};
+
+use super::document::{CompletenessMembers, TraceMembers};
+use super::ranked::{Listing, Others, rank};
+use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
+use super::sums::{Ordering, PrintedStats};
+use crate::account::grouping::{GroupKey, Grouping, RowKey};
+use crate::account::stats::Stats;
+use crate::analysis::Analysis;
+
+/// Name of a row on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SideKey<'a> {
+    /// A call-site without a symbol; `before_alone`: of the first trace alone, whose addresses are not those of the second.
+    Address { site: u64, before_alone: bool },
+    /// Function and module.
+    Function(&'a [u8], Option<&'a [u8]>),
+    /// Cache.
+    Cache(Option<&'a [u8]>),
+}
+
+/// Names of a row of `compare`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompareNames<'a> {
+    /// A function, or a call-site that has no symbol.
+    Function {
+        /// Name of the function, without offset.
+        function: Name<'a>,
+        /// Module of the function.
+        module: Name<'a>,
+        /// Call-site, where no symbol is known.
+        call_site: Option<Address>,
+    },
+    /// A cache.
+    Cache {
+        /// Name of the cache.
+        cache: Name<'a>,
+    },
+}
+
+impl Field for CompareNames<'_> {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        match self {
+            CompareNames::Function { function, module, call_site } => {
+                function.put("function", take);
+                module.put("module", take);
+                call_site.put("call_site", take);
+            }
+            CompareNames::Cache { cache } => cache.put("cache", take),
+        }
+    }
+}
+
+row! {
+    /// Row of `compare`.
+    pub struct CompareRow<'a> {
+        /// Names on both sides.
+        pub names: CompareNames<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Figures of both sides.
+        pub sides: Sides,
+    }
+}
+
+/// Figures of both sides, and the change from one to the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// Figures of the first analysis.
+    pub before: PrintedStats,
+    /// Figures of the second analysis.
+    pub after: PrintedStats,
+    /// Second less first.
+    pub change: Change,
+    /// Rates of both, where their lengths are known.
+    pub per_second: Option<Rates>,
+}
+
+impl Row for Sides {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        take("before", Cell::Figures(&self.before));
+        take("after", Cell::Figures(&self.after));
+        take("change", Cell::Figures(&self.change));
+        self.per_second.put("per_second", take);
+    }
+}
+
+impl Field for Sides {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        self.members(take);
+    }
+}
+
+impl Serialize for Sides {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_row(self, serializer)
+    }
+}
+
+row! {
+    /// Differences, second less first.
+    pub struct Change {
+        /// Live bytes.
+        pub live_allocated: i64,
+        /// Bytes allocated.
+        pub allocated: i64,
+        /// Number of allocations.
+        pub allocs: i64,
+    }
+}
+
+/// Rates of both sides per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Bytes allocated.
+    pub allocated: [f64; 2],
+    /// Number of allocations.
+    pub allocs: [f64; 2],
+}
+
+// Rates are quotients of integers: never NaN.
+impl Eq for Rates {}
+
+impl Row for Rates {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        take("allocated", Cell::Rates(self.allocated));
+        take("allocs", Cell::Rates(self.allocs));
+    }
+}
+
+impl Field for Option<Rates> {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        take(name, self.as_ref().map_or(Cell::Null, |rates| Cell::Figures(rates)));
+    }
+}
+
+/// Analysis of one side.
+#[derive(Serialize)]
+pub struct Side<'a> {
+    /// Loss and damage.
+    pub completeness: CompletenessMembers<'a>,
+    /// Origin.
+    pub trace: TraceMembers<'a>,
+    /// Length in seconds; `None` for a clock that does not count time.
+    pub seconds: Option<f64>,
+}
+
+/// Body of `compare`.
+#[derive(Serialize)]
+pub struct CompareBody<'a> {
+    /// First analysis.
+    pub before: Side<'a>,
+    /// Second analysis.
+    pub after: Side<'a>,
+    /// Sums of `kmalloc` and `cache`.
+    pub total: Sides,
+    /// Sums of `pages`.
+    pub total_pages: Sides,
+    /// Rows with the greatest change of live bytes first.
+    #[serde(flatten)]
+    pub listing: Listing<'a, CompareRow<'a>, Sides>,
+}
+
+impl CompareBody<'_> {
+    /// True where live bytes of `kmalloc` and `cache` grew by more than `percent`; from 0 by anything.
+    pub fn grew_over(&self, percent: f64) -> bool {
+        let [before, after] = [&self.total.before, &self.total.after].map(|figures| figures.live_allocated);
+        after > before && (before == 0 || (after - before) as f64 > before as f64 * percent / 100.0)
+    }
+}
+
+impl<'a> Side<'a> {
+    fn of(analysis: &'a Analysis) -> Side<'a> {
+        let (first, last) = (analysis.order.first.unwrap_or(0), analysis.order.last.unwrap_or(0));
+        let keys = analysis.info.keys();
+        let is_time = keys.unit == Unit::Nanoseconds;
+        Side {
+            completeness: CompletenessMembers::of(analysis, false),
+            trace: TraceMembers::of(analysis),
+            seconds: is_time.then(|| last.saturating_sub(first) as f64 / 1e9),
+        }
+    }
+}
+
+/// Sums of both analyses, by name and kind.
+type Pairs<'a> = BTreeMap<(SideKey<'a>, usize), (Kind, [Stats; 2])>;
+
+/// Rows of both analyses under their common names.
+fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
+    let bases = [before, after].map(|analysis| analysis.symbolizer().text_base());
+    let same_addresses = bases[0].is_some() && bases[0] == bases[1];
+    let mut pairs = Pairs::new();
+    for (side, analysis) in [before, after].into_iter().enumerate() {
+        for (key, stats) in analysis.paired.rows.iter().filter(|(_, stats)| !stats.is_empty()) {
+            let name = side_key(analysis, *key, side == 0 && !same_addresses);
+            let pair = pairs.entry((name, rank(key.kind))).or_insert_with(|| (key.kind, Default::default()));
+            pair.1[side].add(stats);
+        }
+    }
+    pairs
+}
+
+fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> SideKey<'a> {
+    if !analysis.grouping.has(GroupKey::Site) {
+        return SideKey::Cache(analysis.names.numbered(key.others));
+    }
+    match analysis.symbolizer().lookup(key.site) {
+        Some(symbol) => SideKey::Function(symbol.name, symbol.module),
+        None => SideKey::Address { site: key.site, before_alone },
+    }
+}
+
+/// Difference of two sums, as far as 64 bits hold it.
+fn difference(before: u128, after: u128) -> i64 {
+    let size = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
+    if after < before { -size } else { size }
+}
+
+fn change([before, after]: &[Stats; 2]) -> Change {
+    Change {
+        live_allocated: difference(before.live_allocated, after.live_allocated),
+        allocated: difference(before.allocated, after.allocated),
+        allocs: difference(before.allocs.into(), after.allocs.into()),
+    }
+}
+
+/// Facts that turn sums into the figures of a row.
+#[derive(Clone, Copy)]
+struct Printing {
+    orderings: [Ordering; 2],
+    seconds: Option<[f64; 2]>,
+}
+
+impl Printing {
+    fn sides(self, stats: &[Stats; 2]) -> Sides {
+        let [before, after] = stats;
+        let rate = |[before, after]: [f64; 2]| self.seconds.map(|seconds| [before / seconds[0], after / seconds[1]]);
+        let allocated = rate([before.allocated as f64, after.allocated as f64]);
+        let allocs = rate([before.allocs as f64, after.allocs as f64]);
+        Sides {
+            before: PrintedStats::new(before, self.orderings[0]),
+            after: PrintedStats::new(after, self.orderings[1]),
+            change: change(stats),
+            per_second: allocated.zip(allocs).map(|(allocated, allocs)| Rates { allocated, allocs }),
+        }
+    }
+}
+
+/// The body of `compare`.
+pub(super) fn compare<'a>(before: &'a Analysis, after: &'a Analysis, top: Option<usize>) -> CompareBody<'a> {
+    let sides = [before, after];
+    let [first, second] = sides.map(Side::of);
+    let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));
+    let orderings = sides.map(|side| Ordering::new(side.info.keys().agreement));
+    let printing = Printing { orderings, seconds };
+    let mut rows: Vec<(SideKey<'a>, Kind, [Stats; 2])> =
+        pairs(before, after).into_iter().map(|((name, _), (kind, stats))| (name, kind, stats)).collect();
+    // Stable: rows that changed as much stay in the order of names and kinds.
+    rows.sort_by_key(|(.., stats)| {
+        let change = change(stats);
+        Reverse((change.live_allocated.unsigned_abs(), change.allocated.unsigned_abs()))
+    });
+    let make =
+        move |(name, kind, stats): &(SideKey<'a>, Kind, [Stats; 2])| (name.clone(), *kind, printing.sides(stats));
+    let template = rows.first().map(make).map(row_of);
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let sum = |is_pages: bool| {
+        let mut sums: [Stats; 2] = Default::default();
+        for (.., stats) in rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages) {
+            sums.iter_mut().zip(stats).for_each(|(sum, stats)| sum.add(stats));
+        }
+        printing.sides(&sums)
+    };
+    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
+    let others = (!rest.is_empty()).then(others);
+    let rows = Rows::of(rows, move |row| row_of(make(row)));
+    CompareBody {
+        total: printing.sides(&sides.map(|side| side.total().clone())),
+        total_pages: printing.sides(&sides.map(|side| side.kind(Kind::Pages).clone())),
+        before: first,
+        after: second,
+        listing: Listing::new(rows, others, template),
+    }
+}
+
+fn row_of<'a>((name, kind, sides): (SideKey<'a>, Kind, Sides)) -> CompareRow<'a> {
+    let names = match name {
+        SideKey::Cache(cache) => CompareNames::Cache { cache: cache.map(Into::into) },
+        SideKey::Function(function, module) => {
+            CompareNames::Function { function: Some(function.into()), module: module.map(Into::into), call_site: None }
+        }
+        SideKey::Address { site, .. } => {
+            CompareNames::Function { function: None, module: None, call_site: Some(Address(site)) }
+        }
+    };
+    CompareRow { names, kind, sides }
+}
+
+/// Words of the keys that make the rows of `compare`.
+pub(super) fn words(grouping: Grouping) -> Vec<&'static str> {
+    vec![if grouping.has(GroupKey::Site) { "function" } else { "cache" }]
+}

@@ -1,0 +1,233 @@
+//! Names of a row of any grouping: the values of its keys, as documents have them.
+
+use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::kernel::gfp::GfpNames;
+
+use super::naming::{CallSite, Naming};
+use super::ranked::{Listing, Shape, ranked};
+use super::row::{Cell, Field, Name, Row, TakeMember, row};
+use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
+use crate::analysis::Analysis;
+use crate::pairing::pairs::PairingResult;
+
+/// Value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupMember<'a> {
+    /// Call-site with symbol and module.
+    Site(CallSite<'a>),
+    /// Thread id and command name of the thread.
+    Task {
+        /// Thread id; `None` if the trace does not tell it.
+        pid: Option<i32>,
+        /// Command name.
+        comm: Name<'a>,
+    },
+    /// Thread id.
+    Pid(Option<i32>),
+    /// Command name of the thread.
+    Comm(Name<'a>),
+    /// Name of the cache, and the origin of the name.
+    Cache {
+        /// Name; `None` if nothing tells it.
+        cache: Name<'a>,
+        /// `event`, `free` or `size`; `None` without a name.
+        cache_from: Option<&'static str>,
+    },
+    /// Module of the call-site; `None` for the kernel itself.
+    Module(Name<'a>),
+    /// Bytes requested.
+    Size(u64),
+    /// Allocation flags and their names.
+    Gfp {
+        /// Flags; `None` if the event has none.
+        gfp: Option<u64>,
+        /// Names as the kernel prints them.
+        names: Option<String>,
+    },
+    /// NUMA node that was asked for, -1 for any; `None` if the event has none.
+    Node(Option<i32>),
+    /// `task`, `softirq`, `hardirq` or `nmi`; `None` if the event does not tell it.
+    Context(Option<&'static str>),
+}
+
+impl GroupMember<'_> {
+    fn put(&self, has_site: bool, has_task: bool, take: &mut TakeMember<'_>) {
+        match self {
+            GroupMember::Site(site) => site.members(take),
+            GroupMember::Task { pid, comm } => {
+                pid.put("pid", take);
+                comm.put("comm", take);
+            }
+            GroupMember::Cache { cache, cache_from } => {
+                cache.put("cache", take);
+                cache_from.put("cache_from", take);
+            }
+            // These are members of another key of the row, too.
+            GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => {}
+            GroupMember::Module(_) if has_site => {}
+            GroupMember::Pid(pid) => pid.put("pid", take),
+            GroupMember::Comm(comm) => comm.put("comm", take),
+            GroupMember::Module(module) => module.put("module", take),
+            GroupMember::Size(size) => size.put("size", take),
+            GroupMember::Gfp { gfp, names } => {
+                gfp.put("gfp", take);
+                take("gfp_names", names.as_deref().map_or(Cell::Null, |names| Cell::Name(names.as_bytes())));
+            }
+            GroupMember::Node(node) => node.put("node", take),
+            GroupMember::Context(context) => context.put("context", take),
+        }
+    }
+}
+
+/// Values of a row's keys, in the order asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupNames<'a>(pub Vec<GroupMember<'a>>);
+
+impl Row for GroupNames<'_> {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        let has = |is: fn(&GroupMember<'_>) -> bool| self.0.iter().any(is);
+        let has_site = has(|member| matches!(member, GroupMember::Site(_)));
+        let has_task = has(|member| matches!(member, GroupMember::Task { .. }));
+        self.0.iter().for_each(|member| member.put(has_site, has_task, take));
+    }
+}
+
+impl Field for GroupNames<'_> {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        self.members(take);
+    }
+}
+
+/// Place of a row among rows of equal rank: its values, those that are not known first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank<'a> {
+    Unknown,
+    Number(i128),
+    Text(&'a [u8]),
+}
+
+/// Row of one grouping: names that sort it among equals, and its key.
+pub(super) type Place<'a> = (Vec<SortValue<'a>>, RowKey);
+
+/// Value that sorts rows of equal rank.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SortValue<'a>(Rank<'a>);
+
+/// Reader of the names of rows.
+#[derive(Clone, Copy)]
+pub(super) struct GroupNaming<'a> {
+    pub(super) naming: Naming<'a>,
+    grouping: Grouping,
+    paired: &'a PairingResult,
+    frees_name_caches: bool,
+    gfp_names: Option<&'a GfpNames>,
+}
+
+impl<'a> GroupNaming<'a> {
+    pub(super) fn of(analysis: &'a Analysis) -> GroupNaming<'a> {
+        GroupNaming {
+            naming: Naming::of(analysis),
+            grouping: analysis.grouping,
+            paired: &analysis.paired,
+            frees_name_caches: analysis.frees_name_caches,
+            gfp_names: analysis.gfp_names.as_deref(),
+        }
+    }
+
+    /// Keys and values of a row.
+    fn values(&self, key: RowKey) -> Vec<(GroupKey, GroupValue)> {
+        let mut others = self.paired.lists.of(key.others).into_iter();
+        let value = |name| if name == GroupKey::Site { Some(key.site) } else { others.next() };
+        let mut value = value;
+        self.grouping.keys().map(|name| (name, value(name).unwrap_or(NO_VALUE))).collect()
+    }
+
+    /// Names of a row.
+    pub(super) fn names(&self, key: RowKey) -> GroupNames<'a> {
+        GroupNames(self.values(key).into_iter().map(|(name, value)| self.member(name, value, key.kind)).collect())
+    }
+
+    fn member(&self, key: GroupKey, value: GroupValue, kind: Kind) -> GroupMember<'a> {
+        let name = || self.naming.numbered(value).map(Into::into);
+        let pid = (value != NO_VALUE).then_some(value as u32 as i32);
+        match key {
+            GroupKey::Site => GroupMember::Site(self.naming.call_site(value)),
+            GroupKey::Task => GroupMember::Task { pid, comm: pid.and_then(|pid| self.naming.comm(pid)) },
+            GroupKey::Pid => GroupMember::Pid(pid),
+            GroupKey::Comm => GroupMember::Comm(name()),
+            GroupKey::Cache => {
+                let cache: Name<'a> = name();
+                let cache_from = cache.is_some().then(|| self.origin(kind));
+                GroupMember::Cache { cache, cache_from }
+            }
+            GroupKey::Module => GroupMember::Module(name()),
+            GroupKey::Size => GroupMember::Size(value),
+            GroupKey::Gfp => {
+                let gfp = (value != NO_VALUE).then_some(value);
+                let names = gfp.zip(self.gfp_names).map(|(gfp, names)| names.text(gfp).to_string());
+                GroupMember::Gfp { gfp, names }
+            }
+            GroupKey::Node => GroupMember::Node(pid),
+            GroupKey::Context => GroupMember::Context(CONTEXTS.get(value as usize).copied()),
+        }
+    }
+
+    /// Origin of the name of a cache.
+    pub(super) fn origin(&self, kind: Kind) -> &'static str {
+        match kind {
+            Kind::Kmalloc => "size",
+            Kind::Cache | Kind::Pages if self.frees_name_caches => "free",
+            Kind::Cache | Kind::Pages => "event",
+        }
+    }
+
+    /// Place of a row among rows of equal rank.
+    pub(super) fn place(&self, key: RowKey) -> Place<'a> {
+        let mut values = Vec::new();
+        for (name, value) in self.values(key) {
+            match name {
+                GroupKey::Comm | GroupKey::Cache | GroupKey::Module => {
+                    values.push(SortValue(self.naming.numbered(value).map_or(Rank::Unknown, Rank::Text)));
+                }
+                GroupKey::Context => {
+                    let context = CONTEXTS.get(value as usize);
+                    values.push(SortValue(context.map_or(Rank::Unknown, |context| Rank::Text(context.as_bytes()))));
+                }
+                GroupKey::Task | GroupKey::Pid | GroupKey::Node | GroupKey::Gfp if value == NO_VALUE => {
+                    values.push(SortValue(Rank::Unknown));
+                }
+                GroupKey::Task | GroupKey::Pid | GroupKey::Node => {
+                    values.push(SortValue(Rank::Number((value as u32 as i32).into())));
+                }
+                GroupKey::Site | GroupKey::Size | GroupKey::Gfp => values.push(SortValue(Rank::Number(value.into()))),
+            }
+        }
+        (values, key)
+    }
+}
+
+/// Words of the contract by the number of a context.
+const CONTEXTS: [&str; 4] = ["task", "softirq", "hardirq", "nmi"];
+
+row! {
+    /// Row of `sites` for a grouping other than the call-site.
+    pub struct GroupRow<'a> {
+        /// Values of the keys.
+        pub names: GroupNames<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Sums.
+        pub stats: PrintedStats,
+    }
+}
+
+/// The listing of `sites` for any grouping.
+pub(super) fn groups<'a>(
+    naming: GroupNaming<'a>,
+    shape: &Shape,
+    sums: (&Saturation, Ordering),
+) -> Listing<'a, GroupRow<'a>, PrintedStats> {
+    let rows = naming.paired.rows.iter().map(move |(key, stats)| (naming.place(*key), key.kind, stats));
+    ranked(rows, shape, sums, move |(_, key), kind, stats| GroupRow { names: naming.names(*key), kind, stats })
+}

@@ -1,0 +1,116 @@
+//! `growth`: live bytes and allocations of each row in slices of time.
+
+use std::cmp::Reverse;
+
+use kmemtrace_abi::event::Kind;
+use serde::Serialize;
+
+use super::group::{GroupNames, GroupNaming};
+use super::ranked::{Listing, Others, rank};
+use super::row::{Rows, row};
+use crate::account::grouping::RowKey;
+use crate::account::growth::Growth;
+use crate::pairing::pairs::PairingResult;
+
+row! {
+    /// Row of `growth`.
+    pub struct GrowthRow<'a> {
+        /// Values of the keys.
+        pub names: GroupNames<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Live bytes and allocations.
+        pub slices: SliceFigures,
+    }
+}
+
+row! {
+    /// Figures of each slice.
+    pub struct SliceFigures {
+        /// Live bytes at the end of each slice.
+        pub live_allocated: Vec<u64>,
+        /// Number of allocations in each slice.
+        pub allocs: Vec<u64>,
+    }
+}
+
+impl SliceFigures {
+    fn none(slices: usize) -> SliceFigures {
+        SliceFigures { live_allocated: vec![0; slices], allocs: vec![0; slices] }
+    }
+
+    fn of(growth: &Growth, row: usize) -> SliceFigures {
+        let live = growth.live(row).into_iter().map(|bytes| u64::try_from(bytes.max(0)).unwrap_or(u64::MAX));
+        SliceFigures { live_allocated: live.collect(), allocs: growth.allocs(row) }
+    }
+
+    fn add(&mut self, other: &SliceFigures) {
+        let add = |sums: &mut [u64], more: &[u64]| {
+            sums.iter_mut().zip(more).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+        };
+        add(&mut self.live_allocated, &other.live_allocated);
+        add(&mut self.allocs, &other.allocs);
+    }
+
+    /// Live bytes at the end less those at the end of the first slice.
+    pub fn grown(&self) -> i128 {
+        let at = |slice: Option<&u64>| i128::from(slice.copied().unwrap_or(0));
+        at(self.live_allocated.last()) - at(self.live_allocated.first())
+    }
+}
+
+/// Body of `growth`.
+#[derive(Serialize)]
+pub struct GrowthBody<'a> {
+    /// Order keys at which the slices end: the first key beyond each.
+    pub slices: Vec<u64>,
+    /// Sums of `kmalloc` and `cache`.
+    pub total: SliceFigures,
+    /// Sums of `pages`.
+    pub total_pages: SliceFigures,
+    /// Rows that grew most first.
+    #[serde(flatten)]
+    pub listing: Listing<'a, GrowthRow<'a>, SliceFigures>,
+}
+
+/// The body of `growth`; without slices for an analysis whose query asked for none.
+pub(super) fn growth<'a>(paired: &'a PairingResult, naming: GroupNaming<'a>, top: Option<usize>) -> GrowthBody<'a> {
+    let Some(growth) = &paired.growth else {
+        let none = || SliceFigures::none(0);
+        let listing = Listing::new(Rows::new(0, |_| unused()), None, None);
+        return GrowthBody { slices: Vec::new(), total: none(), total_pages: none(), listing };
+    };
+    let mut totals = [SliceFigures::none(growth.len()), SliceFigures::none(growth.len())];
+    let mut rows = Vec::new();
+    for (index, (key, stats)) in paired.rows.iter().enumerate() {
+        let figures = SliceFigures::of(growth, index);
+        totals[usize::from(key.kind == Kind::Pages)].add(&figures);
+        if stats.allocs > 0 {
+            rows.push((Reverse(figures.grown()), naming.place(*key), rank(key.kind), index));
+        }
+    }
+    rows.sort_unstable();
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let sum = |is_pages: bool| {
+        let mut sum = SliceFigures::none(growth.len());
+        let rest = rest.iter().filter(|(.., index)| (paired.rows[*index].0.kind == Kind::Pages) == is_pages);
+        rest.for_each(|(.., index)| sum.add(&SliceFigures::of(growth, *index)));
+        sum
+    };
+    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
+    let others = (!rest.is_empty()).then(others);
+    let make = move |index: usize| {
+        let key: RowKey = paired.rows[index].0;
+        GrowthRow { names: naming.names(key), kind: key.kind, slices: SliceFigures::of(growth, index) }
+    };
+    let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));
+    let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
+    let [total, total_pages] = totals;
+    let listing = Listing::new(Rows::of(rows, move |index| make(*index)), others, template);
+    GrowthBody { slices: growth.ends().collect(), total, total_pages, listing }
+}
+
+/// Row of an empty list.
+fn unused<'a>() -> GrowthRow<'a> {
+    GrowthRow { names: GroupNames(Vec::new()), kind: Kind::Kmalloc, slices: SliceFigures::none(0) }
+}

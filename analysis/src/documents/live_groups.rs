@@ -1,0 +1,124 @@
+//! `live`: objects that are live at the end, summed by the keys of the query.
+
+use std::cmp::Reverse;
+
+use kmemtrace_abi::event::Kind;
+
+use super::group::{GroupNames, GroupNaming};
+use super::ranked::{Listing, Others, Shape, SortKey, rank};
+use super::row::{Rows, row};
+use super::sums::{Ordering, PrintedStats, Saturation, saturated};
+use crate::account::grouping::RowKey;
+use crate::account::stats::Stats;
+use crate::order::merger::MergeStats;
+use crate::pairing::pairs::PairingResult;
+
+row! {
+    /// Row of `live`: the live objects of one group.
+    pub struct LiveGroupRow<'a> {
+        /// Values of the keys.
+        pub names: GroupNames<'a>,
+        /// Kind of the objects.
+        pub kind: Kind,
+        /// Number of live objects.
+        pub live_objects: u64,
+        /// Bytes requested for them.
+        pub live_requested: u64,
+        /// Bytes allocated for them.
+        pub live_allocated: u64,
+        /// Bytes that they waste.
+        pub live_wasted: u64,
+        /// True if objects of this group are also freed on paths without events, so some may be gone.
+        pub live_is_upper_bound: bool,
+        /// Order key of the first allocation of a live object.
+        pub oldest: u64,
+        /// Order key of the allocation in the middle, the earlier of two.
+        pub median: u64,
+        /// Live bytes at the end less those at the last end of a slice within nine tenths of the recording.
+        pub grew: i64,
+    }
+}
+
+/// Order keys of the first live object of a row and of the one in the middle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ages {
+    seen: u64,
+    oldest: u64,
+    median: u64,
+}
+
+/// Ages of the live objects, by row. The list is in order.
+fn ages(paired: &PairingResult) -> Vec<Ages> {
+    let mut ages = vec![Ages::default(); paired.rows.len()];
+    for object in &paired.live {
+        let row = paired.class(object).row as usize;
+        let (Some(row), Some((_, stats))) = (ages.get_mut(row), paired.rows.get(row)) else { continue };
+        if row.seen == 0 {
+            row.oldest = object.alloc_info.at;
+        }
+        if row.seen == stats.live_objects.saturating_sub(1) / 2 {
+            row.median = object.alloc_info.at;
+        }
+        row.seen += 1;
+    }
+    ages
+}
+
+/// The listing of `live`, most live bytes first if no sort key is given.
+pub(super) fn live_groups<'a>(
+    paired: &'a PairingResult,
+    naming: GroupNaming<'a>,
+    order: &MergeStats,
+    shape: &Shape,
+    (saturation, ordering): (&Saturation, Ordering),
+) -> Listing<'a, LiveGroupRow<'a>, PrintedStats> {
+    let ages = ages(paired);
+    let last = order.last.unwrap_or(0);
+    let grew = move |index: usize| {
+        let before = paired.growth.as_ref().map_or(0, |growth| growth.live_at(index, growth.nine_tenths(last)));
+        let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
+        i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX })
+    };
+    let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
+    let ranks = |index: usize| -> Vec<Reverse<i128>> {
+        let rank = |key: &SortKey| match key {
+            SortKey::Growth => grew(index).into(),
+            key => i128::try_from(key.of(&paired.rows[index].1, ordering)).unwrap_or(i128::MAX),
+        };
+        keys.iter().map(|key| Reverse(rank(key))).collect()
+    };
+    let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0);
+    let place =
+        |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), rank(key.kind), index);
+    let mut rows: Vec<_> = rows.map(place).collect();
+    rows.sort_unstable();
+    let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
+    let sum = |is_pages: bool| {
+        let mut sum = Stats::default();
+        let rest = rest.iter().map(|(.., index)| &paired.rows[*index]);
+        rest.filter(|(key, _)| (key.kind == Kind::Pages) == is_pages).for_each(|(_, stats)| sum.add(stats));
+        saturation.check(&sum);
+        PrintedStats::new(&sum, ordering)
+    };
+    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
+    let others = (!rest.is_empty()).then(others);
+    rows.iter().for_each(|(.., index)| saturation.check(&paired.rows[*index].1));
+    let make = move |index: usize| {
+        let (key, stats) = &paired.rows[index];
+        LiveGroupRow {
+            names: naming.names(*key),
+            kind: key.kind,
+            live_objects: stats.live_objects,
+            live_requested: saturated(stats.live_requested),
+            live_allocated: saturated(stats.live_allocated),
+            live_wasted: saturated(stats.live_wasted),
+            live_is_upper_bound: stats.live_is_upper_bound,
+            oldest: ages[index].oldest,
+            median: ages[index].median,
+            grew: grew(index),
+        }
+    };
+    let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));
+    let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
+    Listing::new(Rows::of(rows, move |index| make(*index)), others, template)
+}

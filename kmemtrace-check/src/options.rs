@@ -1,0 +1,82 @@
+//! Options of the command line.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use kmemtrace_abi::fault::Code;
+
+/// Checks the files of a kmemtrace recording, or raw relay files, and tells what is lost, missing or damaged.
+#[derive(Debug, Parser)]
+#[command(version, after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    /// Files or directories [default: ./kmemtrace.data, else ./cpu*.out]
+    ///
+    /// A FILE is checked alone. Findings over all CPUs (a CPU's file missing, holes in the sequence numbers of a
+    /// relay channel) need a DIR.
+    #[arg(value_name = "FILE or DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Exit with 3 unless every file is ok
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Findings to show for each file of a table
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Files to read at the same time [default: one for each CPU]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Print nothing if every file is ok
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Explain the code of a finding, and exit
+    #[arg(long, value_name = "CODE", value_parser = parse_code, conflicts_with = "paths")]
+    pub(crate) explain: Option<Code>,
+}
+
+const AFTER_HELP: &str = "\
+Exit status:
+  0  every file is whole and nothing was lost
+  1  usable but incomplete: lossy or truncated
+  2  could not be checked: usage, unreadable
+  3  corrupt, or no trace at all";
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned table for people
+    Table,
+    /// One JSON document with all findings
+    Json,
+    /// Comma-separated rows, one a file
+    Csv,
+    /// Tab-separated rows, one a file
+    Tsv,
+}
+
+/// Parses `K301`, `k301` or `301`.
+fn parse_code(text: &str) -> Result<Code, String> {
+    let digits = text.strip_prefix(['K', 'k']).unwrap_or(text);
+    let code = digits.parse().ok().and_then(Code::from_number);
+    code.ok_or_else(|| {
+        let all: Vec<String> = Code::ALL.iter().map(ToString::to_string).collect();
+        format!("there is no such code; there are {}", all.join(" "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found_in_every_spelling() {
+        for text in ["K301", "k301", "301"] {
+            assert_eq!(parse_code(text), Ok(Code::BadPayload));
+        }
+        for text in ["", "K", "K1", "K99999", "KK301", "K-301", "checksum"] {
+            assert!(parse_code(text).unwrap_err().contains("K101 K102"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Commands of clap: one for each view, with the options that it has, and the program's own.
+//!
+//! All say what the table of views says. Help, completions and man pages are made of these.
+
+use std::fmt::Write as _;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr};
+use clap::{Arg, ArgAction, Command, CommandFactory, ValueEnum};
+
+use crate::args::Args;
+use crate::classes;
+use crate::views::{Run, VIEWS, View};
+
+/// Name of the program.
+pub(crate) const PROGRAM: &str = "kmemtrace-report";
+/// Meaning of the program in one line.
+const ABOUT: &str = "Reports who leaks kernel memory, what is wasted, which frees do not match";
+/// Width of help: a terminal of 80 columns shows it whole.
+const WIDTH: usize = 80;
+/// Shells with completions.
+pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+/// Options that the short help of the program leaves to the short help of its views.
+const OF_VIEWS_ONLY: [&str; 4] = ["sort", "fail-on", "explain", "output"];
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  printed, whatever the verdict on the trace
+  1  a gate fired: --fail-on, --fail-over
+  2  usage, unreadable input, or more memory than --max-memory
+  3  no trace at all; or --strict, and the trace is not complete";
+
+/// Command with the options of all views, to read their values with: no help comes from it.
+pub(crate) fn union() -> Command {
+    Args::command().disable_help_subcommand(true)
+}
+
+/// Command of a view.
+pub(crate) fn of_view(view: &'static View) -> Command {
+    let inputs = if matches!(view.run, Run::Compare) { "A [B]" } else { "[DIR|FILE]..." };
+    let mut short = filters_line(view);
+    if let Some((line, _)) = view.examples.first() {
+        let _ = writeln!(short, "Example: {PROGRAM} {line}");
+    }
+    let _ = write!(short, "All options, explained: {PROGRAM} help {}", view.name);
+    let command = with_options(view, view.name)
+        .about(view.meaning)
+        .long_about(format!("{}\n\n{}", view.meaning, view.help))
+        .bin_name(format!("{PROGRAM} {}", view.name))
+        .override_usage(format!("{PROGRAM} {} [OPTIONS] {inputs}", view.name))
+        .after_help(short)
+        .after_long_help(long_end(view));
+    match view.alias {
+        Some(alias) => command.visible_alias(alias),
+        None => command,
+    }
+}
+
+/// Command of a line that names no view: the first view's options, and a list of all views.
+pub(crate) fn without_view() -> Command {
+    let view = &VIEWS[0];
+    let short = format!("{}Help of a view, with all its options: {PROGRAM} help VIEW", filters_line(view));
+    let long = format!(
+        "Other commands:\n  help [VIEW]        explains a view and its options\n  completions SHELL  prints completions for {}\n\n{}",
+        SHELLS.join(", "),
+        long_end(view)
+    );
+    with_options(view, PROGRAM)
+        .about(ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .mut_args(|arg| {
+            let is_hidden = arg.get_long().is_some_and(|long| OF_VIEWS_ONLY.contains(&long));
+            let was_hidden = arg.is_hide_short_help_set();
+            arg.hide_short_help(is_hidden || was_hidden)
+        })
+        .override_usage(format!("{PROGRAM} [VIEW] [OPTIONS] [DIR|FILE]..."))
+        .help_template(format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{{all-args}}{{after-help}}",
+            list_of_views()
+        ))
+        .after_help(short)
+        .after_long_help(long)
+}
+
+/// Command of the program with all views below it, for completions and man pages.
+pub(crate) fn tree() -> Command {
+    let help = Command::new("help").about("Explains a view and its options").disable_help_flag(true).arg(
+        Arg::new("view").value_name("VIEW").value_parser(PossibleValuesParser::new(VIEWS.iter().map(|view| view.name))),
+    );
+    let completions = Command::new("completions")
+        .about("Prints completions for a shell")
+        .disable_help_flag(true)
+        .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(PossibleValuesParser::new(SHELLS)));
+    let views = VIEWS.iter().map(of_view);
+    without_view().disable_help_subcommand(true).subcommands(views.chain([help, completions]))
+}
+
+/// Command with the options of a view, and no words about it.
+fn with_options(view: &'static View, name: &'static str) -> Command {
+    let all = union();
+    let own = all.get_arguments().filter(|arg| arg.get_long().is_none_or(|long| view.takes(long)));
+    Command::new(name)
+        .disable_version_flag(name != PROGRAM)
+        .disable_help_subcommand(true)
+        .max_term_width(WIDTH)
+        .args(own.map(|arg| shaped(arg.clone(), view)))
+}
+
+/// Option with the words that it takes in this view.
+fn shaped(arg: Arg, view: &'static View) -> Arg {
+    match arg.get_long() {
+        Some("by") => with_words(arg, view.groupings),
+        Some("sort") => with_words(arg, view.sort_keys),
+        None if matches!(view.run, Run::Compare) => {
+            arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
+        }
+        _ => arg,
+    }
+}
+
+/// Option that takes some of its words; the first is the default.
+fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
+    let values: Vec<PossibleValue> = words.iter().filter_map(ValueEnum::to_possible_value).collect();
+    let default = values.first().map(PossibleValue::get_name).unwrap_or_default();
+    let with_default = |text: Option<&StyledStr>| text.map(|text| format!("{text} [default: {default}]"));
+    let (help, long) = (with_default(arg.get_help()), with_default(arg.get_long_help()));
+    let mut arg = arg.action(ArgAction::Append).value_parser(PossibleValuesParser::new(values));
+    if let Some(help) = help {
+        arg = arg.help(help);
+    }
+    if let Some(long) = long {
+        arg = arg.long_help(long);
+    }
+    arg
+}
+
+/// Lines `name   meaning` of all views.
+fn list_of_views() -> String {
+    let mut list = "Views (without VIEW: summary, without DIR: ./kmemtrace.data):\n".to_owned();
+    for view in &VIEWS {
+        let _ = writeln!(list, "  {:<9} {}", view.name, view.meaning);
+    }
+    list
+}
+
+/// Line with the names of the filters that a view takes.
+fn filters_line(view: &'static View) -> String {
+    let command = union();
+    let filters = command.get_arguments().filter(|arg| arg.get_help_heading() == Some("Filters") && !arg.is_hide_set());
+    let names = filters.filter_map(Arg::get_long).filter(|long| view.takes(long)).map(|long| format!(" --{long}"));
+    let names: String = names.collect();
+    if names.is_empty() { names } else { format!("Filters:{names}\n") }
+}
+
+/// End of the long help: examples, classes, exit status.
+fn long_end(view: &'static View) -> String {
+    let mut text = "Examples:\n".to_owned();
+    for (line, meaning) in view.examples {
+        let _ = writeln!(text, "  {}\n      {meaning}", format!("{PROGRAM} {line}").trim_end());
+    }
+    if view.takes("class") {
+        text += "\nClasses:\n";
+        for class in classes::all() {
+            let _ = writeln!(text, "  {}\n      {}", class.name, class.meaning);
+        }
+    }
+    format!("{text}\n{EXIT_STATUS}")
+}

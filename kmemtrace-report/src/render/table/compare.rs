@@ -1,0 +1,111 @@
+//! Table of `compare`: two traces, or two windows of one, side by side.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::compare::{CompareBody, CompareNames, CompareRow, Sides};
+
+use super::options::TableOptions;
+use super::{cells, figures, heading};
+use crate::render::column::Column;
+use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
+
+/// Columns of `compare`.
+pub(crate) const COLUMNS: [Column<'static>; 9] = [
+    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("SEEN", 6, "new: in the second trace alone; gone: in the first alone."),
+    Column::figure("ALLOCS +/-", 4, "Change of the number of allocations."),
+    Column::figure("TOTAL +/-", 3, "Change of the bytes handed out, over all allocations."),
+    Column::figure("TOTAL/S +/-", 7, "Change of the bytes handed out per second; where the lengths differ."),
+    Column::figure("LIVE BEFORE", 1, "Live bytes at the end of the first trace or window."),
+    Column::figure("LIVE AFTER", 2, "Live bytes at the end of the second."),
+    Column::figure("LIVE +/-", 0, "Change of the live bytes."),
+    Column::site("FUNCTION", "Function of the call-site and its module; with --by cache the cache."),
+];
+
+fn name(names: &CompareNames<'_>) -> Cell {
+    match names {
+        CompareNames::Cache { cache } => cells::shown(cache).unwrap_or("(no name)".to_owned()).into(),
+        CompareNames::Function { function, module, call_site } => {
+            let mut text = match (cells::shown(function), call_site) {
+                (Some(function), _) => function,
+                (None, Some(site)) if site.0 == 0 => "(no call-site)".to_owned(),
+                (None, Some(site)) => site.to_string(),
+                (None, None) => "-".to_owned(),
+            };
+            if let Some(module) = cells::shown(module) {
+                text += &format!(" [{module}]");
+            }
+            text.into()
+        }
+    }
+}
+
+fn sides(sides: &Sides, kind: &str, name: Cell, options: &TableOptions) -> Vec<Cell> {
+    let (before, after) = (&sides.before, &sides.after);
+    let is_there = |allocs: u64, failed: u64| allocs + failed > 0;
+    let seen = match (is_there(before.allocs, before.failed_allocs), is_there(after.allocs, after.failed_allocs)) {
+        (false, true) => "new",
+        (true, false) => "gone",
+        _ => "",
+    };
+    let rate = sides.per_second.map(|rates| (rates.allocated[1] - rates.allocated[0]) as i64);
+    let live = |figures: &kmemtrace::documents::sums::PrintedStats| {
+        cells::upper(figures.live_is_upper_bound, cells::bytes(figures.live_allocated, options))
+    };
+    vec![
+        kind.into(),
+        seen.into(),
+        cells::signed(sides.change.allocs).into(),
+        cells::change(sides.change.allocated, options).into(),
+        rate.map_or("-".to_owned(), |rate| cells::change(rate, options)).into(),
+        live(before),
+        live(after),
+        cells::change(sides.change.live_allocated, options).into(),
+        name,
+    ]
+}
+
+/// Writes the table of `compare`.
+pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let listing = &view.listing;
+    for (word, side) in [("before", &view.before), ("after", &view.after)] {
+        let kernel = side.trace.kernel.map_or(String::new(), |kernel| format!("   Linux {}", cells::plain(kernel)));
+        let seconds = side.seconds.map_or("unknown time".to_owned(), |seconds| format!("{seconds:.3} s"));
+        let verdict = side.completeness.verdict.to_uppercase();
+        heading::text(&format!("{word:<6}  {verdict}   {seconds}{kernel}"), options, out)?;
+    }
+    writeln!(out)?;
+    if listing.rows.is_empty() && listing.others.is_none() {
+        return heading::empty("neither side has an allocation", options, out);
+    }
+    let change = &view.total;
+    let live = cells::change(change.change.live_allocated, options);
+    let percent = match (change.before.live_allocated, change.change.live_allocated) {
+        (0, _) => String::new(),
+        (before, by) => format!(" ({:+.1}%)", by as f64 * 100.0 / before as f64),
+    };
+    heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
+    writeln!(out)?;
+    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names), options);
+    let rest = listing.others.iter().flat_map(|others| {
+        let text = figures::others_text(others.others_count);
+        let pages = others.others_pages.as_ref().filter(|pages| pages.before.allocs + pages.after.allocs > 0);
+        let slab = sides(&others.others, "-", text.clone().into(), options);
+        std::iter::once(slab).chain(pages.map(|pages| sides(pages, "pages", text.into(), options)))
+    });
+    let total = || std::iter::once(sides(&view.total, "total", "(kmalloc and cache)".into(), options));
+    let has_pages = view.total_pages.before.allocs + view.total_pages.after.allocs > 0;
+    let pages = has_pages.then(|| sides(&view.total_pages, "pages", "(all)".into(), options));
+    let rest: Vec<Vec<Cell>> = rest.chain(total()).chain(pages).collect();
+    let differ = matches!((view.before.seconds, view.after.seconds), (Some(a), Some(b)) if (a - b).abs() > 0.05 * a);
+    let is_shown = |column: &Column<'_>| differ || !column.title.starts_with("TOTAL/S");
+    let columns: Vec<Column<'_>> = COLUMNS.into_iter().filter(is_shown).collect();
+    let shown = |cells: Vec<Cell>| -> Vec<Cell> {
+        COLUMNS.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
+    };
+    let grid = Grid { columns: &columns, ranked: Some("LIVE +/-"), screen: &options.screen };
+    let rows = || listing.rows.iter().map(row).chain(rest.iter().cloned()).map(shown);
+    let notes = grid.write(rows, out)?;
+    heading::footer(notes, options, out)
+}

@@ -1,0 +1,117 @@
+//! Columns and cells of the keys that make rows, and the table of `sites --by`.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::document::QueryMembers;
+use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
+use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::{GroupKey, Kind};
+
+use super::options::TableOptions;
+use super::{cells, figures, heading};
+use crate::render::column::Column;
+use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
+
+/// Columns of keys.
+pub(crate) const COLUMNS: [Column<'static>; 9] = [SITE, PID, COMM, CACHE, MODULE, SIZE, GFP, NODE, CONTEXT];
+
+const SITE: Column<'static> =
+    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets.");
+const PID: Column<'static> = Column::figure("PID", 0, "Thread of the allocations.");
+const COMM: Column<'static> = Column::site("COMM", "Command name of the thread: its last known one.");
+const CACHE: Column<'static> = Column::site("CACHE", "Slab cache, or size class of kmalloc.");
+const MODULE: Column<'static> = Column::site("MODULE", "Module of the call-site; (kernel) for the kernel itself.");
+const SIZE: Column<'static> = Column::figure("SIZE", 0, "Bytes asked for, of each object.");
+const GFP: Column<'static> = Column::site("GFP", "Flags of the allocation, by the kernel's names.");
+const NODE: Column<'static> = Column::figure("NODE", 0, "NUMA node asked for; -1 for any.");
+const CONTEXT: Column<'static> =
+    Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
+
+/// Columns of the keys of a query.
+pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
+    let keys: Vec<GroupKey> = query.by.iter().filter_map(|word| word.parse().ok()).collect();
+    let has = |key: GroupKey| keys.contains(&key);
+    let columns = keys.iter().flat_map(|key| match key {
+        GroupKey::Site => vec![SITE],
+        GroupKey::Task => vec![PID, COMM],
+        GroupKey::Pid if has(GroupKey::Task) => vec![],
+        GroupKey::Comm if has(GroupKey::Task) => vec![],
+        // The call-site shows its module.
+        GroupKey::Module if has(GroupKey::Site) => vec![],
+        GroupKey::Pid => vec![PID],
+        GroupKey::Comm => vec![COMM],
+        GroupKey::Cache => vec![CACHE],
+        GroupKey::Module => vec![MODULE],
+        GroupKey::Size => vec![SIZE],
+        GroupKey::Gfp => vec![GFP],
+        GroupKey::Node => vec![NODE],
+        GroupKey::Context => vec![CONTEXT],
+    });
+    columns.collect()
+}
+
+fn number(n: Option<impl ToString>) -> Cell {
+    n.map_or("-".to_owned(), |n| n.to_string()).into()
+}
+
+/// Cells of a row's keys.
+pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) -> Vec<Cell> {
+    let has_site = names.0.iter().any(|member| matches!(member, GroupMember::Site(_)));
+    let has_task = names.0.iter().any(|member| matches!(member, GroupMember::Task { .. }));
+    let cells = names.0.iter().flat_map(|member| match member {
+        GroupMember::Site(site) => vec![cells::site(site, kind)],
+        GroupMember::Task { pid, comm } => vec![number(*pid), cells::text(comm)],
+        GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => vec![],
+        GroupMember::Module(_) if has_site => vec![],
+        GroupMember::Pid(pid) => vec![number(*pid)],
+        GroupMember::Comm(comm) => vec![cells::text(comm)],
+        GroupMember::Cache { cache, .. } => vec![cells::shown(cache).unwrap_or("(no name)".to_owned()).into()],
+        GroupMember::Module(module) => vec![cells::shown(module).unwrap_or("(kernel)".to_owned()).into()],
+        GroupMember::Size(size) => vec![cells::bytes(*size, options).into()],
+        GroupMember::Gfp { gfp, names } => {
+            let flags = gfp.map(|gfp| format!("{gfp:#x}"));
+            vec![names.clone().or(flags).unwrap_or("-".to_owned()).into()]
+        }
+        GroupMember::Node(node) => vec![number(*node)],
+        GroupMember::Context(context) => vec![number(*context)],
+    });
+    cells.collect()
+}
+
+/// Cells of the row that sums up those left out.
+pub(crate) fn other_cells(columns: &[Column<'_>], rows: usize) -> Vec<Cell> {
+    text_cells(columns, &figures::others_text(rows))
+}
+
+/// Cells of a row that has a text in place of its keys.
+pub(crate) fn text_cells(columns: &[Column<'_>], text: &str) -> Vec<Cell> {
+    let at = columns.iter().rposition(Column::can_be_cut).unwrap_or(columns.len().saturating_sub(1));
+    (0..columns.len()).map(|index| if index == at { text.into() } else { Cell::default() }).collect()
+}
+
+/// Writes the table of `sites` for a grouping other than the call-site.
+pub(crate) fn groups<'a>(
+    query: &QueryMembers<'_>,
+    listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if listing.rows.is_empty() && listing.others.is_none() {
+        return heading::empty("no allocation was recorded", options, out);
+    }
+    let keys = columns(query);
+    let columns: Vec<Column<'_>> = figures::FIGURES.into_iter().chain(keys.iter().copied()).collect();
+    let row = |row: GroupRow<'_>| {
+        let figures = figures::sums(&row.stats, row.kind.name(), options);
+        figures.into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+    };
+    let others = || {
+        figures::other_rows(listing.others.as_ref(), options)
+            .map(|(sums, rows)| sums.into_iter().chain(other_cells(&keys, rows)).collect::<Vec<Cell>>())
+    };
+    let grid = Grid { columns: &columns, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
+    heading::footer(notes, options, out)
+}

@@ -1,0 +1,127 @@
+//! Table of `growth`: live memory and allocations in slices of the recording.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::Head;
+use kmemtrace::documents::growth::{GrowthBody, GrowthRow, SliceFigures};
+
+use super::options::TableOptions;
+use super::{cells, groups, heading};
+use crate::render::column::Column;
+use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
+use crate::terminal::screen::Screen;
+
+/// Columns of `growth`, beside those of the keys.
+pub(crate) const COLUMNS: [Column<'static>; 7] = [
+    Column::word(
+        "KIND",
+        4,
+        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; total is kmalloc and cache together.",
+    ),
+    Column::figure("ALLOCS", 5, "Successful allocations in all slices."),
+    Column::figure("ALLOCS/S", 6, "Allocations per second, over the whole recording."),
+    Column::figure("FIRST", 3, "Live bytes at the end of the first slice."),
+    Column::figure("LAST", 2, "Live bytes at the end of the last slice."),
+    Column::word(
+        "LIVE OVER TIME",
+        7,
+        "Live bytes at the end of each slice, from nothing to the greatest of the row; - in a pipe without UTF-8.",
+    ),
+    Column::figure("GREW", 1, "Live bytes at the end of the last slice less those at the end of the first."),
+];
+
+/// Characters of a line of blocks.
+const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Characters of the same without UTF-8.
+const PLAIN: [char; 9] = [' ', '.', '.', ':', ':', '-', '=', '+', '#'];
+/// Columns of a line of blocks.
+const WIDTH: usize = 32;
+
+/// Live bytes as a line of blocks.
+fn blocks(live: &[u64], screen: &Screen) -> String {
+    let greatest = live.iter().copied().max().unwrap_or(0);
+    let places = WIDTH.min(live.len());
+    let characters = if screen.is_unicode { BLOCKS } else { PLAIN };
+    let at = |place: usize| {
+        // The greatest value of the slices that share a place.
+        let (from, to) = (place * live.len() / places, (place + 1) * live.len() / places);
+        let value = live[from..to].iter().copied().max().unwrap_or(0);
+        let eighths = (u128::from(value) * 8).div_ceil(u128::from(greatest.max(1)));
+        characters[eighths as usize]
+    };
+    (0..places).map(at).collect()
+}
+
+/// Cells of the figures of a row.
+fn figures(figures: &SliceFigures, kind: &str, seconds: Option<f64>, options: &TableOptions) -> Vec<Cell> {
+    let allocs = figures.allocs.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+    let at = |bytes: Option<&u64>| cells::bytes(bytes.copied().unwrap_or(0), options);
+    let grown = i64::try_from(figures.grown()).unwrap_or(i64::MAX);
+    vec![
+        kind.into(),
+        cells::count(allocs).into(),
+        cells::rate(allocs, seconds).into(),
+        at(figures.live_allocated.first()).into(),
+        at(figures.live_allocated.last()).into(),
+        blocks(&figures.live_allocated, &options.screen).into(),
+        cells::change(grown, options).into(),
+    ]
+}
+
+/// Writes the table of `growth`.
+pub(crate) fn growth(
+    head: &Head<'_>,
+    view: &GrowthBody<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let listing = &view.listing;
+    if listing.rows.is_empty() && listing.others.is_none() {
+        return heading::empty("no allocation was recorded", options, out);
+    }
+    let keys = groups::columns(&head.query);
+    let columns: Vec<Column<'_>> = COLUMNS.into_iter().chain(keys.iter().copied()).collect();
+    let seconds = cells::seconds(&head.trace);
+    let row = |row: GrowthRow<'_>| {
+        let cells = figures(&row.slices, row.kind.name(), seconds, options);
+        cells.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+    };
+    let summed = |figures_of: &SliceFigures, kind: &str, name: Vec<Cell>| {
+        figures(figures_of, kind, seconds, options).into_iter().chain(name).collect::<Vec<Cell>>()
+    };
+    let name = |text: &str| groups::text_cells(&keys, text);
+    let has_any = |figures: &SliceFigures| figures.allocs.iter().any(|&n| n > 0);
+    let totals = [(&view.total, "total"), (&view.total_pages, "pages")];
+    let totals = totals.into_iter().filter(|(figures, _)| has_any(figures));
+    let sums: Vec<Vec<Cell>> = totals.map(|(figures, kind)| summed(figures, kind, name("(all)"))).collect();
+    let mut rest = Vec::new();
+    if let Some(others) = &listing.others {
+        let pages = others.others_pages.as_ref().map(|pages| (pages, "pages"));
+        let both = [Some((&others.others, "-")), pages].into_iter().flatten();
+        let text = super::figures::others_text(others.others_count);
+        rest.extend(both.filter(|(figures, _)| has_any(figures)).map(|(f, kind)| summed(f, kind, name(&text))));
+    }
+    let grid = Grid { columns: &columns, ranked: Some("GREW"), screen: &options.screen };
+    let rows = || sums.iter().cloned().chain(listing.rows.iter().map(row)).chain(rest.iter().cloned());
+    let notes = grid.write(rows, out)?;
+    let slice = cells::slice_width(&head.trace, &view.slices);
+    heading::text(&format!("\n{} slices of {slice}.", view.slices.len()), options, out)?;
+    heading::footer(notes, options, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_blocks_shows_the_course() {
+        let screen = Screen::coloured(80);
+        assert_eq!(blocks(&[0, 1, 4, 8], &screen), " ▁▄█");
+        assert_eq!(blocks(&[0; 64], &screen), " ".repeat(32));
+        assert_eq!(blocks(&[], &screen), "");
+        let peak: Vec<u64> = (0..64).map(|n| u64::from(n == 63) * u64::MAX).collect();
+        assert_eq!(blocks(&peak, &screen), format!("{}█", " ".repeat(31)));
+        assert_eq!(blocks(&[0, 1, 4, 8], &Screen::plain(None)), " .:#");
+    }
+}

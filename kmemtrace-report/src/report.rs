@@ -1,0 +1,237 @@
+//! Runs a view: opens the trace, asks the query, prints the document, and finds the exit status.
+
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use kmemtrace::documents::{self, Body, Document};
+use kmemtrace::{Analysis, Completeness, Notes, Query, Shape, TimeWindow, Trace};
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::text::escape::escape;
+
+use crate::args::{Args, Format, GroupBy};
+use crate::cli::Request;
+use crate::render::event_output::{EventOutput, Limited};
+use crate::render::jsonl::LineWriter;
+use crate::render::table::events::{EventLabels, EventTable};
+use crate::render::table::options::TableOptions;
+use crate::render::{csv, json, jsonl, table};
+use crate::terminal::output::Output;
+use crate::terminal::progress::ProgressLine;
+use crate::terminal::screen::Screen;
+use crate::{exit, say, suggest};
+
+/// Rows of a table on a terminal.
+const ROWS_ON_TERMINAL: usize = 20;
+
+/// Prints the document of a view.
+pub(crate) fn view(
+    request: &Request,
+    query: Query,
+    document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
+) -> anyhow::Result<u8> {
+    let (args, inputs) = (&request.args, request.inputs());
+    let mut trace = open(request, &inputs)?;
+    let event_names = trace.names.len();
+    let query = with_options(request, query);
+    let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    explain_empty_window(args, &trace, analysis.events(), analysis.first_key());
+    tell_unknown_events(&analysis);
+    // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
+    let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
+    let top = if is_counted { None } else { top(request) };
+    let document = document(&analysis, &Shape { sort: request.sort_keys(), top }, args);
+    print(request, &inputs[0], &document)?;
+    if analysis.rows().next().is_none() {
+        suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
+    }
+    Ok(status(args, analysis.completeness()).max(gate(args, &analysis)))
+}
+
+/// Prints the comparison of two traces, or of two windows of one.
+pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
+    let (args, inputs) = (&request.args, request.inputs());
+    let by_cache = args.by.first() == Some(&GroupBy::Cache);
+    let analyse = |input: &PathBuf, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
+        let mut trace = open(request, std::slice::from_ref(input))?;
+        let query = if by_cache { Query::by_cache() } else { Query::by_site() };
+        let query = with_options(request, query).time(window.or(args.time));
+        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        tell_unknown_events(&analysis);
+        Ok(analysis)
+    };
+    let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
+    let (before, after) = (analyse(first, args.before)?, analyse(last, args.after)?);
+    let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) });
+    print(request, last, &document)?;
+    let worse = before.completeness().verdict.max(after.completeness().verdict);
+    if args.strict && worse != Verdict::Complete {
+        say("a trace is not complete");
+        return Ok(exit::BAD_TRACE);
+    }
+    let Body::Compare(compared) = &document.body else { return Ok(exit::OK) };
+    match args.fail_over {
+        Some(percent) if compared.grew_over(percent) => {
+            say(&format!("--fail-over: live bytes grew by more than {percent}%"));
+            Ok(exit::GATE)
+        }
+        _ => Ok(exit::OK),
+    }
+}
+
+/// Prints events and gaps, one by one.
+pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
+    let (args, inputs) = (&request.args, request.inputs());
+    let mut trace = open(request, &inputs)?;
+    let event_names = trace.names.len();
+    let query = with_options(request, Query::by_kind());
+    query.check_window(&trace)?;
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let options = table_options(request, &inputs[0]);
+    let names = match format {
+        Format::Table => EventLabels::of(&trace),
+        _ => EventLabels::default(),
+    };
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    // Lines may reach a terminal through a pipe, where a progress line would mix with them.
+    let mut progress = ProgressLine::new(args.quiet || !out.is_file);
+    let lines: Box<dyn EventOutput> = match format {
+        Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out)),
+        Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
+    };
+    let mut lines = Limited::new(lines, args.top);
+    let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
+    let is_empty = lines.is_empty();
+    let written = lines.finish();
+    out.finish(written)?;
+    let completeness = &observed.completeness;
+    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
+    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
+    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
+    let status = status(args, completeness);
+    explain_empty_window(args, &trace, observed.events, observed.first_key);
+    if is_empty {
+        suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
+    }
+    Ok(status)
+}
+
+/// Status of `--fail-on`: the gate fires on findings that loss does not explain.
+fn gate(args: &Args, analysis: &Analysis) -> u8 {
+    let errors = |class| {
+        let of_class = analysis.findings().filter(|finding| finding.class == class);
+        of_class.fold(0u64, |sum, finding| sum.saturating_add(finding.count.saturating_sub(finding.suspect)))
+    };
+    let fired: Vec<String> = args
+        .fail_on
+        .iter()
+        .map(|&class| (class, errors(class)))
+        .filter(|(_, errors)| *errors > 0)
+        .map(|(class, errors)| format!("{errors} {}", class.name()))
+        .collect();
+    if fired.is_empty() {
+        return exit::OK;
+    }
+    say(&format!("--fail-on: {}", fired.join(", ")));
+    exit::GATE
+}
+
+/// Query with the options that every view has.
+fn with_options(request: &Request, query: Query) -> Query {
+    let args = &request.args;
+    let mut query = query
+        .given(request.asked.filters.clone())
+        .select(args.filters.select())
+        .time(args.time)
+        .with_own(args.own)
+        .threads(threads(args))
+        .max_memory(args.max_memory)
+        .cut(args.window_events, args.sized_classes);
+    if !args.no_index {
+        query = query.index(args.index_from);
+    }
+    if args.verbose { query.notes(Notes::to(say)) } else { query }
+}
+
+fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+    let opened = Trace::open(inputs).map_err(anyhow::Error::from);
+    opened.map_err(|error| match request.hint() {
+        Some(hint) => error.context(hint),
+        None => error,
+    })
+}
+
+/// Number of threads: `--jobs`, else the number of CPUs.
+pub(crate) fn threads(args: &Args) -> usize {
+    args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
+}
+
+fn status(args: &Args, completeness: &Completeness) -> u8 {
+    if args.strict && completeness.verdict != Verdict::Complete {
+        say(&format!("the trace is {}", completeness.verdict_name()));
+        return exit::BAD_TRACE;
+    }
+    exit::OK
+}
+
+/// Explains an empty `--time` window by the first event's time: times are those of the trace's clock, not of the wall's.
+fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
+    if args.time.is_some() && events == 0 {
+        let units = trace.info.keys().per_second();
+        let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
+        say(&format!("--time: no event is in there; the first one of the trace is at {begins}"));
+    }
+}
+
+/// Tells of events that may concern objects and that this version does not know: a newer kernel's path would be missing in silence.
+fn tell_unknown_events(analysis: &Analysis) {
+    for (name, count) in analysis.unknown_events().iter() {
+        let name = escape(name);
+        say(&format!(
+            "{name}: {count} events of kmem that this version does not know: objects may have gone through them"
+        ));
+    }
+}
+
+/// Limit of rows.
+fn top(request: &Request) -> Option<usize> {
+    let args = &request.args;
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    args.top.or((request.format() == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL))
+}
+
+fn print(request: &Request, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
+    let args = &request.args;
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = match request.format() {
+        Format::Json => json::json(document, &mut out),
+        Format::Jsonl => jsonl::jsonl(document, &mut out),
+        Format::Csv => csv::csv(document, &mut out),
+        Format::Table => table::table(document, &table_options(request, input), &mut out),
+    };
+    out.finish(written)
+}
+
+fn table_options(request: &Request, input: &Path) -> TableOptions {
+    let (args, asked) = (&request.args, &request.asked);
+    let shown = |text: &String| escape(text.as_bytes()).into_owned();
+    let filter = |(option, values): &(&'static str, Vec<String>)| {
+        ((*option).to_owned(), values.iter().map(shown).collect::<Vec<_>>().join(","))
+    };
+    TableOptions {
+        screen: Screen::of_output(args.output.is_some(), args.color, args.width),
+        bytes: args.bytes,
+        show_addresses: args.show_addresses,
+        shows_own: args.own,
+        shows_normal: args.all,
+        top: top(request),
+        ranked: request.sort_keys().first().copied(),
+        filters: asked.filters.iter().map(filter).collect(),
+        time: asked.time.as_ref().map(shown),
+        title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
+    }
+}

@@ -1,0 +1,102 @@
+//! Names in the trace that are like a filter's value which no name of the trace matches.
+
+use std::collections::BTreeSet;
+
+use kmemtrace::{EventNames, Glob, Site, Trace};
+use kmemtrace_abi::text::escape::escape;
+
+use crate::args::Filters;
+use crate::cli::nearest::nearest;
+
+/// A line for each value of a filter that names nothing in the trace; `trace` was read, and `names` are those of the reading: event
+/// names first, then caches.
+pub(crate) fn suggest(filters: &Filters, trace: &Trace, names: &EventNames, event_names: usize) -> Vec<String> {
+    let is_asked =
+        !(filters.comm.is_empty() && filters.module.is_empty() && filters.cache.is_empty() && filters.site.is_empty());
+    // Names of symbols and threads went into the analysis: the trace is opened once more, for its metadata only.
+    let Some(again) = is_asked.then(|| Trace::open(&trace.inputs).ok()).flatten() else { return Vec::new() };
+    let metadata = again.metadata;
+    let (mut functions, mut modules) = (BTreeSet::new(), BTreeSet::new());
+    if !(filters.site.is_empty() && filters.module.is_empty()) {
+        for line in metadata.kallsyms.split(|&byte| byte == b'\n') {
+            let Some((function, module)) = symbol(line) else { continue };
+            functions.insert(function);
+            modules.extend(module);
+        }
+    }
+    let comms: BTreeSet<&[u8]> = metadata.comms.values().map(|comm| &**comm).collect();
+    let of_events = (event_names..names.len()).filter_map(|index| names.at(index));
+    let caches: BTreeSet<&[u8]> =
+        of_events.chain(metadata.slabinfo_end.split(|&b| b == b'\n').filter_map(slab)).collect();
+    let sites = filters.site.iter().filter_map(|site| match site {
+        Site::Symbol { name, .. } => Some(name),
+        Site::Address(_) => None,
+    });
+    let mut lines = Vec::new();
+    lines.extend(filters.comm.iter().filter_map(|glob| line("--comm", glob, "command", &comms)));
+    lines.extend(filters.module.iter().filter_map(|glob| line("--module", glob, "module", &modules)));
+    lines.extend(filters.cache.iter().filter_map(|glob| line("--cache", glob, "cache", &caches)));
+    lines.extend(sites.filter_map(|glob| line("--site", glob, "function", &functions)));
+    lines
+}
+
+/// Line for a value that matches none of the names; `None` where one does, or none is known.
+fn line(option: &str, glob: &Glob, kind: &str, names: &BTreeSet<&[u8]>) -> Option<String> {
+    if names.is_empty() || names.iter().any(|name| glob.matches(name)) {
+        return None;
+    }
+    let pattern = glob.to_string();
+    let shown = names.iter().map(|name| escape(name).into_owned());
+    let like = nearest(pattern.trim_matches(['*', '?']), shown);
+    let pattern = escape(pattern.as_bytes()).into_owned();
+    let advice = if like.is_empty() {
+        "a value is a whole name, or a pattern with * and ?".to_owned()
+    } else {
+        format!("did you mean {}?", like.join(", "))
+    };
+    Some(format!("{option} {pattern}: no {kind} of this trace has that name; {advice}"))
+}
+
+/// Function and module of a line `ADDRESS TYPE NAME[\t[MODULE]]` of `/proc/kallsyms`.
+fn symbol(line: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let mut words = line.splitn(3, |&byte| byte == b' ');
+    let [_, kind, rest] = [words.next()?, words.next()?, words.next()?];
+    let (name, module) = match rest.iter().position(|&byte| byte == b'\t') {
+        Some(tab) => (&rest[..tab], rest[tab + 1..].strip_prefix(b"[").and_then(|m| m.strip_suffix(b"]"))),
+        None => (rest, None),
+    };
+    kind.eq_ignore_ascii_case(b"t").then_some((name, module))
+}
+
+/// Cache of a line of `/proc/slabinfo`; its first two lines have none.
+fn slab(line: &[u8]) -> Option<&[u8]> {
+    let name = line.split(|&byte| byte == b' ').next().filter(|name| !name.is_empty())?;
+    (!line.starts_with(b"slabinfo") && !line.starts_with(b"#")).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_without_a_match_gets_the_nearest_names() {
+        let names: BTreeSet<&[u8]> = [&b"kmemstorm"[..], b"kworker/0:1", b"\x1b[31m", b"systemd"].into();
+        let of = |pattern: &str| line("--comm", &Glob::new(pattern), "command", &names);
+        assert!(of("kmemstrom").unwrap().ends_with("did you mean kmemstorm?"));
+        assert!(of("kwroker*").unwrap().contains("kworker/0:1"));
+        assert!(of("zzz").unwrap().contains("a whole name, or a pattern"));
+        assert!(!of("\u{1b}[31").unwrap().contains('\u{1b}'));
+        assert_eq!(of("kmem*"), None);
+        assert_eq!(line("--comm", &Glob::new("x"), "command", &BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn texts_of_the_kernel_give_names() {
+        assert_eq!(symbol(b"ffff t foo_open\t[foo]"), Some((&b"foo_open"[..], Some(&b"foo"[..]))));
+        assert_eq!(symbol(b"ffff T kfree"), Some((&b"kfree"[..], None)));
+        assert_eq!(symbol(b"ffff d jiffies"), None);
+        assert_eq!(symbol(b""), None);
+        assert_eq!(slab(b"dentry   12 24"), Some(&b"dentry"[..]));
+        assert_eq!([slab(b"# name"), slab(b"slabinfo - version: 2.1"), slab(b"")], [None; 3]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Command names of threads, collected during the recording: the kernel remembers the last few threads only.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Interval between two readings. The kernel remembers 128 threads by default, fewer than begin in a second on a busy machine.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes of a name: `TASK_COMM_LEN`, the NUL at its end included.
+const MAX_NAME: usize = 16;
+/// Most threads that are kept, so that memory stays limited in a recording of many days.
+const MAX_THREADS: usize = 1 << 18;
+
+/// Names by thread id.
+#[derive(Debug, Default)]
+pub(crate) struct Comms {
+    /// Each name ends at its first NUL.
+    names: BTreeMap<i32, [u8; MAX_NAME]>,
+    read: Option<Instant>,
+}
+
+impl Comms {
+    /// Adds `PID COMM` lines of the kernel, at most every 100 ms; a later name of a thread wins.
+    pub(crate) fn add_if_due(&mut self, lines: impl FnOnce() -> Vec<u8>) {
+        if self.read.is_none_or(|read| read.elapsed() >= INTERVAL) {
+            self.add_lines(&lines());
+            self.read = Some(Instant::now());
+        }
+    }
+
+    /// Adds `PID COMM` lines of the kernel; a later name of a thread wins.
+    pub(crate) fn add_lines(&mut self, lines: &[u8]) {
+        for line in lines.split(|&b| b == b'\n') {
+            let line = line.trim_ascii_start();
+            let Some(blank) = line.iter().position(|&b| b == b' ') else { continue };
+            if let Some(thread) = std::str::from_utf8(&line[..blank]).ok().and_then(|id| id.parse().ok()) {
+                self.add(thread, &line[blank + 1..]);
+            }
+        }
+    }
+
+    /// Adds the name of a thread, cut to the kernel's length.
+    pub(crate) fn add(&mut self, thread: i32, name: &[u8]) {
+        let mut bytes = [0; MAX_NAME];
+        let len = name.len().min(MAX_NAME - 1);
+        bytes[..len].copy_from_slice(&name[..len]);
+        if self.names.len() < MAX_THREADS || self.names.contains_key(&thread) {
+            self.names.insert(thread, bytes);
+        }
+    }
+
+    /// All names as `PID COMM` lines.
+    pub(crate) fn lines(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (thread, name) in &self.names {
+            out.extend_from_slice(format!("{thread} ").as_bytes());
+            out.extend(name.iter().take_while(|&&b| b != 0));
+            out.push(b'\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_kernel_forgot_are_kept_and_later_ones_win() {
+        let mut comms = Comms::default();
+        comms.add(12, b"a-command-with-a-long-name");
+        comms.add_lines(b"  7 sh\n9 Web Content\ngarbage\nx y\n");
+        comms.add_lines(b"7 make\n10 \n");
+        assert_eq!(comms.lines(), b"7 make\n9 Web Content\n10 \n12 a-command-with-\n");
+    }
+
+    #[test]
+    fn names_are_read_at_intervals() {
+        let mut comms = Comms::default();
+        comms.add_if_due(|| b"1 first\n".to_vec());
+        comms.add_if_due(|| b"1 second\n".to_vec());
+        assert_eq!(comms.lines(), b"1 first\n");
+        comms.read = None;
+        comms.add_if_due(|| b"1 second\n".to_vec());
+        assert_eq!(comms.lines(), b"1 second\n");
+    }
+}

@@ -1,0 +1,79 @@
+//! Writes the man pages and completions of the three programs: `kmemtrace-manual DIR` makes `DIR/man` and `DIR/completions`.
+//!
+//! The command lines are compiled from the programs' own files. So the programs carry nothing for this, and a page says what a program
+//! of the same tree does.
+
+mod page;
+mod programs;
+
+// Files of kmemtrace-report; they find each other by these names.
+#[path = "../../kmemtrace-report/src/args.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod args;
+#[path = "../../kmemtrace-report/src/classes.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod classes;
+#[path = "../../kmemtrace-report/src/cli/mod.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod cli;
+#[path = "../../kmemtrace-report/src/views.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod views;
+
+// Files of the other two.
+#[path = "../../kmemtrace-check/src/options.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod check_options;
+#[path = "../../kmemtraced/src/args.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod recorder_args;
+#[allow(dead_code, reason = "only the command line is used here")]
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{fs, io};
+
+use clap_complete::Shell;
+
+/// Shells with completions.
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let (Some(dir), None) = (words.next(), words.next()) else {
+        eprintln!("kmemtrace-manual: name the folder to write man and completions into");
+        return ExitCode::from(2);
+    };
+    match write_all(Path::new(&dir)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((path, error)) => {
+            eprintln!("kmemtrace-manual: {}: {error}", path.display());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Writes all pages and completions; an error comes with its path.
+fn write_all(dir: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let (pages, completions) = (dir.join("man"), dir.join("completions"));
+    for dir in [&pages, &completions] {
+        // Pages of an earlier tree may be of views that are no more.
+        match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((dir.clone(), error)),
+            _ => {}
+        }
+        fs::create_dir_all(dir).map_err(|error| (dir.clone(), error))?;
+    }
+    for (name, text) in programs::pages() {
+        let path = pages.join(format!("{name}.1"));
+        fs::write(&path, text).map_err(|error| (path, error))?;
+    }
+    for (name, mut command) in programs::completed() {
+        for shell in SHELLS {
+            let written = clap_complete::generate_to(shell, &mut command, name, &completions);
+            written.map_err(|error| (completions.clone(), error))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Documents whose rows are groups of allocations: `sites`, `caches`, `live` without `--objects`.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use kmemtrace_abi::event::{Event, Kind};
+use serde_json::{Value, json};
+
+use super::Known;
+use super::growth::Slices;
+use super::head::{allocations, figures, head, merged, with};
+use super::keys::{self, Key, KeyValue};
+use super::pairs::{End, Object, Pairs};
+
+/// Sort key of rows with figures, greatest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Bytes lost to internal fragmentation, over all allocations.
+    Wasted,
+    /// Bytes lost to internal fragmentation in live objects.
+    LiveWasted,
+    /// Live allocated bytes.
+    Live,
+    /// Greatest number of live allocated bytes; not in `live`.
+    Peak,
+    /// Allocated bytes, over all allocations.
+    Total,
+    /// Allocations.
+    Allocs,
+    /// Pairs.
+    Frees,
+    /// Pairs freed on another CPU.
+    Cross,
+    /// Growth of live bytes; only in `live`.
+    Growth,
+    /// Names of the row, ascending.
+    Site,
+}
+
+impl Sort {
+    /// Sort keys of rows with all figures.
+    pub const OF_FIGURES: [Sort; 9] = [
+        Sort::Wasted,
+        Sort::LiveWasted,
+        Sort::Live,
+        Sort::Peak,
+        Sort::Total,
+        Sort::Allocs,
+        Sort::Frees,
+        Sort::Cross,
+        Sort::Site,
+    ];
+
+    /// Sort keys of `live` without `--objects`.
+    pub const OF_LIVE: [Sort; 4] = [Sort::LiveWasted, Sort::Live, Sort::Growth, Sort::Site];
+
+    /// Word of the sort key.
+    pub fn word(self) -> &'static str {
+        match self {
+            Sort::Wasted => "wasted",
+            Sort::LiveWasted => "live_wasted",
+            Sort::Live => "live",
+            Sort::Peak => "peak",
+            Sort::Total => "total",
+            Sort::Allocs => "allocs",
+            Sort::Frees => "frees",
+            Sort::Cross => "cross",
+            Sort::Growth => "growth",
+            Sort::Site => "site",
+        }
+    }
+
+    /// Rank of a row. Figures that are null rank last.
+    fn rank(self, row: &Value) -> Reverse<Option<i128>> {
+        let member = match self {
+            Sort::Wasted => "wasted",
+            Sort::LiveWasted => "live_wasted",
+            Sort::Live => "live_allocated",
+            Sort::Peak => "peak_live_allocated",
+            Sort::Total => "allocated",
+            Sort::Allocs => "allocs",
+            Sort::Frees => "frees",
+            Sort::Cross => "cross_cpu",
+            Sort::Growth => "grew",
+            Sort::Site => return Reverse(None),
+        };
+        let figure = &row[member];
+        Reverse(figure.as_u64().map(i128::from).or(figure.as_i64().map(i128::from)))
+    }
+}
+
+/// Order and number of rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Sort keys; none: those of the view.
+    pub sort: Vec<Sort>,
+    /// Limit of rows; the rest is summed.
+    pub top: Option<usize>,
+}
+
+/// Values and kind of a row.
+type RowKey = (Vec<KeyValue>, Kind);
+
+/// Group of allocations with equal values and kinds, and one of them.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Values in the order of the keys.
+    pub values: Vec<KeyValue>,
+    /// Kind.
+    pub kind: Kind,
+    /// Any allocation of the group.
+    pub example: Event,
+}
+
+/// Groups in the order of their values and kinds.
+pub fn groups(known: &Known, pairs: &Pairs, keys: &[Key]) -> Vec<Group> {
+    let key = |event: &Event, kind| (keys::values(keys, known, pairs, event, kind), kind);
+    let all: BTreeMap<RowKey, Event> = allocations(pairs).map(|(e, kind)| (key(e, kind), *e)).collect();
+    all.into_iter().map(|((values, kind), example)| Group { values, kind, example }).collect()
+}
+
+impl Group {
+    /// True for an allocation of the group.
+    pub fn has(&self, known: &Known, pairs: &Pairs, keys: &[Key], event: &Event, kind: Kind) -> bool {
+        kind == self.kind && keys::values(keys, known, pairs, event, kind) == self.values
+    }
+}
+
+/// Sorts rows; equal ones keep their order.
+fn sort(rows: &mut [(Group, Value)], keys: &[Sort]) {
+    rows.sort_by_key(|(_, row)| keys.iter().map(|key| key.rank(row)).collect::<Vec<_>>());
+}
+
+fn or<'a>(asked: &'a [Sort], usual: &'a [Sort]) -> &'a [Sort] {
+    if asked.is_empty() { usual } else { asked }
+}
+
+/// Member `rows` with all figures, and the sums of the rows left out.
+fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
+    let row = |group: Group| {
+        let (figures, _) = figures(known, pairs, &|e, kind| group.has(known, pairs, keys, e, kind));
+        let names = keys::names(keys, known, pairs, &group.example, group.kind);
+        (group, with(names, figures))
+    };
+    let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().map(row).collect();
+    sort(&mut rows, or(&shape.sort, &[Sort::Wasted]));
+    let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
+    let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+    if rest.is_empty() {
+        return json!({ "rows": rows });
+    }
+    let is_left_out = |e: &Event, kind| rest.iter().any(|(group, _)| group.has(known, pairs, keys, e, kind));
+    let sum =
+        |is_pages: bool| merged(known, pairs, &|e, kind| (kind == Kind::Pages) == is_pages && is_left_out(e, kind));
+    json!({ "rows": rows, "others": sum(false), "others_pages": sum(true), "others_count": rest.len() })
+}
+
+/// Document of `sites --by KEYS`.
+pub fn sites_by(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
+    let schema = if keys == [Key::Site] { "sites/1" } else { "sites/2" };
+    with(head(schema, &keys::words(keys), known, pairs), figure_rows(known, pairs, keys, shape))
+}
+
+/// Document of `sites`.
+pub fn sites(known: &Known, pairs: &Pairs) -> Value {
+    sites_by(known, pairs, &[Key::Site], &Shape::default())
+}
+
+/// Document of `caches`.
+pub fn caches(known: &Known, pairs: &Pairs, shape: &Shape) -> Value {
+    let keys = [Key::Cache];
+    with(head("caches/2", &keys::words(&keys), known, pairs), figure_rows(known, pairs, &keys, shape))
+}
+
+/// Document of `live --by KEYS`.
+pub fn live_by(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
+    let boundary = Slices::of(known, pairs).and_then(|slices| slices.boundary_at_nine_tenths());
+    let row = |group: Group| live_row(known, pairs, keys, boundary, group);
+    let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().filter_map(row).collect();
+    sort(&mut rows, or(&shape.sort, &[Sort::Live]));
+    let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+    with(head("live/2", &keys::words(keys), known, pairs), json!({ "rows": rows }))
+}
+
+/// Row of `live`; `None` for a group without live objects. `boundary` is the key that growth is counted from.
+fn live_row(known: &Known, pairs: &Pairs, keys: &[Key], boundary: Option<u64>, group: Group) -> Option<(Group, Value)> {
+    let is_of_group = |e: &Event, kind| group.has(known, pairs, keys, e, kind);
+    let own: Vec<&Object> = pairs.objects.iter().filter(|o| is_of_group(&o.alloc, o.kind)).collect();
+    let live: Vec<&Object> = own.iter().copied().filter(|o| matches!(o.end, End::Live)).collect();
+    let (oldest, median) = (live.first()?.alloc.at, live[(live.len() - 1) / 2].alloc.at);
+    let (figures, _) = figures(known, pairs, &is_of_group);
+    let now: i128 = live.iter().map(|o| i128::from(o.alloc.allocated)).sum();
+    let then = boundary.map_or(0, |at| super::growth::live_at(pairs, &own, at));
+    let mut row = with(
+        keys::names(keys, known, pairs, &group.example, group.kind),
+        json!({ "oldest": oldest, "median": median, "grew": (now - i128::from(then)) as i64 }),
+    );
+    for member in ["live_objects", "live_requested", "live_allocated", "live_wasted", "live_is_upper_bound"] {
+        row[member] = figures[member].clone();
+    }
+    Some((group, row))
+}

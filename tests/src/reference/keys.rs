@@ -1,0 +1,160 @@
+//! Keys that allocations are grouped by.
+
+use kmemtrace_abi::event::{Event, Kind};
+use serde_json::{Map, Value, json};
+
+use super::Known;
+use super::head::hex;
+use super::pairs::Pairs;
+use super::selection::context;
+
+/// Key of a grouping: a word of `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// Call-site.
+    Site,
+    /// Thread id and command name.
+    Task,
+    /// Thread id.
+    Pid,
+    /// Command name.
+    Comm,
+    /// Cache.
+    Cache,
+    /// Module of the call-site.
+    Module,
+    /// Requested bytes of an object.
+    Size,
+    /// Raw gfp flags.
+    Gfp,
+    /// NUMA node asked for.
+    Node,
+    /// Context of the allocation.
+    Context,
+    /// Function of the call-site, else the call-site itself. A key of `compare` alone.
+    Function,
+}
+
+/// Value of a key. Null sorts first, numbers go by value, names by bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyValue {
+    /// None: the event does not tell.
+    Null,
+    /// Number or address.
+    Number(i128),
+    /// Name.
+    Name(String),
+}
+
+impl KeyValue {
+    fn number(number: Option<impl Into<i128>>) -> KeyValue {
+        number.map_or(KeyValue::Null, |number| KeyValue::Number(number.into()))
+    }
+
+    fn name(name: Option<&str>) -> KeyValue {
+        name.map_or(KeyValue::Null, |name| KeyValue::Name(name.to_owned()))
+    }
+}
+
+impl Key {
+    /// Keys of groupings in `sites`, `live` and `growth`.
+    pub const ALL: [Key; 10] = [
+        Key::Site,
+        Key::Task,
+        Key::Pid,
+        Key::Comm,
+        Key::Cache,
+        Key::Module,
+        Key::Size,
+        Key::Gfp,
+        Key::Node,
+        Key::Context,
+    ];
+
+    /// Word of the key.
+    pub fn word(self) -> &'static str {
+        match self {
+            Key::Site => "site",
+            Key::Task => "task",
+            Key::Pid => "pid",
+            Key::Comm => "comm",
+            Key::Cache => "cache",
+            Key::Module => "module",
+            Key::Size => "size",
+            Key::Gfp => "gfp",
+            Key::Node => "node",
+            Key::Context => "context",
+            Key::Function => "function",
+        }
+    }
+
+    /// Value of an allocation, in parts.
+    fn value(self, known: &Known, pairs: &Pairs, alloc: &Event, kind: Kind) -> Vec<KeyValue> {
+        let comm = || KeyValue::name(known.comm(alloc));
+        let function = known.symbols.as_ref().and_then(|symbols| symbols.function(alloc.call_site));
+        let module = function.and_then(|function| function.module.as_deref());
+        match self {
+            Key::Site => vec![KeyValue::Number(alloc.call_site.into())],
+            Key::Task => vec![KeyValue::number(alloc.pid), comm()],
+            Key::Pid => vec![KeyValue::number(alloc.pid)],
+            Key::Comm => vec![comm()],
+            Key::Cache => vec![KeyValue::name(pairs.cache(known, alloc, kind).name.as_deref())],
+            Key::Module => vec![KeyValue::name(module)],
+            Key::Size => vec![KeyValue::Number(alloc.requested.into())],
+            Key::Gfp => vec![KeyValue::number(alloc.gfp)],
+            Key::Node => vec![KeyValue::number(alloc.node)],
+            Key::Context => vec![KeyValue::name(context(alloc))],
+            Key::Function => match function {
+                Some(function) => vec![KeyValue::name(Some(&function.name)), KeyValue::name(module), KeyValue::Null],
+                None => vec![KeyValue::Null, KeyValue::Null, KeyValue::Number(alloc.call_site.into())],
+            },
+        }
+    }
+
+    /// Members that name the row of an allocation. Names of functions are left out if the reference does not know them.
+    fn names(self, known: &Known, pairs: &Pairs, alloc: &Event, kind: Kind) -> Vec<(&'static str, Value)> {
+        let symbols = known.symbols.as_ref();
+        let module = || symbols.map(|symbols| ("module", json!(symbols.module(alloc.call_site))));
+        let function = symbols.and_then(|symbols| symbols.function(alloc.call_site));
+        let site = ("call_site", json!(hex(alloc.call_site)));
+        match self {
+            Key::Site => {
+                let symbol = symbols.map(|symbols| ("symbol", json!(symbols.symbol(alloc.call_site))));
+                [Some(site), symbol, module()].into_iter().flatten().collect()
+            }
+            Key::Task => vec![("pid", json!(alloc.pid)), ("comm", json!(known.comm(alloc)))],
+            Key::Pid => vec![("pid", json!(alloc.pid))],
+            Key::Comm => vec![("comm", json!(known.comm(alloc)))],
+            Key::Cache => {
+                let cache = pairs.cache(known, alloc, kind);
+                vec![("cache", json!(cache.name)), ("cache_from", json!(cache.from))]
+            }
+            Key::Module => module().into_iter().collect(),
+            Key::Size => vec![("size", json!(alloc.requested))],
+            Key::Gfp => vec![("gfp", json!(alloc.gfp))],
+            Key::Node => vec![("node", json!(alloc.node))],
+            Key::Context => vec![("context", json!(context(alloc)))],
+            Key::Function => {
+                let name = ("function", json!(function.map(|function| &function.name)));
+                let module = ("module", json!(function.and_then(|function| function.module.as_ref())));
+                if function.is_some() { vec![name, module] } else { vec![name, module, site] }
+            }
+        }
+    }
+}
+
+/// Values of an allocation in the order of the keys: rows of one grouping differ in them.
+pub fn values(keys: &[Key], known: &Known, pairs: &Pairs, alloc: &Event, kind: Kind) -> Vec<KeyValue> {
+    keys.iter().flat_map(|key| key.value(known, pairs, alloc, kind)).collect()
+}
+
+/// Members that name the row of an allocation, its kind last. A name that is in two keys stands once.
+pub fn names(keys: &[Key], known: &Known, pairs: &Pairs, alloc: &Event, kind: Kind) -> Value {
+    let names = keys.iter().flat_map(|key| key.names(known, pairs, alloc, kind)).chain([("kind", json!(kind.name()))]);
+    names.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+/// Words of keys: the member `by` of `query`.
+pub fn words(keys: &[Key]) -> Vec<&'static str> {
+    keys.iter().map(|key| key.word()).collect()
+}
