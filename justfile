@@ -34,3 +34,16 @@ miri:
 # The programs of this tree against those of a commit: the same documents, messages and exit statuses
 compare commit="main":
     ./tests/compare {{commit}}
+
+# Man pages into target/man, completions for bash, zsh and fish into target/completions
+man:
+    cargo run --quiet --locked -p kmemtrace-manual -- target
+
+# Programs, man pages and completions into PREFIX; DESTDIR is put before it
+install prefix="/usr/local": man
+    cargo build --release --locked -p kmemtraced -p kmemtrace-check -p kmemtrace-report
+    install -D -m 755 -t "${DESTDIR-}{{prefix}}/bin" target/release/kmemtraced target/release/kmemtrace-check target/release/kmemtrace-report
+    install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/man/man1" target/man/*.1
+    install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/bash-completion/completions" target/completions/*.bash
+    install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/zsh/site-functions" target/completions/_*
+    install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/fish/vendor_completions.d" target/completions/*.fish

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use kmemtrace_abi::fault::Code;
 
-/// Checks the files of a kmemtrace recording, or raw relay files, and tells what is lost, missing or damaged.
+/// Tells what of a recording, or of raw relay files, is lost, missing or damaged.
 #[derive(Debug, Parser)]
-#[command(version, after_help = AFTER_HELP)]
+#[command(version, max_term_width = 80, after_long_help = AFTER_HELP)]
 pub(crate) struct Options {
     /// Files or directories [default: ./kmemtrace.data, else ./cpu*.out]
     ///

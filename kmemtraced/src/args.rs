@@ -14,7 +14,7 @@ use kmemtrace_abi::text::escape::escape;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+const VIEWS: [&str; 8] = ["summary", "sites", "caches", "mismatch", "live", "cross", "growth", "events"];
 
 /// Verbs: words that may stand in place of options and COMMAND.
 const VERBS: [&str; 2] = ["recover", "probe"];
@@ -22,32 +22,37 @@ const VERBS: [&str; 2] = ["recover", "probe"];
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
 
-/// Records kernel memory allocations and frees until Ctrl-C, COMMAND ends, or a limit.
+/// Records kernel memory allocations and frees until Ctrl-C, COMMAND's end or a limit.
 #[derive(Debug, Parser)]
 #[command(
     version,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
-    after_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
+    after_long_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
                   its own, unless the recording's is 2 or 3"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
-    /// Trace directory [default: ./kmemtrace.data; an earlier one is renamed to kmemtrace.data.old]
+    /// Trace directory [default: ./kmemtrace.data]
+    ///
+    /// An earlier ./kmemtrace.data is renamed to kmemtrace.data.old.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Kernel buffer of each CPU [default: 16M, at most a quarter of memory in all]
+    /// Kernel buffer of each CPU [default: 16M]
+    ///
+    /// The default is at most a quarter of memory on all CPUs together.
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer_size: Option<u64>,
     /// Allow a --buffer-size that takes more than half of the available memory on all CPUs together
-    #[arg(long, requires = "buffer_size")]
+    #[arg(long, requires = "buffer_size", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) force_buffer: bool,
     #[arg(
         short,
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help = "Events to record: slab, page, all, or names of kernel events [default: slab]"
+        help = "slab, page, all, or names of events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
     /// Record only allocations for which this filter of the kernel holds, as 'bytes_req >= 4096'; frees stay whole
@@ -63,43 +68,53 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
     /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
-    #[arg(long, value_name = "HOW", default_value = "auto")]
+    #[arg(long, value_name = "HOW", default_value = "auto", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) compress: Compression,
     /// Longest time that an event may stay in the kernel's buffer
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) flush: Duration,
     /// Interval at which files are synced to the disk: none, flush (the --flush interval), or a time
-    #[arg(long, value_name = "WHEN", default_value = "none")]
+    #[arg(long, value_name = "WHEN", default_value = "none", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) sync: Sync,
     /// Trace clock [default: mono]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]
     pub(crate) clock: Option<String>,
     /// Record from this relay channel of the 2008 kmemtrace [default: kmemtrace in debugfs where the kernel has it, else tracefs]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["tracefs", "buffer_size", "events", "clock"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["tracefs", "buffer_size", "events", "clock"], help_heading = "Source", hide_short_help = true)]
     pub(crate) relay: Option<PathBuf>,
     /// Take over the buffer that the kernel has filled since boot (trace_instance=kmemtrace,... or trace_event=), and go on
-    #[arg(long, conflicts_with_all = ["relay", "clock"])]
+    #[arg(long, conflicts_with_all = ["relay", "clock"], help_heading = "Source", hide_short_help = true)]
     pub(crate) boot: bool,
     /// Record from tracefs, mounted here [default: found, or mounted]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Source", hide_short_help = true)]
     pub(crate) tracefs: Option<PathBuf>,
     /// Print these views of the trace after the recording
     #[arg(long, value_name = "VIEWS", value_delimiter = ',', value_parser = VIEWS, hide_possible_values = true)]
     pub(crate) report: Vec<String>,
     /// Name of the tracefs instance to record in
-    #[arg(short = 'B', long, value_name = "NAME", default_value = "kmemtrace", global = true)]
+    #[arg(
+        short = 'B',
+        long,
+        value_name = "NAME",
+        default_value = "kmemtrace",
+        global = true,
+        help_heading = "Source",
+        hide_short_help = true
+    )]
     pub(crate) instance: String,
-    /// Overwrite the output directory, once the recording has begun
+    /// Overwrite the output directory
+    ///
+    /// An earlier recording goes once the new one has begun.
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Print only problems
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Print the enabled events, and the figures of each CPU
-    #[arg(short, long, conflicts_with = "quiet")]
+    #[arg(short, long, conflicts_with = "quiet", hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Command to run, after `--`; the recording ends with it
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -243,12 +258,15 @@ mod tests {
         assert_eq!(size("64K"), Ok(65536));
         assert_eq!(size("16M"), Ok(16 << 20));
         assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("1.5MiB"), Ok(3 << 19));
         for bad in ["", "K", "-1", "0", "99999999999G", "1T", "é"] {
             assert!(size(bad).is_err(), "{bad}");
         }
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(time("5min"), Ok(Duration::from_secs(300)));
         assert_eq!(time("20us"), Ok(Duration::from_micros(20)));
         for bad in ["", "s", "-1s", "0", "1e400", "inf", "nan"] {
             assert!(time(bad).is_err(), "{bad}");

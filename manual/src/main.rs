@@ -34,7 +34,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
 
-use clap_complete::Shell;
+use clap_complete::{Generator, Shell};
+
+use cli::commands;
 
 /// Shells with completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
@@ -69,10 +71,10 @@ fn write_all(dir: &Path) -> Result<(), (PathBuf, io::Error)> {
         let path = pages.join(format!("{name}.1"));
         fs::write(&path, text).map_err(|error| (path, error))?;
     }
-    for (name, mut command) in programs::completed() {
+    for (name, command) in programs::completed() {
         for shell in SHELLS {
-            let written = clap_complete::generate_to(shell, &mut command, name, &completions);
-            written.map_err(|error| (completions.clone(), error))?;
+            let path = completions.join(shell.file_name(name));
+            fs::write(&path, commands::script(shell, command.clone(), name)).map_err(|error| (path, error))?;
         }
     }
     Ok(())

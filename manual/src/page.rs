@@ -11,12 +11,12 @@ pub(crate) fn page(name: &str, mut command: Command, see_also: &[String]) -> Vec
     let has_views = command.get_subcommands().next().is_some();
     // A page has all that the long help has; some options are hidden in the short one.
     let title = command.clone().display_name(name.to_owned()).mut_args(|arg| arg.hide_short_help(false));
-    let man = Man::new(title).title(name).section("1").source(format!("kmemtrace {version}")).manual("kmemtrace");
-    let mut text = Vec::new();
+    let man = Man::new(title);
+    // The date stays empty: a page depends on its sources alone.
+    let mut text = format!(".TH \"{}\" \"1\" \"\" \"kmemtrace {version}\" \"kmemtrace\"\n", escaped(name)).into_bytes();
     // Writing to memory cannot fail.
-    let _ = man.render_title(&mut text);
     let _ = man.render_name_section(&mut text);
-    lines(&mut text, "SYNOPSIS", usage.trim_start_matches("Usage:").trim().lines());
+    lines(&mut text, "SYNOPSIS", usage.trim_start_matches("Usage:").lines().map(str::trim));
     let _ = man.render_description_section(&mut text);
     let _ = man.render_options_section(&mut text);
     if has_views {

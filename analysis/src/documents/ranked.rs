@@ -80,7 +80,7 @@ pub struct Listing<'a, R: 'a, O> {
 
 impl<'a, R: Row + 'a, O> Listing<'a, R, O> {
     /// A listing of these rows; `template` is a row like those, if there is any.
-    pub(super) fn new(rows: Rows<'a, R>, others: Option<Others<O>>, template: Option<R>) -> Listing<'a, R, O> {
+    pub fn new(rows: Rows<'a, R>, others: Option<Others<O>>, template: Option<R>) -> Listing<'a, R, O> {
         Listing { rows, others, columns: template.map(|row| columns_of(&row)).unwrap_or_default() }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr};
 use clap::{Arg, ArgAction, Command, CommandFactory, ValueEnum};
+use clap_complete::Shell;
 
 use crate::args::Args;
 use crate::classes;
@@ -34,15 +35,28 @@ pub(crate) fn union() -> Command {
     Args::command().disable_help_subcommand(true)
 }
 
+/// Options of a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Options {
+    /// Options that help shows.
+    Shown,
+    /// All options, with those for tests.
+    All,
+}
+
 /// Command of a view.
 pub(crate) fn of_view(view: &'static View) -> Command {
+    view_command(view, Options::All)
+}
+
+fn view_command(view: &'static View, options: Options) -> Command {
     let inputs = if matches!(view.run, Run::Compare) { "A [B]" } else { "[DIR|FILE]..." };
     let mut short = filters_line(view);
     if let Some((line, _)) = view.examples.first() {
         let _ = writeln!(short, "Example: {PROGRAM} {line}");
     }
     let _ = write!(short, "All options, explained: {PROGRAM} help {}", view.name);
-    let command = with_options(view, view.name)
+    let command = with_options(view, view.name, options)
         .about(view.meaning)
         .long_about(format!("{}\n\n{}", view.meaning, view.help))
         .bin_name(format!("{PROGRAM} {}", view.name))
@@ -57,6 +71,10 @@ pub(crate) fn of_view(view: &'static View) -> Command {
 
 /// Command of a line that names no view: the first view's options, and a list of all views.
 pub(crate) fn without_view() -> Command {
+    program_command(Options::All)
+}
+
+fn program_command(options: Options) -> Command {
     let view = &VIEWS[0];
     let short = format!("{}Help of a view, with all its options: {PROGRAM} help VIEW", filters_line(view));
     let long = format!(
@@ -64,7 +82,7 @@ pub(crate) fn without_view() -> Command {
         SHELLS.join(", "),
         long_end(view)
     );
-    with_options(view, PROGRAM)
+    with_options(view, PROGRAM, options)
         .about(ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
         .mut_args(|arg| {
@@ -90,14 +108,25 @@ pub(crate) fn tree() -> Command {
         .about("Prints completions for a shell")
         .disable_help_flag(true)
         .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(PossibleValuesParser::new(SHELLS)));
-    let views = VIEWS.iter().map(of_view);
-    without_view().disable_help_subcommand(true).subcommands(views.chain([help, completions]))
+    let views = VIEWS.iter().map(|view| view_command(view, Options::Shown));
+    program_command(Options::Shown).subcommands(views.chain([help, completions]))
+}
+
+/// Completions of a program for a shell.
+pub(crate) fn script(shell: Shell, mut command: Command, program: &str) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, program, &mut script);
+    let script = String::from_utf8_lossy(&script);
+    // The script for bash names a function of a subcommand in two ways if the program's name has a hyphen (clap_complete 4.6).
+    let [wrong, right] = ["__subcmd__", "__"].map(|hyphen| format!("{}__subcmd__", program.replace('-', hyphen)));
+    script.replace(&wrong, &right)
 }
 
 /// Command with the options of a view, and no words about it.
-fn with_options(view: &'static View, name: &'static str) -> Command {
+fn with_options(view: &'static View, name: &'static str, options: Options) -> Command {
     let all = union();
-    let own = all.get_arguments().filter(|arg| arg.get_long().is_none_or(|long| view.takes(long)));
+    let is_own = |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long));
+    let own = all.get_arguments().filter(is_own).filter(|arg| options == Options::All || !arg.is_hide_set());
     Command::new(name)
         .disable_version_flag(name != PROGRAM)
         .disable_help_subcommand(true)

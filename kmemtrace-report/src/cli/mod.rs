@@ -55,20 +55,16 @@ pub(crate) struct Request {
 pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
     let mut words: Vec<OsString> = words.into_iter().skip(1).collect();
     let at = scan::first_word(&commands::union(), &words);
-    let first = at.and_then(|at| words[at].to_str());
-    match (first, at) {
-        (Some("help"), Some(at)) => {
-            words.remove(at);
-            help(&words)
-        }
-        (Some("completions"), Some(at)) => {
-            words.remove(at);
-            completions(&words)
-        }
-        (Some(word), Some(at)) if let Some(view) = View::named(word) => {
-            words.remove(at);
-            request(view, true, &words)
-        }
+    let Some(at) = at else { return request(&VIEWS[0], false, &words) };
+    let first = words[at].to_str().unwrap_or_default().to_owned();
+    let view = View::named(&first);
+    if view.is_some() || first == "help" || first == "completions" {
+        words.remove(at);
+    }
+    match (first.as_str(), view) {
+        (_, Some(view)) => request(view, true, &words),
+        ("help", _) => help(&words),
+        ("completions", _) => completions(&words),
         _ => request(&VIEWS[0], false, &words),
     }
 }
@@ -139,16 +135,15 @@ fn completions(words: &[OsString]) -> Result<CommandLine, Refusal> {
     let Some(shell) = SHELLS.contains(&shell).then(|| shell.parse::<clap_complete::Shell>().ok()).flatten() else {
         return Err(Refusal::Line(format!("completions: name a shell: {}", SHELLS.join(", "))));
     };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut commands::tree(), PROGRAM, &mut script);
-    Ok(CommandLine::Text(String::from_utf8_lossy(&script).into_owned()))
+    Ok(CommandLine::Text(commands::script(shell, commands::tree(), PROGRAM)))
 }
 
 /// Words for a class of findings.
 fn explain(name: &str) -> String {
     let class = classes::all().find(|class| class.name == name);
     class.map_or(String::new(), |class| {
-        format!("{}: {}\n\n{}", class.name, class.meaning, classes::wrapped(class.reason))
+        let meaning = classes::wrapped(&format!("{}: {}", class.name, class.meaning));
+        format!("{meaning}\n{}", classes::wrapped(class.reason))
     })
 }
 

@@ -108,8 +108,9 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
             let event = name.replace(':', "/");
             let event = if event.contains('/') { event } else { format!("kmem/{event}") };
             if event.contains("..") || !there(&event)? {
+                let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
-                    "-e {name}: this kernel has no such event; there are slab, page, all, and those in events/kmem of tracefs"
+                    "-e {name}: this kernel has no such event; {like}there are slab, page, all, and those in events/kmem of tracefs"
                 );
             }
             events.push(event);
@@ -129,6 +130,15 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     events.sort();
     events.dedup();
     Ok(events)
+}
+
+/// Event of `kmem`, or profile, whose name is most like `name`, if one is like it.
+fn nearest(fs: &KernelFs, name: &str) -> Option<String> {
+    let there = fs.names("events/kmem").unwrap_or_default().into_iter();
+    let like = |known: String| (strsim::jaro_winkler(name, &known), known);
+    let known = there.chain(["slab", "page", "all"].map(str::to_owned)).map(like);
+    let best = known.filter(|(like, _)| *like >= 0.8).max_by(|(a, x), (b, y)| a.total_cmp(b).then_with(|| y.cmp(x)));
+    best.map(|(_, known)| known)
 }
 
 /// Format files of these events and of the tracer's own events, by `system/event`.

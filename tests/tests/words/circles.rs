@@ -75,9 +75,11 @@ impl Crate {
                 let name = child.ident.to_string();
                 module.children.insert(name.clone());
                 let child_path = [path.clone(), vec![name.clone()]].concat();
-                match &child.content {
-                    Some((_, items)) => self.module(child_path, file, &dir.join(&name), items),
-                    None => {
+                let named = child.attrs.iter().find_map(named_file).map(|name| file.with_file_name(name));
+                match (&child.content, named) {
+                    (Some((_, items)), _) => self.module(child_path, file, &dir.join(&name), items),
+                    (None, Some(named)) => self.file(child_path, &named, named.parent().unwrap_or(dir)),
+                    (None, None) => {
                         let files = [dir.join(format!("{name}.rs")), dir.join(&name).join("mod.rs")];
                         let there = files.into_iter().find(|file| file.is_file());
                         let there = there.unwrap_or_else(|| panic!("{}: no file of `mod {name}`", file.display()));
@@ -232,6 +234,17 @@ fn finish(path: &mut Names, next: Names, used: &mut Vec<Names>) {
     // A lone small name is a variable, mostly.
     if path.len() > 1 || path.first().is_some_and(|name| name.starts_with(char::is_uppercase)) {
         used.push(path);
+    }
+}
+
+/// File that `#[path = "…"]` names for a module.
+fn named_file(attribute: &Attribute) -> Option<String> {
+    let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
+    match &pair.value {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) if pair.path.is_ident("path") => {
+            Some(text.value())
+        }
+        _ => None,
     }
 }
 

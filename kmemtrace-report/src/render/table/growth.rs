@@ -122,6 +122,7 @@ mod tests {
         assert_eq!(blocks(&[], &screen), "");
         let peak: Vec<u64> = (0..64).map(|n| u64::from(n == 63) * u64::MAX).collect();
         assert_eq!(blocks(&peak, &screen), format!("{}█", " ".repeat(31)));
-        assert_eq!(blocks(&[0, 1, 4, 8], &Screen::plain(None)), " .:#");
+        let ascii = Screen { is_unicode: false, ..Screen::plain(None) };
+        assert_eq!(blocks(&[0, 1, 4, 8], &ascii), " .:#");
     }
 }
