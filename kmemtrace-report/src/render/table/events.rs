@@ -85,6 +85,7 @@ impl<'a> EventTable<'a> {
         let need = |(column, width): (&Column<'_>, usize)| Need {
             width,
             site: (column.holds == Holds::Site).then_some(SITE),
+            kept: 0,
             is_name: column.title == "COMM",
             drop: column.drop,
         };
