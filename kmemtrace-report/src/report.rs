@@ -5,16 +5,15 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Notes, Observer, OrderedItem, Query, Shape, Symbolizer, TimeWindow, Trace};
+use kmemtrace::{Analysis, Completeness, Notes, Query, Shape, TimeWindow, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
 use crate::args::{Args, Format, GroupBy};
 use crate::cli::Request;
-use crate::render::csv::EventRows;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
-use crate::render::table::events::EventTable;
+use crate::render::table::events::{EventLabels, EventTable};
 use crate::render::table::options::TableOptions;
 use crate::render::{csv, json, jsonl, table};
 use crate::terminal::output::Output;
@@ -89,31 +88,22 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
-    let options = TableOptions { top: args.top, ..table_options(request, &inputs[0]) };
-    let gfp_names = trace.metadata.gfp_names.clone();
-    // The pass takes the texts out of the trace.
-    let symbols = match format {
-        Format::Table => Symbolizer::new(trace.metadata.kallsyms.clone(), &trace.metadata.modules),
-        _ => Symbolizer::default(),
+    let options = table_options(request, &inputs[0]);
+    let names = match format {
+        Format::Table => EventLabels::of(&trace),
+        _ => EventLabels::default(),
     };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     // Lines may reach a terminal through a pipe, where a progress line would mix with them.
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let lines: Box<dyn EventOutput> = match format {
-        Format::Table => {
-            let names = (&symbols, gfp_names.as_deref());
-            Box::new(EventTable::new(trace.info.keys(), names, &options, &mut out))
-        }
-        Format::Csv => Box::new(EventRows::new(&mut out)),
+        Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out)),
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);
-    let mut is_empty = true;
-    let mut observer = |item: &OrderedItem<'_>| {
-        is_empty &= !matches!(item, OrderedItem::Event { .. });
-        lines.observe(item)
-    };
-    let observed = query.observe_with(&mut trace, &mut observer, &mut progress)?;
+    let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
+    let is_empty = lines.is_empty();
     let written = lines.finish();
     out.finish(written)?;
     let completeness = &observed.completeness;

@@ -20,11 +20,17 @@ pub(crate) struct Limited<'a> {
     /// Events that are still handed on; `None`: all.
     left: Option<usize>,
     left_out: u64,
+    has_events: bool,
 }
 
 impl<'a> Limited<'a> {
     pub(crate) fn new(output: Box<dyn EventOutput + 'a>, top: Option<usize>) -> Limited<'a> {
-        Limited { output, left: top, left_out: 0 }
+        Limited { output, left: top, left_out: 0, has_events: false }
+    }
+
+    /// True as long as there was no event.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.has_events
     }
 
     /// Ends the output.
@@ -37,6 +43,7 @@ impl Observer for Limited<'_> {
     // The verdict is that of the whole trace, so events that are not written are read all the same.
     fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
         let is_event = matches!(item, OrderedItem::Event { .. });
+        self.has_events |= is_event;
         match &mut self.left {
             Some(0) => {
                 self.left_out += u64::from(is_event);

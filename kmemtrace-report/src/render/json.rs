@@ -56,14 +56,21 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use kmemtrace::documents::ranked::{Listing, Others};
+    use kmemtrace::documents::ranked::Others;
     use kmemtrace::documents::row::Rows;
 
     #[derive(serde::Serialize)]
     struct Whole<'a> {
         head: Value,
         #[serde(flatten)]
-        listing: Listing<'a, Value, Value>,
+        listing: Streamed<'a>,
+    }
+
+    #[derive(serde::Serialize)]
+    struct Streamed<'a> {
+        rows: Rows<'a, Value>,
+        #[serde(flatten)]
+        others: Option<Others<Value>>,
     }
 
     #[test]
@@ -79,7 +86,7 @@ mod tests {
                 "others_count": 3,
             });
             let mut out = Vec::new();
-            json(&Whole { head, listing: Listing { rows, others, columns: Vec::new() } }, &mut out).unwrap();
+            json(&Whole { head, listing: Streamed { rows, others } }, &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string_pretty(&whole).unwrap() + "\n");
         }
     }

@@ -16,6 +16,8 @@ pub(crate) struct Need {
     pub(crate) width: usize,
     /// Width that call-sites keep while other columns are dropped for them; `None`: the column holds no call-sites.
     pub(crate) site: Option<usize>,
+    /// Width of the parts of call-sites that are cut last.
+    pub(crate) kept: usize,
     /// True for names, which may be cut.
     pub(crate) is_name: bool,
     /// Order of dropping: the greatest first, 0 never.
@@ -59,15 +61,18 @@ fn total(widths: &[Option<usize>]) -> usize {
     MARGIN + widths.iter().flatten().sum::<usize>() + GAP * shown.saturating_sub(1)
 }
 
-/// Takes from the widest call-sites where nothing else can be dropped.
+/// Takes from the widest call-sites and names where nothing else can be dropped: first what is not kept.
 fn shrink_sites(needs: &[Need], widths: &mut [Option<usize>], limit: usize) {
-    while total(widths) > limit {
-        let shrinkable = |index: &usize| {
-            let is_cut = needs[*index].site.is_some() || needs[*index].is_name;
-            is_cut && widths[*index].is_some_and(|width| width > LEAST_SITE)
-        };
-        let Some(widest) = (0..needs.len()).filter(shrinkable).max_by_key(|&index| widths[index]) else { return };
-        widths[widest] = widths[widest].map(|width| width - 1);
+    for keeps in [true, false] {
+        while total(widths) > limit {
+            let shrinkable = |index: &usize| {
+                let need = &needs[*index];
+                let least = if keeps { need.kept.max(LEAST_SITE) } else { LEAST_SITE };
+                (need.site.is_some() || need.is_name) && widths[*index].is_some_and(|width| width > least)
+            };
+            let Some(widest) = (0..needs.len()).filter(shrinkable).max_by_key(|&index| widths[index]) else { break };
+            widths[widest] = widths[widest].map(|width| width - 1);
+        }
     }
 }
 
@@ -89,11 +94,11 @@ mod tests {
     use super::*;
 
     fn figure(width: usize, drop: u8) -> Need {
-        Need { width, site: None, is_name: false, drop }
+        Need { width, site: None, kept: 0, is_name: false, drop }
     }
 
     fn site(width: usize, kept: usize) -> Need {
-        Need { width, site: Some(kept), is_name: false, drop: 0 }
+        Need { width, site: Some(kept), kept, is_name: false, drop: 0 }
     }
 
     #[test]
@@ -104,6 +109,13 @@ mod tests {
         assert_eq!(fit(&needs, Some(103)), [Some(9), Some(9), Some(9), Some(8), Some(59)]);
         assert_eq!(fit(&needs, Some(66)), [None, Some(9), Some(9), Some(8), Some(33)]);
         assert_eq!(fit(&needs, Some(49)), [None, Some(9), None, Some(8), Some(27)]);
+    }
+
+    #[test]
+    fn a_name_gives_way_to_the_parts_of_a_call_site_that_are_kept() {
+        let name = Need { kept: 4, ..site(60, 24) };
+        let widths = fit(&[figure(8, 0), name, site(110, 55)], Some(80));
+        assert_eq!(widths, [Some(8), Some(12), Some(55)]);
     }
 
     #[test]

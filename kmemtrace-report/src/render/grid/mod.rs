@@ -52,8 +52,7 @@ impl Grid<'_> {
         rows: impl Fn() -> I,
         out: &mut dyn Write,
     ) -> io::Result<Notes> {
-        let needs = self.needs(rows())?;
-        let widths = fit(&needs, self.screen.width);
+        let widths = self.widths(&self.needs(rows())?);
         let shown: Vec<Shown> =
             self.order().into_iter().filter_map(|index| Some(Shown { index, width: widths[index]? })).collect();
         let titles = shown.iter().map(|column| Cell::painted(self.columns[column.index].title, Paint::Strong));
@@ -65,6 +64,16 @@ impl Grid<'_> {
             self.print(&shown, piece, out)
         })?;
         Ok(notes)
+    }
+
+    /// Widths of the columns; `None` for one that is not shown.
+    fn widths(&self, needs: &[Need]) -> Vec<Option<usize>> {
+        let can_be_shown = |index: &usize| self.screen.has_bars || self.columns[*index].holds != Holds::Bar;
+        let places: Vec<usize> = (0..self.columns.len()).filter(can_be_shown).collect();
+        let needs: Vec<Need> = places.iter().map(|&index| needs[index]).collect();
+        let mut widths = vec![None; self.columns.len()];
+        places.into_iter().zip(fit(&needs, self.screen.width)).for_each(|(index, width)| widths[index] = width);
+        widths
     }
 
     /// Places of the columns in their order on the screen.
@@ -88,16 +97,17 @@ impl Grid<'_> {
         let of_column = |column: &Column<'_>| Need {
             width: cut::width(column.title),
             site: (column.holds == Holds::Site).then_some(share),
+            kept: 0,
             is_name: column.holds == Holds::Name,
             drop: if Some(column.title) == self.ranked { 0 } else { column.drop },
         };
         let mut needs: Vec<Need> = self.columns.iter().map(of_column).collect();
         let limits_sites = self.screen.width.is_some();
         each_piece(rows, |piece| {
-            for (need, index) in needs.iter_mut().zip(0..).filter(|_| limits_sites) {
+            for (index, need) in needs.iter_mut().enumerate().filter(|(_, need)| limits_sites && need.site.is_some()) {
                 let cells = piece.iter().filter_map(|row: &Vec<Cell>| row.get(index));
-                need.site =
-                    need.site.map(|kept| cells.map(|cell| cut::least_of_site(&cell.text)).fold(kept, usize::max));
+                need.kept = cells.map(|cell| cut::least_of_site(&cell.text)).fold(need.kept, usize::max);
+                need.site = need.site.map(|share| share.max(need.kept));
             }
             let mut table = plain_table();
             table.add_rows(piece.into_iter().map(texts));

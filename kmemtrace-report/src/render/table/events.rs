@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Action, Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer};
+use kmemtrace::{Action, Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer, Trace};
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
@@ -26,7 +27,7 @@ pub(crate) const COLUMNS: [Column<'static>; 13] = [
     Column::name("EVENT", 0, "Name of the event in the kernel."),
     Column::figure("REQUESTED", 9, "Bytes asked for."),
     Column::figure("BYTES", 1, "Bytes handed out; failed: none were."),
-    Column::name("FLAGS", 10, "Flags of the allocation."),
+    Column::name("FLAGS", 10, "Flags of the allocation, by the kernel's names."),
     Column::figure("NODE", 12, "NUMA node asked for."),
     Column::name("CACHE", 8, "Cache that the event names."),
     Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
@@ -38,13 +39,33 @@ const WIDTHS: [usize; COLUMNS.len()] = [12, 3, 7, 16, 7, 16, 9, 8, 24, 4, 20, 18
 /// Width of a call-site that other columns are dropped for.
 const SITE: usize = 22;
 
+/// Names that events do not carry themselves.
+#[derive(Debug, Default)]
+pub(crate) struct EventLabels {
+    symbols: Symbolizer,
+    gfp: Option<Arc<GfpNames>>,
+}
+
+impl EventLabels {
+    /// Copies of the trace's own, because a pass takes these out of the trace.
+    pub(crate) fn of(trace: &Trace) -> EventLabels {
+        let metadata = &trace.metadata;
+        let symbols = Symbolizer::new(metadata.kallsyms.clone(), &metadata.modules);
+        EventLabels { symbols, gfp: metadata.gfp_names.clone() }
+    }
+
+    /// Flags of an allocation by the kernel's names, else as a number.
+    fn flags(&self, gfp: u64) -> String {
+        let names = self.gfp.as_ref().map(|names| escape(names.text(gfp).to_string().as_bytes()).into_owned());
+        names.unwrap_or_else(|| format!("{gfp:#x}"))
+    }
+}
+
 /// Observer that writes a row for each event and each gap.
 pub(crate) struct EventTable<'a> {
     out: &'a mut dyn Write,
     options: &'a TableOptions,
-    symbols: &'a Symbolizer,
-    /// Names of flags, where the trace has the kernel's.
-    gfp_names: Option<&'a GfpNames>,
+    labels: &'a EventLabels,
     clock: Clock,
     /// Key of the first event.
     first: Option<u64>,
@@ -57,13 +78,14 @@ pub(crate) struct EventTable<'a> {
 impl<'a> EventTable<'a> {
     pub(crate) fn new(
         clock: Clock,
-        (symbols, gfp_names): (&'a Symbolizer, Option<&'a GfpNames>),
+        labels: &'a EventLabels,
         options: &'a TableOptions,
         out: &'a mut dyn Write,
     ) -> EventTable<'a> {
         let need = |(column, width): (&Column<'_>, usize)| Need {
             width,
             site: (column.holds == Holds::Site).then_some(SITE),
+            kept: 0,
             is_name: column.title == "COMM",
             drop: column.drop,
         };
@@ -72,7 +94,7 @@ impl<'a> EventTable<'a> {
         let needs: Vec<Need> = places.iter().map(|&index| need((&COLUMNS[index], WIDTHS[index]))).collect();
         let widths = fit(&needs, options.screen.width);
         let shown = places.into_iter().zip(widths).filter_map(|(index, width)| Some((index, width?))).collect();
-        EventTable { out, options, symbols, gfp_names, clock, first: None, shown, error: None }
+        EventTable { out, options, labels, clock, first: None, shown, error: None }
     }
 
     /// Writes the titles before the first row.
@@ -125,7 +147,7 @@ impl<'a> EventTable<'a> {
             name(names.get(event.name)),
             size(event.requested),
             if event.failed { "failed".to_owned() } else { size(event.allocated) },
-            event.gfp.filter(|_| is_alloc).map_or(String::new(), |gfp| self.flags(gfp)),
+            event.gfp.filter(|_| is_alloc).map_or(String::new(), |gfp| self.labels.flags(gfp)),
             event.node.filter(|_| is_alloc).map_or(String::new(), |node| node.to_string()),
             event.cache.map_or(String::new(), |cache| name(names.get(cache))),
             address,
@@ -133,13 +155,8 @@ impl<'a> EventTable<'a> {
         ]
     }
 
-    /// Flags by name, in hexadecimal digits where the trace has no names.
-    fn flags(&self, gfp: u64) -> String {
-        self.gfp_names.map_or_else(|| format!("{gfp:#x}"), |names| names.text(gfp).to_string())
-    }
-
     fn site(&self, call_site: u64, kind: Kind) -> String {
-        let Some(symbol) = self.symbols.lookup(call_site) else {
+        let Some(symbol) = self.labels.symbols.lookup(call_site) else {
             return cells::function(&None, Some(Address(call_site)), kind).text;
         };
         let function = escape(&symbol.text()).into_owned();

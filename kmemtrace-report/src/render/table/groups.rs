@@ -99,7 +99,7 @@ pub(crate) fn groups<'a>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if listing.rows.is_empty() && listing.others.is_none() {
-        return heading::empty("no allocation was recorded", options, out);
+        return heading::empty("no allocation", options, out);
     }
     let keys = columns(query);
     let columns: Vec<Column<'_>> = figures::FIGURES.into_iter().chain(keys.iter().copied()).collect();

@@ -16,18 +16,14 @@ use crate::terminal::screen::Screen;
 pub(crate) const COLUMNS: [Column<'static>; 7] = [
     Column::word(
         "KIND",
-        4,
+        3,
         "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; total is kmalloc and cache together.",
     ),
-    Column::figure("ALLOCS", 5, "Successful allocations in all slices."),
-    Column::figure("ALLOCS/S", 6, "Allocations per second, over the whole recording."),
-    Column::figure("FIRST", 3, "Live bytes at the end of the first slice."),
-    Column::figure("LAST", 2, "Live bytes at the end of the last slice."),
-    Column::word(
-        "LIVE OVER TIME",
-        7,
-        "Live bytes at the end of each slice, from nothing to the greatest of the row; - in a pipe without UTF-8.",
-    ),
+    Column::figure("ALLOCS", 6, "Successful allocations in all slices."),
+    Column::figure("ALLOCS/S", 7, "Allocations per second, over the whole recording."),
+    Column::figure("FIRST", 5, "Live bytes at the end of the first slice."),
+    Column::figure("LAST", 4, "Live bytes at the end of the last slice."),
+    Column::word("LIVE OVER TIME", 2, "Live bytes at the end of each slice, from nothing to the greatest of the row."),
     Column::figure("GREW", 1, "Live bytes at the end of the last slice less those at the end of the first."),
 ];
 
@@ -37,11 +33,16 @@ const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇',
 const PLAIN: [char; 9] = [' ', '.', '.', ':', ':', '-', '=', '+', '#'];
 /// Columns of a line of blocks.
 const WIDTH: usize = 32;
+/// Columns of a line of blocks on a screen of fewer than [`NARROW`].
+const NARROW_WIDTH: usize = 16;
+/// Columns of a screen with room for the longer lines.
+const NARROW: usize = 100;
 
 /// Live bytes as a line of blocks.
 fn blocks(live: &[u64], screen: &Screen) -> String {
     let greatest = live.iter().copied().max().unwrap_or(0);
-    let places = WIDTH.min(live.len());
+    let is_narrow = screen.width.is_some_and(|width| width < NARROW);
+    let places = live.len().min(if is_narrow { NARROW_WIDTH } else { WIDTH });
     let characters = if screen.is_unicode { BLOCKS } else { PLAIN };
     let at = |place: usize| {
         // The greatest value of the slices that share a place.
@@ -78,7 +79,7 @@ pub(crate) fn growth(
 ) -> io::Result<()> {
     let listing = &view.listing;
     if listing.rows.is_empty() && listing.others.is_none() {
-        return heading::empty("no allocation was recorded", options, out);
+        return heading::empty("no allocation", options, out);
     }
     let keys = groups::columns(&head.query);
     let columns: Vec<Column<'_>> = COLUMNS.into_iter().chain(keys.iter().copied()).collect();
@@ -116,11 +117,14 @@ mod tests {
 
     #[test]
     fn a_line_of_blocks_shows_the_course() {
-        let screen = Screen::coloured(80);
+        let screen = Screen::coloured(120);
         assert_eq!(blocks(&[0, 1, 4, 8], &screen), " ▁▄█");
         assert_eq!(blocks(&[0; 64], &screen), " ".repeat(32));
         assert_eq!(blocks(&[], &screen), "");
+        assert_eq!(blocks(&[1; 64], &Screen::coloured(80)), "█".repeat(16));
         let peak: Vec<u64> = (0..64).map(|n| u64::from(n == 63) * u64::MAX).collect();
         assert_eq!(blocks(&peak, &screen), format!("{}█", " ".repeat(31)));
+        let ascii = Screen { is_unicode: false, ..Screen::plain(None) };
+        assert_eq!(blocks(&[0, 1, 4, 8], &ascii), " .:#");
     }
 }

@@ -16,15 +16,15 @@ use crate::render::grid::cell::Cell;
 
 /// Columns of `live`, beside those of the keys.
 pub(crate) const COLUMNS: [Column<'static>; 9] = [
-    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("OLDEST", 4, "Age of the oldest live object at the end of the recording."),
-    Column::figure("MEDIAN", 7, "Age of the object in the middle, of those live at the end."),
-    Column::figure("WASTED", 6, "Bytes of the live objects that were handed out and not asked for."),
+    Column::word("KIND", 6, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("OLDEST", 5, "Age of the oldest live object at the end of the recording."),
+    Column::figure("MEDIAN", 8, "Age of the object in the middle, of those live at the end."),
+    Column::figure("WASTED", 7, "Bytes of the live objects that were handed out and not asked for."),
     Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording."),
     Column::figure("OBJECTS", 3, "Objects live at the end."),
-    Column::figure("SHARE", 8, "Share of the live bytes of all rows of this kind: pages apart from the others."),
-    Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
+    Column::figure("SHARE", 4, "Share of the live bytes of all rows of this kind: pages apart from the others."),
     Column::figure("LIVE", 1, "Bytes of the objects live at the end."),
+    Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
 ];
 
 fn ranked(by: SortKey) -> Option<&'static str> {
@@ -68,8 +68,8 @@ pub(crate) fn live<'a>(
             cells::change(row.grew, options).into(),
             cells::upper(is_bound, cells::count(row.live_objects)),
             cells::percent(row.live_allocated, all).into(),
-            cells::bar(row.live_allocated, all, &options.screen),
             cells::upper(is_bound, cells::bytes(row.live_allocated, options)),
+            cells::bar(row.live_allocated, all, &options.screen),
         ];
         figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
@@ -86,8 +86,8 @@ pub(crate) fn live<'a>(
                 "-".into(),
                 cells::upper(sum.live_is_upper_bound, cells::count(sum.live_objects)),
                 cells::percent(sum.live_allocated, whole[index]).into(),
-                Cell::default(),
                 cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_allocated, options)),
+                Cell::default(),
             ];
             figures.into_iter().chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
         })

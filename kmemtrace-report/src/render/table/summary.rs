@@ -11,7 +11,7 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::{Column, Holds};
+use crate::render::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
 use crate::terminal::screen::Paint;
@@ -149,18 +149,15 @@ fn top(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<Notes> {
-    let is_shown = |column: &Column<'_>| column.holds != Holds::Bar || options.screen.has_bars;
-    let columns: Vec<Column<'_>> = list.columns.iter().copied().filter(is_shown).collect();
     let row = |row: SiteRow<'_>| -> Vec<Cell> {
         let ([first, ranked], part) = (list.figures)(&row.stats, options);
         // Bytes of pages are never a part of the total.
         let is_part = row.kind != Kind::Pages;
         let share = if is_part { cells::percent(part, list.whole) } else { "-".to_owned() };
         let bar = if is_part { cells::bar(part, list.whole, &options.screen) } else { Cell::default() };
-        let cells = [first, ranked, share.into(), bar, cells::site(&row.site, row.kind)];
-        list.columns.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
+        vec![first, ranked, share.into(), bar, cells::site(&row.site, row.kind)]
     };
-    let grid = Grid { columns: &columns, ranked: Some(list.columns[1].title), screen: &options.screen };
+    let grid = Grid { columns: list.columns, ranked: Some(list.columns[1].title), screen: &options.screen };
     grid.write(|| rows.iter().take(list.limit).map(row), out)
 }
 
