@@ -148,7 +148,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         say(format!(
-            "CPU {cpu}: the kernel handed out {read} events, and {events} of them are in the file: another program read the buffer"
+            "CPU {cpu}: the kernel handed out {read} events, and {events} of them are in its file: another program read its buffer"
         ));
     }
 }
