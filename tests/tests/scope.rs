@@ -298,12 +298,15 @@ fn on_terminal(columns: u16, command: &[&str]) -> Result<String, Skip> {
     let mut child = must("kmemtraced", recorder.spawn());
     // The command keeps the terminal's side open until it is dropped.
     drop(recorder);
-    let pid = rustix::process::Pid::from_child(&child);
+    let (pid, has_command) = (rustix::process::Pid::from_child(&child), !command.is_empty());
     let signals = thread::spawn(move || {
         sleep(Duration::from_millis(2500));
         let _ = kill_process(pid, Signal::USR1);
         sleep(Duration::from_millis(1500));
-        let _ = kill_process(pid, Signal::INT);
+        // A command ends the recording by itself.
+        if !has_command {
+            let _ = kill_process(pid, Signal::INT);
+        }
     });
     let (mut text, mut shown) = (Vec::new(), File::from(shown));
     // Reading ends with an error once the other side is closed.
