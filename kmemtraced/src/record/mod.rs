@@ -102,7 +102,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         say_verbose(args, line);
     }
     let started = threads.with_context(|| output.unwritable("meta.out"));
-    let started = started.and_then(|()| launcher);
+    let started = started.and(launcher);
     let started =
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     let mut comms = Comms::default();

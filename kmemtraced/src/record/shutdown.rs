@@ -133,7 +133,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     }
     if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {
         let share = own as f64 * 100.0 / events.max(1) as f64;
-        say(format!("{own} of the events ({share:.2}%) come from the recorder's own threads"));
+        say(format!("{own} of the events ({share:.2}%) are of the recorder's own threads"));
     }
     for (cpu, o) in outcomes {
         if let Some(error) = &o.unreadable {
@@ -148,7 +148,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
         let (read, events) = (o.read, o.events);
         say(format!(
-            "CPU {cpu}: the kernel handed out {read} events, and {events} of them are in the file: another program read the buffer"
+            "CPU {cpu}: the kernel handed out {read} events, and {events} of them are in its file: another program read its buffer"
         ));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn allocations(events: &[String]) -> impl Iterator<Item = &str> {
 /// Warning about allocations whose frees are not recorded.
 pub(crate) fn without_frees(events: &[String]) -> Option<String> {
     let is_there = |event: &&str| events.iter().any(|other| other == event);
-    let lacking = FREES.iter().filter(|(alloc, frees)| is_there(alloc) && !frees.iter().any(|free| is_there(&free)));
+    let lacking = FREES.iter().filter(|(alloc, frees)| is_there(alloc) && !frees.iter().any(is_there));
     let (allocs, mut frees): (Vec<&str>, Vec<&str>) =
         lacking.filter_map(|(alloc, frees)| Some((name(alloc), name(frees.first()?)))).unzip();
     frees.dedup();
