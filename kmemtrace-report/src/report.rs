@@ -120,11 +120,11 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-/// Status of `--fail-on`: the gate fires on findings that loss does not explain.
+/// Status of `--fail-on`: the gate fires on errors, and for classes that are none on findings that loss does not explain.
 fn gate(args: &Args, analysis: &Analysis) -> u8 {
     let errors = |class| {
         let of_class = analysis.findings().filter(|finding| finding.class == class);
-        of_class.fold(0u64, |sum, finding| sum.saturating_add(finding.count.saturating_sub(finding.suspect)))
+        of_class.fold(0u64, |sum, finding| sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(finding.unseen)))
     };
     let fired: Vec<String> = args
         .fail_on
