@@ -178,7 +178,7 @@ fn json_parses_to_the_names_as_they_are() {
     assert_eq!(strings(&sites["rows"], "module"), expected("\t\0"));
     assert_eq!(strings(&rows("mismatch")["rows"], "alloc_symbol"), expected("\0+0x1"));
     assert_eq!(strings(&rows("cross")["rows"], "symbol"), expected("\0+0x1"));
-    let live = rows("live");
+    let live = json(&run("kmemtrace-report", &["live", "--objects", "--format", "json"], &[&path]).stdout);
     assert_eq!(strings(&live["rows"], "comm"), expected("\t\0"));
     assert_eq!(strings(&live["rows"], "cache"), expected(""));
     let lines = run("kmemtrace-report", &["events", "--format", "json"], &[&path]).stdout;
@@ -263,7 +263,8 @@ fn caches_with_names_longer_than_a_table_can_be_wide_print() {
         .cache_free(30, 0, SITE, address, "plain");
     let dir = Directory::new(&trace_dir(&machine.finish(), 1));
     for view in VIEWS {
-        let output = run("kmemtrace-report", &[view, "--format", "table"], &[dir.path()]);
+        let objects: &[&str] = if view == "live" { &["--objects"] } else { &[] };
+        let output = run("kmemtrace-report", &[&[view, "--format", "table"], objects].concat(), &[dir.path()]);
         assert_eq!(output.status.code(), Some(0), "{view}: {}", String::from_utf8_lossy(&output.stderr));
         let text = assert_harmless(view, &output);
         assert_eq!(text.contains(r"\x1b…"), ["caches", "live"].contains(&view), "{view}");
