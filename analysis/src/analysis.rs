@@ -166,6 +166,16 @@ impl Analysis {
         self.order.events
     }
 
+    /// Number of allocations in the window, whether the filters take them or not.
+    pub fn allocations(&self) -> u64 {
+        self.selected_allocations().saturating_add(self.paired.counts.unselected_allocs)
+    }
+
+    /// Number of allocations that the filters take.
+    pub fn selected_allocations(&self) -> u64 {
+        self.paired.kinds.iter().fold(0u64, |sum, stats| sum.saturating_add(stats.allocs))
+    }
+
     /// Order key of the trace's first event, if the query had a window; else 0.
     pub fn first_key(&self) -> u64 {
         self.first_key

@@ -251,6 +251,7 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
     let [kmalloc, cache, pages] = *free_events;
     let single = [*used, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
+    out.u64(counts.unselected_allocs);
     out.u64(counts.own_allocs);
     out.u128(counts.own_allocated);
     out.u64(counts.matrix.len() as u64);
@@ -264,7 +265,7 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
 fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
     let [used, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
-    let (own_allocs, own_allocated) = (from.u64()?, from.u128()?);
+    let (unselected_allocs, own_allocs, own_allocated) = (from.u64()?, from.u64()?, from.u128()?);
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
     let free_events = [kmalloc, cache, pages];
     let counts = Counts {
@@ -278,7 +279,7 @@ fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
         matrix,
         ..Counts::default()
     };
-    Some(Counts { all_inferred, all_without_alloc, own_allocs, own_allocated, ..counts })
+    Some(Counts { all_inferred, all_without_alloc, unselected_allocs, own_allocs, own_allocated, ..counts })
 }
 
 /// The counts of a row.
@@ -370,6 +371,7 @@ mod tests {
             cross_node: 46,
             null_free: 47,
             free_without_alloc: 48,
+            unselected_allocs: 39,
             own_allocs: 49,
             own_allocated: 50 << 70,
             matrix,

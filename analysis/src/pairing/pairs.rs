@@ -76,6 +76,8 @@ pub(crate) struct Counts {
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
     pub(crate) free_without_alloc: u64,
+    /// Allocations that the filters do not take.
+    pub(crate) unselected_allocs: u64,
     /// Objects that the recorder itself allocated, whatever the filters.
     pub(crate) own_allocs: u64,
     pub(crate) own_allocated: u128,
@@ -94,6 +96,7 @@ impl Counts {
         self.cross_node += other.cross_node;
         self.null_free += other.null_free;
         self.free_without_alloc += other.free_without_alloc;
+        self.unselected_allocs += other.unselected_allocs;
         self.own_allocs += other.own_allocs;
         self.own_allocated += other.own_allocated;
         self.all_inferred += other.all_inferred;
@@ -368,7 +371,10 @@ impl<'a> Pairing<'a> {
         if before.is_live() {
             self.infer_free(before, event, number, sink);
         }
-        let Some(class) = class else { return };
+        let Some(class) = class else {
+            self.counts.unselected_allocs += 1;
+            return;
+        };
         if is_unsized {
             self.table_mut(event.kind).keep_sizes(event.address, sizes);
         }
