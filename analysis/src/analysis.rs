@@ -13,6 +13,7 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
@@ -66,6 +67,8 @@ pub struct Analysis {
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
     pub(crate) unknown: UnknownEvents,
+    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.

@@ -93,7 +93,13 @@ pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
     of("caches/2", analysis, |sums| {
-        Body::Caches(caches::caches(grouped(analysis, Grouping::CACHE), naming, shape, sums))
+        Body::Caches(caches::caches(
+            grouped(analysis, Grouping::CACHE),
+            naming,
+            analysis.slabinfo.as_ref(),
+            shape,
+            sums,
+        ))
     })
 }
 
