@@ -13,6 +13,7 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
@@ -66,6 +67,8 @@ pub struct Analysis {
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
     pub(crate) unknown: UnknownEvents,
+    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.
@@ -164,6 +167,16 @@ impl Analysis {
     /// Number of events in the window; filters do not change it.
     pub fn events(&self) -> u64 {
         self.order.events
+    }
+
+    /// Number of allocations in the window, whether the filters take them or not.
+    pub fn allocations(&self) -> u64 {
+        self.selected_allocations().saturating_add(self.paired.counts.unselected_allocs)
+    }
+
+    /// Number of allocations that the filters take.
+    pub fn selected_allocations(&self) -> u64 {
+        self.paired.kinds.iter().fold(0u64, |sum, stats| sum.saturating_add(stats.allocs))
     }
 
     /// Order key of the trace's first event, if the query had a window; else 0.

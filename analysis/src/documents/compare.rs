@@ -7,7 +7,7 @@ use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::Kind;
 use serde::{Serialize, Serializer};
 
-use super::document::{CompletenessMembers, TraceMembers};
+use super::head::{CompletenessMembers, TraceMembers};
 use super::ranked::{Listing, Others, rank};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats};

@@ -25,6 +25,7 @@ use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::ordered::{Observer, Ordered};
 use crate::order::pair_event::All;
@@ -101,6 +102,7 @@ impl Query {
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
             gfp_names: trace.metadata.gfp_names.clone(),
+            slabinfo: self.slabinfo(trace),
             unknown: unknown_events(trace),
         })
     }
@@ -113,11 +115,19 @@ impl Query {
             nodes: every_node(trace),
             agreement: trace.info.keys().agreement,
             by_site: request.grouping == Grouping::SITE,
+            counts_old_frees: request.grouping == Grouping::CACHE,
             learns_caches: self.learns_caches,
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
         }
+    }
+
+    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    fn slabinfo(&self, trace: &Trace) -> Option<[Slabinfo; 2]> {
+        let is_whole = self.grouping == Grouping::CACHE && self.select.is_all() && self.window.is_none();
+        let texts = || [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end];
+        is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
     }
 
     /// True where an index may answer the query, or keep its result.

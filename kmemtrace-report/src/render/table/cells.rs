@@ -1,7 +1,7 @@
 //! Texts of cells: counts, bytes, shares, names and times.
 
 use kmemtrace::Kind;
-use kmemtrace::documents::document::TraceMembers;
+use kmemtrace::documents::head::TraceMembers;
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::row::{Address, Name};
 use kmemtrace_abi::clock::Unit;

@@ -19,7 +19,7 @@ use crate::terminal::screen::Paint;
 
 /// Columns of `events`.
 pub(crate) const COLUMNS: [Column<'static>; 13] = [
-    Column::figure("SINCE", 0, "Time since the first event."),
+    Column::figure("SINCE", 0, "Time since the first event of the trace."),
     Column::figure("CPU", 6, "CPU of the event."),
     Column::figure("PID", 7, "Thread of the event."),
     Column::name("COMM", 2, "Command name of the thread: its last known one."),
@@ -67,8 +67,9 @@ pub(crate) struct EventTable<'a> {
     options: &'a TableOptions,
     labels: &'a EventLabels,
     clock: Clock,
-    /// Key of the first event.
+    /// Key of the trace's first event.
     first: Option<u64>,
+    has_titles: bool,
     /// Places of the columns that are shown, with their widths.
     shown: Vec<(usize, usize)>,
     /// First error; nothing is written after it.
@@ -94,15 +95,16 @@ impl<'a> EventTable<'a> {
         let needs: Vec<Need> = places.iter().map(|&index| need((&COLUMNS[index], WIDTHS[index]))).collect();
         let widths = fit(&needs, options.screen.width);
         let shown = places.into_iter().zip(widths).filter_map(|(index, width)| Some((index, width?))).collect();
-        EventTable { out, options, labels, clock, first: None, shown, error: None }
+        EventTable { out, options, labels, clock, first: None, has_titles: false, shown, error: None }
     }
 
-    /// Writes the titles before the first row.
-    fn begin(&mut self, at: u64) -> io::Result<u64> {
-        if let Some(first) = self.first {
-            return Ok(first);
+    /// Writes the titles before the first row; returns the first key of the trace.
+    fn titles(&mut self, at: u64) -> io::Result<u64> {
+        if self.has_titles {
+            return Ok(self.first.unwrap_or(at));
         }
-        self.first = Some(at);
+        self.has_titles = true;
+        let at = *self.first.get_or_insert(at);
         let titles = self.line(&COLUMNS.map(|column| column.title.to_owned()));
         writeln!(self.out, "{}", self.options.screen.paint(Paint::Strong, &titles))?;
         Ok(at)
@@ -111,12 +113,12 @@ impl<'a> EventTable<'a> {
     fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
         match *item {
             OrderedItem::Event { event, names, comm } => {
-                let first = self.begin(event.at)?;
+                let first = self.titles(event.at)?;
                 let row = self.event(event, names, comm, first);
                 writeln!(self.out, "{}", self.line(&row))
             }
             OrderedItem::Gap { from, at, cpu, lost } => {
-                let first = self.begin(from)?;
+                let first = self.titles(from)?;
                 let lost =
                     lost.map_or("events lost, number unknown".to_owned(), |n| cells::counted(n, "event") + " lost");
                 let [since, at] = [from, at].map(|key| self.clock.moment(key, first, 6));
@@ -184,6 +186,10 @@ impl<'a> EventTable<'a> {
 }
 
 impl Observer for EventTable<'_> {
+    fn begin(&mut self, first: u64) {
+        self.first = Some(first);
+    }
+
     fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
         self.error = self.item(item).err();
         if self.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -195,7 +201,7 @@ impl EventOutput for EventTable<'_> {
         if let Some(error) = self.error {
             return Err(error);
         }
-        if self.first.is_none() && left_out == 0 {
+        if !self.has_titles && left_out == 0 {
             return heading::empty("no event", self.options, self.out);
         }
         if left_out > 0 {

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::documents::document::QueryMembers;
 use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
+use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::{GroupKey, Kind};

@@ -16,21 +16,31 @@ use crate::render::grid::cell::Cell;
 use crate::terminal::screen::Paint;
 
 /// Columns of `mismatch`.
-pub(crate) const COLUMNS: [Column<'static>; 10] = [
+pub(crate) const COLUMNS: [Column<'static>; 11] = [
     Column::figure("CPU", 9, "CPU of the first finding."),
     Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
     Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc) or pages."),
     Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
     Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
+    Column::figure(
+        "UNSEEN",
+        8,
+        "Findings that frees without events explain: other objects of the call-site go that way.",
+    ),
     Column::figure("ERRORS", 3, "Findings that nothing known explains."),
     Column::word("CLASS", 2, "Class of the findings."),
-    Column::word("SEVERITY", 8, "Error, suspect or normal."),
+    Column::word("SEVERITY", 10, "Error, suspect or normal."),
     Column::site("ALLOCATED BY", "Call-site of the allocation."),
     Column::site("FREED BY", "Call-site of the free."),
 ];
 
+/// Reason of a mismatch that is unseen.
+const UNSEEN: &str = "explained: objects of the call-site are also freed on paths without events";
+
 /// Classes that are normal, with the reason.
-const NORMAL: [(Finding, &str); 4] = [
+const NORMAL: [(Finding, &str); 6] = [
+    (Finding::KindMismatch, UNSEEN),
+    (Finding::CacheMismatch, UNSEEN),
     (Finding::KindMismatchLegal, "cache objects freed with kfree: legal since Linux 6.4"),
     (Finding::FreeAfterFree, "freed twice in a row: the allocation between had no event (bulk allocation)"),
     (Finding::InferredFree, "allocated twice in a row: the free between had no event (bulk, RCU)"),
@@ -49,7 +59,7 @@ impl Severity {
     fn of(row: &MismatchRow<'_>) -> Severity {
         match row.class {
             _ if row.errors() > 0 => Severity::Error,
-            Finding::KindMismatch | Finding::CacheMismatch => Severity::Suspect,
+            Finding::KindMismatch | Finding::CacheMismatch if row.suspect > 0 => Severity::Suspect,
             _ => Severity::Normal,
         }
     }
@@ -113,6 +123,7 @@ fn part<'a>(
             row.kind.name().into(),
             cells::count(row.count).into(),
             cells::count(row.suspect).into(),
+            cells::count(row.unseen).into(),
             errors.into(),
             row.class.name().into(),
             severity.name(),
@@ -134,8 +145,11 @@ fn normal_classes<'a>(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let count =
-        |class| listing.rows.iter().filter(|row| row.class == class).map(|row| row.count).fold(0, u64::saturating_add);
+    let is_normal = |row: &MismatchRow<'_>| Severity::of(row) == Severity::Normal;
+    let count = |class| {
+        let rows = listing.rows.iter().filter(|row| row.class == class && is_normal(row));
+        rows.map(|row| row.count).fold(0, u64::saturating_add)
+    };
     let counts: Vec<(u64, Finding, &str)> = NORMAL
         .into_iter()
         .map(|(class, reason)| (count(class), class, reason))

@@ -72,7 +72,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
 mod tests {
     use super::*;
 
-    use kmemtrace::documents::document::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
+    use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
     use kmemtrace::documents::naming::CallSite;
     use kmemtrace::documents::ranked::{Listing, Others};
     use kmemtrace::documents::row::{Address, Rows};
