@@ -45,12 +45,12 @@ pub(crate) fn wrapped(text: &str) -> String {
     indented(text, 0)
 }
 
-/// Text in lines that fit a terminal, all of them with so many blanks before them.
+/// Text in lines that fit a terminal, all of them with these blanks before them; man pages indent them once more.
 pub(crate) fn indented(text: &str, blanks: usize) -> String {
     let mut out = " ".repeat(blanks);
     let mut column = 0;
     for word in text.split_whitespace() {
-        if column > 0 && blanks + column + 1 + word.len() > WIDTH {
+        if column > 0 && 2 * blanks + column + 1 + word.len() > WIDTH {
             out.push('\n');
             out += &" ".repeat(blanks);
             column = 0;

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Notes, Query, Shape, TimeWindow, Trace};
+use kmemtrace::{Analysis, Completeness, Finding, Notes, Query, Shape, TimeWindow, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
@@ -122,12 +122,13 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-/// Status of `--fail-on`: the gate fires on errors, and for classes that are none on findings that loss does not explain.
+/// Status of `--fail-on`: the gate fires on errors, and for classes without errors on findings that loss does not explain.
 fn gate(args: &Args, analysis: &Analysis) -> u8 {
-    let errors = |class| {
+    let errors = |class: Finding| {
         let of_class = analysis.findings().filter(|finding| finding.class == class);
         of_class.fold(0u64, |sum, finding| {
-            sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(finding.unseen))
+            let unseen = if class.is_error() { finding.unseen } else { 0 };
+            sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(unseen))
         })
     };
     let fired: Vec<String> = args
