@@ -281,7 +281,8 @@ fn classes(help: &str) -> BTreeSet<String> {
 
 /// Long options in a help text.
 fn options(help: &str) -> BTreeSet<String> {
-    let starts = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let before_columns = help.split("\nColumns of the table").next().unwrap();
+    let starts = before_columns.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     let long = starts.filter_map(|line| line.split([' ', ',', '=']).find(|word| word.starts_with("--")));
     long.map(str::to_owned).collect()
 }
