@@ -1,6 +1,7 @@
 //! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kmemtrace_abi::event::Kind;
@@ -58,6 +59,8 @@ pub struct Analysis {
     pub(crate) own_threads: Option<Vec<i32>>,
     pub(crate) first_key: u64,
     pub(crate) grouping: Grouping,
+    /// Paths of the trace's files.
+    pub(crate) inputs: Vec<PathBuf>,
     /// Order keys from and to, both included, where the query has a window.
     pub(crate) window: Option<(u64, u64)>,
     /// Texts of the filters as the user gave them, by option.
@@ -66,7 +69,6 @@ pub struct Analysis {
     pub(crate) frees_name_caches: bool,
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
-    pub(crate) unknown: UnknownEvents,
     /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
 }
@@ -151,7 +153,7 @@ impl Analysis {
 
     /// Events of all streams that may concern objects and are not known, by name; none where an index has answered the query.
     pub fn unknown_events(&self) -> &UnknownEvents {
-        &self.unknown
+        &self.completeness.unknown
     }
 
     /// Names for call-sites.

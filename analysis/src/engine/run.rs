@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 use kmemtrace_abi::clock::{OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
-use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Scope, Trace};
@@ -98,12 +97,12 @@ impl Query {
             own_threads,
             first_key: first_key.get(),
             grouping: self.grouping,
+            inputs: trace.inputs.clone(),
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
             gfp_names: trace.metadata.gfp_names.clone(),
             slabinfo: self.slabinfo(trace),
-            unknown: unknown_events(trace),
         })
     }
 
@@ -289,13 +288,6 @@ pub struct Observed {
 fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
     let (index, window) = (index?, window?);
     index.restrict(trace, |first| window.resolve(first))
-}
-
-/// Events of all streams that may concern objects and are not known.
-fn unknown_events(trace: &Trace) -> UnknownEvents {
-    let mut all = UnknownEvents::default();
-    trace.streams.iter().for_each(|stream| all.add(&stream.report().unknown));
-    all
 }
 
 /// Refuses a trace whose events were handed out before: its streams are at their ends.
