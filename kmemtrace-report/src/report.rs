@@ -124,7 +124,9 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
 fn gate(args: &Args, analysis: &Analysis) -> u8 {
     let errors = |class| {
         let of_class = analysis.findings().filter(|finding| finding.class == class);
-        of_class.fold(0u64, |sum, finding| sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(finding.unseen)))
+        of_class.fold(0u64, |sum, finding| {
+            sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(finding.unseen))
+        })
     };
     let fired: Vec<String> = args
         .fail_on
