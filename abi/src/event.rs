@@ -247,7 +247,7 @@ pub struct Names {
     /// Last field seen per bucket: a name and its NUL.
     recent_fields: Box<[Option<Recent>; RECENT]>,
     /// Names of events that may allocate or free objects and that are not known.
-    unknown: Vec<NameId>,
+    unknown: Vec<bool>,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -340,16 +340,18 @@ impl Names {
 
     /// Notes that events of this name may allocate or free objects, and that their fields are not known.
     pub(crate) fn mark_unknown(&mut self, name: NameId) {
-        if !self.is_unknown(name) {
-            self.unknown.push(name);
+        let index = name.index();
+        if self.unknown.len() <= index {
+            self.unknown.resize(index + 1, false);
         }
+        self.unknown[index] = true;
     }
 
     /// True for an event's name where such events may allocate or free objects on a path that is not known: an event of the
     /// kernel's system `kmem` that has a caller and a pointer. Their action is [`Action::Other`].
     #[inline]
     pub fn is_unknown(&self, name: NameId) -> bool {
-        self.unknown.contains(&name)
+        self.unknown.get(name.index()).is_some_and(|&is_unknown| is_unknown)
     }
 
     /// Number of names.

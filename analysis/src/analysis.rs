@@ -13,6 +13,7 @@ use crate::account::classes::Class;
 use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
+use crate::memory::budget::Budget;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
@@ -59,6 +60,7 @@ pub struct Analysis {
     pub(crate) own_threads: Option<Vec<i32>>,
     pub(crate) first_key: u64,
     pub(crate) grouping: Grouping,
+    pub(crate) budget: Budget,
     /// Paths of the trace's files.
     pub(crate) inputs: Vec<PathBuf>,
     /// Order keys from and to, both included, where the query has a window.

@@ -64,7 +64,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     };
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, args.before)?, analyse(last, args.after)?);
-    let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) });
+    let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
     print(request, &document, &table_options(request, last))?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
     if args.strict && worse != Verdict::Complete {

@@ -14,6 +14,8 @@ use crate::account::grouping::{GroupValue, RowKey, ValueLists};
 /// Numbers below are classes of objects that the filters take; those from here on are classes of objects that they do not take,
 /// and stand for an origin: [`FIRST_UNSELECTED`] and the number of the origin.
 const FIRST_UNSELECTED: u32 = 1 << 28;
+/// Limit of classes of objects that the filters take.
+pub(crate) const MAX_CLASSES: u32 = FIRST_UNSELECTED;
 
 /// No class: an event that the filters do not take, or an object that is not taken and whose origin has no number.
 pub(crate) const UNSELECTED: u32 = (1 << 29) - 1;

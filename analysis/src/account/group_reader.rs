@@ -29,6 +29,16 @@ const RECENT: usize = 256;
 /// Id that no thread has.
 const NO_THREAD: i32 = i32::MIN;
 
+/// Limit of the values that are remembered of one key: a trace may make up any number of sizes.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+/// Empties a memory that has grown to its limit.
+fn limit<K>(memory: &mut Memory<K>) {
+    if memory.len() >= MAX_REMEMBERED {
+        memory.clear();
+    }
+}
+
 /// Reader of the keys of events, but for the call-site.
 #[derive(Clone)]
 pub(crate) struct GroupReader<'a> {
@@ -84,6 +94,7 @@ impl<'a> GroupReader<'a> {
             Some(&number) => number,
             None => {
                 let number = self.classes.list(&values);
+                limit(&mut self.lists);
                 self.lists.insert(values[..].into(), number);
                 number
             }
@@ -136,6 +147,8 @@ impl<'a> GroupReader<'a> {
 
     fn cache(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> GroupValue {
         let (caches, classes) = (self.facts.caches, self.classes);
+        limit(&mut self.sizes);
+        limit(&mut self.learned);
         match kind {
             _ if cache != 0 => cache.into(),
             Kind::Kmalloc => {

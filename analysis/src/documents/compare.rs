@@ -10,10 +10,11 @@ use serde::{Serialize, Serializer};
 use super::head::{CompletenessMembers, TraceMembers};
 use super::ranked::{Listing, Others, rank};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
-use super::sums::{Ordering, PrintedStats};
+use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
+use crate::error::AnalysisError;
 
 /// Name of a row on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,7 +149,9 @@ pub struct Side<'a> {
     pub completeness: CompletenessMembers<'a>,
     /// Origin.
     pub trace: TraceMembers<'a>,
-    /// Length in seconds; `None` for a clock that does not count time.
+    /// Order keys from and to, both included, where the side is a window.
+    pub time: Option<(u64, u64)>,
+    /// Time from the first event to the last, in seconds; `None` for a clock that does not count time.
     pub seconds: Option<f64>,
 }
 
@@ -184,25 +187,76 @@ impl<'a> Side<'a> {
         Side {
             completeness: CompletenessMembers::of(analysis, false),
             trace: TraceMembers::of(analysis),
+            time: analysis.window,
             seconds: is_time.then(|| last.saturating_sub(first) as f64 / 1e9),
         }
     }
 }
 
-/// Sums of both analyses, by name and kind.
-type Pairs<'a> = BTreeMap<(SideKey<'a>, usize), (Kind, [Stats; 2])>;
+/// Rows of one analysis under a common name.
+#[derive(Clone, Debug, Default)]
+enum Merged {
+    /// No row.
+    #[default]
+    None,
+    /// Number of the row.
+    One(usize),
+    /// Sums of several rows: peaks do not add up.
+    Several(Box<Stats>),
+}
 
-/// Rows of both analyses under their common names.
+impl Merged {
+    fn add(&mut self, analysis: &Analysis, row: usize) {
+        *self = match std::mem::take(self) {
+            Merged::None => Merged::One(row),
+            Merged::One(first) => {
+                let mut sum = analysis.paired.rows[first].1.clone();
+                sum.add(&analysis.paired.rows[row].1);
+                Merged::Several(Box::new(sum))
+            }
+            Merged::Several(mut sum) => {
+                sum.add(&analysis.paired.rows[row].1);
+                Merged::Several(sum)
+            }
+        };
+    }
+
+    /// Sums; all 0 without a row.
+    fn stats(&self, analysis: &Analysis) -> Stats {
+        match self {
+            Merged::None => Stats { peak_live_allocated: Some(0), ..Stats::default() },
+            Merged::One(row) => analysis.paired.rows[*row].1.clone(),
+            Merged::Several(sum) => (**sum).clone(),
+        }
+    }
+}
+
+/// Memory of a row of either analysis while both are compared, in bytes, a little more than measured.
+const ROW_BYTES: u64 = 400;
+
+/// Checks the memory limit of the second analysis before the rows of both are merged.
+pub(super) fn check_room(before: &Analysis, after: &Analysis) -> Result<(), AnalysisError> {
+    let rows = (before.paired.rows.len() + after.paired.rows.len()) as u64;
+    after.budget.check_bytes(rows.saturating_mul(ROW_BYTES), after.events())
+}
+
+/// Rows of both analyses, by name and kind.
+type Pairs<'a> = BTreeMap<(SideKey<'a>, usize), (Kind, [Merged; 2])>;
+
+/// Rows of both analyses under their common names; none for queries of other groupings.
 fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     let bases = [before, after].map(|analysis| analysis.symbolizer().text_base());
     let is_one_trace = !before.inputs.is_empty() && before.inputs == after.inputs;
     let same_addresses = is_one_trace || bases[0].is_some() && bases[0] == bases[1];
     let mut pairs = Pairs::new();
-    for (side, analysis) in [before, after].into_iter().enumerate() {
-        for (key, stats) in analysis.paired.rows.iter().filter(|(_, stats)| !stats.is_empty()) {
-            let name = side_key(analysis, *key, side == 0 && !same_addresses);
-            let pair = pairs.entry((name, rank(key.kind))).or_insert_with(|| (key.kind, Default::default()));
-            pair.1[side].add(stats);
+    let is_known = [Grouping::SITE, Grouping::CACHE].contains(&after.grouping) && before.grouping == after.grouping;
+    for (side, analysis) in [before, after].into_iter().enumerate().filter(|_| is_known) {
+        for (row, (key, stats)) in analysis.paired.rows.iter().enumerate() {
+            if !stats.is_empty() {
+                let name = side_key(analysis, *key, side == 0 && !same_addresses);
+                let pair = pairs.entry((name, rank(key.kind))).or_insert_with(|| (key.kind, Default::default()));
+                pair.1[side].add(analysis, row);
+            }
         }
     }
     pairs
@@ -256,44 +310,53 @@ impl Printing {
 }
 
 /// The body of `compare`.
-pub(super) fn compare<'a>(before: &'a Analysis, after: &'a Analysis, top: Option<usize>) -> CompareBody<'a> {
+pub(super) fn compare<'a>(
+    before: &'a Analysis,
+    after: &'a Analysis,
+    top: Option<usize>,
+    saturation: &Saturation,
+) -> CompareBody<'a> {
     let sides = [before, after];
     let [first, second] = sides.map(Side::of);
     let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));
     let orderings = sides.map(|side| Ordering::new(side.info.keys().agreement));
     let printing = Printing { orderings, seconds };
-    let mut rows: Vec<(SideKey<'a>, Kind, [Stats; 2])> =
-        pairs(before, after).into_iter().map(|((name, _), (kind, stats))| (name, kind, stats)).collect();
+    let stats = move |merged: &[Merged; 2]| [merged[0].stats(before), merged[1].stats(after)];
+    let mut rows: Vec<(SideKey<'a>, Kind, [Merged; 2])> =
+        pairs(before, after).into_iter().map(|((name, _), (kind, merged))| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
-    rows.sort_by_key(|(.., stats)| {
-        let change = change(stats);
+    rows.sort_by_cached_key(|(.., merged)| {
+        let change = change(&stats(merged));
         Reverse((change.live_allocated.unsigned_abs(), change.allocated.unsigned_abs()))
     });
-    let make =
-        move |(name, kind, stats): &(SideKey<'a>, Kind, [Stats; 2])| (name.clone(), *kind, printing.sides(stats));
-    let template = rows.first().map(make).map(row_of);
+    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(merged))));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let checked = |stats: [Stats; 2]| {
+        stats.iter().for_each(|stats| saturation.check(stats));
+        stats
+    };
     let sum = |is_pages: bool| {
         let mut sums: [Stats; 2] = Default::default();
-        for (.., stats) in rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages) {
-            sums.iter_mut().zip(stats).for_each(|(sum, stats)| sum.add(stats));
+        for (.., merged) in rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages) {
+            sums.iter_mut().zip(stats(merged)).for_each(|(sum, stats)| sum.add(&stats));
         }
-        printing.sides(&sums)
+        printing.sides(&checked(sums))
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
-    let rows = Rows::of(rows, move |row| row_of(make(row)));
+    rows.iter().for_each(|(.., merged)| drop(checked(stats(merged))));
+    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(merged))));
     CompareBody {
-        total: printing.sides(&sides.map(|side| side.total().clone())),
-        total_pages: printing.sides(&sides.map(|side| side.kind(Kind::Pages).clone())),
+        total: printing.sides(&checked(sides.map(|side| side.total().clone()))),
+        total_pages: printing.sides(&checked(sides.map(|side| side.kind(Kind::Pages).clone()))),
         before: first,
         after: second,
         listing: Listing::new(rows, others, template),
     }
 }
 
-fn row_of<'a>((name, kind, sides): (SideKey<'a>, Kind, Sides)) -> CompareRow<'a> {
-    let names = match name {
+fn row_of<'a>(name: &SideKey<'a>, kind: Kind, sides: Sides) -> CompareRow<'a> {
+    let names = match *name {
         SideKey::Cache(cache) => CompareNames::Cache { cache: cache.map(Into::into) },
         SideKey::Function(function, module) => {
             CompareNames::Function { function: Some(function.into()), module: module.map(Into::into), call_site: None }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::group::{GroupNames, GroupNaming};
 use super::ranked::{Listing, Others, rank};
 use super::row::{Rows, row};
+use super::sums::{Saturation, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::growth::Growth;
 use crate::pairing::pairs::PairingResult;
@@ -40,13 +41,14 @@ impl SliceFigures {
     }
 
     fn of(growth: &Growth, row: usize) -> SliceFigures {
-        let live = growth.live(row).into_iter().map(|bytes| u64::try_from(bytes.max(0)).unwrap_or(u64::MAX));
+        let live = growth.live(row).into_iter().map(|bytes| saturated(bytes.max(0).cast_unsigned()));
         SliceFigures { live_allocated: live.collect(), allocs: growth.allocs(row) }
     }
 
-    fn add(&mut self, other: &SliceFigures) {
+    fn add(&mut self, other: &SliceFigures, saturation: &Saturation) {
         let add = |sums: &mut [u64], more: &[u64]| {
-            sums.iter_mut().zip(more).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+            let pairs = sums.iter_mut().zip(more);
+            pairs.for_each(|(sum, n)| *sum = saturation.sum(u128::from(*sum) + u128::from(*n)));
         };
         add(&mut self.live_allocated, &other.live_allocated);
         add(&mut self.allocs, &other.allocs);
@@ -74,7 +76,12 @@ pub struct GrowthBody<'a> {
 }
 
 /// The body of `growth`; without slices for an analysis whose query asked for none.
-pub(super) fn growth<'a>(paired: &'a PairingResult, naming: GroupNaming<'a>, top: Option<usize>) -> GrowthBody<'a> {
+pub(super) fn growth<'a>(
+    paired: &'a PairingResult,
+    naming: GroupNaming<'a>,
+    top: Option<usize>,
+    saturation: &Saturation,
+) -> GrowthBody<'a> {
     let Some(growth) = &paired.growth else {
         let none = || SliceFigures::none(0);
         let listing = Listing::new(Rows::new(0, |_| unused()), None, None);
@@ -83,8 +90,11 @@ pub(super) fn growth<'a>(paired: &'a PairingResult, naming: GroupNaming<'a>, top
     let mut totals = [SliceFigures::none(growth.len()), SliceFigures::none(growth.len())];
     let mut rows = Vec::new();
     for (index, (key, stats)) in paired.rows.iter().enumerate() {
+        for bytes in growth.live(index) {
+            saturation.sum(bytes.max(0).cast_unsigned());
+        }
         let figures = SliceFigures::of(growth, index);
-        totals[usize::from(key.kind == Kind::Pages)].add(&figures);
+        totals[usize::from(key.kind == Kind::Pages)].add(&figures, saturation);
         if stats.allocs > 0 {
             rows.push((Reverse(figures.grown()), naming.place(*key), rank(key.kind), index));
         }
@@ -94,7 +104,7 @@ pub(super) fn growth<'a>(paired: &'a PairingResult, naming: GroupNaming<'a>, top
     let sum = |is_pages: bool| {
         let mut sum = SliceFigures::none(growth.len());
         let rest = rest.iter().filter(|(.., index)| (paired.rows[*index].0.kind == Kind::Pages) == is_pages);
-        rest.for_each(|(.., index)| sum.add(&SliceFigures::of(growth, *index)));
+        rest.for_each(|(.., index)| sum.add(&SliceFigures::of(growth, *index), saturation));
         sum
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };

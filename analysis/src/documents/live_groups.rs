@@ -34,8 +34,8 @@ row! {
         pub oldest: u64,
         /// Order key of the allocation in the middle, the earlier of two.
         pub median: u64,
-        /// Live bytes at the end less those at the last end of a slice within nine tenths of the recording.
-        pub grew: i64,
+        /// Live bytes at the end less those at the last end of a slice within nine tenths of the recording; `None` without growth.
+        pub grew: Option<i64>,
     }
 }
 
@@ -75,14 +75,15 @@ pub(super) fn live_groups<'a>(
     let ages = ages(paired);
     let last = order.last.unwrap_or(0);
     let grew = move |index: usize| {
-        let before = paired.growth.as_ref().map_or(0, |growth| growth.live_at(index, growth.nine_tenths(last)));
+        let growth = paired.growth.as_ref()?;
+        let before = growth.live_at(index, growth.nine_tenths(last));
         let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
-        i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX })
+        Some(i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX }))
     };
     let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
     let ranks = |index: usize| -> Vec<Reverse<i128>> {
         let rank = |key: &SortKey| match key {
-            SortKey::Growth => grew(index).into(),
+            SortKey::Growth => grew(index).unwrap_or(0).into(),
             key => i128::try_from(key.of(&paired.rows[index].1, ordering)).unwrap_or(i128::MAX),
         };
         keys.iter().map(|key| Reverse(rank(key))).collect()

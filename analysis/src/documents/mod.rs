@@ -41,6 +41,7 @@ use std::sync::LazyLock;
 
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::Analysis;
+use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
 use crate::pairing::pairs::PairingResult;
 pub use cross::CpuMatrix;
@@ -115,25 +116,33 @@ pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape, classes: &[Finding]) 
 /// and [`crate::Query::with_growth`].
 pub fn live_groups<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
+    let paired = if analysis.grouping == Grouping::KIND { &*NO_ROWS } else { &analysis.paired };
     of("live/2", analysis, |sums| {
-        Body::LiveGroups(live_groups::live_groups(&analysis.paired, naming, &analysis.order, shape, sums))
+        Body::LiveGroups(live_groups::live_groups(paired, naming, &analysis.order, shape, sums))
     })
 }
 
 /// `growth`: live bytes and allocations over time, by the keys of the query. The query is one [`crate::Query::with_growth`].
 pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
-    of("growth", analysis, |_| Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top))))
+    of("growth", analysis, |(saturation, _)| {
+        Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top, saturation)))
+    })
 }
 
 /// `compare`: two analyses, of two traces or of two windows of one, side by side: rows of functions where the queries are
 /// [`crate::Query::by_site`], of caches where they are [`crate::Query::by_cache`].
-pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let body = compare::compare(before, after, shape.top);
+///
+/// # Errors
+/// [`AnalysisError::Memory`] where the rows of both need more than [`crate::Query::max_memory`] of the second one.
+pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> Result<Document<'a>, AnalysisError> {
+    compare::check_room(before, after)?;
+    let saturation = Saturation::default();
+    let body = compare::compare(before, after, shape.top, &saturation);
     let worse = if before.completeness.verdict > after.completeness.verdict { before } else { after };
     let head = Head::new("compare", after, compare::words(after.grouping), false);
-    let head = Head { completeness: CompletenessMembers::of(worse, false), ..head };
-    Document { head, body: Body::Compare(Box::new(body)) }
+    let completeness = CompletenessMembers::of(worse, saturation.has_occurred());
+    Ok(Document { head: Head { completeness, ..head }, body: Body::Compare(Box::new(body)) })
 }
 
 /// `live --objects`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`].

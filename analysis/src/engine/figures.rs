@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use crate::account::classes::{Class, Classes, Numbers, UNSELECTED};
+use crate::account::classes::{Class, Classes, MAX_CLASSES, Numbers};
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::engine::config::RunConfig;
@@ -81,7 +81,7 @@ impl Collected {
         let Collected { mut paired, figures, findings, learners } = self;
         let numbers = classes.into_numbers();
         if numbers.exhausted {
-            return Err(AnalysisError::TooMany { limit: UNSELECTED });
+            return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
         }
         paired.rows = numbers.rows.iter().copied().zip(figures).collect();
         add_sums(&mut paired, peaks);

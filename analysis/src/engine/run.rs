@@ -27,7 +27,7 @@ use crate::names::kallsyms::Symbolizer;
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::ordered::{Observer, Ordered};
-use crate::order::pair_event::All;
+use crate::order::pair_event::{All, AllWithKeys};
 use crate::pairing::learn::LearnedName;
 use crate::pairing::pairs::{PairingOptions, PairingResult};
 use crate::progress::{Progress, Silent};
@@ -36,6 +36,9 @@ use crate::query::filter::Selected;
 use crate::query::own::{ButOwn, OwnThreads};
 use crate::query::select::Select;
 use crate::query::window::AskedWindow;
+
+/// Memory of a row of groups or of growth while it is sorted by its values, in rows of a call-site.
+const GROUP_ROW: usize = 4;
 
 impl Query {
     /// Reads the trace and answers. The streams of `trace` are at their ends afterwards, and its names belong to the analysis.
@@ -54,7 +57,7 @@ impl Query {
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
-        let index = self.find_index(trace, budget).filter(|_| self.may_be_indexed());
+        let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
         let (names, own_threads) = Names::take(trace);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
@@ -86,7 +89,9 @@ impl Query {
             analyse(pass, filter, known.map(OwnThreads::new), self.shows_own, window)?;
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
-        budget.check_sorted(paired.rows.len() + paired.findings.len() + paired.counts.matrix.len(), order.events)?;
+        let sorted = paired.rows.len() + paired.findings.len() + paired.counts.matrix.len();
+        let rows_of_groups = if self.may_be_indexed() { 0 } else { paired.rows.len() };
+        budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
         let trace_names = std::mem::take(&mut trace.names);
         Ok(Analysis {
             info: trace.info.clone(),
@@ -98,6 +103,7 @@ impl Query {
             first_key: first_key.get(),
             grouping: self.grouping,
             inputs: trace.inputs.clone(),
+            budget,
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
@@ -166,7 +172,8 @@ impl Query {
     /// objects and [`Query::with_own`] do not matter here: the recorder's own events are handed over, too. The crate's front page has an example.
     ///
     /// # Errors
-    /// [`AnalysisError::NoSeconds`], [`AnalysisError::EndUnknown`] or [`AnalysisError::Open`].
+    /// [`AnalysisError::NoSeconds`], [`AnalysisError::EndUnknown`] or [`AnalysisError::Open`]; with a filter on caches that only frees
+    /// name those of [`Query::run`], too, which learns the names.
     pub fn observe(&self, trace: &mut Trace, observer: &mut dyn Observer) -> Result<Observed, AnalysisError> {
         self.observe_with(trace, observer, &mut Silent)
     }
@@ -303,8 +310,11 @@ fn analyse(
     shows_own: bool,
     window: Option<AskedWindow<'_>>,
 ) -> Result<(MergeStats, PairingResult, Completeness), AnalysisError> {
+    let has_keys = pass.config.grouping.others().next().is_some();
     match (filter, own) {
+        (None, None) if has_keys => pass.run(&AllWithKeys, false, window),
         (None, None) => pass.run(&All, false, window),
+        (None, Some(own)) if has_keys => pass.run(&ButOwn { filter: AllWithKeys, own, shows_own }, false, window),
         (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
         (Some(filter), None) => pass.run(&filter, true, window),
         (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),

@@ -50,15 +50,16 @@ impl Budget {
     /// Checks the limit before the figures of this many rows are added up.
     pub(crate) fn check_figures(self, rows: usize, events: u64) -> Result<(), AnalysisError> {
         // Figures stand twice in memory while each gets its key.
-        self.check_rows(rows as u64 * 2 * size_of::<(RowKey, Stats)>() as u64, events)
+        self.check_bytes(rows as u64 * 2 * size_of::<(RowKey, Stats)>() as u64, events)
     }
 
     /// Checks the limit before this many rows are sorted.
     pub(crate) fn check_sorted(self, rows: usize, events: u64) -> Result<(), AnalysisError> {
-        self.check_rows(rows as u64 * SORTED_BYTES, events)
+        self.check_bytes(rows as u64 * SORTED_BYTES, events)
     }
 
-    fn check_rows(self, bytes: u64, events: u64) -> Result<(), AnalysisError> {
+    /// Checks the limit before rows take this many bytes.
+    pub(crate) fn check_bytes(self, bytes: u64, events: u64) -> Result<(), AnalysisError> {
         if bytes > self.left(0) {
             return Err(self.exceeded("rows of the report", events, LESS_OF_THE_TRACE));
         }

@@ -17,6 +17,8 @@ const ZERO_SIZE_PTR: u64 = 16;
 pub(crate) trait Filter {
     /// The filter looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = false;
+    /// Rows may have keys beside the call-site; where false, the fields that those need are not read.
+    const KEYS: bool = true;
     fn takes(&mut self, event: &Event, names: &Names) -> bool;
     /// True for an allocation that the recorder makes for itself.
     #[inline(always)]
@@ -30,6 +32,19 @@ pub(crate) trait Filter {
 pub(crate) struct All;
 
 impl Filter for All {
+    const KEYS: bool = false;
+
+    #[inline(always)]
+    fn takes(&mut self, _: &Event, _: &Names) -> bool {
+        true
+    }
+}
+
+/// Takes every event, for rows of any keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllWithKeys;
+
+impl Filter for AllWithKeys {
     #[inline(always)]
     fn takes(&mut self, _: &Event, _: &Names) -> bool {
         true
@@ -224,7 +239,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = self.groups.others(&event, kind, cache);
+                let others = if F::KEYS { self.groups.others(&event, kind, cache) } else { 0 };
                 self.class((event.call_site, kind), Some(others), cache, sizes)
             }
             (true, false) => 0,

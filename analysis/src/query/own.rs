@@ -61,6 +61,7 @@ pub(crate) struct ButOwn<'a, F> {
 
 impl<F: Filter> Filter for ButOwn<'_, F> {
     const FLAGS: bool = true;
+    const KEYS: bool = F::KEYS;
 
     #[inline(always)]
     fn takes(&mut self, event: &Event, names: &Names) -> bool {

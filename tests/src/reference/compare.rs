@@ -1,14 +1,14 @@
 //! Document of `compare`: figures of two traces, or of two windows of one.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kmemtrace_abi::event::{Event, Kind};
 use serde_json::{Map, Value, json};
 
 use super::Known;
 use super::groups::groups;
-use super::head::{completeness, figures, merged, query, trace, with};
+use super::head::{allocations, completeness, figures, merged, query, trace, with};
 use super::keys::{self, Key, KeyValue};
 use super::pairs::Pairs;
 
@@ -39,7 +39,11 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
             let (known, pairs) = sides[number];
             let is_of_row =
                 |e: &Event, kind| row_key(keys::values(keys, known, pairs, e, kind), kind, number, shares_sites) == key;
-            merged(known, pairs, &is_of_row)
+            // A peak of several rows is not known.
+            let sites: BTreeSet<u64> =
+                allocations(pairs).filter(|(e, kind)| is_of_row(e, *kind)).map(|(e, _)| e.call_site).collect();
+            let is_merged = keys == BY_FUNCTION && sites.len() > 1;
+            if is_merged { merged(known, pairs, &is_of_row) } else { figures(known, pairs, &is_of_row).0 }
         };
         with(names, changes(sides, side(0), side(1)))
     };

@@ -53,7 +53,7 @@ pub(crate) fn live<'a>(
             age(row.oldest).into(),
             age(row.median).into(),
             cells::upper(is_bound, cells::bytes(row.live_wasted, options)),
-            cells::change(row.grew, options).into(),
+            row.grew.map_or("-".to_owned(), |grew| cells::change(grew, options)).into(),
             cells::upper(is_bound, cells::count(row.live_objects)),
             cells::percent(row.live_allocated, all).into(),
             cells::upper(is_bound, cells::bytes(row.live_allocated, options)),
