@@ -1,6 +1,7 @@
 //! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kmemtrace_abi::event::Kind;
@@ -13,6 +14,7 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
@@ -57,6 +59,8 @@ pub struct Analysis {
     pub(crate) own_threads: Option<Vec<i32>>,
     pub(crate) first_key: u64,
     pub(crate) grouping: Grouping,
+    /// Paths of the trace's files.
+    pub(crate) inputs: Vec<PathBuf>,
     /// Order keys from and to, both included, where the query has a window.
     pub(crate) window: Option<(u64, u64)>,
     /// Texts of the filters as the user gave them, by option.
@@ -65,7 +69,8 @@ pub struct Analysis {
     pub(crate) frees_name_caches: bool,
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
-    pub(crate) unknown: UnknownEvents,
+    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.
@@ -148,7 +153,7 @@ impl Analysis {
 
     /// Events of all streams that may concern objects and are not known, by name; none where an index has answered the query.
     pub fn unknown_events(&self) -> &UnknownEvents {
-        &self.unknown
+        &self.completeness.unknown
     }
 
     /// Names for call-sites.
@@ -164,6 +169,16 @@ impl Analysis {
     /// Number of events in the window; filters do not change it.
     pub fn events(&self) -> u64 {
         self.order.events
+    }
+
+    /// Number of allocations in the window, whether the filters take them or not.
+    pub fn allocations(&self) -> u64 {
+        self.selected_allocations().saturating_add(self.paired.counts.unselected_allocs)
+    }
+
+    /// Number of allocations that the filters take.
+    pub fn selected_allocations(&self) -> u64 {
+        self.paired.kinds.iter().fold(0u64, |sum, stats| sum.saturating_add(stats.allocs))
     }
 
     /// Order key of the trace's first event, if the query had a window; else 0.

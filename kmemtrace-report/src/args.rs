@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
     pub(crate) sort: Vec<SortBy>,
     /// List objects one by one, oldest first
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
     /// Show all rows of classes that are normal, too
     #[arg(long)]

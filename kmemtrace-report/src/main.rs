@@ -6,6 +6,8 @@
 mod args;
 mod classes;
 mod cli;
+mod columns;
+mod exit;
 mod pack;
 mod render;
 mod report;
@@ -20,19 +22,8 @@ use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::text::escape::escape;
 
 use cli::{CommandLine, Refusal, Request};
+use terminal::messages::say;
 use views::Run;
-
-/// Exit statuses; `kmemtrace-check` uses the same names.
-mod exit {
-    /// A view was printed, whatever the verdict on the trace.
-    pub(crate) const OK: u8 = 0;
-    /// A gate fired: `--fail-on`, `--fail-over`.
-    pub(crate) const GATE: u8 = 1;
-    /// Wrong usage, unreadable input, an output that cannot be written, or more memory than `--max-memory`.
-    pub(crate) const UNUSABLE: u8 = 2;
-    /// No trace at all, or `--strict` and a verdict other than complete.
-    pub(crate) const BAD_TRACE: u8 = 3;
-}
 
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect()) {
@@ -55,10 +46,6 @@ fn write_text(text: &str) -> anyhow::Result<u8> {
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     Ok(exit::OK)
-}
-
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "kmemtrace-report: {text}");
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Notes, Query, Shape, TimeWindow, Trace};
+use kmemtrace::{Analysis, Completeness, Finding, Notes, Query, Shape, TimeWindow, Trace};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
@@ -16,10 +16,11 @@ use crate::render::jsonl::LineWriter;
 use crate::render::table::events::{EventLabels, EventTable};
 use crate::render::table::options::TableOptions;
 use crate::render::{csv, json, jsonl, table};
+use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, say, suggest};
+use crate::{exit, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -41,7 +42,8 @@ pub(crate) fn view(
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
     let document = document(&analysis, &Shape { sort: request.sort_keys(), top }, args);
-    print(request, &inputs[0], &document)?;
+    let selected = Some((analysis.selected_allocations(), analysis.allocations()));
+    print(request, &document, &TableOptions { selected, ..table_options(request, &inputs[0]) })?;
     if analysis.rows().next().is_none() {
         suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
     }
@@ -63,7 +65,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, args.before)?, analyse(last, args.after)?);
     let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) });
-    print(request, last, &document)?;
+    print(request, &document, &table_options(request, last))?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
     if args.strict && worse != Verdict::Complete {
         say("a trace is not complete");
@@ -120,12 +122,13 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-/// Status of `--fail-on`: the gate fires on errors, and for classes that are none on findings that loss does not explain.
+/// Status of `--fail-on`: the gate fires on errors, and for classes without errors on findings that loss does not explain.
 fn gate(args: &Args, analysis: &Analysis) -> u8 {
-    let errors = |class| {
+    let errors = |class: Finding| {
         let of_class = analysis.findings().filter(|finding| finding.class == class);
         of_class.fold(0u64, |sum, finding| {
-            sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(finding.unseen))
+            let unseen = if class.is_error() { finding.unseen } else { 0 };
+            sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(unseen))
         })
     };
     let fired: Vec<String> = args
@@ -206,14 +209,14 @@ fn top(request: &Request) -> Option<usize> {
     args.top.or((request.format() == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL))
 }
 
-fn print(request: &Request, input: &Path, document: &Document<'_>) -> anyhow::Result<()> {
+fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
     let args = &request.args;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = match request.format() {
         Format::Json => json::json(document, &mut out),
         Format::Jsonl => jsonl::jsonl(document, &mut out),
         Format::Csv => csv::csv(document, &mut out),
-        Format::Table => table::table(document, &table_options(request, input), &mut out),
+        Format::Table => table::table(document, options, &mut out),
     };
     out.finish(written)
 }
@@ -231,6 +234,7 @@ fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_own: args.own,
         shows_normal: args.all,
         top: top(request),
+        selected: None,
         ranked: request.sort_keys().first().copied(),
         filters: asked.filters.iter().map(filter).collect(),
         time: asked.time.as_ref().map(shown),

@@ -118,9 +118,9 @@ complete, lossy (events were lost), truncated or corrupt.
 
 This is the view of a command line that names none.",
     examples: &[("", "the summary of ./kmemtrace.data"), ("summary --time 10%,90% DIR", "without start and end of the recording")],
-    options: &["sort", "fail-on", "explain"],
+    options: &["fail-on", "explain"],
     groupings: &[],
-    sort_keys: FIGURES,
+    sort_keys: &[],
     run: Run::Document {
         // Only the table shows call-sites.
         query: |format, _| if format == Format::Table { Query::by_site() } else { Query::by_kind() },

@@ -22,7 +22,7 @@ const VERBS: [&str; 2] = ["recover", "probe"];
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
 
-/// Records kernel memory allocations and frees until Ctrl-C, COMMAND's end or a limit.
+/// Records kernel allocations and frees until Ctrl-C, COMMAND's end or a limit.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -55,10 +55,14 @@ pub(crate) struct Args {
         help = "slab, page, all, or names of events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
-    /// Record only allocations for which this filter of the kernel holds, as 'bytes_req >= 4096'; frees stay whole
+    /// Only allocations that match, as 'bytes_req >= 4096'
+    ///
+    /// The kernel tests the filter, in its own words for the fields of the events. Frees stay whole.
     #[arg(long, value_name = "EXPR", conflicts_with_all = ["relay", "boot"])]
     pub(crate) filter: Option<String>,
-    /// Record COMMAND and its children alone, not the whole machine: frees by other tasks are then unseen
+    /// Record COMMAND and its children alone
+    ///
+    /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
     pub(crate) only_command: bool,
     /// Stop after this time

@@ -109,8 +109,20 @@ const KEYS: [&str; 7] = ["class", "alloc_site", "free_site", "call_site", "cache
 /// Document with rows in a fixed order where the contract leaves their order open.
 fn comparable(view: &str, mut document: Value) -> Value {
     let key = |row: &Value| KEYS.map(|member| row[member].to_string());
+    if view == "compare" {
+        round(&mut document);
+    }
     let Some(rows) = document.get_mut("rows").and_then(Value::as_array_mut) else { return document };
     match view {
+        // The contract orders rows by the change of live bytes alone.
+        "compare" => {
+            let change = |row: &Value| row["change"]["live_allocated"].as_i64().map(i64::unsigned_abs);
+            for group in rows.chunk_by_mut(|a, b| change(a) == change(b)) {
+                group.sort_by_key(|row| {
+                    ["function", "module", "call_site", "cache", "kind"].map(|m| row[m].to_string())
+                });
+            }
+        }
         "mismatch" => {
             for group in rows.chunk_by_mut(|a, b| rank(a) == rank(b)) {
                 group.sort_by_key(key);
@@ -124,6 +136,18 @@ fn comparable(view: &str, mut document: Value) -> Value {
         _ => {}
     }
     document
+}
+
+/// Rounds quotients to nine digits: how they are read from text is good for about 15.
+fn round(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(round),
+        Value::Object(members) => members.values_mut().for_each(round),
+        Value::Number(number) if number.is_f64() => {
+            *value = format!("{:.8e}", number.as_f64().unwrap_or_default()).into()
+        }
+        _ => {}
+    }
 }
 
 /// Rank of a row of `mismatch`: errors, and the number of findings.

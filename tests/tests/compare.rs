@@ -18,13 +18,28 @@ use kmemtrace_tests::generate::Random;
 const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
 
-const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+/// Views, some with options of their own. Both sides of a comparison are windows of one trace.
+const VIEWS: [&[&str]; 13] = [
+    &["summary"],
+    &["sites"],
+    &["sites", "--by", "comm,site"],
+    &["sites", "--by", "gfp,size,context"],
+    &["caches"],
+    &["mismatch"],
+    &["live"],
+    &["live", "--by", "task"],
+    &["live", "--objects"],
+    &["cross"],
+    &["compare", "--before", ",50%", "--after", "50%,"],
+    &["growth"],
+    &["events"],
+];
 const FORMATS: [&str; 4] = ["table", "json", "csv", "jsonl"];
 const CHECK_FORMATS: [&str; 4] = ["table", "json", "csv", "tsv"];
 const THREADS: [&str; 4] = ["1", "2", "3", "4"];
 
 /// Option sets of a view. One option each where the options do not act on each other.
-const OPTIONS: [&[&str]; 16] = [
+const OPTIONS: [&[&str]; 18] = [
     &[],
     &["--time", "20%,70%"],
     &["--time", "+0.001s,"],
@@ -32,6 +47,8 @@ const OPTIONS: [&[&str]; 16] = [
     &["--own"],
     &["--sort", "allocated"],
     &["--sort", "peak,live,site"],
+    &["--sort", "live_wasted,site"],
+    &["--context", "softirq,hardirq"],
     &["--top", "3"],
     &["--kind", "kmalloc,pages"],
     &["--size", "64..1K"],
@@ -239,6 +256,10 @@ fn word<'a>(random: &mut Random, words: &[&'a str]) -> &'a str {
     words[random.below(words.len() as u64) as usize]
 }
 
+fn some_view(random: &mut Random) -> &'static [&'static str] {
+    VIEWS[random.below(VIEWS.len() as u64) as usize]
+}
+
 fn run(program: &'static str, words: &[&[&str]]) -> Step {
     let arguments = words.concat().into_iter().map(str::to_owned).collect();
     Step::Run(Run { program, arguments, hidden: Vec::new() })
@@ -307,44 +328,44 @@ fn steps(case: &Case, seed: u64, is_quick: bool) -> Vec<Step> {
     steps.push(run(REPORT, &[&["pack", "-j", "1", name]]));
     steps.push(run(REPORT, &[&["pack", "-j", "1", "--force", name]]));
     steps.push(run(CHECK, &[&["--format", "json", name]]));
-    steps.extend(VIEWS.map(|view| run(REPORT, &[&[view, "--format", "json", name]])));
+    steps.extend(VIEWS.map(|view| run(REPORT, &[view, &["--format", "json", name]])));
     steps
 }
 
-/// Every format with options and threads at random, plain documents with each number of threads, and small windows of events.
-/// Option sets that a view takes: not every view sorts rows or has any to leave out.
-fn options_of(view: &str) -> Vec<&'static [&'static str]> {
-    let (sorts, cuts) = (["summary", "sites", "caches"].contains(&view), !["summary", "events"].contains(&view));
-    let takes = |options: &&&[&str]| match options.first() {
-        Some(&"--sort") => sorts,
-        Some(&"--top") => cuts,
-        _ => true,
+/// Option sets that a view takes: not every view sorts rows, has any to leave out, or a window beside its own.
+fn options_of(view: &[&str]) -> Vec<&'static [&'static str]> {
+    let takes = |options: &&&[&str]| match **options {
+        ["--sort", "live_wasted,site"] if view[0] == "live" => !view.contains(&"--objects"),
+        ["--sort", ..] => ["sites", "caches"].contains(&view[0]),
+        ["--top", ..] => view[0] != "summary",
+        ref options => !(options.contains(&"--time") && view[0] == "compare"),
     };
     OPTIONS.iter().filter(takes).copied().collect()
 }
 
-fn some_options(name: &str, view: &str, random: &mut Random) -> Vec<Step> {
-    let mut steps = Vec::new();
+/// Every format with options and threads at random, plain documents with each number of threads, and small windows of events.
+fn some_options(name: &str, view: &[&str], random: &mut Random) -> Vec<Step> {
+    let (mut steps, sets) = (Vec::new(), options_of(view));
     for format in FORMATS {
-        let options = random.pick(&options_of(view));
+        let options = *random.pick(&sets);
         let threads = word(random, &THREADS);
-        steps.push(run(REPORT, &[&[view, "--format", format, "--no-index", "-j", threads], options, &[name]]));
+        steps.push(run(REPORT, &[view, &["--format", format, "--no-index", "-j", threads], options, &[name]]));
     }
     for threads in THREADS {
-        let plain = run(REPORT, &[&[view, "--format", "json", "-j", threads, name]]);
+        let plain = run(REPORT, &[view, &["--format", "json", "-j", threads, name]]);
         steps.push(hidden(plain.clone(), &[["--window-events", "61"], ["--sized-classes", "2"]]));
         steps.push(plain);
     }
-    let options = random.pick(&options_of(view));
-    let small = run(REPORT, &[&[view, "--format", "json", "-j", word(random, &THREADS)], options, &[name]]);
+    let options = *random.pick(&sets);
+    let small = run(REPORT, &[view, &["--format", "json", "-j", word(random, &THREADS)], options, &[name]]);
     steps.push(hidden(small, &[["--window-events", "17"]]));
     steps
 }
 
 /// Every format with every option set on two threads, and JSON on the other numbers of threads.
-fn all_options(name: &str, view: &str) -> Vec<Step> {
+fn all_options(name: &str, view: &[&str]) -> Vec<Step> {
     let of = |format, threads, options| {
-        run(REPORT, &[&[view, "--format", format, "--no-index", "-j", threads], options, &[name]])
+        run(REPORT, &[view, &["--format", format, "--no-index", "-j", threads], options, &[name]])
     };
     let sets = options_of(view);
     let formats = FORMATS.into_iter().flat_map(|format| sets.iter().map(move |options| of(format, "2", options)));
@@ -363,12 +384,12 @@ fn indexed(name: &str, is_short: bool, random: &mut Random) -> Vec<Step> {
             steps.push(Step::Forget);
         }
         for threads in [word(random, &THREADS), "2"] {
-            steps.push(hidden(run(REPORT, &[&[view, "-v", "--format", format, "-j", threads, name]]), INDEX));
+            steps.push(hidden(run(REPORT, &[view, &["-v", "--format", format, "-j", threads, name]]), INDEX));
         }
         let windows: &[&str] = if is_short { &[word(random, &WINDOWS)] } else { &WINDOWS };
-        for window in windows {
+        for window in windows.iter().filter(|_| view[0] != "compare") {
             let options = ["--format", "json", "-v", "--time", window];
-            steps.push(hidden(run(REPORT, &[&[view], &options, &[name]]), INDEX));
+            steps.push(hidden(run(REPORT, &[view, &options, &[name]]), INDEX));
         }
     }
     steps.push(Step::Forget);
@@ -378,12 +399,12 @@ fn indexed(name: &str, is_short: bool, random: &mut Random) -> Vec<Step> {
 /// Files without their directory: the first, and all together.
 fn files(files: &[String], random: &mut Random) -> Vec<Step> {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let of = |view, format, files: &[&str]| run(REPORT, &[&[view, "--format", format], files]);
+    let of = |view: &[&str], format, files: &[&str]| run(REPORT, &[view, &["--format", format], files]);
     let some = files.get(..1).unwrap_or_default();
     vec![
-        of("summary", "json", some),
-        of(word(random, &VIEWS), word(random, &FORMATS), some),
-        of(word(random, &VIEWS), word(random, &FORMATS), &files),
+        of(&["summary"], "json", some),
+        of(some_view(random), word(random, &FORMATS), some),
+        of(some_view(random), word(random, &FORMATS), &files),
     ]
 }
 

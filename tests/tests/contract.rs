@@ -9,12 +9,18 @@ use std::process::{Command, Stdio};
 
 use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_tests::generate::relay::RelayStream;
-use kmemtrace_tests::generate::{Era, Options, Shape, Workload, relay_dir, trace_dir, workload};
+use kmemtrace_tests::generate::{Era, Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
 use kmemtrace_tests::programs::{differences, json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
-use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::reference::asked::Asked;
+use kmemtrace_tests::reference::compare::{BY_FUNCTION, compare};
+use kmemtrace_tests::reference::keys::Key;
+use kmemtrace_tests::reference::{Known, pairs};
 use kmemtrace_tests::scenario::Scenario;
-use kmemtrace_tests::views::{self, DOCUMENTS, assert_views, events, expected, printed};
+use kmemtrace_tests::views::{
+    self, DOCUMENTS, assert_asked, assert_groupings_add_up, assert_views, events, expected, groupings, printed,
+    printed_as,
+};
 use serde_json::{Value, json};
 
 const A: u64 = 0xffff_8880_0000_1000;
@@ -26,19 +32,23 @@ const OTHER_SITE: u64 = 0xffff_ffff_8100_0020;
 const FREE_SITE: u64 = 0xffff_ffff_8100_0f00;
 
 /// Compares the views of reference and program with figures worked out by hand.
-fn assert_all(what: &str, workload: Workload, by_hand: &[(&str, Value)]) {
+fn assert_all(what: &str, workload: Workload, by_hand: &[(&'static str, Value)]) {
+    let by_hand: Vec<(Asked, &Value)> = by_hand.iter().map(|(view, document)| (Asked::view(view), document)).collect();
+    assert_asked_by_hand(what, workload, &by_hand);
+}
+
+/// The same for views with options.
+fn assert_asked_by_hand(what: &str, workload: Workload, by_hand: &[(Asked, &Value)]) {
     let dir = Directory::new(&trace_dir(&workload, 1));
     let known = Known::of_workload(workload);
-    let (documents, _) = expected(&known);
-    for (view, by_hand) in by_hand {
-        let reference = documents.iter().find(|(name, _)| name == view).map(|(_, d)| d.clone()).unwrap();
-        assert_document(&format!("{what}: the reference's {view}"), by_hand, &reference);
-    }
-    for (view, by_hand) in by_hand {
-        let program = json(&printed(view, dir.path()));
-        assert_document(&format!("{what}: the program's {view}"), by_hand, &program);
+    let pairs = pairs::pairs(&known);
+    for (asked, by_hand) in by_hand {
+        assert_document(&format!("{what}: the reference's {asked:?}"), by_hand, &asked.document(&known, &pairs));
+        let program = json(&printed_as(asked, dir.path()));
+        assert_document(&format!("{what}: the program's {asked:?}"), by_hand, &program);
     }
     assert_views(what, dir.path(), &known);
+    assert_asked(what, dir.path(), &known, &groupings());
 }
 
 /// Compares a document with the members given by hand; rows may come in any order, each exactly once.
@@ -104,15 +114,27 @@ fn pairs_waste_and_peaks() {
         { "call_site": "0x0", "kind": "pages", "wasted": 0, "allocs": 1, "failed_allocs": 1 },
         { "call_site": "0xffffffff81000020", "kind": "kmalloc", "wasted": 0, "allocs": 1, "failed_allocs": 1 },
     ]});
-    let live = json!({ "rows": [
+    let objects = json!({ "rows": [
         { "address": "0xffff888000002000", "kind": "kmalloc", "cache": null, "requested": 60, "cpu": 0, "pid": 7,
           "comm": "seven", "at": 20 },
         { "address": "0xffff888000004000", "requested": 50, "allocated": 40, "cpu": 1, "at": 70 },
     ]});
     // Rows without a cross-CPU pair may or may not be listed.
     let cross = json!({ "cpus": [0, 1], "matrix": [[1, 1], [0, 1]] });
-    let views = [("summary", summary), ("sites", sites), ("live", live), ("cross", cross)];
-    assert_all("pairs", work, &views);
+    let live = json!({ "rows": [
+        { "call_site": "0xffffffff81000010", "kind": "kmalloc", "live_objects": 1, "live_allocated": 64, "oldest": 20,
+          "median": 20, "grew": 0 },
+        { "call_site": "0xffffffff81000020", "kind": "kmalloc", "live_objects": 1, "live_requested": 50, "oldest": 70 },
+    ]});
+    let view = Asked::view;
+    let views = [
+        (view("summary"), &summary),
+        (view("sites"), &sites),
+        (view("live"), &live),
+        (view("live").objects(), &objects),
+        (view("cross"), &cross),
+    ];
+    assert_asked_by_hand("pairs", work, &views);
 }
 
 #[test]
@@ -342,8 +364,19 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
         { "call_site": "0xffffffff81000020", "kind": "cache", "allocs": 1 },
         { "call_site": "0x0", "kind": "pages", "allocs": 1 },
     ]});
-    let live = json!({ "rows": [{ "at": 42, "pid": 77, "kind": "pages" }, { "at": 80, "pid": 7 }] });
-    assert_all("left out", own_and_other_objects().finish(), &[("summary", summary), ("sites", sites), ("live", live)]);
+    let live = json!({ "rows": [
+        { "call_site": "0x0", "kind": "pages", "oldest": 42, "live_objects": 1, "live_allocated": 8192 },
+        { "call_site": "0xffffffff81000020", "kind": "kmalloc", "oldest": 80, "live_objects": 1 },
+    ]});
+    let objects = json!({ "rows": [{ "at": 42, "pid": 77, "kind": "pages" }, { "at": 80, "pid": 7 }] });
+    let view = Asked::view;
+    let views = [
+        (view("summary"), &summary),
+        (view("sites"), &sites),
+        (view("live"), &live),
+        (view("live").objects(), &objects),
+    ];
+    assert_asked_by_hand("left out", own_and_other_objects().finish(), &views);
 }
 
 #[test]
@@ -436,20 +469,26 @@ fn an_input_without_the_recorders_threads_leaves_nothing_out() {
 /// by default, and those with the reference.
 fn assert_any_cut(what: &str, dir: &Directory, known: Known, seed: u64) {
     assert_views(what, dir.path(), &known);
-    for view in DOCUMENTS {
-        let alone = printed(view, dir.path());
+    let random = &mut Random::new(seed);
+    let grouped: Vec<Asked> = (0..4).map(|_| Asked::random(random)).chain([Asked::view("live").objects()]).collect();
+    assert_asked(what, dir.path(), &known, &grouped);
+    for asked in DOCUMENTS.into_iter().map(Asked::view).chain(grouped) {
+        let alone = printed_as(&asked, dir.path());
+        let view = asked.arguments();
+        let view: Vec<&str> = view.iter().map(String::as_str).collect();
         for jobs in 1..=8u64 {
             // Window sizes from one event to more than the trace has.
             let window = [1, 2, 7, 40, 300][(seed + jobs) as usize % 5];
             let sized = [0, 5, 1000][(seed + jobs) as usize % 3];
             let [jobs, window, sized] = [jobs, window, sized].map(|n| n.to_string());
             let options = [
-                [view, "--format", "json", "-j", &jobs].as_slice(),
+                &view[..],
+                &["--format", "json", "-j", &jobs],
                 &["--window-events", &window, "--sized-classes", &sized],
             ]
             .concat();
             let cut = run_to(0, "kmemtrace-report", &options, &[dir.path()]);
-            assert!(alone == cut, "{what}, {view}, -j {jobs}, windows of {window}, {sized} sized classes: {:?}", {
+            assert!(alone == cut, "{what}, {view:?}, -j {jobs}, windows of {window}, {sized} sized classes: {:?}", {
                 differences(&json(&alone), &json(&cut))
             });
         }
@@ -474,6 +513,106 @@ fn any_number_of_threads_prints_the_same() {
         let dir = Directory::new(&relay_dir(&workload, &options, &streams, seed));
         let known = Known::of_relay(workload, &options, &streams, false, None);
         assert_any_cut(&format!("seed {seed}, {options:?}"), &dir, known, seed);
+    }
+}
+
+#[test]
+fn groupings_of_traces_equal_the_reference_and_add_up() {
+    for seed in seeds(520..526) {
+        let (options, workload) = random_workload(seed, 400);
+        let dir = Directory::new(&trace_dir(&workload, seed));
+        let what = format!("seed {seed}, {:?}", options.shape);
+        assert_asked(&what, dir.path(), &Known::of_workload(workload), &groupings());
+        assert_groupings_add_up(&what, dir.path());
+    }
+    for seed in seeds(520..522) {
+        let (workload, options, streams) = random_relay(seed, 400);
+        let dir = Directory::new(&relay_dir(&workload, &options, &streams, seed));
+        let known = Known::of_relay(workload, &options, &streams, false, None);
+        assert_asked(&format!("seed {seed}, {options:?}"), dir.path(), &known, &groupings());
+        assert_groupings_add_up(&format!("seed {seed}, {options:?}"), dir.path());
+    }
+}
+
+/// Memory that grows in the last tenth of a recording of 100 ns, and some that does not.
+fn growing() -> Scenario {
+    Scenario::new(Shape::plain(), 1)
+        .kmalloc(0, 0, SITE, A, (100, 128))
+        .kmalloc(50, 0, SITE, B, (100, 128))
+        .kfree(60, 0, FREE_SITE, A)
+        .kmalloc(80, 0, OTHER_SITE, C, (64, 64))
+        .kmalloc(95, 0, SITE, D, (500, 512))
+        .kfree(100, 0, FREE_SITE, C)
+}
+
+#[test]
+fn growth_is_counted_in_slices_of_a_power_of_two() {
+    // 100 ns in at most 64 slices: 51 of 2 ns, of which the 45th ends before nine tenths.
+    let live = json!({ "rows": [
+        { "call_site": "0xffffffff81000010", "live_objects": 2, "live_allocated": 640, "oldest": 50, "median": 50, "grew": 512 },
+    ]});
+    assert_asked_by_hand("live", growing().finish(), &[(Asked::view("live"), &live)]);
+    let dir = Directory::new(&trace_dir(&growing().finish(), 1));
+    let growth = json(&printed("growth", dir.path()));
+    assert_eq!(growth["slices"].as_array().unwrap().len(), 51, "{growth}");
+    let at = |row: &Value, slice: usize| (row["live_allocated"][slice].clone(), row["allocs"][slice].clone());
+    for (slice, live, allocs) in
+        [(0, 128, 1), (24, 128, 0), (25, 256, 1), (30, 128, 0), (40, 192, 1), (47, 704, 1), (50, 640, 0)]
+    {
+        assert_eq!(at(&growth["total"], slice), (json!(live), json!(allocs)), "slice {slice}: {growth}");
+    }
+    assert_eq!(growth["rows"][0]["call_site"], "0xffffffff81000010", "most growth first");
+}
+
+/// Document that the program prints for `compare` with options.
+fn compared(options: &[&str], traces: &[&Path]) -> Vec<u8> {
+    run_to(0, "kmemtrace-report", &[&["compare", "--format", "json"], options].concat(), traces)
+}
+
+#[test]
+fn a_comparison_says_what_changed() {
+    let before = Scenario::new(Shape::plain(), 1)
+        .kmalloc(0, 0, SITE, A, (100, 128))
+        .kmalloc(1_000_000_000, 0, OTHER_SITE, B, (64, 64))
+        .finish();
+    let after = Scenario::new(Shape::plain(), 1)
+        .kmalloc(0, 0, SITE, A, (100, 128))
+        .kmalloc(5, 0, SITE, B, (100, 128))
+        .kmalloc(6, 0, SITE, C, (100, 128))
+        .kfree(500_000_000, 0, FREE_SITE, B)
+        .finish();
+    let dirs = [before, after].map(|work| Directory::new(&trace_dir(&work, 1)));
+    let paths: Vec<&Path> = dirs.iter().map(Directory::path).collect();
+    let found = json(&compared(&[], &paths));
+    let total = json!({
+        "before": { "live_allocated": 192, "allocs": 2 }, "after": { "live_allocated": 256, "allocs": 3 },
+        "change": { "live_allocated": 64, "allocated": 192, "allocs": 1 },
+        "per_second": { "allocs": [2.0, 6.0], "allocated": [192.0, 768.0] },
+    });
+    assert_document(
+        "total",
+        &json!({ "total": total, "before": { "seconds": 1.0 }, "after": { "seconds": 0.5 } }),
+        &found,
+    );
+    // A gate fires where live bytes grew by more, here by a third.
+    for (percent, status) in [("33", 1), ("34", 0), ("0", 1)] {
+        run_to(status, "kmemtrace-report", &["compare", "--fail-over", percent], &paths);
+    }
+    run_to(0, "kmemtrace-report", &["compare", "--fail-over", "0"], &[paths[1], paths[0]]);
+}
+
+#[test]
+fn comparisons_of_traces_equal_the_reference() {
+    for seed in seeds(530..536) {
+        let traces = [seed, seed + 1000].map(|seed| random_workload(seed, 400).1);
+        let dirs = traces.each_ref().map(|work| Directory::new(&trace_dir(work, seed)));
+        let paths: Vec<&Path> = dirs.iter().map(Directory::path).collect();
+        let known = traces.map(Known::of_workload);
+        let pairs = known.each_ref().map(pairs::pairs);
+        for (words, keys) in [(&[][..], &BY_FUNCTION), (&["--by", "cache"], &[Key::Cache])] {
+            let document = compare([(&known[0], &pairs[0]), (&known[1], &pairs[1])], keys, false);
+            views::assert_document(&format!("seed {seed}, {words:?}"), ("compare", document), &compared(words, &paths));
+        }
     }
 }
 
@@ -506,7 +645,9 @@ fn rows_take_no_memory_however_many_they_are() {
     let each = |work: Scenario, n| work.kmalloc(n + 1, 0, SITE + n * 16, A + n * 64, (60 + n % 5, 64));
     let work = (0..SITES).fold(Scenario::new(Shape::plain(), 1), each);
     let dir = Directory::new(&trace_dir(&work.finish(), 1));
-    for (view, format) in [("sites", "json"), ("sites", "csv"), ("sites", "table"), ("live", "table")] {
+    for (view, format) in
+        [("sites", "json"), ("sites", "csv"), ("sites", "table"), ("live", "table"), ("growth", "csv")]
+    {
         let asked = [view, "--format", format, "--max-memory", "64M", "--no-index"];
         let (rows, peak) = measured(&asked, dir.path());
         assert!(rows as u64 >= SITES, "{view}, {format}: {rows} lines");

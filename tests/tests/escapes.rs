@@ -19,7 +19,21 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
-const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+/// Views, some with options of their own. The sides of the comparison are windows of one trace.
+const VIEWS: [&[&str]; 12] = [
+    &["summary"],
+    &["sites"],
+    &["sites", "--by", "comm,site,cache,gfp"],
+    &["caches"],
+    &["mismatch"],
+    &["live"],
+    &["live", "--by", "task,cache"],
+    &["live", "--objects"],
+    &["cross"],
+    &["growth", "--by", "comm,module"],
+    &["compare", "--before", ",50%", "--after", "50%,"],
+    &["events"],
+];
 const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];
 
 /// Hostile names: to the clipboard, the screen, the order of letters, a spreadsheet, JSON, or a CSV file.
@@ -142,16 +156,16 @@ fn no_output_of_any_view_acts_on_a_terminal() {
     let (_dir, path) = hostile();
     for view in VIEWS {
         for format in FORMATS {
-            let what = format!("{view} {format}");
-            let output = run("kmemtrace-report", &[view, "--format", format, "--show-addresses"], &[&path]);
+            let what = format!("{view:?} {format}");
+            let output = run("kmemtrace-report", &[view, &["--format", format, "--show-addresses"]].concat(), &[&path]);
             assert_eq!(output.status.code(), Some(0), "{what}: {output:?}");
             let text = assert_harmless(&what, &output);
-            if view == "events" || format.starts_with("json") {
+            if view == ["events"] || format.starts_with("json") {
                 continue;
             }
             // No name has a backslash, so two of them show that a name was escaped twice.
             assert!(!text.contains(r"\\"), "{what}: {text}");
-            let has_names = view != "summary" || format == "table";
+            let has_names = view != ["summary"] || format == "table";
             assert!(!has_names || text.contains(r"\x1b]52;c;cm0gLXJm\x07"), "{what}: {text}");
             assert!(!has_names || text.contains(r"l\xff\x9b\xc3"), "{what}: {text}");
             if format == "csv" && has_names {
@@ -178,7 +192,7 @@ fn json_parses_to_the_names_as_they_are() {
     assert_eq!(strings(&sites["rows"], "module"), expected("\t\0"));
     assert_eq!(strings(&rows("mismatch")["rows"], "alloc_symbol"), expected("\0+0x1"));
     assert_eq!(strings(&rows("cross")["rows"], "symbol"), expected("\0+0x1"));
-    let live = rows("live");
+    let live = json(&run("kmemtrace-report", &["live", "--objects", "--format", "json"], &[&path]).stdout);
     assert_eq!(strings(&live["rows"], "comm"), expected("\t\0"));
     assert_eq!(strings(&live["rows"], "cache"), expected(""));
     let lines = run("kmemtrace-report", &["events", "--format", "json"], &[&path]).stdout;
@@ -236,11 +250,11 @@ fn names_longer_than_a_table_can_be_wide_print() {
         dir.write("modules", b"");
         dir.write("saved_cmdlines", format!("100 {name}\n").as_bytes());
         for view in VIEWS {
-            let what = format!("{view} {:?}", name.chars().next());
-            let output = run("kmemtrace-report", &[view, "--format", "table"], &[dir.path()]);
+            let what = format!("{view:?} {:?}", name.chars().next());
+            let output = run("kmemtrace-report", &[view, &["--format", "table"]].concat(), &[dir.path()]);
             assert_eq!(output.status.code(), Some(0), "{what}: {}", String::from_utf8_lossy(&output.stderr));
             let text = assert_harmless(&what, &output);
-            let has_symbols = !["caches", "events"].contains(&view);
+            let has_symbols = !["caches", "events"].contains(&view[0]);
             assert_eq!(text.contains('…'), has_symbols, "{what}");
             let last = name.char_indices().next_back().map_or(0, |(at, _)| at);
             let end = escape(&name.as_bytes()[last..]).into_owned();
@@ -263,10 +277,11 @@ fn caches_with_names_longer_than_a_table_can_be_wide_print() {
         .cache_free(30, 0, SITE, address, "plain");
     let dir = Directory::new(&trace_dir(&machine.finish(), 1));
     for view in VIEWS {
-        let output = run("kmemtrace-report", &[view, "--format", "table"], &[dir.path()]);
-        assert_eq!(output.status.code(), Some(0), "{view}: {}", String::from_utf8_lossy(&output.stderr));
-        let text = assert_harmless(view, &output);
-        assert_eq!(text.contains(r"\x1b…"), ["caches", "live"].contains(&view), "{view}");
+        let output = run("kmemtrace-report", &[view, &["--format", "table"]].concat(), &[dir.path()]);
+        assert_eq!(output.status.code(), Some(0), "{view:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = assert_harmless(&format!("{view:?}"), &output);
+        let has_caches = view[0] == "caches" || view.iter().any(|word| word.contains("cache") || *word == "--objects");
+        assert_eq!(text.contains(r"\x1b…"), has_caches, "{view:?}");
     }
     let caches = json(&run("kmemtrace-report", &["caches", "--format", "json"], &[dir.path()]).stdout);
     assert_eq!(caches["rows"][0]["cache"], name, "JSON has the whole name");

@@ -16,8 +16,12 @@ use kmemtrace_abi::disk::salvage::{Piece, pieces};
 use kmemtrace_tests::generate::{Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, seeds};
-use kmemtrace_tests::views::DOCUMENTS;
 
+/// Views whose figures an index keeps, and `events`, of which it keeps where windows are.
+const INDEXED: [&[&str]; 7] =
+    [&["summary"], &["sites"], &["caches"], &["mismatch"], &["live", "--objects"], &["cross"], &["events"]];
+/// Views that no index answers: it keeps no growth, and no rows of other keys.
+const NOT_INDEXED: [&[&str]; 4] = [&["live"], &["growth"], &["sites", "--by", "comm,size"], &["live", "--by", "task"]];
 const INDEX: &str = "report.index";
 const USED: &str = "the figures are taken from it";
 const NARROWED: &str = "bytes had to be read";
@@ -157,16 +161,15 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
     let by_time = json(&without(&["summary"], dir).out)["trace"]["order"] == "time";
     assert!(is_whole(dir), "{what}");
     let windows = windows(dir, &mut random, 27);
-    let mut views: Vec<&str> = DOCUMENTS.into_iter().chain(["events"]).collect();
+    let mut views: Vec<&[&str]> = INDEXED.into_iter().chain(NOT_INDEXED).collect();
     let start = seed as usize % views.len();
     views.rotate_left(start);
     for (number, view) in views.into_iter().enumerate() {
         let window = &windows[(2 * number + seed as usize) % windows.len()];
         let other = &windows[(2 * number + 3 + seed as usize) % windows.len()];
         let few: &[&str] = match view {
-            "summary" => &["-s", "live"],
-            "sites" | "caches" => &["-n", "3", "-s", "live"],
-            "events" => &[],
+            ["summary"] => &["--pid", "7"],
+            ["sites" | "caches", ..] => &["-n", "3", "-s", "live"],
             _ => &["-n", "3"],
         };
         let cases: [&[&str]; 8] = [
@@ -180,7 +183,7 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
             &["--own", "--time", window],
         ];
         for case in cases {
-            let options = [&[view], case].concat();
+            let options = [view, case].concat();
             let plain = without(&options, dir);
             assert_eq!(plain.of_index, [""; 0]);
             let jobs = random.pick(&[1, 2, 3, 5]).to_string();
@@ -190,9 +193,12 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
             let what = format!("{what}: {cut:?}");
             assert_same(&format!("{what}, first ({:?})", first.of_index), &plain, &first);
             assert_same(&format!("{what}, second ({:?})", second.of_index), &plain, &second);
-            if case.contains(&"--time") {
+            let is_filtered = ["--kind", "--pid"].iter().any(|option| case.contains(option));
+            if NOT_INDEXED.contains(&view) {
+                assert_eq!(second.of_index, [""; 0], "{what}");
+            } else if case.contains(&"--time") {
                 assert_eq!(second.says(NARROWED), by_time, "{what}: {second:?}");
-            } else if view != "events" && !case.contains(&"--kind") {
+            } else if view != ["events"] && !is_filtered {
                 assert!(second.says(USED), "{what}: {:?}", second.of_index);
             }
         }
@@ -243,10 +249,11 @@ fn long(seed: u64) -> Directory {
 fn a_window_reads_what_is_in_it() {
     let dir = long(7);
     assert!(with(&["sites", "--time", "10%,11%"], dir.path()).says(WRITTEN));
-    for view in ["sites", "events", "live"] {
+    for view in [&["sites"][..], &["events"], &["live", "--objects"]] {
         for window in ["0%,2%", "50%,51%", "98%,100%"] {
-            let report = with(&[view, "--time", window], dir.path());
-            assert_same(&format!("{view} {window}"), &without(&[view, "--time", window], dir.path()), &report);
+            let options = [view, &["--time", window]].concat();
+            let report = with(&options, dir.path());
+            assert_same(&format!("{options:?}"), &without(&options, dir.path()), &report);
             let line = report.of_index.iter().find(|line| line.contains(NARROWED)).unwrap();
             let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
             let [read, all] = numbers[..] else { panic!("{line}") };
@@ -258,16 +265,16 @@ fn a_window_reads_what_is_in_it() {
 #[test]
 fn views_with_the_same_query_share_figures() {
     let dir = long(8);
-    let whole = |view| with(&[view], dir.path());
-    assert!(whole("summary").says(WRITTEN));
+    let whole = |view: &[&str]| with(view, dir.path());
+    assert!(whole(&["summary"]).says(WRITTEN));
     for view in ["sites", "mismatch", "cross", "summary"] {
-        assert!(whole(view).says(USED), "{view}");
+        assert!(whole(&[view]).says(USED), "{view}");
     }
-    assert!(whole("caches").says(WRITTEN));
-    assert!(whole("live").says(WRITTEN));
-    for view in DOCUMENTS {
+    assert!(whole(&["caches"]).says(WRITTEN));
+    assert!(whole(&["live", "--objects"]).says(WRITTEN));
+    for view in INDEXED.into_iter().filter(|view| *view != ["events"]) {
         let report = whole(view);
-        assert!(report.says(USED) && !report.says(WRITTEN), "{view}");
+        assert!(report.says(USED) && !report.says(WRITTEN), "{view:?}");
     }
     // Formats, tables among them, are rendered from the same figures.
     for format in ["table", "csv", "jsonl"] {
@@ -283,15 +290,16 @@ fn figures_without_the_recorders_own_objects_serve_no_report_with_them() {
     let mut options = Options::plain(Shape::plain(), 2, 3000);
     options.own_threads = true;
     let dir = directory(&trace_dir(&workload(9, &options), 9));
-    for view in ["summary", "sites", "live", "caches"] {
-        let plain = [&[view][..], &[view, "--own"]].map(|options| without(options, dir.path()));
-        assert_ne!(plain[0].out, plain[1].out, "{view}");
+    for view in [&["summary"][..], &["sites"], &["live", "--objects"], &["caches"]] {
+        let options = [view.to_vec(), [view, &["--own"]].concat()];
+        let plain = options.each_ref().map(|options| without(options, dir.path()));
+        assert_ne!(plain[0].out, plain[1].out, "{view:?}");
         for _ in 0..2 {
-            for (options, plain) in [&[view][..], &[view, "--own"]].into_iter().zip(&plain) {
-                assert_same(view, plain, &with(options, dir.path()));
+            for (options, plain) in options.iter().zip(&plain) {
+                assert_same(&format!("{options:?}"), plain, &with(options, dir.path()));
             }
         }
-        assert!(with(&[view], dir.path()).says(USED) && with(&[view, "--own"], dir.path()).says(USED), "{view}");
+        assert!(options.iter().all(|options| with(options, dir.path()).says(USED)), "{view:?}");
     }
 }
 
@@ -322,7 +330,7 @@ fn small_unfinished_and_damaged_traces_have_no_index() {
 
 /// Views and windows to compare after a change.
 const LOOKS: [&[&str]; 4] =
-    [&["summary"], &["live"], &["sites", "--time", "30%,50%"], &["events", "--time", "60%,65%"]];
+    [&["summary"], &["live", "--objects"], &["sites", "--time", "30%,50%"], &["events", "--time", "60%,65%"]];
 
 fn assert_not_used(what: &str, dir: &Path) {
     for options in LOOKS {
@@ -388,7 +396,7 @@ fn indexed() -> (Directory, Vec<u8>) {
     let mut options = Options::plain(Shape::plain(), 2, 1500);
     (options.loss, options.uncounted) = (true, true);
     let dir = directory(&trace_dir(&workload(9, &options), 9));
-    ["sites", "caches", "live"].into_iter().for_each(|view| drop(with(&[view], dir.path())));
+    [&["sites"][..], &["caches"], &["live", "--objects"]].iter().for_each(|view| drop(with(view, dir.path())));
     let index = fs::read(dir.file(INDEX)).unwrap();
     (dir, index)
 }
@@ -419,7 +427,15 @@ fn a_damaged_index_is_ignored() {
 fn no_index_makes_a_report_fail() {
     let (dir, index) = indexed();
     let mut random = Random::new(2);
-    let looks = [&["summary"][..], &["live"], &["caches"], &["cross"], &["mismatch", "-n", "2"], LOOKS[2], LOOKS[3]];
+    let looks = [
+        &["summary"][..],
+        &["live", "--objects"],
+        &["caches"],
+        &["cross"],
+        &["mismatch", "-n", "2"],
+        LOOKS[2],
+        LOOKS[3],
+    ];
     for number in 0..280 {
         let mut bytes = index.clone();
         for _ in 0..1 + random.below(3) {
@@ -519,7 +535,7 @@ fn check_and_pack_accept_an_index() {
 #[test]
 fn the_memory_limit_holds_with_and_without_an_index() {
     let (dir, _) = indexed();
-    let limited = ["live", "--format", "table", "--max-memory", "1M"];
+    let limited = ["live", "--objects", "--format", "table", "--max-memory", "1M"];
     let [a, b] = [&["--no-index"][..], &["--index-from", "0"]]
         .map(|options| run("kmemtrace-report", &[&limited[..], options].concat(), &[dir.path()]));
     assert_eq!((a.status.code(), b.status.code()), (Some(2), Some(2)), "{b:?}");

@@ -16,6 +16,8 @@ use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::reference::asked::Asked;
+use kmemtrace_tests::reference::keys::Key;
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::{load, views};
 use serde_json::Value;
@@ -219,14 +221,15 @@ fn objects_held_are_live() -> Result<(), Skip> {
     let trace = recorder.stop_whole();
     drop(load.stdin.take());
     must("kmemload", load.wait());
-    // One call-site has exactly this number of live objects.
-    let live = json(&views::printed("live", &trace.file("trace")));
-    let rows: Vec<_> = live["rows"].as_array().into_iter().flatten().filter(|row| row["pid"] == pid).collect();
-    let mut sites: Vec<&str> =
-        rows.iter().filter(|row| row["kind"] == "kmalloc").filter_map(|row| row["call_site"].as_str()).collect();
-    sites.sort_unstable();
-    let held = sites.chunk_by(|a, b| a == b).any(|same| same.len() == COUNT);
-    assert!(held, "no call-site has {COUNT} live objects of process {pid}: {} rows", rows.len());
+    // One call-site has exactly this number of live objects, as a group and one by one.
+    let live = |asked: Asked| json(&views::printed_as(&asked, &trace.file("trace")))["rows"].take();
+    let groups = live(Asked::view("live").by(&[Key::Pid, Key::Site]));
+    let is_held = |row: &&Value| row["pid"] == pid && row["kind"] == "kmalloc" && row["live_objects"] == COUNT;
+    let held: Vec<&Value> = groups.as_array().into_iter().flatten().filter(is_held).collect();
+    let [held] = held[..] else { panic!("call-sites with {COUNT} live objects of process {pid}: {held:?}") };
+    let objects = live(Asked::view("live").objects());
+    let is_one = |row: &&Value| ["pid", "kind", "call_site"].iter().all(|member| row[*member] == held[*member]);
+    assert_eq!(objects.as_array().into_iter().flatten().filter(is_one).count(), COUNT, "{held}");
     Ok(())
 }
 

@@ -276,11 +276,15 @@ fn windows_from_the_end_are_the_same_with_and_without_end_blocks() {
         let trace = json(&printed("summary", dir.path()))["trace"].clone();
         let (first, last) = (trace["first"].as_u64().unwrap(), trace["last"].as_u64().unwrap());
         let seconds = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        let middle = first + (last - first) / 2;
         let summary = |dir: &Directory, time: &str| {
             let time = format!("--time={time}");
-            json(&run("kmemtrace-report", &["summary", "--format", "json", &time], &[dir.path()]).stdout)
+            let mut summary =
+                json(&run("kmemtrace-report", &["summary", "--format", "json", &time], &[dir.path()]).stdout);
+            // An open end of a window is no key of the trace.
+            assert_eq!(summary["query"].take()["time"][0], middle, "{time}");
+            summary
         };
-        let middle = first + (last - first) / 2;
         let absolute = summary(&dir, &format!("{},{}", seconds(middle), seconds(last)));
         let from_the_end = format!("-{}s,", seconds(last - middle));
         let relative = summary(&dir, &from_the_end);

@@ -254,9 +254,10 @@ fn threads_that_the_kernel_forgot_have_names() -> Result<(), Skip> {
         must(name, Command::new(&path).status());
         sleep(Duration::from_millis(10));
     }
-    sleep(Duration::from_millis(300));
+    // The recorder reads the kernel's names once a second, and more often where there are few.
+    sleep(Duration::from_millis(1300));
     // Threads that allocate and end take the places of those names in the kernel's memory.
-    for _ in 0..remembered * 3 / 2 {
+    for _ in 0..remembered * 2 {
         must("thread", thread::spawn(|| load::iov(1, load::STACK_VECTORS + 1)).join().unwrap_or(Ok(())));
     }
     let kept = must("saved_cmdlines", std::fs::read_to_string(tracefs.path().join("saved_cmdlines")));
@@ -267,7 +268,7 @@ fn threads_that_the_kernel_forgot_have_names() -> Result<(), Skip> {
     let of_comm = |line: &str| Some(line.split_once("\"comm\":\"")?.1.split_once('"')?.0.to_owned());
     let comms: HashSet<String> = String::from_utf8_lossy(&events).lines().filter_map(of_comm).collect();
     let named = names.iter().filter(|name| comms.contains(*name)).count();
-    if forgotten < COUNT / 2 {
+    if forgotten < COUNT / 10 {
         return Err(Skip(format!("the kernel remembers {} of {COUNT} names", COUNT - forgotten)));
     }
     // The kernel passes over a name where another CPU is just keeping one: about one of a hundred.

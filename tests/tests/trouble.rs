@@ -11,7 +11,20 @@ use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{limited, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 
-const VIEWS: [&str; 7] = ["summary", "sites", "caches", "mismatch", "live", "cross", "events"];
+/// Views, some with options of their own. The sides of the comparison are windows of one trace.
+const VIEWS: [&[&str]; 11] = [
+    &["summary"],
+    &["sites"],
+    &["sites", "--by", "comm,gfp"],
+    &["caches"],
+    &["mismatch"],
+    &["live"],
+    &["live", "--objects"],
+    &["cross"],
+    &["growth", "--by", "comm"],
+    &["compare", "--before", ",50%", "--after", "50%,"],
+    &["events"],
+];
 const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];
 
 fn recording(seed: u64) -> Directory {
@@ -38,9 +51,9 @@ fn a_closed_pipe_is_no_error() {
         for format in FORMATS {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
-            let output = report_to(writer, &[view, "--format", format], trace.path());
+            let output = report_to(writer, &[view, &["--format", format]].concat(), trace.path());
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{view} {format}");
+            assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{view:?} {format}");
         }
     }
 }
@@ -51,8 +64,8 @@ fn an_output_that_cannot_be_written_is_named() {
     for view in VIEWS {
         for format in FORMATS {
             let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-            let line = complaint(&report_to(full, &[view, "--format", format], trace.path()), 2);
-            assert!(line.contains("standard output: cannot be written: No space left"), "{view} {format}: {line}");
+            let line = complaint(&report_to(full, &[view, &["--format", format]].concat(), trace.path()), 2);
+            assert!(line.contains("standard output: cannot be written: No space left"), "{view:?} {format}: {line}");
         }
     }
 }
@@ -65,14 +78,14 @@ fn without_further_threads_the_first_does_all() {
     let trace = recording(1);
     for view in VIEWS {
         let report = |mut command: Command, jobs: &str| {
-            let output =
-                command.args([view, "--no-index", "--format", "json", jobs]).arg(trace.path()).output().unwrap();
-            assert_eq!(output.status.code(), Some(0), "{view} {jobs}: {output:?}");
+            let options = ["--no-index", "--format", "json", jobs];
+            let output = command.args(view).args(options).arg(trace.path()).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{view:?} {jobs}: {output:?}");
             output.stdout
         };
         let expected = report(Command::new(program("kmemtrace-report")), "-j1");
         for jobs in ["-j1", "-j2", "-j5"] {
-            assert!(report(limited(program("kmemtrace-report"), 1), jobs) == expected, "{view} {jobs}");
+            assert!(report(limited(program("kmemtrace-report"), 1), jobs) == expected, "{view:?} {jobs}");
         }
     }
     let checked = limited(program("kmemtrace-check"), 1).arg(trace.path()).output().unwrap();
@@ -174,10 +187,13 @@ fn an_empty_window_names_the_first_event() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("ends before it begins"), "{output:?}");
     }
     for view in VIEWS {
-        let output = run("kmemtrace-report", &[view, "--time", "0,1ns"], &[trace.path()]);
+        let window: &[&str] = if view[0] == "compare" { &[] } else { &["--time", "0,1ns"] };
+        let both = ["compare", "--before", "0,1ns", "--after", "0,1ns"];
+        let line = if window.is_empty() { both.to_vec() } else { [view, window].concat() };
+        let output = run("kmemtrace-report", &line, &[trace.path()]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{stderr}");
-        assert!(stderr.contains("no event is in there; the first one of the trace is at"), "{view}: {stderr}");
+        assert!(stderr.contains("no event is in there; the first one of the trace is at"), "{view:?}: {stderr}");
     }
     let output = run("kmemtrace-report", &["--time", "+0s,"], &[trace.path()]);
     assert!(output.stderr.is_empty(), "{output:?}");

@@ -19,7 +19,7 @@ use unicode_width::UnicodeWidthStr;
 
 const WIDTHS: [usize; 3] = [80, 120, 200];
 /// Views with options, and the number of call-site columns of their last table; `events` is written as it comes.
-const VIEWS: [(&[&str], usize); 17] = [
+const VIEWS: [(&[&str], usize); 21] = [
     (&["summary"], 1),
     (&["sites"], 1),
     (&["sites", "--sort", "peak", "--bytes", "--top", "3"], 1),
@@ -34,8 +34,12 @@ const VIEWS: [(&[&str], usize); 17] = [
     (&["sites", "--by", "gfp"], 1),
     (&["caches", "--sort", "wasted", "--top", "5"], 1),
     (&["growth"], 1),
+    (&["growth", "--by", "comm"], 1),
+    (&["live", "--by", "comm,site"], 2),
+    (&["live", "--by", "module,site", "--sort", "growth"], 2),
     (&["cross"], 1),
     (&["compare", "--before", "0%,50%", "--after", "50%,100%"], 1),
+    (&["compare", "--by", "cache", "--before", ",50%", "--after", "50%,"], 1),
     (&["events", "--format", "table", "--show-addresses", "--top", "30"], 1),
 ];
 const SITE: u64 = 0xffff_ffff_8100_0000;
@@ -252,7 +256,7 @@ fn events_are_a_table_on_a_terminal_and_lines_in_a_pipe() {
 fn what_was_asked_for_stands_above_and_explains_an_empty_table() {
     let dir = long_names();
     let asked = ["--comm", "nosuch,x*", "--kind", "kmalloc", "--time", "+1s,"];
-    for view in ["summary", "sites", "caches", "mismatch", "live", "cross"] {
+    for view in ["summary", "sites", "caches", "mismatch", "live", "cross", "growth"] {
         let text = printed(&[view], &asked, dir.path());
         assert!(text.contains("\nfilter comm=nosuch,x* kind=kmalloc   time +1s,\n"), "{view}: {text}");
         assert!(text.contains("\nfilter comm=nosuch,x* kind=kmalloc: no "), "{view}: {text}");

@@ -21,10 +21,13 @@ impl UnknownEvents {
 
     /// Adds the numbers of another file.
     pub fn add(&mut self, other: &UnknownEvents) {
-        for (name, events) in &other.by_name {
-            let sum = self.by_name.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*events);
-        }
+        other.by_name.iter().for_each(|(name, &events)| self.add_named(name, events));
+    }
+
+    /// Adds events of one name.
+    pub fn add_named(&mut self, name: &[u8], events: u64) {
+        let sum = self.by_name.entry(name.into()).or_default();
+        *sum = sum.saturating_add(events);
     }
 
     /// Names and numbers, by name.

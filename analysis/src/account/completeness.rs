@@ -1,6 +1,7 @@
 //! Verdict over all files of a trace: whether events are missing, how many and where.
 
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::{FileReport, Source};
 use kmemtrace_abi::trace::Trace;
@@ -26,6 +27,8 @@ pub struct Completeness {
     pub inferred_frees: u64,
     /// Frees without an allocation, of all events that were read, without regard to filters.
     pub frees_without_alloc: u64,
+    /// Events that may concern objects and are not known.
+    pub unknown: UnknownEvents,
 }
 
 impl Completeness {
@@ -48,6 +51,8 @@ impl Completeness {
         let cut = |f: &&FileReport| f.faults.iter().any(|fault| fault.code.verdict() == Verdict::Truncated);
         let name = |f: &FileReport| f.name().to_string_lossy().into_owned();
         let missing = |f: &&FileReport| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
+        let mut unknown = UnknownEvents::default();
+        trace.streams.iter().for_each(|stream| unknown.add(&stream.report().unknown));
         Completeness {
             verdict,
             lost_events,
@@ -57,6 +62,7 @@ impl Completeness {
             missing_cpus: trace.info.missing.clone(),
             inferred_frees: 0,
             frees_without_alloc: 0,
+            unknown,
         }
     }
 

@@ -94,7 +94,7 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
     out.maybe(order.first);
     out.maybe(order.last);
     [order.events, order.missing, order.holes].into_iter().for_each(|n| out.u64(n));
-    write_counts(&paired.counts, &mut out);
+    write_counts(&paired.counts, &mut caches, &mut out);
     out.maybe(paired.peak_at);
     out.bool(paired.knows_nodes);
     paired.kinds.iter().chain([&paired.total]).for_each(|figures| write_figures(figures, &mut out));
@@ -156,7 +156,7 @@ pub(super) fn read(
     };
     let (first, last) = (from.maybe()?, from.maybe()?);
     let order = MergeStats { first, last, events: from.u64()?, missing: from.u64()?, holes: from.u64()? };
-    let counts = read_counts(&mut from)?;
+    let counts = read_counts(&mut from, cache)?;
     let (peak_at, knows_nodes) = (from.maybe()?, from.bool()?);
     let kinds = [read_figures(&mut from)?, read_figures(&mut from)?, read_figures(&mut from)?];
     let total = read_figures(&mut from)?;
@@ -246,13 +246,19 @@ fn read_kind(from: &mut Reader<'_>) -> Option<Kind> {
     [Kind::Kmalloc, Kind::Cache, Kind::Pages].get(usize::from(from.u8()?)).copied()
 }
 
-fn write_counts(counts: &Counts, out: &mut Writer) {
+fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
     let Counts { used, unknown, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
     let [kmalloc, cache, pages] = *free_events;
     let single = [*used, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
+    out.u64(counts.unselected_allocs);
     out.u64(counts.own_allocs);
     out.u128(counts.own_allocated);
+    out.u64(counts.old_frees.len() as u64);
+    for (cache, frees) in &counts.old_frees {
+        out.u32(caches.number(*cache));
+        out.u64(*frees);
+    }
     out.u64(counts.matrix.len() as u64);
     for ((from, to), pairs) in &counts.matrix {
         out.u32(*from);
@@ -261,10 +267,11 @@ fn write_counts(counts: &Counts, out: &mut Writer) {
     }
 }
 
-fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
+fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<CacheNumber>) -> Option<Counts> {
     let [used, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
-    let (own_allocs, own_allocated) = (from.u64()?, from.u128()?);
+    let (unselected_allocs, own_allocs, own_allocated) = (from.u64()?, from.u64()?, from.u128()?);
+    let old_frees = from.list(|from| Some((cache_number(from.u32()?)?, from.u64()?)))?.into_iter().collect();
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
     let free_events = [kmalloc, cache, pages];
     let counts = Counts {
@@ -278,7 +285,7 @@ fn read_counts(from: &mut Reader<'_>) -> Option<Counts> {
         matrix,
         ..Counts::default()
     };
-    Some(Counts { all_inferred, all_without_alloc, own_allocs, own_allocated, ..counts })
+    Some(Counts { old_frees, all_inferred, all_without_alloc, unselected_allocs, own_allocs, own_allocated, ..counts })
 }
 
 /// The counts of a row.
@@ -370,9 +377,11 @@ mod tests {
             cross_node: 46,
             null_free: 47,
             free_without_alloc: 48,
+            unselected_allocs: 39,
             own_allocs: 49,
             own_allocated: 50 << 70,
             matrix,
+            old_frees: [(a as u32, 38)].into_iter().collect(),
             all_inferred: 51,
             all_without_alloc: 52,
         };
@@ -430,10 +439,13 @@ mod tests {
         findings.sort_unstable();
         let mut matrix: Vec<_> = paired.counts.matrix.iter().collect();
         matrix.sort_unstable();
-        let counts = Counts { matrix: Matrix::default(), ..paired.counts.clone() };
+        let mut old_frees: Vec<_> =
+            paired.counts.old_frees.iter().map(|(number, n)| (cache((*number).into()), *n)).collect();
+        old_frees.sort_unstable();
+        let counts = Counts { matrix: Matrix::default(), old_frees: HashMap::default(), ..paired.counts.clone() };
         let class = |class: &Class| (cache(class.cache.into()), Class { cache: 0, ..*class });
         format!(
-            "{order:?} {counts:?} {matrix:?} {:?} {:?} {:?} {:?} {} {findings:?} {:?} {:?}",
+            "{order:?} {counts:?} {old_frees:?} {matrix:?} {:?} {:?} {:?} {:?} {} {findings:?} {:?} {:?}",
             paired.rows.iter().map(row).collect::<Vec<_>>(),
             paired.kinds,
             paired.total,

@@ -6,6 +6,7 @@ use kmemtrace_abi::disk::block::crc32c;
 use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
 use kmemtrace_abi::event::{Gap, GapCause};
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
 
 use super::answer::AnalysisRequest;
 use super::bytes::{Reader, Writer};
@@ -14,7 +15,7 @@ use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version, raised whenever the bytes change, or the result of a pass.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
 /// Limit of credible counts of a file.
@@ -28,6 +29,8 @@ pub(super) struct Whole {
     pub(super) lost_events: Option<u64>,
     pub(super) gaps: u64,
     pub(super) lost_before: Option<u64>,
+    /// Names and numbers of events that may concern objects and are not known.
+    pub(super) unknown: Vec<(Box<[u8]>, u64)>,
     /// Order key of the first event of all; 0 where there is none.
     pub(super) first: u64,
     /// Order key of the last event; 0 where there is none.
@@ -36,6 +39,8 @@ pub(super) struct Whole {
 
 impl Whole {
     pub(super) fn completeness(&self) -> Completeness {
+        let mut unknown = UnknownEvents::default();
+        self.unknown.iter().for_each(|(name, events)| unknown.add_named(name, *events));
         Completeness {
             verdict: if self.is_lossy { Verdict::Lossy } else { Verdict::Complete },
             lost_events: self.lost_events,
@@ -45,6 +50,7 @@ impl Whole {
             missing_cpus: Vec::new(),
             inferred_frees: 0,
             frees_without_alloc: 0,
+            unknown,
         }
     }
 }
@@ -76,6 +82,7 @@ impl Content {
             lost_events: from.maybe()?,
             gaps: from.u64()?,
             lost_before: from.maybe()?,
+            unknown: from.list(|from| Some((from.text()?.into(), from.u64()?)))?,
             first: from.u64()?,
             last: from.u64()?,
         };
@@ -131,6 +138,11 @@ pub(super) fn write<'a>(
     out.maybe(whole.lost_events);
     out.u64(whole.gaps);
     out.maybe(whole.lost_before);
+    out.u64(whole.unknown.len() as u64);
+    for (name, events) in &whole.unknown {
+        out.text(name);
+        out.u64(*events);
+    }
     out.u64(whole.first);
     out.u64(whole.last);
     out.text(landmarks);
@@ -228,28 +240,41 @@ mod tests {
         }
     }
 
-    const WHOLE: Whole = Whole { is_lossy: true, lost_events: Some(1), gaps: 2, lost_before: None, first: 3, last: 4 };
+    const WHOLE: Whole = Whole {
+        is_lossy: true,
+        lost_events: Some(1),
+        gaps: 2,
+        lost_before: None,
+        unknown: Vec::new(),
+        first: 3,
+        last: 4,
+    };
 
     fn request(grouping: Grouping) -> AnalysisRequest {
         AnalysisRequest { grouping, matrix: false, lists_live: false, shows_own: false }
     }
 
+    fn whole() -> Whole {
+        Whole { unknown: vec![(b"kfree_bulk"[..].into(), 7)], ..WHOLE }
+    }
+
     fn written() -> Vec<u8> {
         let answers = [(request(Grouping::CACHE), &b"caches"[..]), (request(Grouping::SITE), b"sites")];
-        write(&identity(), &WHOLE, &landmarks([Some(&known())].into_iter()), answers.into_iter())
+        write(&identity(), &whole(), &landmarks([Some(&known())].into_iter()), answers.into_iter())
     }
 
     #[test]
     fn an_index_comes_back_from_its_bytes() {
         let content = Content::read(written()).unwrap();
-        assert_eq!((content.identity.clone(), content.whole.clone()), (identity(), WHOLE));
+        assert_eq!((content.identity.clone(), content.whole.clone()), (identity(), whole()));
         assert_eq!(content.landmarks(), Some(vec![known()]));
         assert_eq!(content.answers().map(|(_, bytes)| bytes).collect::<Vec<_>>(), [&b"caches"[..], b"sites"]);
         // The first answer that has what is asked, with the request that it answers.
         assert_eq!(content.answer(request(Grouping::SITE)), Some((request(Grouping::SITE), &b"sites"[..])));
         assert_eq!(content.answer(request(Grouping::KIND)), Some((request(Grouping::CACHE), &b"caches"[..])));
         assert_eq!(content.answer(AnalysisRequest { matrix: true, ..request(Grouping::KIND) }), None);
-        let completeness = WHOLE.completeness();
+        let completeness = whole().completeness();
+        assert_eq!(completeness.unknown.iter().collect::<Vec<_>>(), [(&b"kfree_bulk"[..], 7)]);
         assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
         let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();
         assert_eq!((whole.verdict, whole.lost_events, whole.lost_before), (Verdict::Complete, None, Some(6)));

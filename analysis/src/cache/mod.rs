@@ -241,6 +241,7 @@ impl Index {
                     lost_events: completeness.lost_events,
                     gaps: completeness.gaps,
                     lost_before: completeness.lost_before,
+                    unknown: completeness.unknown.iter().map(|(name, events)| (name.into(), events)).collect(),
                     first: facts().filter_map(|facts| facts.first).min().unwrap_or(0),
                     last: facts().filter_map(|facts| facts.last).max().unwrap_or(0),
                 };

@@ -6,7 +6,9 @@ use super::group::GroupNaming;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::pairing::pairs::PairingResult;
+use crate::account::grouping::RowKey;
+use crate::names::slabinfo::{CacheChange, Slabinfo};
+use crate::pairing::pairs::{Counts, PairingResult};
 
 row! {
     /// Row of `caches`.
@@ -19,6 +21,31 @@ row! {
         pub kind: Kind,
         /// Sums.
         pub stats: PrintedStats,
+        /// Change of the objects in use over the recording by the kernel's own statistics; `None` without slabinfo of start and
+        /// end, and for rows that are not all objects of the cache.
+        pub slabinfo_change: Option<i64>,
+        /// Share of that change that the events explain, in percent; `None` also for `kmalloc`, whose frees do not tell the size of
+        /// older objects. See [`crate::CacheChange::visibility_percent`].
+        pub visibility_percent: Option<u64>,
+    }
+}
+
+/// Objects of each cache, as the kernel's statistics and the events count them.
+#[derive(Clone, Copy)]
+struct Visibility<'a> {
+    slabinfo: Option<&'a [Slabinfo; 2]>,
+    counts: &'a Counts,
+}
+
+impl Visibility<'_> {
+    /// Change of a cache, and the share of it that the events explain.
+    fn of(self, number: u64, name: &[u8], kind: Kind, live: u64) -> Option<(i64, Option<u64>)> {
+        let [start, end] = self.slabinfo?;
+        let old = u32::try_from(number).ok().and_then(|number| self.counts.old_frees.get(&number)).copied();
+        let live = i64::try_from(live).unwrap_or(i64::MAX);
+        let events = live.saturating_sub(i64::try_from(old.unwrap_or(0)).unwrap_or(i64::MAX));
+        let change = CacheChange::of(start, end, name, events)?;
+        Some((change.change, change.visibility_percent.filter(|_| kind == Kind::Cache).map(u64::from)))
     }
 }
 
@@ -26,15 +53,22 @@ row! {
 pub(super) fn caches<'a>(
     paired: &'a PairingResult,
     naming: GroupNaming<'a>,
+    slabinfo: Option<&'a [Slabinfo; 2]>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, CacheRow<'a>, PrintedStats> {
-    let names = naming.naming;
-    let rows = paired.rows.iter().map(move |(key, stats)| (names.numbered(key.others), key.kind, stats));
-    ranked(rows, shape, sums, move |cache, kind, stats| CacheRow {
-        cache: cache.map(Into::into),
-        cache_from: cache.map(|_| naming.origin(kind)),
-        kind,
-        stats,
+    let (names, visibility) = (naming.naming, Visibility { slabinfo, counts: &paired.counts });
+    let place = move |key: &RowKey| (names.numbered(key.others), key.others);
+    let rows = paired.rows.iter().map(move |(key, stats)| (place(key), key.kind, stats));
+    ranked(rows, shape, sums, move |(cache, number), kind, stats| {
+        let seen = cache.and_then(|name| visibility.of(*number, name, kind, stats.live_objects));
+        CacheRow {
+            cache: cache.map(Into::into),
+            cache_from: cache.map(|_| naming.origin(kind)),
+            kind,
+            stats,
+            slabinfo_change: seen.map(|(change, _)| change),
+            visibility_percent: seen.and_then(|(_, visibility)| visibility),
+        }
     })
 }

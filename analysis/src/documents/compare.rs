@@ -7,7 +7,7 @@ use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::Kind;
 use serde::{Serialize, Serializer};
 
-use super::document::{CompletenessMembers, TraceMembers};
+use super::head::{CompletenessMembers, TraceMembers};
 use super::ranked::{Listing, Others, rank};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats};
@@ -195,7 +195,8 @@ type Pairs<'a> = BTreeMap<(SideKey<'a>, usize), (Kind, [Stats; 2])>;
 /// Rows of both analyses under their common names.
 fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     let bases = [before, after].map(|analysis| analysis.symbolizer().text_base());
-    let same_addresses = bases[0].is_some() && bases[0] == bases[1];
+    let is_one_trace = !before.inputs.is_empty() && before.inputs == after.inputs;
+    let same_addresses = is_one_trace || bases[0].is_some() && bases[0] == bases[1];
     let mut pairs = Pairs::new();
     for (side, analysis) in [before, after].into_iter().enumerate() {
         for (key, stats) in analysis.paired.rows.iter().filter(|(_, stats)| !stats.is_empty()) {
@@ -213,7 +214,8 @@ fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> Side
     }
     match analysis.symbolizer().lookup(key.site) {
         Some(symbol) => SideKey::Function(symbol.name, symbol.module),
-        None => SideKey::Address { site: key.site, before_alone },
+        // Events without a call-site are alike in all traces.
+        None => SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 },
     }
 }
 

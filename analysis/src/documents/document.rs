@@ -1,15 +1,13 @@
-//! Document: the head that every view has, and the body of a view.
+//! Document: the head that every view has, and a body of one view.
 
-use kmemtrace_abi::clock::{Clock, OrderKey};
-use kmemtrace_abi::kernel::target::Endian;
-use kmemtrace_abi::stream::report::Source;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::caches::CacheRow;
 use super::compare::CompareBody;
 use super::cross::Cross;
 use super::group::GroupRow;
 use super::growth::GrowthBody;
+use super::head::Head;
 use super::live::{LiveRow, OtherObjects};
 use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
@@ -18,7 +16,6 @@ use super::row::{RowSource, TakeRow};
 use super::sites::SiteRow;
 use super::summary::Summary;
 use super::sums::PrintedStats;
-use crate::analysis::Analysis;
 
 /// A view's content, before it has the form of an output.
 ///
@@ -31,183 +28,6 @@ pub struct Document<'a> {
     /// The view.
     #[serde(flatten)]
     pub body: Body<'a>,
-}
-
-/// The members that every document opens with.
-#[derive(Clone, Debug, Serialize)]
-pub struct Head<'a> {
-    /// Name and version of the document's form, as `kmemtrace.sites/1`.
-    pub schema: String,
-    /// Loss and damage.
-    pub completeness: CompletenessMembers<'a>,
-    /// Origin of the figures.
-    pub trace: TraceMembers<'a>,
-    /// Request that the document answers.
-    pub query: QueryMembers<'a>,
-}
-
-/// Request that a document answers.
-#[derive(Clone, Debug, Serialize)]
-pub struct QueryMembers<'a> {
-    /// Texts of the filters as they were given, by option.
-    pub filters: Filters<'a>,
-    /// Order keys from and to, both included; `None`: all events.
-    pub time: Option<(u64, u64)>,
-    /// Words of the keys that make the rows.
-    pub by: Vec<&'static str>,
-}
-
-/// Texts of filters, by option.
-#[derive(Clone, Copy, Debug)]
-pub struct Filters<'a>(pub &'a [(&'static str, Vec<String>)]);
-
-impl Serialize for Filters<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(option, values)| (option, values)))
-    }
-}
-
-/// Loss and damage over all files.
-#[derive(Clone, Debug, Serialize)]
-pub struct CompletenessMembers<'a> {
-    /// `complete`, `lossy`, `truncated` or `corrupt`.
-    pub verdict: &'static str,
-    /// Number of events lost; `None` if a file does not tell it.
-    pub lost_events: Option<u64>,
-    /// Number of gaps.
-    pub gaps: u64,
-    /// Names of files that end early.
-    pub truncated_files: &'a [String],
-    /// CPUs whose file is missing.
-    pub missing_cpus: &'a [u32],
-    /// Inferred frees over the whole trace.
-    pub inferred_frees: u64,
-    /// Frees without an allocation over the whole trace.
-    pub frees_without_alloc: u64,
-    /// True if a sum did not fit 64 bits.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub saturated: bool,
-}
-
-/// Origin of the figures.
-#[derive(Clone, Debug, Serialize)]
-pub struct TraceMembers<'a> {
-    /// Tool that wrote the trace.
-    pub input: &'static str,
-    /// Interface of the kernel: `tracefs` or `relay`.
-    pub source: Option<&'static str>,
-    /// Kernel release.
-    pub kernel: Option<&'a str>,
-    /// Machine name.
-    pub arch: Option<&'a str>,
-    /// Byte order: `little` or `big`.
-    pub endian: Option<&'static str>,
-    /// Bytes of a `long`.
-    pub word_bytes: Option<u8>,
-    /// Bytes of a page.
-    pub page_bytes: Option<u64>,
-    /// Form of addresses: `raw`.
-    pub addresses: &'static str,
-    /// Name of the trace clock.
-    pub clock: Option<&'a str>,
-    /// Number of CPUs.
-    pub cpus: usize,
-    /// Meaning of order keys.
-    #[serde(serialize_with = "order_word")]
-    pub order: OrderKey,
-    /// Order key of the first event in the window.
-    pub first: u64,
-    /// Order key of the last event in the window.
-    pub last: u64,
-    /// Thread ids of the recorder, if the trace tells them.
-    pub own_threads: Option<&'a [i32]>,
-    /// Part of the system that was recorded: `system` or `tasks`.
-    pub scope: &'static str,
-    /// Kernel filter on allocation events, if there was one.
-    pub filtered: Option<&'a str>,
-    /// Loss before the first event, if the kernel began to record at boot.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since_boot: Option<SinceBoot>,
-}
-
-/// Loss of a recording that began at boot.
-#[derive(Clone, Debug, Serialize)]
-pub struct SinceBoot {
-    /// Number of events lost before the first one; `None` if a file does not tell it.
-    pub lost_before_first: Option<u64>,
-}
-
-fn order_word<S: Serializer>(order: &OrderKey, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match order {
-        OrderKey::Time => "time",
-        OrderKey::Sequence => "sequence",
-    })
-}
-
-impl TraceMembers<'_> {
-    /// Clock of the order keys.
-    pub fn keys(&self) -> Clock {
-        Clock::of(self.order, self.clock)
-    }
-}
-
-impl<'a> CompletenessMembers<'a> {
-    /// Loss and damage of an analysis; `saturated`: a sum of the document did not fit 64 bits.
-    pub(super) fn of(analysis: &'a Analysis, saturated: bool) -> CompletenessMembers<'a> {
-        let completeness = &analysis.completeness;
-        CompletenessMembers {
-            verdict: completeness.verdict_name(),
-            lost_events: completeness.lost_events,
-            gaps: completeness.gaps,
-            truncated_files: &completeness.truncated_files,
-            missing_cpus: &completeness.missing_cpus,
-            inferred_frees: completeness.inferred_frees,
-            frees_without_alloc: completeness.frees_without_alloc,
-            saturated,
-        }
-    }
-}
-
-impl<'a> TraceMembers<'a> {
-    /// Origin of an analysis.
-    pub(super) fn of(analysis: &'a Analysis) -> TraceMembers<'a> {
-        let Analysis { completeness, info, own_threads, order, .. } = analysis;
-        TraceMembers {
-            input: info.input.name(),
-            source: info.source.map(|source| match source {
-                Source::Tracefs => "tracefs",
-                Source::Relay => "relay",
-            }),
-            kernel: info.kernel.as_deref(),
-            arch: info.arch.as_deref(),
-            endian: info.endian.map(Endian::name),
-            word_bytes: info.word_bytes,
-            page_bytes: info.page_bytes,
-            addresses: "raw",
-            clock: info.clock.as_deref(),
-            cpus: info.cpus.len(),
-            order: info.order,
-            first: order.first.unwrap_or(0),
-            last: order.last.unwrap_or(0),
-            own_threads: own_threads.as_deref(),
-            scope: info.scope.name(),
-            filtered: info.filter.as_deref(),
-            since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
-        }
-    }
-}
-
-impl<'a> Head<'a> {
-    /// The head of a view, `view` with the number of its schema where that is not 1; `saturated`: a sum of the body did not fit
-    /// 64 bits.
-    pub(super) fn new(view: &str, analysis: &'a Analysis, by: Vec<&'static str>, saturated: bool) -> Head<'a> {
-        Head {
-            schema: if view.contains('/') { format!("kmemtrace.{view}") } else { format!("kmemtrace.{view}/1") },
-            completeness: CompletenessMembers::of(analysis, saturated),
-            trace: TraceMembers::of(analysis),
-            query: QueryMembers { filters: Filters(&analysis.given), time: analysis.window, by },
-        }
-    }
 }
 
 /// Body of a document: one variant a view.

@@ -63,7 +63,7 @@ impl GroupMember<'_> {
                 cache.put("cache", take);
                 cache_from.put("cache_from", take);
             }
-            // These are members of another key of the row, too.
+            // Another key of the row has the same member.
             GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => {}
             GroupMember::Module(_) if has_site => {}
             GroupMember::Pid(pid) => pid.put("pid", take),

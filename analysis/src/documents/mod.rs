@@ -26,6 +26,7 @@ pub mod document;
 pub(crate) mod events;
 pub mod group;
 pub mod growth;
+pub mod head;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
@@ -43,9 +44,10 @@ use crate::analysis::Analysis;
 use crate::pairing::findings::Finding;
 use crate::pairing::pairs::PairingResult;
 pub use cross::CpuMatrix;
-use document::CompletenessMembers;
-pub use document::{Body, Document, Head};
+pub use document::{Body, Document};
 use group::GroupNaming;
+use head::CompletenessMembers;
+pub use head::Head;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
@@ -91,7 +93,13 @@ pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
     of("caches/2", analysis, |sums| {
-        Body::Caches(caches::caches(grouped(analysis, Grouping::CACHE), naming, shape, sums))
+        Body::Caches(caches::caches(
+            grouped(analysis, Grouping::CACHE),
+            naming,
+            analysis.slabinfo.as_ref(),
+            shape,
+            sums,
+        ))
     })
 }
 

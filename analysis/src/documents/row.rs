@@ -168,6 +168,7 @@ cells! {
     Option<u64>: |n| n.map_or(Cell::Null, Cell::Count);
     Option<i32>: |pid| pid.map_or(Cell::Null, Cell::Pid);
     i64: |n| Cell::Change(*n);
+    Option<i64>: |n| n.map_or(Cell::Null, Cell::Change);
     Vec<u64>: |counts| Cell::Counts(counts);
     Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);

@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 use kmemtrace_abi::clock::{OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
-use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Scope, Trace};
@@ -25,6 +24,7 @@ use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::ordered::{Observer, Ordered};
 use crate::order::pair_event::All;
@@ -97,11 +97,12 @@ impl Query {
             own_threads,
             first_key: first_key.get(),
             grouping: self.grouping,
+            inputs: trace.inputs.clone(),
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
             gfp_names: trace.metadata.gfp_names.clone(),
-            unknown: unknown_events(trace),
+            slabinfo: self.slabinfo(trace),
         })
     }
 
@@ -113,11 +114,19 @@ impl Query {
             nodes: every_node(trace),
             agreement: trace.info.keys().agreement,
             by_site: request.grouping == Grouping::SITE,
+            counts_old_frees: request.grouping == Grouping::CACHE,
             learns_caches: self.learns_caches,
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
         }
+    }
+
+    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    fn slabinfo(&self, trace: &Trace) -> Option<[Slabinfo; 2]> {
+        let is_whole = self.grouping == Grouping::CACHE && self.select.is_all() && self.window.is_none();
+        let texts = || [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end];
+        is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
     }
 
     /// True where an index may answer the query, or keep its result.
@@ -279,13 +288,6 @@ pub struct Observed {
 fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
     let (index, window) = (index?, window?);
     index.restrict(trace, |first| window.resolve(first))
-}
-
-/// Events of all streams that may concern objects and are not known.
-fn unknown_events(trace: &Trace) -> UnknownEvents {
-    let mut all = UnknownEvents::default();
-    trace.streams.iter().for_each(|stream| all.add(&stream.report().unknown));
-    all
 }
 
 /// Refuses a trace whose events were handed out before: its streams are at their ends.

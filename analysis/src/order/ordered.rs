@@ -13,6 +13,9 @@ use crate::order::pair_event::Filter;
 
 /// Takes events and gaps in the total order.
 pub trait Observer {
+    /// Takes the order key of the trace's first event, before the first item; it may lie before the query's window.
+    fn begin(&mut self, _first: u64) {}
+
     /// Takes the next one; [`ControlFlow::Break`] ends the pass.
     fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()>;
 }
@@ -33,6 +36,8 @@ pub(crate) struct Ordered<'a, F> {
     filter: Option<F>,
     /// Gaps that have not ended, by their ends.
     gaps: BinaryHeap<Reverse<OpenGap>>,
+    /// Set once the observer has taken the first key.
+    has_begun: bool,
     /// Set once the observer has ended the pass.
     pub(crate) has_ended: bool,
 }
@@ -67,11 +72,15 @@ impl<'a, F: Filter> Ordered<'a, F> {
         comms: &'a HashMap<i32, Box<[u8]>>,
         filter: Option<F>,
     ) -> Ordered<'a, F> {
-        Ordered { observer, comms, filter, gaps: BinaryHeap::new(), has_ended: false }
+        Ordered { observer, comms, filter, gaps: BinaryHeap::new(), has_begun: false, has_ended: false }
     }
 
     /// Hands over the events of a window, and the gaps that end before them. `first` is the first key of the trace.
     pub(crate) fn window(&mut self, window: &Window<Event>, first: u64, names: &Names) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.observer.begin(first);
+        }
         let open = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
         self.gaps.extend(window.gaps.iter().map(open));
         for event in &window.events {

@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::clock::Agreement;
 use kmemtrace_abi::event::Kind;
 
-use crate::account::classes::{Class, Classes, is_selected, origin_of_unselected};
+use crate::account::classes::{CacheNumber, Class, Classes, is_selected, origin_of_unselected};
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::stats::Stats;
@@ -37,6 +37,8 @@ pub(crate) struct PairingOptions {
     pub(crate) agreement: Agreement,
     /// Rows are call-sites, so findings have theirs.
     pub(crate) by_site: bool,
+    /// Frees without an allocation are counted for each cache that they name.
+    pub(crate) counts_old_frees: bool,
     /// Names of caches are learned from frees.
     pub(crate) learns_caches: bool,
     /// Events of some tasks alone are recorded, so frees by others are unseen.
@@ -76,10 +78,14 @@ pub(crate) struct Counts {
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
     pub(crate) free_without_alloc: u64,
+    /// Allocations that the filters do not take.
+    pub(crate) unselected_allocs: u64,
     /// Objects that the recorder itself allocated, whatever the filters.
     pub(crate) own_allocs: u64,
     pub(crate) own_allocated: u128,
     pub(crate) matrix: Matrix,
+    /// Frees of objects that were not seen live, by the cache that they name; only where the options want them.
+    pub(crate) old_frees: HashMap<CacheNumber, u64, RandomState>,
     /// Inferred frees of all objects, whatever the filters.
     pub(crate) all_inferred: u64,
     pub(crate) all_without_alloc: u64,
@@ -94,10 +100,14 @@ impl Counts {
         self.cross_node += other.cross_node;
         self.null_free += other.null_free;
         self.free_without_alloc += other.free_without_alloc;
+        self.unselected_allocs += other.unselected_allocs;
         self.own_allocs += other.own_allocs;
         self.own_allocated += other.own_allocated;
         self.all_inferred += other.all_inferred;
         self.all_without_alloc += other.all_without_alloc;
+        for (cache, n) in &other.old_frees {
+            *self.old_frees.entry(*cache).or_default() += n;
+        }
         for (cpus, n) in &other.matrix {
             *self.matrix.entry(*cpus).or_default() += n;
         }
@@ -368,7 +378,10 @@ impl<'a> Pairing<'a> {
         if before.is_live() {
             self.infer_free(before, event, number, sink);
         }
-        let Some(class) = class else { return };
+        let Some(class) = class else {
+            self.counts.unselected_allocs += 1;
+            return;
+        };
         if is_unsized {
             self.table_mut(event.kind).keep_sizes(event.address, sizes);
         }
@@ -466,6 +479,9 @@ impl<'a> Pairing<'a> {
             return;
         }
         self.counts.free_events[kind_index(event.kind)] += 1;
+        if self.options.counts_old_frees && event.extra != 0 {
+            *self.counts.old_frees.entry(event.extra).or_default() += 1;
+        }
         if before.is_nothing() {
             self.counts.free_without_alloc += 1;
             return;

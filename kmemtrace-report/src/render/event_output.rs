@@ -40,6 +40,10 @@ impl<'a> Limited<'a> {
 }
 
 impl Observer for Limited<'_> {
+    fn begin(&mut self, first: u64) {
+        self.output.begin(first);
+    }
+
     // The verdict is that of the whole trace, so events that are not written are read all the same.
     fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
         let is_event = matches!(item, OrderedItem::Event { .. });

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Interval between two readings. The kernel remembers 128 threads by default, fewer than begin in a second on a busy machine.
+/// Interval between two readings where the kernel remembers [`FEWEST`] threads. Fewer could begin on a busy machine meanwhile.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Threads that kernels remember at least. One that remembers more is read less often, so that all cost the same.
+const FEWEST: usize = 128;
+/// Longest interval, in units of [`INTERVAL`].
+const MAX_INTERVALS: usize = 10;
 /// Bytes of a name: `TASK_COMM_LEN`, the NUL at its end included.
 const MAX_NAME: usize = 16;
 /// Most threads that are kept, so that memory stays limited in a recording of many days.
@@ -15,16 +19,21 @@ const MAX_THREADS: usize = 1 << 18;
 pub(crate) struct Comms {
     /// Each name ends at its first NUL.
     names: BTreeMap<i32, [u8; MAX_NAME]>,
-    read: Option<Instant>,
+    /// Time of the next reading.
+    due: Option<Instant>,
 }
 
 impl Comms {
-    /// Adds `PID COMM` lines of the kernel, at most every 100 ms; a later name of a thread wins.
+    /// Adds `PID COMM` lines of the kernel, every 100 ms to one second; a later name of a thread wins.
     pub(crate) fn add_if_due(&mut self, lines: impl FnOnce() -> Vec<u8>) {
-        if self.read.is_none_or(|read| read.elapsed() >= INTERVAL) {
-            self.add_lines(&lines());
-            self.read = Some(Instant::now());
+        if self.due.is_some_and(|due| Instant::now() < due) {
+            return;
         }
+        let lines = lines();
+        self.add_lines(&lines);
+        let remembered = lines.iter().filter(|&&b| b == b'\n').count();
+        let intervals = (remembered / FEWEST).clamp(1, MAX_INTERVALS);
+        self.due = Some(Instant::now() + INTERVAL * intervals as u32);
     }
 
     /// Adds `PID COMM` lines of the kernel; a later name of a thread wins.
@@ -79,7 +88,7 @@ mod tests {
         comms.add_if_due(|| b"1 first\n".to_vec());
         comms.add_if_due(|| b"1 second\n".to_vec());
         assert_eq!(comms.lines(), b"1 first\n");
-        comms.read = None;
+        comms.due = None;
         comms.add_if_due(|| b"1 second\n".to_vec());
         assert_eq!(comms.lines(), b"1 second\n");
     }

@@ -21,6 +21,50 @@ const CLASSES: [(u64, &str); 13] = [
     (8192, "8k"),
 ];
 
+/// Caches of kmalloc objects: those of a trace's slabinfo, else the usual size classes.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    /// Bytes of an object by the name of its cache, in the short form; empty without slabinfo.
+    listed: BTreeMap<String, u64>,
+    /// Flags of allocations that ask for a kind of cache, and the first part of its name, the deciding one first.
+    kinds: Vec<(u64, &'static str)>,
+}
+
+impl Classes {
+    /// Caches of a slabinfo; `flag` has the bits of a gfp flag, by its name.
+    pub fn of_slabinfo(slabinfo: &str, flag: impl Fn(&str) -> Option<u64>) -> Classes {
+        let caches = slabinfo.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let name = words.next().filter(|name| name.starts_with("kmalloc-") || name.starts_with("dma-kmalloc-"))?;
+            Some((name.to_owned(), words.nth(2)?.parse().ok()?))
+        });
+        let listed: BTreeMap<String, u64> = caches.collect();
+        let kinds =
+            [("__GFP_DMA", "dma-kmalloc-"), ("__GFP_RECLAIMABLE", "kmalloc-rcl-"), ("__GFP_ACCOUNT", "kmalloc-cg-")];
+        let has = |start: &str| listed.keys().any(|name| name.starts_with(start));
+        let kinds = kinds.into_iter().filter(|(_, start)| has(start));
+        let kinds = kinds.filter_map(|(name, start)| Some((flag(name)?, start))).collect();
+        Classes { listed, kinds }
+    }
+
+    /// Cache of a kmalloc object; `None` for a size that is no class.
+    fn name(&self, alloc: &Event) -> Option<String> {
+        if self.listed.is_empty() {
+            return size_class(alloc.allocated);
+        }
+        let gfp = alloc.gfp.unwrap_or(0);
+        let kind = self.kinds.iter().find(|(flag, _)| gfp & flag != 0).map_or("kmalloc-", |&(_, start)| start);
+        let of_kind = |start: &str| {
+            let is_class = |name: &&String| {
+                name.strip_prefix(start).is_some_and(|size| size.starts_with(|first: char| first.is_ascii_digit()))
+            };
+            let own = self.listed.iter().filter(|(_, bytes)| **bytes == alloc.allocated).map(|(name, _)| name);
+            own.filter(is_class).min_by_key(|name| (name.len(), (*name).clone())).cloned()
+        };
+        of_kind(kind).or_else(|| of_kind("kmalloc-"))
+    }
+}
+
 /// Caches that the frees of a window name.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
@@ -44,9 +88,9 @@ impl Learned {
     }
 
     /// Cache of an allocation; `named` is the name in its event. `learns` is true if no allocation of the trace has one.
-    pub fn cache(&self, alloc: &Event, kind: Kind, named: Option<&str>, learns: bool) -> Cache {
+    pub fn cache(&self, classes: &Classes, alloc: &Event, kind: Kind, named: Option<&str>, learns: bool) -> Cache {
         let (name, from) = match kind {
-            Kind::Kmalloc => (size_class(alloc.allocated), "size"),
+            Kind::Kmalloc => (classes.name(alloc), "size"),
             Kind::Cache if learns => (self.only(alloc), "free"),
             Kind::Cache => (named.map(str::to_owned), "event"),
             Kind::Pages => (None, ""),
@@ -75,7 +119,27 @@ pub fn takes(asked: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kmemtrace_abi::event::Names;
+
     use super::*;
+
+    #[test]
+    fn flags_and_slabinfo_tell_the_kind_of_a_cache() {
+        let slabinfo = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\n\
+            kmalloc-cg-1k 1 2 1024 16\nkmalloc-1k 1 2 1024 16\nkmalloc-rnd-01-1k 1 2 1024 16\nkmalloc-64 1 2 64 16\n";
+        let flags = [("__GFP_ACCOUNT", 4), ("__GFP_RECLAIMABLE", 2)];
+        let flag = |name: &str| flags.iter().find(|(own, _)| *own == name).map(|&(_, flag)| flag);
+        let classes = Classes::of_slabinfo(slabinfo, flag);
+        let name = |allocated, gfp| {
+            let kmalloc = Names::default().intern(b"kmalloc");
+            classes.name(&Event { allocated, gfp: Some(gfp), ..Event::new(1, 0, kmalloc) })
+        };
+        assert_eq!(name(1024, 4).as_deref(), Some("kmalloc-cg-1k"));
+        assert_eq!(name(1024, 6).as_deref(), Some("kmalloc-cg-1k"), "no reclaimable caches are listed");
+        assert_eq!(name(1024, 0).as_deref(), Some("kmalloc-1k"));
+        assert_eq!(name(64, 4).as_deref(), Some("kmalloc-64"));
+        assert_eq!(name(32, 0), None);
+    }
 
     #[test]
     fn sizes_have_the_short_names_of_classes() {

@@ -15,7 +15,7 @@ use super::pairs::Pairs;
 /// One of the two sides.
 pub type Side<'a> = (&'a Known, &'a Pairs);
 
-/// Keys of `compare` where nothing else is asked for; the words are `function` and `module`.
+/// Keys of `compare` where nothing else is asked for.
 pub const BY_FUNCTION: [Key; 1] = [Key::Function];
 
 /// Values, kind, and 1 for a row of the second side whose call-site has nothing to do with the first side's.
@@ -51,12 +51,11 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
         changes(sides, sum(before), sum(after))
     };
     let worse = if before.0.verdict > after.0.verdict { before } else { after };
-    let by = if keys == BY_FUNCTION { vec!["function", "module"] } else { keys::words(keys) };
     json!({
         "schema": "kmemtrace.compare/1",
         "completeness": completeness(worse.0, worse.1),
         "trace": trace(after.0, after.1),
-        "query": query(after.0, &by),
+        "query": query(after.0, &keys::words(keys)),
         "before": side(before),
         "after": side(after),
         "total": total(false),

@@ -36,6 +36,7 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Trace};
 
+use caches::Classes;
 use symbols::Symbols;
 
 /// Facts about a trace, from its generator or its decoder.
@@ -77,6 +78,8 @@ pub struct Known {
     pub unknown: Option<BTreeSet<String>>,
     /// Allocation events have a field for the name of the cache.
     pub names_allocations: bool,
+    /// Caches of kmalloc objects.
+    pub classes: Classes,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -148,6 +151,7 @@ impl Known {
             symbols: Some(workload.symbols),
             unknown: Some(UNKNOWN_EVENTS.iter().map(|&name| name.to_owned()).collect()),
             names_allocations: names_allocations(&workload.shape),
+            classes: Classes::default(),
             missing: workload.cpus.iter().filter(|c| c.missing).map(|c| c.cpu).collect(),
             cpus: workload.cpus.into_iter().map(|c| (c.cpu, c.items)).collect(),
             names: workload.names,
@@ -218,6 +222,7 @@ impl Known {
             symbols: known.symbols.map(|symbols| if raw { Symbols::default() } else { symbols }),
             unknown: known.unknown,
             names_allocations: known.names_allocations,
+            classes: known.classes,
         }
     }
 
@@ -241,6 +246,10 @@ impl Known {
         let truncated = cut.map(|f| name(&f.path)).collect();
         let lost = facts.map(|f| f.lost).try_fold(0u64, |sum, lost| Some(sum.saturating_add(lost?)));
         let total_overruns = trace.total_overruns();
+        let gfp_names = trace.metadata.gfp_names.as_deref();
+        let classes = Classes::of_slabinfo(&String::from_utf8_lossy(&trace.metadata.slabinfo_start), |name| {
+            gfp_names.and_then(|names| names.flags(name))
+        });
         let info = trace.info;
         Known {
             trace: TraceMembers {
@@ -278,6 +287,7 @@ impl Known {
             symbols: None,
             unknown: None,
             names_allocations: !frees_alone,
+            classes,
         }
     }
 

@@ -318,7 +318,7 @@ fn without_unselected(known: &Known, mut pairs: Pairs) -> Pairs {
 impl Pairs {
     /// Cache of an allocation's object.
     pub fn cache(&self, known: &Known, alloc: &Event, kind: Kind) -> Cache {
-        self.learned.cache(alloc, kind, known.cache_in(alloc), self.learns)
+        self.learned.cache(&known.classes, alloc, kind, known.cache_in(alloc), self.learns)
     }
 
     /// True for an allocation, or a free without one, that figures and findings count.

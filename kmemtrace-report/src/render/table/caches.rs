@@ -8,12 +8,9 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::render::column::Column;
+use crate::columns::CACHES;
 use crate::render::grid::Grid;
-
-/// Columns of `caches`.
-pub(crate) const COLUMNS: [Column<'static>; 13] =
-    figures::columns(Column::site("CACHE", "Slab cache, or size class of kmalloc; (no name) where nothing tells it."));
+use crate::render::grid::cell::Cell;
 
 /// Writes the table of `caches`.
 pub(crate) fn caches<'a>(
@@ -26,10 +23,19 @@ pub(crate) fn caches<'a>(
     }
     let row = |row: CacheRow<'_>| {
         let name = cells::shown(&row.cache).unwrap_or("(no name)".to_owned());
-        figures::cells(&row.stats, row.kind.name(), name.into(), options)
+        let change = row.slabinfo_change.map_or("-".to_owned(), cells::signed);
+        let seen = row.visibility_percent.map_or("-".to_owned(), |percent| format!("{percent}%"));
+        let mut cells = figures::sums(&row.stats, row.kind.name(), options);
+        cells.extend([Cell::from(change), seen.into(), name.into()]);
+        cells
     };
-    let others = || figures::other_cells(listing.others.as_ref(), options);
-    let grid = Grid { columns: &COLUMNS, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let others = || {
+        figures::other_rows(listing.others.as_ref(), options).map(|(mut cells, rows)| {
+            cells.extend([Cell::from("-"), "-".into(), figures::others_text(rows).into()]);
+            cells
+        })
+    };
+    let grid = Grid { columns: &CACHES, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
-use kmemtrace::documents::document::TraceMembers;
+use kmemtrace::documents::head::TraceMembers;
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
@@ -98,6 +98,12 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         Unit::Ticks => format!("recorded -, to {last}"),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
+    if trace.scope == "tasks" {
+        head.push("some tasks alone: frees by others are unseen".to_owned());
+    }
+    if let Some(filter) = trace.filtered {
+        head.push(format!("recorded only allocations with {}", escape(filter.as_bytes())));
+    }
     if let Some(since_boot) = &trace.since_boot {
         let first = trace.keys().moment(trace.first, 0, 6);
         let first = first.trim_start_matches('+');
@@ -125,7 +131,11 @@ pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) 
 /// Writes the reason why a view has no rows: filters, else the time window, else `otherwise`.
 pub(crate) fn empty(otherwise: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let reason = match (options.filter(), &options.time) {
-        (Some(filter), _) => format!("{filter}: {otherwise}"),
+        (Some(filter), _) => match options.selected {
+            Some((0, all)) => format!("{filter}: 0 of {}", counted(all, "allocation")),
+            Some((taken, all)) => format!("{filter}: {} of {}: {otherwise}", count(taken), counted(all, "allocation")),
+            None => format!("{filter}: {otherwise}"),
+        },
         (None, Some(time)) => format!("time {time}: {otherwise}"),
         (None, None) => otherwise.to_owned(),
     };

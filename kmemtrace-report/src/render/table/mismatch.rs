@@ -10,27 +10,19 @@ use kmemtrace::documents::ranked::Listing;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::Column;
+use crate::columns::MISMATCH;
+use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 use crate::terminal::screen::Paint;
 
-/// Columns of `mismatch`.
-pub(crate) const COLUMNS: [Column<'static>; 10] = [
-    Column::figure("CPU", 9, "CPU of the first finding."),
-    Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
-    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
-    Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
-    Column::figure("ERRORS", 3, "Findings that nothing known explains."),
-    Column::word("CLASS", 2, "Class of the findings."),
-    Column::word("SEVERITY", 8, "Error, suspect or normal."),
-    Column::site("ALLOCATED BY", "Call-site of the allocation."),
-    Column::site("FREED BY", "Call-site of the free."),
-];
+/// Reason of a mismatch that is unseen.
+const UNSEEN: &str = "explained: objects of the call-site are also freed on paths without events";
 
 /// Classes that are normal, with the reason.
-const NORMAL: [(Finding, &str); 4] = [
+const NORMAL: [(Finding, &str); 6] = [
+    (Finding::KindMismatch, UNSEEN),
+    (Finding::CacheMismatch, UNSEEN),
     (Finding::KindMismatchLegal, "cache objects freed with kfree: legal since Linux 6.4"),
     (Finding::FreeAfterFree, "freed twice in a row: the allocation between had no event (bulk allocation)"),
     (Finding::InferredFree, "allocated twice in a row: the free between had no event (bulk, RCU)"),
@@ -49,7 +41,7 @@ impl Severity {
     fn of(row: &MismatchRow<'_>) -> Severity {
         match row.class {
             _ if row.errors() > 0 => Severity::Error,
-            Finding::KindMismatch | Finding::CacheMismatch => Severity::Suspect,
+            Finding::KindMismatch | Finding::CacheMismatch if row.suspect > 0 => Severity::Suspect,
             _ => Severity::Normal,
         }
     }
@@ -113,6 +105,7 @@ fn part<'a>(
             row.kind.name().into(),
             cells::count(row.count).into(),
             cells::count(row.suspect).into(),
+            cells::count(row.unseen).into(),
             errors.into(),
             row.class.name().into(),
             severity.name(),
@@ -120,7 +113,7 @@ fn part<'a>(
             cells::function(&row.free_symbol, row.free_site, row.kind),
         ]
     };
-    let columns: &[Column<'_>] = &COLUMNS;
+    let columns: &[Column<'_>] = &MISMATCH;
     let grid = Grid { columns, ranked: Some(ranked), screen: &options.screen };
     let notes = grid.write(|| rows().take(top).map(cells), out)?;
     heading::more_rows(rows().skip(top).count() as u64, options, out)?;
@@ -134,8 +127,11 @@ fn normal_classes<'a>(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let count =
-        |class| listing.rows.iter().filter(|row| row.class == class).map(|row| row.count).fold(0, u64::saturating_add);
+    let is_normal = |row: &MismatchRow<'_>| Severity::of(row) == Severity::Normal;
+    let count = |class| {
+        let rows = listing.rows.iter().filter(|row| row.class == class && is_normal(row));
+        rows.map(|row| row.count).fold(0, u64::saturating_add)
+    };
     let counts: Vec<(u64, Finding, &str)> = NORMAL
         .into_iter()
         .map(|(class, reason)| (count(class), class, reason))

@@ -22,6 +22,8 @@ pub(crate) struct TableOptions {
     pub(crate) ranked: Option<SortKey>,
     /// Filters as the user gave them: name and values.
     pub(crate) filters: Vec<(String, String)>,
+    /// Allocations that the filters take, and all; `None` where they were not counted.
+    pub(crate) selected: Option<(u64, u64)>,
     /// Time window as the user gave it.
     pub(crate) time: Option<String>,
     /// Escaped name of the trace.
@@ -54,6 +56,7 @@ impl TableOptions {
             top: None,
             ranked: Some(SortKey::Wasted),
             filters: Vec::new(),
+            selected: None,
             time: None,
             title: String::new(),
         }
