@@ -42,11 +42,17 @@ const WIDTH: usize = 78;
 
 /// Text on lines of at most 78 columns.
 pub(crate) fn wrapped(text: &str) -> String {
-    let mut out = String::new();
+    indented(text, 0)
+}
+
+/// Text in lines that fit a terminal, all of them with these blanks before them; man pages indent them once more.
+pub(crate) fn indented(text: &str, blanks: usize) -> String {
+    let mut out = " ".repeat(blanks);
     let mut column = 0;
     for word in text.split_whitespace() {
-        if column > 0 && column + 1 + word.len() > WIDTH {
+        if column > 0 && 2 * blanks + column + 1 + word.len() > WIDTH {
             out.push('\n');
+            out += &" ".repeat(blanks);
             column = 0;
         } else if column > 0 {
             out.push(' ');

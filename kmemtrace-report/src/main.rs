@@ -6,6 +6,7 @@
 mod args;
 mod classes;
 mod cli;
+mod columns;
 mod exit;
 mod pack;
 mod render;

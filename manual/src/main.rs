@@ -16,6 +16,9 @@ mod classes;
 #[path = "../../kmemtrace-report/src/cli/mod.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod cli;
+#[path = "../../kmemtrace-report/src/columns/mod.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod columns;
 #[path = "../../kmemtrace-report/src/views.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod views;

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         ("help_fits_a_terminal", help_fits_a_terminal),
         ("every_class_is_explained", every_class_is_explained),
         ("the_page_about_views_says_what_help_says", the_page_about_views_says_what_help_says),
+        ("the_page_about_views_explains_the_columns_of_help", the_page_about_views_explains_the_columns_of_help),
         ("man_pages_render_without_warnings", man_pages_render_without_warnings),
         ("completions_are_scripts_and_complete_views", completions_are_scripts_and_complete_views),
     ])
@@ -280,7 +281,8 @@ fn classes(help: &str) -> BTreeSet<String> {
 
 /// Long options in a help text.
 fn options(help: &str) -> BTreeSet<String> {
-    let starts = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let before_columns = help.split("\nColumns of the table").next().unwrap();
+    let starts = before_columns.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     let long = starts.filter_map(|line| line.split([' ', ',', '=']).find(|word| word.starts_with("--")));
     long.map(str::to_owned).collect()
 }
@@ -320,6 +322,34 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
         assert_eq!(table(&page, &format!("## Words of {option}")), words);
     }
     assert_eq!(table(&page, "## Classes of findings"), classes(&text(&["help", "mismatch"])));
+    Ok(())
+}
+
+/// Columns in a long help text, in order, by the part of the view that they stand in.
+fn columns(help: &str) -> Vec<(String, Vec<String>)> {
+    let blocks = help.split("\nColumns of the table").skip(1);
+    let part = |block: &str| {
+        let (part, rest) = block.split_once(":\n").unwrap();
+        let lines = rest.split("\n\n").next().unwrap().lines().filter_map(|line| line.strip_prefix("  "));
+        let titles = lines.filter(|line| !line.starts_with(' ')).map(str::to_owned).collect();
+        (part.to_owned(), titles)
+    };
+    blocks.map(part).collect()
+}
+
+fn the_page_about_views_explains_the_columns_of_help() -> Result<(), Skip> {
+    let page = fs::read_to_string(in_tree("docs/views.md")).unwrap();
+    let mut sections = 0;
+    for view in VIEWS {
+        let parts = columns(&text(&["help", view]));
+        assert_eq!(parts.is_empty(), view == "pack", "{view}");
+        sections += parts.len();
+        for (part, titles) in parts {
+            let heading = format!("#### {view}{part}");
+            assert_eq!(table(&page, &heading), titles.iter().cloned().collect(), "{heading}");
+        }
+    }
+    assert_eq!(page.lines().filter(|line| line.starts_with("#### ")).count(), sections);
     Ok(())
 }
 

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         ("a_captured_tree_has_what_happened", a_captured_tree_has_what_happened),
         ("a_capture_that_is_stopped_leaves_nothing", a_capture_that_is_stopped_leaves_nothing),
         ("a_clock_without_order_is_refused", a_clock_without_order_is_refused),
-        ("the_lines_of_the_readme_make_a_tree", the_lines_of_the_readme_make_a_tree),
+        ("the_lines_of_the_documents_make_a_tree", the_lines_of_the_documents_make_a_tree),
     ])
 }
 
@@ -291,18 +291,18 @@ fn a_capture_that_is_stopped_leaves_nothing() -> Result<(), Skip> {
     Ok(())
 }
 
-fn the_lines_of_the_readme_make_a_tree() -> Result<(), Skip> {
+fn the_lines_of_the_documents_make_a_tree() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = must("README.md", std::fs::read_to_string(readme));
-    let lines = readme.split("```").find_map(|block| block.strip_prefix("sh\nout=/tmp/tree"));
-    let lines = lines.unwrap_or_else(|| panic!("README.md has no such lines any more"));
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/record-on-another-machine.md");
+    let page = must("docs", std::fs::read_to_string(page));
+    let lines = page.split("```").find_map(|block| block.strip_prefix("sh\nout=/tmp/tree"));
+    let lines = lines.unwrap_or_else(|| panic!("the page has no such lines any more"));
     let directory = Directory::new(&[]);
     let tree = directory.file("tree");
     let load = format!("{} iov 500 40", program("kmemload").display());
     let script = format!("out={}{lines}", tree.display())
         .replace("/sys/kernel/tracing", &tracefs.path().display().to_string())
-        .replace("kmt", &format!("kmemtrace-readme-{}", std::process::id()))
+        .replace("kmt", &format!("kmemtrace-lines-{}", std::process::id()))
         .replace("sleep 5", &load);
     let output = must("sh", Command::new("sh").args(["-c", &script]).output());
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
@@ -310,7 +310,7 @@ fn the_lines_of_the_readme_make_a_tree() -> Result<(), Skip> {
     let findings = |document: &Value| document["findings"].as_array().map_or(0, Vec::len);
     let files = checked["files"].as_array().map_or(0, |files| files.iter().map(findings).sum());
     assert_eq!(findings(&checked) + files, 0, "nothing is missing: {checked}");
-    views::assert_invariants("README", &tree);
+    views::assert_invariants("documents", &tree);
     assert_eq!(iovecs_of(&tree, pid_of(&output.stdout), 40), 500);
     Ok(())
 }

@@ -24,6 +24,11 @@ pub(crate) struct GroupFacts<'a> {
 /// Values of a key by what they depend on: each is looked up once.
 type Memory<K> = HashMap<K, GroupValue, RandomState>;
 
+/// Threads whose command names are at hand.
+const RECENT: usize = 256;
+/// Id that no thread has.
+const NO_THREAD: i32 = i32::MIN;
+
 /// Reader of the keys of events, but for the call-site.
 #[derive(Clone)]
 pub(crate) struct GroupReader<'a> {
@@ -31,6 +36,8 @@ pub(crate) struct GroupReader<'a> {
     facts: GroupFacts<'a>,
     classes: &'a Classes,
     comms: Memory<i32>,
+    /// Latest threads by the low bits of their ids: nearly all events are of few threads.
+    recent_comms: Box<[(i32, GroupValue); RECENT]>,
     modules: Memory<u64>,
     sizes: Memory<(u64, Option<u64>)>,
     learned: Memory<(u64, u64)>,
@@ -47,6 +54,7 @@ impl<'a> GroupReader<'a> {
             facts,
             classes,
             comms: HashMap::default(),
+            recent_comms: Box::new([(NO_THREAD, 0); RECENT]),
             modules: HashMap::default(),
             sizes: HashMap::default(),
             learned: HashMap::default(),
@@ -101,6 +109,18 @@ impl<'a> GroupReader<'a> {
 
     #[inline]
     fn comm(&mut self, pid: i32) -> GroupValue {
+        let slot = pid as usize % RECENT;
+        let (recent, value) = self.recent_comms[slot];
+        if recent == pid && pid != NO_THREAD {
+            return value;
+        }
+        let value = self.other_comm(pid);
+        self.recent_comms[slot] = (pid, value);
+        value
+    }
+
+    #[cold]
+    fn other_comm(&mut self, pid: i32) -> GroupValue {
         let (facts, classes) = (self.facts, self.classes);
         let number = || facts.comms.get(&pid).map_or(0, |comm| classes.cache(comm).into());
         *self.comms.entry(pid).or_insert_with(number)

@@ -9,8 +9,8 @@ use clap::{Arg, ArgAction, Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use crate::args::Args;
-use crate::classes;
 use crate::views::{Run, VIEWS, View};
+use crate::{classes, columns};
 
 /// Name of the program.
 pub(crate) const PROGRAM: &str = "kmemtrace-report";
@@ -192,5 +192,20 @@ fn long_end(view: &'static View) -> String {
             let _ = writeln!(text, "  {}\n      {}", class.name, class.meaning);
         }
     }
+    text += &columns_of(view);
     format!("{text}\n{EXIT_STATUS}")
+}
+
+/// Explanations of the columns of a view's tables.
+fn columns_of(view: &'static View) -> String {
+    let mut text = String::new();
+    let parts = columns::VIEWS.iter().filter(|(name, _)| *name == view.name).flat_map(|(_, parts)| parts.iter());
+    for (part, columns) in parts {
+        let part = if part.is_empty() { String::new() } else { format!(", {part}") };
+        let _ = writeln!(text, "\nColumns of the table{part}:");
+        for column in *columns {
+            let _ = write!(text, "  {}\n{}", column.title, classes::indented(column.meaning, 6));
+        }
+    }
+    text
 }

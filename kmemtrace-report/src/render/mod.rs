@@ -1,6 +1,5 @@
 //! Renderers: text from values. Only this module decides how a figure or a name looks.
 
-pub(crate) mod column;
 pub(crate) mod csv;
 mod cut;
 pub(crate) mod event_output;

@@ -1,5 +1,5 @@
 //! Floors of the project's rules: no comment with a forbidden word, no function that is too long, no files in circles, and no
-//! document that names a file that is not there.
+//! document that names a file or has a link that leads nowhere.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,4 +47,11 @@ fn documents_name_files_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let missing = documents::missing_paths(root);
     assert!(missing.is_empty(), "no such files: {missing:#?}");
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let broken = documents::broken_links(root);
+    assert!(broken.is_empty(), "broken links: {broken:#?}");
 }

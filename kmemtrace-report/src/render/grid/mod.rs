@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
-use super::column::{Column, Holds};
 use super::cut;
+use crate::columns::column::{Column, Holds};
 use crate::terminal::screen::{Paint, Screen};
 use cell::{Cell, Notes};
 use fit::{Need, fit};

@@ -8,32 +8,9 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::render::column::Column;
+use crate::columns::CACHES;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-/// Columns of `caches`.
-pub(crate) const COLUMNS: [Column<'static>; 15] = {
-    let mut columns = [NAME; 15];
-    let mut index = 0;
-    while index < figures::FIGURES.len() {
-        columns[index] = figures::FIGURES[index];
-        index += 1;
-    }
-    columns[12] = SLABINFO;
-    columns[13] = SEEN;
-    columns
-};
-
-const SLABINFO: Column<'static> =
-    Column::figure("SLABINFO", 14, "Change of the objects in use over the recording, by the kernel's own statistics.");
-const SEEN: Column<'static> = Column::figure(
-    "SEEN",
-    13,
-    "Share of that change that the events explain; less where objects go paths without events.",
-);
-const NAME: Column<'static> =
-    Column::site("CACHE", "Slab cache, or size class of kmalloc; (no name) where nothing tells it.");
 
 /// Writes the table of `caches`.
 pub(crate) fn caches<'a>(
@@ -58,7 +35,7 @@ pub(crate) fn caches<'a>(
             cells
         })
     };
-    let grid = Grid { columns: &COLUMNS, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let grid = Grid { columns: &CACHES, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

@@ -43,8 +43,8 @@ pub(crate) fn percent(part: impl Into<Option<u64>>, whole: u64) -> String {
 
 /// Figure, marked if it is an upper bound: some objects are freed on a path without events.
 pub(crate) fn upper(is_upper_bound: bool, figure: String) -> Cell {
-    // An unknown figure has no bound.
-    if !is_upper_bound || figure == "-" {
+    // An unknown figure has no bound, and one of nothing is exact.
+    if !is_upper_bound || ["-", "0", "0 B"].contains(&figure.as_str()) {
         return figure.into();
     }
     let notes = Notes { has_bounds: true, ..Notes::default() };

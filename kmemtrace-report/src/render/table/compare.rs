@@ -6,22 +6,10 @@ use kmemtrace::documents::compare::{CompareBody, CompareNames, CompareRow, Sides
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::render::column::Column;
+use crate::columns::COMPARE;
+use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-/// Columns of `compare`.
-pub(crate) const COLUMNS: [Column<'static>; 9] = [
-    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::word("SEEN", 6, "new: in the second trace alone; gone: in the first alone."),
-    Column::figure("ALLOCS +/-", 4, "Change of the number of allocations."),
-    Column::figure("TOTAL +/-", 3, "Change of the bytes handed out, over all allocations."),
-    Column::figure("TOTAL/S +/-", 7, "Change of the bytes handed out per second; where the lengths differ."),
-    Column::figure("LIVE BEFORE", 1, "Live bytes at the end of the first trace or window."),
-    Column::figure("LIVE AFTER", 2, "Live bytes at the end of the second."),
-    Column::figure("LIVE +/-", 0, "Change of the live bytes."),
-    Column::site("FUNCTION", "Function of the call-site and its module; with --by cache the cache."),
-];
 
 fn name(names: &CompareNames<'_>) -> Cell {
     match names {
@@ -100,9 +88,9 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
     let rest: Vec<Vec<Cell>> = rest.chain(total()).chain(pages).collect();
     let differ = matches!((view.before.seconds, view.after.seconds), (Some(a), Some(b)) if (a - b).abs() > 0.05 * a);
     let is_shown = |column: &Column<'_>| differ || !column.title.starts_with("TOTAL/S");
-    let columns: Vec<Column<'_>> = COLUMNS.into_iter().filter(is_shown).collect();
+    let columns: Vec<Column<'_>> = COMPARE.into_iter().filter(is_shown).collect();
     let shown = |cells: Vec<Cell>| -> Vec<Cell> {
-        COLUMNS.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
+        COMPARE.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
     };
     let grid = Grid { columns: &columns, ranked: Some("LIVE +/-"), screen: &options.screen };
     let rows = || listing.rows.iter().map(row).chain(rest.iter().cloned()).map(shown);

@@ -8,7 +8,8 @@ use kmemtrace_abi::text::units;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::Column;
+use crate::columns::CROSS;
+use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
@@ -16,16 +17,6 @@ use crate::render::grid::cell::Cell;
 const MAX_MATRIX_CPUS: usize = 256;
 /// Heading of the matrix.
 const CORNER: &str = "allocated \\ freed";
-
-/// Columns of `cross`, below the matrix.
-pub(crate) const COLUMNS: [Column<'static>; 6] = [
-    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("OF FREES", 4, "Objects whose free was seen."),
-    Column::figure("XCPU", 2, "Share of the frees that ran on another CPU than the allocation."),
-    Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
-    Column::figure("BYTES", 0, "Bytes of the objects that were freed on another CPU."),
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
-];
 
 /// Writes the tables of `cross`.
 pub(crate) fn cross(view: &Cross<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
@@ -50,7 +41,7 @@ pub(crate) fn cross(view: &Cross<'_>, options: &TableOptions, out: &mut dyn Writ
             cells::site(&row.site, row.kind),
         ]
     };
-    let grid = Grid { columns: &COLUMNS, ranked: Some("BYTES"), screen: &options.screen };
+    let grid = Grid { columns: &CROSS, ranked: Some("BYTES"), screen: &options.screen };
     let notes = grid.write(|| view.listing.rows.iter().map(row), out)?;
     heading::more_rows(view.listing.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)?;
     heading::footer(notes, options, out)

@@ -10,32 +10,16 @@ use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::{Column, Holds};
+use crate::columns::EVENTS;
+use crate::columns::column::{Column, Holds};
 use crate::render::cut;
 use crate::render::event_output::EventOutput;
 use crate::render::grid::fit::{Need, fit};
 use crate::render::wrap;
 use crate::terminal::screen::Paint;
 
-/// Columns of `events`.
-pub(crate) const COLUMNS: [Column<'static>; 13] = [
-    Column::figure("SINCE", 0, "Time since the first event of the trace."),
-    Column::figure("CPU", 6, "CPU of the event."),
-    Column::figure("PID", 7, "Thread of the event."),
-    Column::name("COMM", 2, "Command name of the thread: its last known one."),
-    Column::word("CONTEXT", 11, "Context that the kernel worked in: task, softirq, hardirq or nmi."),
-    Column::name("EVENT", 0, "Name of the event in the kernel."),
-    Column::figure("REQUESTED", 9, "Bytes asked for."),
-    Column::figure("BYTES", 1, "Bytes handed out; failed: none were."),
-    Column::name("FLAGS", 10, "Flags of the allocation, by the kernel's names."),
-    Column::figure("NODE", 12, "NUMA node asked for."),
-    Column::name("CACHE", 8, "Cache that the event names."),
-    Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
-    Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
-];
-
 /// Widths of the columns: the most that their usual content takes.
-const WIDTHS: [usize; COLUMNS.len()] = [12, 3, 7, 16, 7, 16, 9, 8, 24, 4, 20, 18, 60];
+const WIDTHS: [usize; EVENTS.len()] = [12, 3, 7, 16, 7, 16, 9, 8, 24, 4, 20, 18, 60];
 /// Width of a call-site that other columns are dropped for.
 const SITE: usize = 22;
 
@@ -90,9 +74,9 @@ impl<'a> EventTable<'a> {
             is_name: column.title == "COMM",
             drop: column.drop,
         };
-        let is_shown = |index: usize| options.show_addresses || COLUMNS[index].title != "ADDRESS";
-        let places: Vec<usize> = (0..COLUMNS.len()).filter(|&index| is_shown(index)).collect();
-        let needs: Vec<Need> = places.iter().map(|&index| need((&COLUMNS[index], WIDTHS[index]))).collect();
+        let is_shown = |index: usize| options.show_addresses || EVENTS[index].title != "ADDRESS";
+        let places: Vec<usize> = (0..EVENTS.len()).filter(|&index| is_shown(index)).collect();
+        let needs: Vec<Need> = places.iter().map(|&index| need((&EVENTS[index], WIDTHS[index]))).collect();
         let widths = fit(&needs, options.screen.width);
         let shown = places.into_iter().zip(widths).filter_map(|(index, width)| Some((index, width?))).collect();
         EventTable { out, options, labels, clock, first: None, has_titles: false, shown, error: None }
@@ -105,7 +89,7 @@ impl<'a> EventTable<'a> {
         }
         self.has_titles = true;
         let at = *self.first.get_or_insert(at);
-        let titles = self.line(&COLUMNS.map(|column| column.title.to_owned()));
+        let titles = self.line(&EVENTS.map(|column| column.title.to_owned()));
         writeln!(self.out, "{}", self.options.screen.paint(Paint::Strong, &titles))?;
         Ok(at)
     }
@@ -129,8 +113,8 @@ impl<'a> EventTable<'a> {
         }
     }
 
-    /// Cells of an event, in the order of [`COLUMNS`].
-    fn event(&self, event: &Event, names: &EventNames, comm: Option<&[u8]>, first: u64) -> [String; COLUMNS.len()] {
+    /// Cells of an event, in the order of [`EVENTS`].
+    fn event(&self, event: &Event, names: &EventNames, comm: Option<&[u8]>, first: u64) -> [String; EVENTS.len()] {
         let name = |bytes: &[u8]| escape(bytes).into_owned();
         let is_alloc = matches!(event.action, Action::Alloc(_));
         let size = |bytes| if is_alloc { cells::bytes(bytes, self.options) } else { String::new() };
@@ -166,10 +150,10 @@ impl<'a> EventTable<'a> {
     }
 
     /// Line of cells: names are cut to their columns, figures are not.
-    fn line(&self, row: &[String; COLUMNS.len()]) -> String {
+    fn line(&self, row: &[String; EVENTS.len()]) -> String {
         let mut line = String::new();
         for &(index, width) in &self.shown {
-            let holds = COLUMNS[index].holds;
+            let holds = EVENTS[index].holds;
             let mark = self.options.screen.cut_mark();
             let cell = match holds {
                 Holds::Site if self.options.screen.width.is_some() => cut::site(&row[index], width, mark),

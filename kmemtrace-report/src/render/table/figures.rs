@@ -6,35 +6,7 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::cells::{bytes, count, percent, upper};
 use super::options::TableOptions;
-use crate::render::column::Column;
 use crate::render::grid::cell::Cell;
-
-/// Columns of sums.
-pub(crate) const FIGURES: [Column<'static>; 12] = [
-    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("ALLOCS", 4, "Successful allocations."),
-    Column::figure("FREED", 9, "Objects whose free was seen."),
-    Column::figure("XCPU", 10, "Share of the frees that ran on another CPU than the allocation."),
-    Column::figure("REQUESTED", 11, "Bytes asked for, over all allocations."),
-    Column::figure("TOTAL", 7, "Bytes handed out, over all allocations."),
-    Column::figure("PEAK", 6, "Greatest number of live bytes at any time."),
-    Column::figure("OBJECTS", 8, "Objects live at the end."),
-    Column::figure("LIVE WASTE", 12, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
-    Column::figure("WASTE%", 5, "Share of TOTAL that was not asked for."),
-    Column::figure("WASTED", 1, "Bytes handed out and not asked for, over all allocations: cumulative."),
-];
-
-/// Columns of a view: the sums, and the name of a row.
-pub(crate) const fn columns(name: Column<'static>) -> [Column<'static>; FIGURES.len() + 1] {
-    let mut columns = [name; FIGURES.len() + 1];
-    let mut index = 0;
-    while index < FIGURES.len() {
-        columns[index] = FIGURES[index];
-        index += 1;
-    }
-    columns
-}
 
 /// Column that a sort key ranks by.
 pub(crate) fn ranked(by: SortKey) -> Option<&'static str> {

@@ -10,44 +10,32 @@ use kmemtrace::{GroupKey, Kind};
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::render::column::Column;
+use crate::columns::column::Column;
+use crate::columns::{
+    self, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_GFP, KEY_MODULE, KEY_NODE, KEY_PID, KEY_SITE, KEY_SIZE,
+};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-/// Columns of keys.
-pub(crate) const COLUMNS: [Column<'static>; 9] = [SITE, PID, COMM, CACHE, MODULE, SIZE, GFP, NODE, CONTEXT];
-
-const SITE: Column<'static> =
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets.");
-const PID: Column<'static> = Column::figure("PID", 0, "Thread of the allocations.");
-const COMM: Column<'static> = Column::site("COMM", "Command name of the thread: its last known one.");
-const CACHE: Column<'static> = Column::site("CACHE", "Slab cache, or size class of kmalloc.");
-const MODULE: Column<'static> = Column::site("MODULE", "Module of the call-site; (kernel) for the kernel itself.");
-const SIZE: Column<'static> = Column::figure("SIZE", 0, "Bytes asked for, of each object.");
-const GFP: Column<'static> = Column::site("GFP", "Flags of the allocation, by the kernel's names.");
-const NODE: Column<'static> = Column::figure("NODE", 0, "NUMA node asked for; -1 for any.");
-const CONTEXT: Column<'static> =
-    Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
 
 /// Columns of the keys of a query.
 pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
     let keys: Vec<GroupKey> = query.by.iter().filter_map(|word| word.parse().ok()).collect();
     let has = |key: GroupKey| keys.contains(&key);
     let columns = keys.iter().flat_map(|key| match key {
-        GroupKey::Site => vec![SITE],
-        GroupKey::Task => vec![PID, COMM],
+        GroupKey::Site => vec![KEY_SITE],
+        GroupKey::Task => vec![KEY_PID, KEY_COMM],
         GroupKey::Pid if has(GroupKey::Task) => vec![],
         GroupKey::Comm if has(GroupKey::Task) => vec![],
         // The call-site shows its module.
         GroupKey::Module if has(GroupKey::Site) => vec![],
-        GroupKey::Pid => vec![PID],
-        GroupKey::Comm => vec![COMM],
-        GroupKey::Cache => vec![CACHE],
-        GroupKey::Module => vec![MODULE],
-        GroupKey::Size => vec![SIZE],
-        GroupKey::Gfp => vec![GFP],
-        GroupKey::Node => vec![NODE],
-        GroupKey::Context => vec![CONTEXT],
+        GroupKey::Pid => vec![KEY_PID],
+        GroupKey::Comm => vec![KEY_COMM],
+        GroupKey::Cache => vec![KEY_CACHE],
+        GroupKey::Module => vec![KEY_MODULE],
+        GroupKey::Size => vec![KEY_SIZE],
+        GroupKey::Gfp => vec![KEY_GFP],
+        GroupKey::Node => vec![KEY_NODE],
+        GroupKey::Context => vec![KEY_CONTEXT],
     });
     columns.collect()
 }
@@ -102,7 +90,7 @@ pub(crate) fn groups<'a>(
         return heading::empty("no allocation", options, out);
     }
     let keys = columns(query);
-    let columns: Vec<Column<'_>> = figures::FIGURES.into_iter().chain(keys.iter().copied()).collect();
+    let columns: Vec<Column<'_>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
         let figures = figures::sums(&row.stats, row.kind.name(), options);
         figures.into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()

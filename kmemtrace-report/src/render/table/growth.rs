@@ -7,25 +7,11 @@ use kmemtrace::documents::growth::{GrowthBody, GrowthRow, SliceFigures};
 
 use super::options::TableOptions;
 use super::{cells, groups, heading};
-use crate::render::column::Column;
+use crate::columns::GROWTH;
+use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 use crate::terminal::screen::Screen;
-
-/// Columns of `growth`, beside those of the keys.
-pub(crate) const COLUMNS: [Column<'static>; 7] = [
-    Column::word(
-        "KIND",
-        3,
-        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; total is kmalloc and cache together.",
-    ),
-    Column::figure("ALLOCS", 6, "Successful allocations in all slices."),
-    Column::figure("ALLOCS/S", 7, "Allocations per second, over the whole recording."),
-    Column::figure("FIRST", 5, "Live bytes at the end of the first slice."),
-    Column::figure("LAST", 4, "Live bytes at the end of the last slice."),
-    Column::word("LIVE OVER TIME", 2, "Live bytes at the end of each slice, from nothing to the greatest of the row."),
-    Column::figure("GREW", 1, "Live bytes at the end of the last slice less those at the end of the first."),
-];
 
 /// Characters of a line of blocks.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -82,7 +68,7 @@ pub(crate) fn growth(
         return heading::empty("no allocation", options, out);
     }
     let keys = groups::columns(&head.query);
-    let columns: Vec<Column<'_>> = COLUMNS.into_iter().chain(keys.iter().copied()).collect();
+    let columns: Vec<Column<'_>> = GROWTH.into_iter().chain(keys.iter().copied()).collect();
     let seconds = cells::seconds(&head.trace);
     let row = |row: GrowthRow<'_>| {
         let cells = figures(&row.slices, row.kind.name(), seconds, options);

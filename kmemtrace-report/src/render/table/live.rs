@@ -10,22 +10,10 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, groups, heading};
-use crate::render::column::Column;
+use crate::columns::LIVE;
+use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-/// Columns of `live`, beside those of the keys.
-pub(crate) const COLUMNS: [Column<'static>; 9] = [
-    Column::word("KIND", 6, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("OLDEST", 5, "Age of the oldest live object at the end of the recording."),
-    Column::figure("MEDIAN", 8, "Age of the object in the middle, of those live at the end."),
-    Column::figure("WASTED", 7, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording."),
-    Column::figure("OBJECTS", 3, "Objects live at the end."),
-    Column::figure("SHARE", 4, "Share of the live bytes of all rows of this kind: pages apart from the others."),
-    Column::figure("LIVE", 1, "Bytes of the objects live at the end."),
-    Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
-];
 
 fn ranked(by: SortKey) -> Option<&'static str> {
     match by {
@@ -47,7 +35,7 @@ pub(crate) fn live<'a>(
         return heading::empty("no object is live at the end", options, out);
     }
     let keys = groups::columns(&head.query);
-    let columns: Vec<Column<'_>> = COLUMNS.into_iter().chain(keys.iter().copied()).collect();
+    let columns: Vec<Column<'_>> = LIVE.into_iter().chain(keys.iter().copied()).collect();
     let others = listing.others.as_ref();
     let whole = |is_pages: bool| {
         let of_kind = |row: &LiveGroupRow<'_>| (row.kind == kmemtrace::Kind::Pages) == is_pages;
@@ -60,7 +48,7 @@ pub(crate) fn live<'a>(
     let row = |row: LiveGroupRow<'_>| {
         let is_bound = row.live_is_upper_bound;
         let all = whole[usize::from(row.kind == kmemtrace::Kind::Pages)];
-        let figures: [Cell; COLUMNS.len()] = [
+        let figures: [Cell; LIVE.len()] = [
             row.kind.name().into(),
             age(row.oldest).into(),
             age(row.median).into(),
@@ -78,7 +66,7 @@ pub(crate) fn live<'a>(
         let slab = (others.others.live_objects > 0).then_some((&others.others, "-", 0));
         let pages = pages.map(|pages| (pages, "pages", 1));
         slab.into_iter().chain(pages).map(|(sum, kind, index)| {
-            let figures: [Cell; COLUMNS.len()] = [
+            let figures: [Cell; LIVE.len()] = [
                 kind.into(),
                 "-".into(),
                 "-".into(),

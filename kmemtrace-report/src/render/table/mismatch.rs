@@ -10,29 +10,11 @@ use kmemtrace::documents::ranked::Listing;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::Column;
+use crate::columns::MISMATCH;
+use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 use crate::terminal::screen::Paint;
-
-/// Columns of `mismatch`.
-pub(crate) const COLUMNS: [Column<'static>; 11] = [
-    Column::figure("CPU", 9, "CPU of the first finding."),
-    Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
-    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
-    Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
-    Column::figure(
-        "UNSEEN",
-        8,
-        "Findings that frees without events explain: other objects of the call-site go that way.",
-    ),
-    Column::figure("ERRORS", 3, "Findings that nothing known explains."),
-    Column::word("CLASS", 2, "Class of the findings."),
-    Column::word("SEVERITY", 10, "Error, suspect or normal."),
-    Column::site("ALLOCATED BY", "Call-site of the allocation."),
-    Column::site("FREED BY", "Call-site of the free."),
-];
 
 /// Reason of a mismatch that is unseen.
 const UNSEEN: &str = "explained: objects of the call-site are also freed on paths without events";
@@ -131,7 +113,7 @@ fn part<'a>(
             cells::function(&row.free_symbol, row.free_site, row.kind),
         ]
     };
-    let columns: &[Column<'_>] = &COLUMNS;
+    let columns: &[Column<'_>] = &MISMATCH;
     let grid = Grid { columns, ranked: Some(ranked), screen: &options.screen };
     let notes = grid.write(|| rows().take(top).map(cells), out)?;
     heading::more_rows(rows().skip(top).count() as u64, options, out)?;

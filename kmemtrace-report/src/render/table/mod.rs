@@ -20,34 +20,7 @@ use std::io::{self, Write};
 
 use kmemtrace::documents::{Body, Document};
 
-use super::column::Column;
 use options::TableOptions;
-
-/// Tables of a view: name of the part, empty where there is one part, and its columns.
-#[allow(dead_code, reason = "the help of a view prints them")]
-pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
-
-/// Columns of every view, for explanations.
-#[allow(dead_code, reason = "the help of a view prints them")]
-pub(crate) const COLUMNS: [(&str, Parts); 9] = [
-    (
-        "summary",
-        &[
-            ("kinds", &summary::COLUMNS),
-            ("most bytes live now", &summary::LIVE),
-            ("most bytes wasted by objects live now", &summary::LIVE_WASTE),
-            ("churn", &summary::CHURN),
-        ],
-    ),
-    ("sites", &[("", &sites::COLUMNS), ("other keys", &groups::COLUMNS)]),
-    ("caches", &[("", &caches::COLUMNS)]),
-    ("mismatch", &[("", &mismatch::COLUMNS)]),
-    ("live", &[("", &live::COLUMNS), ("--objects", &objects::COLUMNS)]),
-    ("cross", &[("", &cross::COLUMNS)]),
-    ("events", &[("", &events::COLUMNS)]),
-    ("compare", &[("", &compare::COLUMNS)]),
-    ("growth", &[("", &growth::COLUMNS)]),
-];
 
 /// Writes the heading, then the view's tables.
 pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
@@ -81,7 +54,7 @@ mod tests {
     use kmemtrace::{Kind, documents};
     use kmemtrace_abi::clock::OrderKey;
 
-    use super::super::column::Holds;
+    use crate::columns::column::Holds;
 
     const STATS: PrintedStats = PrintedStats {
         allocs: 2,
@@ -165,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_column_of_a_view_is_explained_and_can_be_told_from_the_others() {
-        for (view, parts) in COLUMNS {
+        for (view, parts) in columns::VIEWS {
             for (part, columns) in parts {
                 for column in *columns {
                     assert!(column.meaning.ends_with('.'), "{view} {part}: {}", column.title);

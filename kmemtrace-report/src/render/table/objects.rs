@@ -8,26 +8,10 @@ use kmemtrace::documents::ranked::Listing;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::Column;
+use crate::columns::column::Column;
+use crate::columns::{ADDRESS, OBJECTS};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-/// Columns of `live --objects`.
-pub(crate) const COLUMNS: [Column<'static>; 10] = [
-    Column::figure("CPU", 6, "CPU of the allocation."),
-    Column::figure("PID", 5, "Thread of the allocation."),
-    Column::name("COMM", 3, "Command name of the thread: its last known one."),
-    Column::word("KIND", 7, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::name("CACHE", 4, "Cache named by the allocation event."),
-    Column::figure("REQUESTED", 8, "Bytes asked for."),
-    Column::figure("ALLOCATED", 2, "Bytes handed out."),
-    ADDRESS,
-    Column::figure("SINCE", 0, "Time of the allocation, from the first event of the trace."),
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
-];
-
-const ADDRESS: Column<'static> =
-    Column::word("ADDRESS", 1, "Address of the object, a frame number for pages; only with --show-addresses.");
 
 /// Writes the table of `live --objects`.
 pub(crate) fn objects<'a>(
@@ -40,9 +24,9 @@ pub(crate) fn objects<'a>(
         return heading::empty("no object is live at the end", options, out);
     }
     let is_shown = |column: &Column<'_>| options.show_addresses || *column != ADDRESS;
-    let columns: Vec<Column<'_>> = COLUMNS.into_iter().filter(is_shown).collect();
+    let columns: Vec<Column<'_>> = OBJECTS.into_iter().filter(is_shown).collect();
     let row = |row: LiveRow<'_>| {
-        let cells: [Cell; COLUMNS.len()] = [
+        let cells: [Cell; OBJECTS.len()] = [
             cells::count(u64::from(row.cpu)).into(),
             row.pid.map_or("-".to_owned(), |pid| pid.to_string()).into(),
             cells::text(&row.comm),
@@ -54,7 +38,7 @@ pub(crate) fn objects<'a>(
             cells::moment(&head.trace, row.at).into(),
             cells::site(&row.site, row.kind),
         ];
-        COLUMNS.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
+        OBJECTS.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
     };
     let grid = Grid { columns: &columns, ranked: Some("SINCE"), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row), out)?;

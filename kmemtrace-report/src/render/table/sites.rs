@@ -8,14 +8,8 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::render::column::Column;
+use crate::columns::SITES;
 use crate::render::grid::Grid;
-
-/// Columns of `sites`.
-pub(crate) const COLUMNS: [Column<'static>; 13] = figures::columns(Column::site(
-    "CALL SITE",
-    "Return address of the allocating call: function, offset in it, and module in brackets.",
-));
 
 /// Writes the table of `sites`.
 pub(crate) fn sites<'a>(
@@ -28,7 +22,7 @@ pub(crate) fn sites<'a>(
     }
     let row = |row: SiteRow<'_>| figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
     let others = || figures::other_cells(listing.others.as_ref(), options);
-    let grid = Grid { columns: &COLUMNS, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let grid = Grid { columns: &SITES, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

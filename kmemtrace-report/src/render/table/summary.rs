@@ -11,53 +11,11 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, heading};
-use crate::render::column::Column;
+use crate::columns::column::Column;
+use crate::columns::{KINDS, TOP_CHURN, TOP_LIVE, TOP_LIVE_WASTE};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
 use crate::terminal::screen::Paint;
-
-/// Columns of the kinds in `summary`.
-pub(crate) const COLUMNS: [Column<'static>; 10] = [
-    Column::word("", 0, "Allocator; the total is that of kmalloc and cache."),
-    Column::figure("ALLOCS", 1, "Successful allocations."),
-    Column::figure("FREED", 5, "Objects whose free was seen."),
-    Column::figure("INFERRED", 8, "Objects whose address was allocated again without a free event."),
-    Column::figure("OBJECTS", 2, "Objects live at the end."),
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
-    Column::figure("REQUESTED", 7, "Bytes asked for, over all allocations."),
-    Column::figure("ALLOCATED", 3, "Bytes handed out, over all allocations."),
-    Column::figure("WASTED", 4, "Bytes handed out and not asked for, over all allocations: cumulative."),
-    Column::figure("WASTE%", 6, "Share of ALLOCATED that was not asked for."),
-];
-
-const SITE: Column<'static> = Column::site("CALL SITE", "Return address of the allocating call.");
-
-/// Columns of the call-sites by live bytes in `summary`.
-pub(crate) const LIVE: [Column<'static>; 5] = [
-    Column::figure("OBJECTS", 2, "Objects live at the end."),
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
-    Column::figure("SHARE", 1, "Share of all live bytes of kmalloc and cache."),
-    Column::bar("", 3, "SHARE as a bar."),
-    SITE,
-];
-
-/// Columns of the call-sites by live waste in `summary`.
-pub(crate) const LIVE_WASTE: [Column<'static>; 5] = [
-    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
-    Column::figure("LIVE WASTE", 0, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("SHARE", 1, "Share of all live bytes wasted by kmalloc and cache."),
-    Column::bar("", 3, "SHARE as a bar."),
-    SITE,
-];
-
-/// Columns of the call-sites by churn in `summary`.
-pub(crate) const CHURN: [Column<'static>; 5] = [
-    Column::figure("ALLOCS", 2, "Successful allocations."),
-    Column::figure("WASTED", 0, "Bytes handed out and not asked for, over all allocations: cumulative."),
-    Column::figure("SHARE", 1, "Share of all bytes wasted by kmalloc and cache."),
-    Column::bar("", 3, "SHARE as a bar."),
-    SITE,
-];
 
 /// Share of the live bytes from which the next command is about one call-site, in percent.
 const MANY: u64 = 10;
@@ -110,7 +68,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
     let live = List {
         title: "Most bytes live now, by call-site",
         rows: &view.top_live,
-        columns: &LIVE,
+        columns: &TOP_LIVE,
         limit: 5,
         whole: total.live_allocated,
         figures: |stats, options| {
@@ -121,7 +79,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
     let live_waste = List {
         title: "Most bytes wasted by objects live now",
         rows: &view.top_live_waste,
-        columns: &LIVE_WASTE,
+        columns: &TOP_LIVE_WASTE,
         limit: 3,
         whole: total.live_wasted,
         figures: |stats, options| {
@@ -132,7 +90,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
     let churn = List {
         title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
         rows: &view.top_sites,
-        columns: &CHURN,
+        columns: &TOP_CHURN,
         limit: 3,
         whole: total.wasted,
         figures: |stats, options| {
@@ -187,7 +145,7 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
     let rank = |row: &TotalRow| ["kmalloc", "cache", "total"].iter().position(|&kind| kind == row.kind).unwrap_or(3);
     let mut rows: Vec<TotalRow> = view.rows.iter().collect();
     rows.sort_by_key(rank);
-    let grid = Grid { columns: &COLUMNS, ranked: None, screen: &options.screen };
+    let grid = Grid { columns: &KINDS, ranked: None, screen: &options.screen };
     grid.write(|| rows.iter().cloned().map(row), out)
 }
 

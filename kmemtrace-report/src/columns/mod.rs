@@ -1,0 +1,269 @@
+//! Columns of all tables: help, man pages and `docs/views.md` explain them.
+//!
+//! Tables take their columns from here, in this order; a narrow table drops some.
+
+pub(crate) mod column;
+
+use column::Column;
+
+/// Tables of a view: name of the part, empty where there is one part, and its columns.
+pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
+
+/// Tables of every view that has any.
+pub(crate) const VIEWS: [(&str, Parts); 9] = [
+    (
+        "summary",
+        &[
+            ("kinds", &KINDS),
+            ("most bytes live now", &TOP_LIVE),
+            ("most bytes wasted by objects live now", &TOP_LIVE_WASTE),
+            ("churn", &TOP_CHURN),
+        ],
+    ),
+    ("sites", &[("", &SITES), ("keys of --by", &KEYS)]),
+    ("caches", &[("", &CACHES)]),
+    ("mismatch", &[("", &MISMATCH)]),
+    ("live", &[("figures", &LIVE), ("keys of --by", &KEYS), ("--objects", &OBJECTS)]),
+    ("cross", &[("", &CROSS)]),
+    ("compare", &[("", &COMPARE)]),
+    ("growth", &[("figures", &GROWTH), ("keys of --by", &KEYS)]),
+    ("events", &[("", &EVENTS)]),
+];
+
+/// Sums that rows of call-sites, caches and other keys have in common.
+pub(crate) const FIGURES: [Column<'static>; 12] = [
+    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("ALLOCS", 4, "Successful allocations."),
+    Column::figure("FREED", 9, "Objects whose free was seen."),
+    Column::figure("XCPU", 10, "Share of the frees that ran on another CPU than the allocation."),
+    Column::figure("REQUESTED", 11, "Bytes asked for, over all allocations."),
+    Column::figure("TOTAL", 7, "Bytes handed out, over all allocations."),
+    Column::figure("PEAK", 6, "Greatest number of live bytes at any time."),
+    Column::figure("OBJECTS", 8, "Objects live at the end."),
+    Column::figure("LIVE WASTE", 12, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
+    Column::figure("WASTE%", 5, "Share of TOTAL that was not asked for."),
+    Column::figure("WASTED", 1, "Bytes handed out and not asked for, over all allocations: cumulative."),
+];
+
+/// Key `site`.
+pub(crate) const KEY_SITE: Column<'static> =
+    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets.");
+
+/// Key `pid`.
+pub(crate) const KEY_PID: Column<'static> = Column::figure("PID", 0, "Thread of the allocations.");
+
+/// Key `comm`.
+pub(crate) const KEY_COMM: Column<'static> = Column::site("COMM", "Command name of the thread: its last known one.");
+
+/// Key `cache`.
+pub(crate) const KEY_CACHE: Column<'static> = Column::site("CACHE", "Slab cache, or size class of kmalloc.");
+
+/// Key `module`.
+pub(crate) const KEY_MODULE: Column<'static> =
+    Column::site("MODULE", "Module of the call-site; (kernel) for the kernel itself.");
+
+/// Key `size`.
+pub(crate) const KEY_SIZE: Column<'static> = Column::figure("SIZE", 0, "Bytes asked for, of each object.");
+
+/// Key `gfp`.
+pub(crate) const KEY_GFP: Column<'static> = Column::site("GFP", "Flags of the allocation, by the kernel's names.");
+
+/// Key `node`.
+pub(crate) const KEY_NODE: Column<'static> = Column::figure("NODE", 0, "NUMA node asked for; -1 for any.");
+
+/// Key `context`.
+pub(crate) const KEY_CONTEXT: Column<'static> =
+    Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
+
+/// Keys of `--by`.
+pub(crate) const KEYS: [Column<'static>; 9] =
+    [KEY_SITE, KEY_PID, KEY_COMM, KEY_CACHE, KEY_MODULE, KEY_SIZE, KEY_GFP, KEY_NODE, KEY_CONTEXT];
+
+/// `sites`, by call-site.
+pub(crate) const SITES: [Column<'static>; FIGURES.len() + 1] = {
+    let mut columns = [KEY_SITE; FIGURES.len() + 1];
+    let mut index = 0;
+    while index < FIGURES.len() {
+        columns[index] = FIGURES[index];
+        index += 1;
+    }
+    columns
+};
+
+/// Change by slabinfo, in `caches`.
+pub(crate) const CACHE_SLABINFO: Column<'static> =
+    Column::figure("SLABINFO", 14, "Change of the objects in use over the recording, by the kernel's own statistics.");
+
+/// Share of it that events explain.
+pub(crate) const CACHE_SEEN: Column<'static> = Column::figure(
+    "SEEN",
+    13,
+    "Share of that change that the events explain; less where objects go paths without events.",
+);
+
+/// Name of a cache.
+pub(crate) const CACHE_NAME: Column<'static> =
+    Column::site("CACHE", "Slab cache, or size class of kmalloc; (no name) where nothing tells it.");
+
+/// `caches`.
+pub(crate) const CACHES: [Column<'static>; FIGURES.len() + 3] = {
+    let mut columns = [CACHE_NAME; FIGURES.len() + 3];
+    let mut index = 0;
+    while index < FIGURES.len() {
+        columns[index] = FIGURES[index];
+        index += 1;
+    }
+    columns[FIGURES.len()] = CACHE_SLABINFO;
+    columns[FIGURES.len() + 1] = CACHE_SEEN;
+    columns
+};
+
+/// Address of an object, in `live --objects`.
+pub(crate) const ADDRESS: Column<'static> =
+    Column::word("ADDRESS", 1, "Address of the object, a frame number for pages; only with --show-addresses.");
+
+/// Call-site, in `summary`.
+pub(crate) const TOP_SITE: Column<'static> = Column::site("CALL SITE", "Return address of the allocating call.");
+
+/// `summary`: kinds.
+pub(crate) const KINDS: [Column<'static>; 10] = [
+    Column::word("", 0, "Allocator; the total is that of kmalloc and cache."),
+    Column::figure("ALLOCS", 1, "Successful allocations."),
+    Column::figure("FREED", 5, "Objects whose free was seen."),
+    Column::figure("INFERRED", 8, "Objects whose address was allocated again without a free event."),
+    Column::figure("OBJECTS", 2, "Objects live at the end."),
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
+    Column::figure("REQUESTED", 7, "Bytes asked for, over all allocations."),
+    Column::figure("ALLOCATED", 3, "Bytes handed out, over all allocations."),
+    Column::figure("WASTED", 4, "Bytes handed out and not asked for, over all allocations: cumulative."),
+    Column::figure("WASTE%", 6, "Share of ALLOCATED that was not asked for."),
+];
+
+/// `summary`: most bytes live now.
+pub(crate) const TOP_LIVE: [Column<'static>; 5] = [
+    Column::figure("OBJECTS", 2, "Objects live at the end."),
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
+    Column::figure("SHARE", 1, "Share of all live bytes of kmalloc and cache."),
+    Column::bar("", 3, "SHARE as a bar."),
+    TOP_SITE,
+];
+
+/// `summary`: most bytes wasted by objects live now.
+pub(crate) const TOP_LIVE_WASTE: [Column<'static>; 5] = [
+    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
+    Column::figure("LIVE WASTE", 0, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("SHARE", 1, "Share of all live bytes wasted by kmalloc and cache."),
+    Column::bar("", 3, "SHARE as a bar."),
+    TOP_SITE,
+];
+
+/// `summary`: churn.
+pub(crate) const TOP_CHURN: [Column<'static>; 5] = [
+    Column::figure("ALLOCS", 2, "Successful allocations."),
+    Column::figure("WASTED", 0, "Bytes handed out and not asked for, over all allocations: cumulative."),
+    Column::figure("SHARE", 1, "Share of all bytes wasted by kmalloc and cache."),
+    Column::bar("", 3, "SHARE as a bar."),
+    TOP_SITE,
+];
+
+/// `mismatch`.
+pub(crate) const MISMATCH: [Column<'static>; 11] = [
+    Column::figure("CPU", 9, "CPU of the first finding."),
+    Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
+    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
+    Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
+    Column::figure(
+        "UNSEEN",
+        8,
+        "Findings that frees without events explain: other objects of the call-site go that way.",
+    ),
+    Column::figure("ERRORS", 3, "Findings that nothing known explains."),
+    Column::word("CLASS", 2, "Class of the findings."),
+    Column::word("SEVERITY", 10, "Error, suspect or normal."),
+    Column::site("ALLOCATED BY", "Call-site of the allocation."),
+    Column::site("FREED BY", "Call-site of the free."),
+];
+
+/// `live`, beside the keys.
+pub(crate) const LIVE: [Column<'static>; 9] = [
+    Column::word("KIND", 6, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("OLDEST", 5, "Age of the oldest live object at the end of the recording."),
+    Column::figure("MEDIAN", 8, "Age of the object in the middle, of those live at the end."),
+    Column::figure("WASTED", 7, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording."),
+    Column::figure("OBJECTS", 3, "Objects live at the end."),
+    Column::figure("SHARE", 4, "Share of the live bytes of all rows of this kind: pages apart from the others."),
+    Column::figure("LIVE", 1, "Bytes of the objects live at the end."),
+    Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
+];
+
+/// `live --objects`.
+pub(crate) const OBJECTS: [Column<'static>; 10] = [
+    Column::figure("CPU", 6, "CPU of the allocation."),
+    Column::figure("PID", 5, "Thread of the allocation."),
+    Column::name("COMM", 3, "Command name of the thread: its last known one."),
+    Column::word("KIND", 7, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::name("CACHE", 4, "Cache named by the allocation event."),
+    Column::figure("REQUESTED", 8, "Bytes asked for."),
+    Column::figure("ALLOCATED", 2, "Bytes handed out."),
+    ADDRESS,
+    Column::figure("SINCE", 0, "Time of the allocation, from the first event of the trace."),
+    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+];
+
+/// `cross`.
+pub(crate) const CROSS: [Column<'static>; 6] = [
+    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::figure("OF FREES", 4, "Objects whose free was seen."),
+    Column::figure("XCPU", 2, "Share of the frees that ran on another CPU than the allocation."),
+    Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
+    Column::figure("BYTES", 0, "Bytes of the objects that were freed on another CPU."),
+    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+];
+
+/// `events`.
+pub(crate) const EVENTS: [Column<'static>; 13] = [
+    Column::figure("SINCE", 0, "Time since the first event of the trace."),
+    Column::figure("CPU", 6, "CPU of the event."),
+    Column::figure("PID", 7, "Thread of the event."),
+    Column::name("COMM", 2, "Command name of the thread: its last known one."),
+    Column::word("CONTEXT", 11, "Context that the kernel worked in: task, softirq, hardirq or nmi."),
+    Column::name("EVENT", 0, "Name of the event in the kernel."),
+    Column::figure("REQUESTED", 9, "Bytes asked for."),
+    Column::figure("BYTES", 1, "Bytes handed out; failed: none were."),
+    Column::name("FLAGS", 10, "Flags of the allocation, by the kernel's names."),
+    Column::figure("NODE", 12, "NUMA node asked for."),
+    Column::name("CACHE", 8, "Cache that the event names."),
+    Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
+    Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
+];
+
+/// `compare`.
+pub(crate) const COMPARE: [Column<'static>; 9] = [
+    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("SEEN", 6, "new: in the second trace alone; gone: in the first alone."),
+    Column::figure("ALLOCS +/-", 4, "Change of the number of allocations."),
+    Column::figure("TOTAL +/-", 3, "Change of the bytes handed out, over all allocations."),
+    Column::figure("TOTAL/S +/-", 7, "Change of the bytes handed out per second; where the lengths differ."),
+    Column::figure("LIVE BEFORE", 1, "Live bytes at the end of the first trace or window."),
+    Column::figure("LIVE AFTER", 2, "Live bytes at the end of the second."),
+    Column::figure("LIVE +/-", 0, "Change of the live bytes."),
+    Column::site("FUNCTION", "Function of the call-site and its module; with --by cache the cache."),
+];
+
+/// `growth`, beside the keys.
+pub(crate) const GROWTH: [Column<'static>; 7] = [
+    Column::word(
+        "KIND",
+        3,
+        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; total is kmalloc and cache together.",
+    ),
+    Column::figure("ALLOCS", 6, "Successful allocations in all slices."),
+    Column::figure("ALLOCS/S", 7, "Allocations per second, over the whole recording."),
+    Column::figure("FIRST", 5, "Live bytes at the end of the first slice."),
+    Column::figure("LAST", 4, "Live bytes at the end of the last slice."),
+    Column::word("LIVE OVER TIME", 2, "Live bytes at the end of each slice, from nothing to the greatest of the row."),
+    Column::figure("GREW", 1, "Live bytes at the end of the last slice less those at the end of the first."),
+];

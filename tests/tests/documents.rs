@@ -1,0 +1,110 @@
+//! Command lines of the README and of the pages in `docs`: each one of check and report is run on a sample, and each
+//! option of the recorder is one that its help has.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kmemtrace_tests::programs::program;
+use kmemtrace_tests::recording::Directory;
+
+/// Traces that the documents name.
+const TRACES: [&str; 8] = ["kmemtrace.data", "before", "after", "BEFORE", "AFTER", "trace", "tree", "relay-amd64-6.1"];
+const PROMPTS: [&str; 4] = ["# ", "$ ", "traced# ", "analyst$ "];
+
+fn in_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(path)
+}
+
+/// README and pages for people who use the programs, with their text.
+fn documents() -> Vec<(String, String)> {
+    let mut paths = vec![in_tree("README.md")];
+    paths.extend(fs::read_dir(in_tree("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
+    paths.sort();
+    paths.iter().map(|path| (path.display().to_string(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Lines of a code block after a prompt; without any prompt all lines, if the first one begins with `name`.
+fn lines_of_block(block: &str, name: &str) -> Vec<String> {
+    let after_prompt = |line: &str| PROMPTS.iter().find_map(|prompt| line.strip_prefix(prompt)).map(str::to_owned);
+    // The rest of the line with the fence names a language.
+    let (_, body) = block.split_once('\n').unwrap_or(("", block));
+    let prompted: Vec<String> = body.lines().filter_map(after_prompt).collect();
+    let is_script = prompted.is_empty() && body.starts_with(name);
+    let lines = if is_script { body.lines().map(str::to_owned).collect() } else { prompted };
+    lines.iter().flat_map(|line| line.split("&&")).map(|part| part.trim().to_owned()).collect()
+}
+
+/// Command lines of `name` in code blocks and in backquotes, without redirections and further commands. Lines with
+/// placeholders for anything but traces are left out.
+fn command_lines(text: &str, name: &str) -> Vec<String> {
+    let is_placeholder = |word: &str| {
+        let letters = word.trim_matches(|c: char| !c.is_alphanumeric());
+        letters.len() > 2 && letters.chars().all(|c| c.is_ascii_uppercase()) && !TRACES.contains(&word)
+    };
+    let mut lines = Vec::new();
+    for (number, block) in text.split("```").enumerate() {
+        if number % 2 == 1 {
+            lines.extend(lines_of_block(block, name));
+        } else {
+            lines.extend(block.split('`').skip(1).step_by(2).map(|code| code.replace('\n', " ")));
+        }
+    }
+    let first = |line: &String| line.split([';', '|', '>', '…']).next().unwrap_or("").trim().to_owned();
+    let mut lines: Vec<String> = lines.iter().map(first).collect();
+    lines.retain(|line| line.split(' ').next() == Some(name) && !line.split(' ').any(is_placeholder));
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+#[test]
+fn commands_of_the_documents_are_understood() {
+    let directory = Directory::new(&[]);
+    for name in TRACES {
+        symlink(in_tree("tests/data/amd64-6.18"), directory.file(name)).unwrap();
+    }
+    let folder = program("kmemtrace-report").parent().unwrap().to_owned();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let (mut runs, mut refused) = (0, Vec::new());
+    for (document, text) in documents() {
+        for name in ["kmemtrace-report", "kmemtrace-check"] {
+            for line in command_lines(&text, name) {
+                let mut command = Command::new("sh");
+                let output = command.args(["-c", &line]).current_dir(directory.path()).env("PATH", &path).output();
+                let output = output.unwrap();
+                runs += 1;
+                if !matches!(output.status.code(), Some(0 | 1)) {
+                    refused.push(format!("{document}: {line}: {}", String::from_utf8_lossy(&output.stderr)));
+                }
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(runs >= 40, "only {runs} command lines were found");
+}
+
+#[test]
+fn options_of_the_recorder_in_the_documents_are_those_of_its_help() {
+    let help = Command::new(program("kmemtraced")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let known: Vec<&str> = help.split([' ', ',', '\n', '(']).filter(|word| word.starts_with('-')).collect();
+    let (mut options, mut unknown) = (0, Vec::new());
+    for (document, text) in documents() {
+        for line in command_lines(&text, "kmemtraced") {
+            let own = line.split(' ').take_while(|word| *word != "--");
+            for option in own.filter(|word| word.starts_with('-')) {
+                options += 1;
+                if !known.contains(&option) {
+                    unknown.push(format!("{document}: {line}: {option}"));
+                }
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+    assert!(options >= 10, "only {options} options were found");
+}
