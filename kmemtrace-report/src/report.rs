@@ -36,7 +36,7 @@ pub(crate) fn view(
     let event_names = trace.names.len();
     let query = with_options(request, query);
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    explain_empty_window(args, &trace, analysis.events(), analysis.first_key());
+    explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(&analysis);
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
@@ -54,16 +54,19 @@ pub(crate) fn view(
 pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let by_cache = args.by.first() == Some(&GroupBy::Cache);
-    let analyse = |input: &PathBuf, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
+    let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
         let query = with_options(request, query).time(window.or(args.time));
         let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-        tell_unknown_events(&analysis);
+        let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
+        explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
         Ok(analysis)
     };
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
-    let (before, after) = (analyse(first, args.before)?, analyse(last, args.after)?);
+    let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
+    let is_one_trace = first == last;
+    [&before, &after].into_iter().take(if is_one_trace { 1 } else { 2 }).for_each(tell_unknown_events);
     let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
     print(request, &document, &table_options(request, last))?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
@@ -115,7 +118,7 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
     let _ = writeln!(io::stderr(), "{verdict}: {counts}");
     let status = status(args, completeness);
-    explain_empty_window(args, &trace, observed.events, observed.first_key);
+    explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
     if is_empty {
         suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
     }
@@ -183,12 +186,12 @@ fn status(args: &Args, completeness: &Completeness) -> u8 {
     exit::OK
 }
 
-/// Explains an empty `--time` window by the first event's time: times are those of the trace's clock, not of the wall's.
-fn explain_empty_window(args: &Args, trace: &Trace, events: u64, begins: u64) {
-    if args.time.is_some() && events == 0 {
+/// Explains an empty window of an option by the first event's time: times are those of the trace's clock, not of the wall's.
+fn explain_empty_window((option, window): (&str, Option<TimeWindow>), trace: &Trace, events: u64, begins: u64) {
+    if window.is_some() && events == 0 {
         let units = trace.info.keys().per_second();
         let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
-        say(&format!("--time: no event is in there; the first one of the trace is at {begins}"));
+        say(&format!("{option}: no event is in there; the first one of the trace is at {begins}"));
     }
 }
 

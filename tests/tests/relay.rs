@@ -56,8 +56,9 @@ fn stripped(value: Value, name: &str) -> Value {
             Value::Object(members)
         }
         Value::Object(members) => {
-            let named = |name: &str| name.ends_with("symbol") || name == "module" || name == "cross_node";
-            let members = members.into_iter().filter(|(name, _)| !named(name));
+            const OF_KERNEL: [&str; 4] = ["module", "cross_node", "slabinfo_change", "visibility_percent"];
+            let is_of_kernel = |name: &str| name.ends_with("symbol") || OF_KERNEL.contains(&name);
+            let members = members.into_iter().filter(|(name, _)| !is_of_kernel(name));
             Value::Object(members.map(|(name, value)| (name.clone(), stripped(value, &name))).collect())
         }
         Value::Array(values) => values.into_iter().map(|value| stripped(value, "")).collect(),

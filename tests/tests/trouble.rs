@@ -187,13 +187,17 @@ fn an_empty_window_names_the_first_event() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("ends before it begins"), "{output:?}");
     }
     for view in VIEWS {
-        let window: &[&str] = if view[0] == "compare" { &[] } else { &["--time", "0,1ns"] };
-        let both = ["compare", "--before", "0,1ns", "--after", "0,1ns"];
-        let line = if window.is_empty() { both.to_vec() } else { [view, window].concat() };
+        let (line, options) = match view {
+            ["compare", ..] => (vec!["compare", "--before", "0,1ns", "--after", "0,1ns"], &["--before", "--after"][..]),
+            view => ([view, &["--time", "0,1ns"]].concat(), &["--time"][..]),
+        };
         let output = run("kmemtrace-report", &line, &[trace.path()]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{stderr}");
-        assert!(stderr.contains("no event is in there; the first one of the trace is at"), "{view:?}: {stderr}");
+        for option in options {
+            let line = format!("{option}: no event is in there; the first one of the trace is at");
+            assert!(stderr.contains(&line), "{view:?}: {stderr}");
+        }
     }
     let output = run("kmemtrace-report", &["--time", "+0s,"], &[trace.path()]);
     assert!(output.stderr.is_empty(), "{output:?}");

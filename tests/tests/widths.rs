@@ -259,7 +259,7 @@ fn what_was_asked_for_stands_above_and_explains_an_empty_table() {
     for view in ["summary", "sites", "caches", "mismatch", "live", "cross", "growth"] {
         let text = printed(&[view], &asked, dir.path());
         assert!(text.contains("\nfilter comm=nosuch,x* kind=kmalloc   time +1s,\n"), "{view}: {text}");
-        assert!(text.contains("\nfilter comm=nosuch,x* kind=kmalloc: no "), "{view}: {text}");
+        assert!(text.contains("\nfilter comm=nosuch,x* kind=kmalloc: 0 of "), "{view}: {text}");
     }
 }
 

@@ -250,7 +250,7 @@ pub(crate) const COMPARE: [Column<'static>; 9] = [
     Column::figure("LIVE BEFORE", 1, "Live bytes at the end of the first trace or window."),
     Column::figure("LIVE AFTER", 2, "Live bytes at the end of the second."),
     Column::figure("LIVE +/-", 0, "Change of the live bytes."),
-    Column::site("FUNCTION", "Function of the call-site and its module; with --by cache the cache."),
+    Column::site("NAME", "Function of the call-site and its module; with --by cache the cache."),
 ];
 
 /// `growth`, beside the keys.

@@ -376,7 +376,7 @@ fn functions_of_a_moved_kernel_are_compared() {
     let document = compare(sides, &BY_FUNCTION, false);
     let by_hand = json!({
         "schema": "kmemtrace.compare/1", "completeness": { "verdict": "complete" },
-        "query": { "filters": {}, "time": null, "by": ["function", "module"] },
+        "query": { "filters": {}, "time": null, "by": ["function"] },
         "before": { "seconds": 2.0, "completeness": { "verdict": "complete" }, "trace": { "last": 2_000_000_000 } },
         "after": { "seconds": 4.0 },
         "total": {

@@ -44,6 +44,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns;
 
     use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
     use kmemtrace::documents::naming::CallSite;

@@ -233,7 +233,8 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
         commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
     }
     if is_many(top_live, total.live_allocated) {
-        commands.push(("kmemtrace-report", " live", "the objects that are live"));
+        commands.push(("kmemtrace-report", " live", "call-sites of the memory that is live"));
+        commands.push(("kmemtrace-report", " live --by comm,site", "the commands that allocated it"));
     }
     if is_many(total.wasted, total.allocated) {
         commands.push(("kmemtrace-report", " sites", "the call-sites that waste most"));
