@@ -344,7 +344,9 @@ pub(super) fn compare<'a>(
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
-    rows.iter().for_each(|(.., merged)| drop(checked(stats(merged))));
+    for (.., merged) in &rows {
+        checked(stats(merged));
+    }
     let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(merged))));
     CompareBody {
         total: printing.sides(&checked(sides.map(|side| side.total().clone()))),
