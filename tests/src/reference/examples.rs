@@ -388,7 +388,7 @@ fn functions_of_a_moved_kernel_are_compared() {
         "total_pages": { "change": { "live_allocated": 0, "allocated": 0, "allocs": 0 } },
     });
     assert_eq!(differences(&by_hand, &document), [""; 0]);
-    let zero = json!({ "allocs": 0, "allocated": 0, "live_allocated": 0, "peak_live_allocated": null });
+    let zero = json!({ "allocs": 0, "allocated": 0, "live_allocated": 0, "peak_live_allocated": 0 });
     let rows = json!([
         { "function": "sock_alloc", "module": null, "kind": "kmalloc",
           "before": { "allocs": 2, "live_allocated": 128, "peak_live_allocated": null }, "after": { "live_allocated": 256 },
