@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Finding, Notes, Query, Shape, TimeWindow, Trace};
+use kmemtrace::{Analysis, Completeness, Finding, Notes, Query, Shape, TimeWindow, Trace, UnknownEvents};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
@@ -37,7 +37,7 @@ pub(crate) fn view(
     let query = with_options(request, query);
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
-    tell_unknown_events(&analysis);
+    tell_unknown_events(analysis.unknown_events());
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
@@ -66,7 +66,8 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
     let is_one_trace = first == last;
-    [&before, &after].into_iter().take(if is_one_trace { 1 } else { 2 }).for_each(tell_unknown_events);
+    let sides = [&before, &after].into_iter().take(if is_one_trace { 1 } else { 2 });
+    sides.for_each(|side| tell_unknown_events(side.unknown_events()));
     let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
     print(request, &document, &table_options(request, last))?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
@@ -117,6 +118,7 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
     let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
     let _ = writeln!(io::stderr(), "{verdict}: {counts}");
+    tell_unknown_events(&completeness.unknown);
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
     if is_empty {
@@ -196,8 +198,8 @@ fn explain_empty_window((option, window): (&str, Option<TimeWindow>), trace: &Tr
 }
 
 /// Tells of events that may concern objects and that this version does not know: a newer kernel's path would be missing in silence.
-fn tell_unknown_events(analysis: &Analysis) {
-    for (name, count) in analysis.unknown_events().iter() {
+fn tell_unknown_events(unknown: &UnknownEvents) {
+    for (name, count) in unknown.iter() {
         let name = escape(name);
         say(&format!(
             "{name}: {count} events of kmem that this version does not know: objects may have gone through them"

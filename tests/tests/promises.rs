@@ -243,7 +243,7 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Starts a recorder and changes its instance from a shell as soon as the instance exists.
+/// Starts a recorder and changes its instance from a shell as soon as the recorder watches it: then it writes the symbols.
 fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str) -> (Output, Directory) {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let instance = tracefs.path().join("instances").join(&name);
@@ -251,11 +251,11 @@ fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str) -> (Output, D
     command.args(["-B", &name, "-b", "1M"]).args(options).arg("-o").arg(directory.file("trace"));
     let child = must("kmemtraced", command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn());
     let script = format!("while :; do {what} && break; done 2>/dev/null");
-    while !instance.join("per_cpu").exists() {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !directory.file("trace").join("meta.out").exists() {
+        assert!(Instant::now() < deadline, "the recorder does not begin");
         sleep(Duration::from_millis(1));
     }
-    // The recorder sets sizes and clock within milliseconds; reading the symbols takes longer.
-    sleep(Duration::from_millis(60));
     must("sh", Command::new("sh").args(["-c", &script]).current_dir(&instance).status());
     (must("kmemtraced", child.wait_with_output()), directory)
 }
