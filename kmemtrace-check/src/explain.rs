@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use kmemtrace_abi::fault::{Code, Verdict};
+use kmemtrace_abi::text::wrap::wrapped;
 
 use crate::advice;
 
@@ -30,30 +31,12 @@ pub(crate) fn print(code: Code, out: &mut Vec<u8>) {
         ),
     };
     let mut text = format!("{code}  {}\n{}: {effect}\n\n", code.title(), code.severity().name());
-    text += &wrap(code.explanation());
+    text += &wrapped(code.explanation(), WIDTH, 0);
     if let Some(remedy) = advice::remedy(code) {
-        text += &format!("\nWhat to do:\n{}", wrap(remedy));
+        text += &format!("\nWhat to do:\n{}", wrapped(remedy, WIDTH, 0));
     }
     // Writing to memory cannot fail.
     let _ = out.write_all(text.as_bytes());
-}
-
-fn wrap(text: &str) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        if column > 0 && column + 1 + word.len() > WIDTH {
-            out.push('\n');
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += word.len();
-    }
-    out.push('\n');
-    out
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Classes of findings in words: the meaning of each and the kernel's reason, for `--explain` and `help mismatch`.
 
 use kmemtrace::Finding;
+use kmemtrace_abi::text::wrap;
 
 /// Class in words.
 pub(crate) struct ClassText {
@@ -40,29 +41,14 @@ pub(crate) fn names() -> Vec<&'static str> {
 /// Width of an explanation, in columns.
 const WIDTH: usize = 78;
 
-/// Text on lines of at most 78 columns.
+/// Text on lines that fit a terminal.
 pub(crate) fn wrapped(text: &str) -> String {
-    indented(text, 0)
+    wrap::wrapped(text, WIDTH, 0)
 }
 
-/// Text in lines that fit a terminal, all of them with these blanks before them; man pages indent them once more.
+/// Text on lines with blanks before them; narrower ones, because man pages indent them once more.
 pub(crate) fn indented(text: &str, blanks: usize) -> String {
-    let mut out = " ".repeat(blanks);
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        if column > 0 && 2 * blanks + column + 1 + word.len() > WIDTH {
-            out.push('\n');
-            out += &" ".repeat(blanks);
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += word.len();
-    }
-    out.push('\n');
-    out
+    wrap::wrapped(text, WIDTH - blanks, blanks)
 }
 
 const KIND_MISMATCH: ClassText = ClassText {

@@ -37,7 +37,7 @@ impl Need {
 
 /// Widths of the columns; `None` for a column that is dropped.
 ///
-/// Where not all fit `limit`, columns are dropped by their number, then call-sites get the room that is left.
+/// A table wider than `limit` drops columns by their number, then call-sites get the room that is left.
 pub(crate) fn fit(needs: &[Need], limit: Option<usize>) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = needs.iter().map(|need| Some(need.width)).collect();
     let Some(limit) = limit else { return widths };
