@@ -121,6 +121,12 @@ pub struct Metadata {
     pub slabinfo_end: Vec<u8>,
     /// Names of gfp flags, from the formats of events; `None` where no format has them, as in a relay channel.
     pub gfp_names: Option<Arc<GfpNames>>,
+    /// Bytes of `/sys/kernel/notes`: ELF notes, 4-byte aligned, in the machine's byte order; empty if the recording has none.
+    pub notes: Vec<u8>,
+    /// Lines `NAME BUILDID PATH SECTION=0xADDRESS…` of modules, `-` for what is not known.
+    pub module_info: Vec<u8>,
+    /// Lines `CACHE ALIAS…` of merged slab caches.
+    pub cache_aliases: Vec<u8>,
     /// Node name, release and so on.
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.

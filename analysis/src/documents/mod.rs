@@ -36,6 +36,7 @@ pub mod row;
 pub mod sites;
 pub mod summary;
 pub mod sums;
+pub mod tree;
 
 use std::sync::LazyLock;
 

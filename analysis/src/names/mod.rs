@@ -1,6 +1,8 @@
-//! Names for call-sites and for caches. Other sources of names (debug information, source folders) belong here.
+//! Names for call-sites, places in the kernel's sources, and names for caches.
 
 pub(crate) mod caches;
 pub(crate) mod kallsyms;
+pub(crate) mod options;
+pub(crate) mod place;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;

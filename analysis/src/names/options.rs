@@ -1,0 +1,18 @@
+//! Options of names: files of debug information, built trees, maps, wrappers.
+
+use std::path::PathBuf;
+
+/// Sources of names beside the trace. The default has none: names are the trace's symbols.
+#[derive(Clone, Debug, Default)]
+pub struct NameOptions {
+    /// The kernel with debug information.
+    pub vmlinux: Option<PathBuf>,
+    /// Folders that are searched for debug information, before the system's.
+    pub debug_dirs: Vec<PathBuf>,
+    /// Searches the system's folders, too.
+    pub searches: bool,
+    /// A built tree of the kernel.
+    pub kernel_tree: Option<PathBuf>,
+    /// Map of functions to source files, from another build.
+    pub map: Option<PathBuf>,
+}

@@ -1,0 +1,87 @@
+//! Places in the kernel's sources: the frames of a call-site, the line that asked for the memory, its folder.
+
+/// Function on the way to a call-site, as debug information tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Name of the function, any bytes.
+    pub function: Box<[u8]>,
+    /// Source file, relative to the root of the kernel's sources, as `fs/inode.c`; any bytes.
+    pub file: Option<Box<[u8]>>,
+    /// Line of the call, from 1.
+    pub line: Option<u32>,
+    /// True if the compiler put the function into the next frame's.
+    pub inlined: bool,
+}
+
+/// Source of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NameSource {
+    /// Debug information of this very build.
+    Dwarf,
+    /// Objects of a built tree.
+    Objects,
+    /// Map of functions to files, made from another build.
+    Map,
+    /// Path of the module.
+    Module,
+    /// Symbols that the trace keeps.
+    Symbols,
+}
+
+impl NameSource {
+    /// Word of documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            NameSource::Dwarf => "dwarf",
+            NameSource::Objects => "objects",
+            NameSource::Map => "map",
+            NameSource::Module => "module",
+            NameSource::Symbols => "symbols",
+        }
+    }
+}
+
+/// Line of source that asked for the memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    /// Name of the function, any bytes.
+    pub function: Box<[u8]>,
+    /// Source file, relative to the root of the kernel's sources.
+    pub file: Option<Box<[u8]>>,
+    /// Line of the call, from 1.
+    pub line: Option<u32>,
+}
+
+/// All that is known of a call-site's place in the sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Frames, innermost first, at the call-site less one; empty if nothing is known.
+    pub frames: Vec<Frame>,
+    /// First frame, from inside, that is neither a wrapper nor inlined from a header.
+    pub source: Option<SourceLine>,
+    /// Folder of the source, as `fs/ext4`; empty for the root.
+    pub folder: Option<Box<[u8]>>,
+    /// Source of the folder.
+    pub folder_from: Option<NameSource>,
+    /// Name of the outermost frame, where every frame is a wrapper: the caller is not known.
+    pub wrapper: Option<Box<[u8]>>,
+}
+
+/// Origin of the names of an analysis, for the head of its documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamesReport {
+    /// Best source of the kernel's names; `None` without any.
+    pub kernel: Option<NameSource>,
+    /// File of the kernel's names, where it is not the trace.
+    pub file: Option<std::path::PathBuf>,
+    /// Check that the file passed: `build-id` or `symbols`; `None` for a file that was not checked.
+    pub checked: Option<&'static str>,
+    /// Modules with debug information.
+    pub modules_dwarf: usize,
+    /// Modules whose path is known, and no more.
+    pub modules_path: usize,
+    /// Modules of which nothing is known but the name.
+    pub modules_none: usize,
+    /// Files that failed a check, with the reason.
+    pub rejected: Vec<(std::path::PathBuf, String)>,
+}
