@@ -74,6 +74,20 @@ fn slab(line: &[u8]) -> Option<&[u8]> {
     (!line.starts_with(b"slabinfo") && !line.starts_with(b"#")).then_some(name)
 }
 
+/// Reason why a branch is refused: the names nearest to it, or that no folder is known.
+pub(crate) fn no_branch(branch: &str, paths: &BTreeSet<Box<[u8]>>) -> String {
+    let shown = escape(branch.as_bytes());
+    if paths.is_empty() {
+        return format!(
+            "{shown}: no source folder is known of this trace; --vmlinux, --kernel or --names tell them, see docs/names.md"
+        );
+    }
+    let names: Vec<String> = paths.iter().map(|path| escape(path).into_owned()).collect();
+    let like = nearest(branch, names.iter().map(String::as_str));
+    let like = if like.is_empty() { String::new() } else { format!("; did you mean {}?", like.join(", ")) };
+    format!("{shown}: no call-site of this trace is there{like}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,6 +62,13 @@ pub(crate) const COMMON: &[&str] = &[
     "kind",
     "size",
     "context",
+    "branch",
+    "vmlinux",
+    "debug-dir",
+    "kernel",
+    "names",
+    "wrappers",
+    "areas",
     "own",
     "bytes",
     "show-addresses",
@@ -80,6 +87,11 @@ pub(crate) const COMMON: &[&str] = &[
 
 const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Site,
+    GroupBy::Source,
+    GroupBy::Function,
+    GroupBy::File,
+    GroupBy::Folder,
+    GroupBy::Area,
     GroupBy::Task,
     GroupBy::Pid,
     GroupBy::Comm,
@@ -106,7 +118,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 10] = [SUMMARY, SITES, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, PACK];
+pub(crate) static VIEWS: [View; 11] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -139,12 +152,43 @@ Each kind of object has a row of its own. --by groups by other keys, or by sever
         ("sites --sort live --top 10 DIR", "call-sites that hold most memory at the end"),
         ("sites --by comm,site DIR", "call-sites of each command"),
     ],
-    options: &["by", "sort", "top"],
+    options: &["by", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: FIGURES,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
+    },
+};
+
+const TREE: View = View {
+    name: "tree",
+    alias: None,
+    meaning: "Folders of the kernel's sources, down to call-sites",
+    help: "\
+Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
+information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
+nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.",
+    examples: &[
+        ("tree --depth 2 DIR", "folders of two levels"),
+        ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
+        ("tree --by area --areas linux/MAINTAINERS DIR", "areas of the kernel's maintainers"),
+    ],
+    options: &["by", "sort", "top", "depth"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Document {
+        query: |_, _| Query::by_site(),
+        document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
     },
 };
 
@@ -198,7 +242,7 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         ("live --by comm DIR", "commands that hold memory"),
         ("live --objects --site foo_open DIR", "each object of one function"),
     ],
-    options: &["by", "objects", "sort", "top"],
+    options: &["by", "objects", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {

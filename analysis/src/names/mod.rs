@@ -1,8 +1,11 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
+pub(crate) mod areas;
 pub(crate) mod caches;
 pub(crate) mod kallsyms;
 pub(crate) mod options;
 pub(crate) mod place;
+pub(crate) mod resolver;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;
+pub(crate) mod wrappers;

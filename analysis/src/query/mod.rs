@@ -10,6 +10,7 @@ pub(crate) mod window;
 use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::cache::PAYS_FROM;
+use crate::names::options::NameOptions;
 use crate::progress::Notes;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
@@ -48,6 +49,7 @@ pub struct Query {
     pub(crate) uses_index: bool,
     pub(crate) index_from: u64,
     pub(crate) notes: Notes,
+    pub(crate) names: NameOptions,
     pub(crate) window_events: Option<usize>,
     pub(crate) sized_classes: u32,
 }
@@ -90,6 +92,7 @@ impl Query {
             uses_index: false,
             index_from: PAYS_FROM,
             notes: Notes::default(),
+            names: NameOptions::default(),
             window_events: None,
             sized_classes: MAX_SIZED_CLASSES,
         }
@@ -116,6 +119,12 @@ impl Query {
     /// Counts the recorder's own objects, too, where the trace tells them apart.
     pub fn with_own(mut self, yes: bool) -> Query {
         self.shows_own = yes;
+        self
+    }
+
+    /// Sources of names beside the trace.
+    pub fn names(mut self, names: NameOptions) -> Query {
+        self.names = names;
         self
     }
 
