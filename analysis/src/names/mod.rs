@@ -2,6 +2,7 @@
 
 pub(crate) mod caches;
 pub(crate) mod kallsyms;
+pub(crate) mod module_info;
 pub(crate) mod options;
 pub(crate) mod place;
 pub(crate) mod size_class;
