@@ -1,5 +1,6 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
+pub(crate) mod aliases;
 pub(crate) mod caches;
 pub(crate) mod kallsyms;
 pub(crate) mod module_info;
