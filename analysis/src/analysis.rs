@@ -14,6 +14,7 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::memory::budget::Budget;
+use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::place::{NamesReport, Place};
 use crate::names::resolver::Places;
@@ -79,6 +80,8 @@ pub struct Analysis {
     pub(crate) selects_pages: bool,
     /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
+    /// Other names of merged caches, where the recording keeps them.
+    pub(crate) aliases: Option<CacheAliases>,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.

@@ -133,6 +133,7 @@ pub use kmemtrace_abi::stream::source::EventSource;
 pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::areas::Areas;
 pub use names::kallsyms::{Symbol, Symbolizer};
+pub use names::module_info::{ModuleInfo, build_id_of_notes};
 pub use names::options::NameOptions;
 pub use names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 pub use names::size_class::SizeClasses;

@@ -26,8 +26,9 @@ pub(crate) fn suggest(filters: &Filters, trace: &Trace, names: &EventNames, even
     }
     let comms: BTreeSet<&[u8]> = metadata.comms.values().map(|comm| &**comm).collect();
     let of_events = (event_names..names.len()).filter_map(|index| names.at(index));
+    let aliases = metadata.cache_aliases.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
     let caches: BTreeSet<&[u8]> =
-        of_events.chain(metadata.slabinfo_end.split(|&b| b == b'\n').filter_map(slab)).collect();
+        of_events.chain(metadata.slabinfo_end.split(|&b| b == b'\n').filter_map(slab)).chain(aliases).collect();
     let sites = filters.site.iter().filter_map(|site| match site {
         Site::Symbol { name, .. } => Some(name),
         Site::Address(_) => None,

@@ -162,6 +162,12 @@ pub struct TraceMembers<'a> {
     pub scope: &'static str,
     /// Kernel filter on allocation events, if there was one.
     pub filtered: Option<&'a str>,
+    /// Name of the host, unless it was left out.
+    pub host: Option<&'a str>,
+    /// Id of the boot.
+    pub boot: Option<&'a str>,
+    /// Id of the recording, in hexadecimal digits.
+    pub recording: Option<&'a str>,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -229,6 +235,9 @@ impl<'a> TraceMembers<'a> {
             own_threads: own_threads.as_deref(),
             scope: info.scope.name(),
             filtered: info.filter.as_deref(),
+            host: info.host.as_deref(),
+            boot: info.boot.as_deref(),
+            recording: info.recording.as_deref(),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
         }
     }

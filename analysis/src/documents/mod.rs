@@ -102,6 +102,7 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
             grouped(analysis, Grouping::CACHE),
             naming,
             analysis.slabinfo.as_ref(),
+            analysis.aliases.as_ref(),
             shape,
             sums,
         ))

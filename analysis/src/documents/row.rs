@@ -36,6 +36,8 @@ pub enum Cell<'c> {
     Address(Address),
     /// Bytes from the trace: any process chooses its comm.
     Name(&'c [u8]),
+    /// Names, each of bytes from the trace.
+    Names(&'c [Box<[u8]>]),
     /// Place of an event.
     Event(EventPlace),
     /// Frames of a call-site, innermost first.
@@ -58,6 +60,7 @@ impl Serialize for Cell<'_> {
             Cell::Word(word) => serializer.serialize_str(word),
             Cell::Address(address) => address.serialize(serializer),
             Cell::Name(name) => serializer.serialize_str(&text_of(name).0),
+            Cell::Names(names) => serializer.collect_seq(names.iter().map(|name| text_of(name).0)),
             Cell::Event(place) => place.serialize(serializer),
             Cell::Frames(frames) => serializer.collect_seq(frames.iter().map(FrameMembers::of)),
             Cell::Source(source) => SourceMembers::of(source).serialize(serializer),
@@ -222,6 +225,7 @@ cells! {
     Address: |address| Cell::Address(*address);
     Option<Address>: |address| address.map_or(Cell::Null, Cell::Address);
     Name<'_>: |name| name.as_deref().map_or(Cell::Null, Cell::Name);
+    Option<&[Box<[u8]>]>: |names| names.map_or(Cell::Null, Cell::Names);
     EventPlace: |place| Cell::Event(*place);
 }
 

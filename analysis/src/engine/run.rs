@@ -23,6 +23,7 @@ use crate::engine::pass::AnalysisRun;
 use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
+use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::options::NameOptions;
@@ -72,7 +73,9 @@ impl Query {
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
         let caches = if is_answered { CacheNames::of(&trace.metadata) } else { self.cache_names(trace, progress)? };
-        let filter = Selected::new(&self.select, &names, &caches);
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        let filter = Selected::new(&select, &names, &caches);
         let needs_symbols = request.grouping.keys().any(GroupKey::is_of_call_site);
         let symbols = needs_symbols.then(|| names.symbolizer());
         let config = RunConfig {
@@ -117,6 +120,7 @@ impl Query {
             gfp_names: trace.metadata.gfp_names.clone(),
             selects_pages: self.select.kind == [Kind::Pages],
             slabinfo: self.slabinfo(trace),
+            aliases,
         })
     }
 
@@ -202,7 +206,9 @@ impl Query {
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         let caches = self.cache_names(trace, progress)?;
-        let filter = Selected::new(&self.select, &names, &caches);
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        let filter = Selected::new(&select, &names, &caches);
         let mut restricted = restrict(index.as_mut(), trace, window);
         if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
             // No line can be taken back, so all is read once before the first of them.

@@ -1,8 +1,10 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
+pub(crate) mod aliases;
 pub(crate) mod areas;
 pub(crate) mod caches;
 pub(crate) mod kallsyms;
+pub(crate) mod module_info;
 pub(crate) mod options;
 pub(crate) mod place;
 pub(crate) mod resolver;

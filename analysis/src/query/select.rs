@@ -3,12 +3,14 @@
 //! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
 //! the result for a call-site or a cache; [`Select::matches`] runs all of them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use kmemtrace_abi::event::{Context, Kind};
 use kmemtrace_abi::text::size;
 
+use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbol;
 use crate::names::place::Place;
 use crate::query::glob::Glob;
@@ -72,6 +74,17 @@ impl Select {
             && size.is_empty()
             && context.is_empty()
             && branch.is_empty()
+    }
+
+    /// The selection on a trace whose caches have these `aliases`: a cache is found by any of its names.
+    pub(crate) fn with_aliases(&self, aliases: Option<&CacheAliases>) -> Cow<'_, Select> {
+        let Some(aliases) = aliases.filter(|_| !self.cache.is_empty()) else { return Cow::Borrowed(self) };
+        let mut select = self.clone();
+        let found = aliases.caches_with(|alias| any_glob(&self.cache, Some(alias)));
+        // A pattern character in a name of the trace would find other caches.
+        let names = found.filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| !name.contains(['*', '?']));
+        select.cache.extend(names.map(Glob::new));
+        Cow::Owned(select)
     }
 
     /// True if all options match. A member that is not known (a comm, a symbol) matches no option that tests it.

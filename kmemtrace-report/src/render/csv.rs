@@ -55,6 +55,7 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
         Cell::Null => Cow::Borrowed(""),
         Cell::Word(word) => Cow::Borrowed(word),
         Cell::Name(name) => escape_csv(name),
+        Cell::Names(names) => Cow::Owned(names.iter().map(|name| escape_csv(name)).collect::<Vec<_>>().join(" ")),
         Cell::Address(address) => Cow::Owned(address.to_string()),
         // One side of a pair, see `flat`.
         Cell::Rates([rate, _]) => Cow::Owned(serde_json::to_string(&rate)?),

@@ -107,6 +107,9 @@ mod tests {
             own_threads: None,
             scope: "system",
             filtered: None,
+            host: None,
+            boot: None,
+            recording: None,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
