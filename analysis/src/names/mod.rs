@@ -1,6 +1,8 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
 pub(crate) mod caches;
+#[cfg(feature = "dwarf")]
+pub(crate) mod debug;
 pub(crate) mod kallsyms;
 pub(crate) mod module_info;
 pub(crate) mod options;
