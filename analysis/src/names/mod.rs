@@ -3,6 +3,8 @@
 pub(crate) mod aliases;
 pub(crate) mod areas;
 pub(crate) mod caches;
+#[cfg(feature = "dwarf")]
+pub(crate) mod debug;
 pub(crate) mod kallsyms;
 pub(crate) mod module_info;
 pub(crate) mod options;
