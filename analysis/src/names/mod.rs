@@ -1,6 +1,9 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
 pub(crate) mod caches;
+pub(crate) mod error;
+#[cfg(feature = "dwarf")]
+pub(crate) mod image_sizes;
 pub(crate) mod kallsyms;
 pub(crate) mod options;
 pub(crate) mod place;
