@@ -59,6 +59,14 @@ impl StaticSizes {
         tree::read(path)
     }
 
+    /// Sizes of a linked kernel: its symbols by compile unit.
+    ///
+    /// # Errors
+    /// [`NamesError`] if `path` is no ELF file that can be read, or has no symbols.
+    pub fn of_vmlinux(path: &Path) -> Result<StaticSizes, NamesError> {
+        Err(NamesError::unusable(path, "later"))
+    }
+
     /// Bytes of a source file, by its path below the root of the sources; `None` for a file that is not known.
     pub fn bytes_of_file(&self, file: &[u8]) -> Option<u64> {
         self.files.get(file).map(|sizes| sizes.parts.total())
