@@ -4,13 +4,16 @@ mod parts;
 mod symbols;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 pub use parts::PartSizes;
 use symbols::{SectionBytes, SizedSymbol, SymbolKind};
 
 use super::error::NamesError;
+
+/// Places of sections in their list, by name.
+type SectionPlaces = BTreeMap<Box<[u8]>, usize>;
 
 /// Files and folders left out that are told by name; further ones are counted.
 const MAX_LEFT_OUT: usize = 1000;
@@ -123,7 +126,7 @@ impl StaticSizes {
     }
 
     /// Adds the sections of a file.
-    fn add_sections(&mut self, places: &mut BTreeMap<Box<[u8]>, usize>, sections: Vec<SectionBytes>) {
+    fn add_sections(&mut self, places: &mut SectionPlaces, sections: impl Iterator<Item = SectionBytes>) {
         for section in sections {
             let place = *places.entry(section.name.clone()).or_insert(self.sections.len());
             match self.sections.get_mut(place) {
@@ -131,6 +134,34 @@ impl StaticSizes {
                 None => self.sections.push(section),
             }
         }
+    }
+}
+
+/// Symbols that count: of those at one address the one with the greatest size.
+#[derive(Default)]
+struct Counted<'s> {
+    /// By section and address.
+    placed: HashMap<(u32, u64), SizedSymbol<'s>, foldhash::fast::RandomState>,
+    /// Objects that the linker places.
+    common: Vec<SizedSymbol<'s>>,
+}
+
+impl<'s> Counted<'s> {
+    fn add(&mut self, symbol: &SizedSymbol<'s>) {
+        match symbol.section {
+            _ if symbol.kind == SymbolKind::File => {}
+            None => self.common.push(*symbol),
+            Some(section) => {
+                let known = self.placed.entry((section, symbol.address)).or_insert(*symbol);
+                if symbol.bytes > known.bytes {
+                    *known = *symbol;
+                }
+            }
+        }
+    }
+
+    fn symbols(&self) -> impl Iterator<Item = &SizedSymbol<'s>> {
+        self.placed.values().chain(&self.common)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Parts of the kernel's memory: a section's part by its name and flags, and bytes in each.
 
-use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SectionFlags, SectionType};
+use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SectionFlags};
 
 /// Part of memory that a section becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// Code.
     Text,
     /// Data that no code changes once the kernel runs.
@@ -92,12 +92,12 @@ pub(crate) struct SectionPart {
 impl SectionPart {
     /// Part of a section, by its name first: a linked kernel keeps read-only data in sections that can be written, because it makes
     /// them read-only itself.
-    pub(crate) fn of(name: &[u8], kind: SectionType, flags: SectionFlags) -> SectionPart {
-        let has = |flag: SectionFlags| flags.0 & flag.0 != 0;
+    pub(crate) fn of(name: &[u8], kind: u32, flags: u64) -> SectionPart {
+        let has = |flag: SectionFlags| flags & flag.0 != 0;
         let read_only = [&b".rodata"[..], b".data..ro_after_init", b".data.rel.ro"];
         let part = if has(SHF_EXECINSTR) {
             Part::Text
-        } else if kind == SHT_NOBITS {
+        } else if kind == SHT_NOBITS.0 {
             Part::Bss
         } else if has(SHF_ALLOC) && has(SHF_WRITE) && !read_only.iter().any(|start| name.starts_with(start)) {
             Part::Data
@@ -142,7 +142,7 @@ mod tests {
             (b".bss..page_aligned", SHT_NOBITS, write, Part::Bss, false),
             (b".init.bss", SHT_NOBITS, write, Part::Bss, true),
         ] {
-            let of = SectionPart::of(name, kind, flags);
+            let of = SectionPart::of(name, kind.0, flags.0);
             assert_eq!(of, SectionPart { part, is_init }, "{}", name.escape_ascii());
         }
     }

@@ -1,18 +1,15 @@
 //! Sizes of a built tree: the symbols of its objects, each under the source that it is made of.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use object::read::ReadCache;
-
-use super::parts::SectionPart;
-use super::symbols::{SectionBytes, SizedSymbol, SymbolKind, each_symbol};
-use super::{FileSizes, StaticSizes};
+use super::{Counted, SectionPlaces, StaticSizes, symbols};
+use crate::names::debug::image::Image;
 use crate::names::error::NamesError;
 
 /// Folders whose objects run on the machine that builds.
@@ -40,7 +37,7 @@ struct Walk<'t> {
     /// Symbolic links to folders, which come after all folders of the tree's own.
     links: Vec<PathBuf>,
     sizes: StaticSizes,
-    sections: BTreeMap<Box<[u8]>, usize>,
+    sections: SectionPlaces,
 }
 
 /// Sizes of a built tree.
@@ -52,7 +49,7 @@ pub(super) fn read(root: &Path) -> Result<StaticSizes, NamesError> {
         to_enter: vec![PathBuf::new()],
         links: Vec::new(),
         sizes: StaticSizes::default(),
-        sections: BTreeMap::new(),
+        sections: SectionPlaces::new(),
     };
     // An error of the root itself ends it; those of folders below are told.
     fs::read_dir(root).map_err(|error| NamesError::read(root, error))?;
@@ -157,16 +154,22 @@ impl Walk<'_> {
         }
         let Some(source) = self.source_of(file) else { return };
         let path = self.root.join(file);
-        match sizes_of(&path) {
-            Ok((sizes, sections)) => {
-                self.sizes.objects += 1;
-                self.sizes.add_sections(&mut self.sections, sections);
-                let known = self.sizes.files.entry(source.as_os_str().as_bytes().into()).or_default();
-                known.parts.add(&sizes.parts);
-                known.functions.extend(sizes.functions);
-            }
-            Err(why) => self.sizes.leave_out(&path, why),
-        }
+        let read = match fs::metadata(&path) {
+            Ok(data) if data.len() > MAX_OBJECT_BYTES => Err(format!("it has more than {} MiB", MAX_OBJECT_BYTES >> 20)),
+            _ => Image::open(&path)
+                .and_then(|image| symbols::table(&image).map(|table| (image, table)))
+                .map_err(|error| error.why),
+        };
+        let (image, table) = match read {
+            Ok(read) => read,
+            Err(why) => return self.sizes.leave_out(&path, why),
+        };
+        self.sizes.objects += 1;
+        self.sizes.add_sections(&mut self.sections, symbols::sections(&image));
+        let mut counted = Counted::default();
+        symbols::each(&image, &table, &mut |symbol| counted.add(symbol));
+        let known = self.sizes.files.entry(source.as_os_str().as_bytes().into()).or_default();
+        counted.symbols().for_each(|symbol| known.add(symbol));
     }
 
     /// Path of the source of an object, below the root.
@@ -177,47 +180,3 @@ impl Walk<'_> {
     }
 }
 
-/// Sizes of an object, and its sections. An address that several symbols share counts once, with the greatest of their sizes.
-fn sizes_of(path: &Path) -> Result<(FileSizes, Vec<SectionBytes>), String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    if file.metadata().map_err(|error| error.to_string())?.len() > MAX_OBJECT_BYTES {
-        return Err(format!("an object of more than {} MiB", MAX_OBJECT_BYTES >> 20));
-    }
-    let cache = ReadCache::new(file);
-    let mut sizes = FileSizes::default();
-    // The symbol with the greatest size at each address.
-    let mut placed: HashMap<(u32, u64), Counted> = HashMap::new();
-    let sections = each_symbol(&cache, &mut |symbol| match (symbol.kind, symbol.section) {
-        (SymbolKind::File, _) => {}
-        (_, None) => sizes.add(symbol),
-        (_, Some(section)) => {
-            let counted = Counted::of(symbol);
-            let known = placed.entry((section, symbol.address)).or_insert_with(|| counted.clone());
-            if counted.bytes > known.bytes {
-                *known = counted;
-            }
-        }
-    })?;
-    placed.values().for_each(|counted| counted.add_to(&mut sizes));
-    Ok((sizes, sections))
-}
-
-/// Symbol that counts for its address.
-#[derive(Clone)]
-struct Counted {
-    kind: SymbolKind,
-    name: Box<[u8]>,
-    bytes: u64,
-    place: SectionPart,
-}
-
-impl Counted {
-    fn of(symbol: &SizedSymbol<'_>) -> Counted {
-        Counted { kind: symbol.kind, name: symbol.name.into(), bytes: symbol.bytes, place: symbol.place }
-    }
-
-    fn add_to(&self, sizes: &mut FileSizes) {
-        let Counted { kind, ref name, bytes, place } = *self;
-        sizes.add(&SizedSymbol { kind, name, address: 0, bytes, section: None, place, is_local: true });
-    }
-}
