@@ -132,6 +132,9 @@ pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
 pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::areas::Areas;
+pub use names::error::NamesError;
+#[cfg(feature = "dwarf")]
+pub use names::image_sizes::{FileSizes, LeftOut, PartSizes, StaticSizes};
 pub use names::kallsyms::{Symbol, Symbolizer};
 pub use names::module_info::{ModuleInfo, build_id_of_notes};
 pub use names::options::NameOptions;

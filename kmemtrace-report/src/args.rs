@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
+    /// Levels of folders to show [default: 1 in a table, else all]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<usize>,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
     /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the

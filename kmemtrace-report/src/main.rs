@@ -4,6 +4,7 @@
 //! terminal, and the renderers.
 
 mod args;
+mod built;
 mod classes;
 mod cli;
 mod columns;
@@ -66,6 +67,8 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Events => report::events(request),
         Run::Compare => report::compare(request),
+        Run::Static => built::static_sizes(request),
+        Run::Names => built::names(request),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

@@ -226,7 +226,7 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
 }
 
 /// Limit of rows.
-fn top(request: &Request) -> Option<usize> {
+pub(crate) fn top(request: &Request) -> Option<usize> {
     let args = &request.args;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
@@ -245,7 +245,7 @@ fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> 
     out.finish(written)
 }
 
-fn table_options(request: &Request, input: &Path) -> TableOptions {
+pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
     let (args, asked) = (&request.args, &request.asked);
     let shown = |text: &String| escape(text.as_bytes()).into_owned();
     let filter = |(option, values): &(&'static str, Vec<String>)| {

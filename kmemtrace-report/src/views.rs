@@ -44,6 +44,10 @@ pub(crate) enum Run {
     Events,
     /// Compares two traces, or two windows of one.
     Compare,
+    /// Prints static sizes, which need no trace.
+    Static,
+    /// Makes a map of functions to source files.
+    Names,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -118,8 +122,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 11] =
-    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, PACK];
+pub(crate) static VIEWS: [View; 13] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, STATIC, NAMES, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -320,6 +324,38 @@ Each allocation, free and gap of the recording in one order over all CPUs. The v
     run: Run::Events,
 };
 
+const STATIC: View = View {
+    name: "static",
+    alias: None,
+    meaning: "Bytes of functions and objects by folder; no trace",
+    help: "\
+Bytes of the kernel's functions and objects by folder and file of its sources, split into code, read-only data, data and zeros, and \
+of these what the kernel gives back once it has started. TREE is a built tree: its objects that have a source count, but not those of \
+scripts and tools. VMLINUX is the linked kernel with debug information.",
+    examples: &[
+        ("static --depth 2 linux-6.1", "a built tree, two levels of folders"),
+        ("static --format json vmlinux", "all files of a kernel"),
+    ],
+    options: &["depth", "top", "format", "output", "force", "bytes", "color", "width"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Static,
+};
+
+const NAMES: View = View {
+    name: "names",
+    alias: None,
+    meaning: "Makes a map of functions to files, for --names",
+    help: "\
+Writes which source file has each function of a kernel with debug information, and of the modules in DIR. The map is small, and serves \
+other builds of the series, too.",
+    examples: &[("names -o 6.1.names vmlinux /lib/modules/6.1", "the kernel and its modules")],
+    options: &["output", "force"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Names,
+};
+
 const PACK: View = View {
     name: "pack",
     alias: None,
@@ -341,6 +377,6 @@ impl View {
 
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
-        self.options.contains(&option) || (!matches!(self.run, Run::Pack) && COMMON.contains(&option))
+        self.options.contains(&option) || (!matches!(self.run, Run::Static | Run::Names | Run::Pack) && COMMON.contains(&option))
     }
 }

@@ -34,6 +34,8 @@ pub mod naming;
 pub mod ranked;
 pub mod row;
 pub mod sites;
+#[cfg(feature = "dwarf")]
+pub mod static_sizes;
 pub mod summary;
 pub mod sums;
 pub mod tree;

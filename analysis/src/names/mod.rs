@@ -5,6 +5,9 @@ pub(crate) mod areas;
 pub(crate) mod caches;
 #[cfg(feature = "dwarf")]
 pub(crate) mod debug;
+pub(crate) mod error;
+#[cfg(feature = "dwarf")]
+pub(crate) mod image_sizes;
 pub(crate) mod kallsyms;
 pub(crate) mod module_info;
 pub(crate) mod options;

@@ -29,6 +29,7 @@ pub(crate) const VIEWS: [(&str, Parts); 10] = [
     ("compare", &[("", &COMPARE)]),
     ("growth", &[("figures", &GROWTH), ("keys of --by", &KEYS)]),
     ("events", &[("", &EVENTS)]),
+    ("static", &[("folders", &STATIC), ("sections", &SECTIONS)]),
 ];
 
 /// Sums that rows of call-sites, caches and other keys have in common.
@@ -293,6 +294,23 @@ pub(crate) const EVENTS: [Column<'static>; 13] = [
     Column::name("CACHE", 8, "Cache that the event names."),
     Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
     Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
+];
+
+/// `static`: folders and files.
+pub(crate) const STATIC: [Column<'static>; 7] = [
+    Column::figure("TEXT", 2, "Bytes of code."),
+    Column::figure("RODATA", 3, "Bytes of data that is only read once the kernel runs."),
+    Column::figure("DATA", 4, "Bytes of data with values."),
+    Column::figure("BSS", 5, "Bytes of zeros, which no file has."),
+    Column::figure("INIT", 6, "Bytes of all four that the kernel gives back once it has started."),
+    Column::figure("STATIC", 0, "Bytes of functions and objects."),
+    Column::site("FOLDER", "Folder or file of the sources, below the one that it is in."),
+];
+
+/// `static`: sections.
+pub(crate) const SECTIONS: [Column<'static>; 2] = [
+    Column::figure("BYTES", 0, "Bytes of the section, over all files read."),
+    Column::site("SECTION", "Name of the section."),
 ];
 
 /// `compare`.

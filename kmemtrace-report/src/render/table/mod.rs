@@ -14,6 +14,8 @@ mod mismatch;
 mod objects;
 pub(crate) mod options;
 mod sites;
+#[cfg(feature = "dwarf")]
+pub(crate) mod static_sizes;
 mod summary;
 mod tree;
 
