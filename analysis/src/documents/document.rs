@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::account::AccountBody;
 use super::caches::CacheRow;
 use super::compare::CompareBody;
 use super::cross::Cross;
@@ -54,6 +55,8 @@ pub enum Body<'a> {
     Live(Listing<'a, LiveRow<'a>, OtherObjects>),
     /// Frees on another CPU.
     Cross(Cross<'a>),
+    /// Account of callers.
+    Account(Box<AccountBody<'a>>),
 }
 
 impl Body<'_> {
@@ -62,6 +65,7 @@ impl Body<'_> {
         match self {
             Body::Sites(_) | Body::Groups(_) | Body::Caches(_) | Body::LiveGroups(_) | Body::Growth(_) => true,
             Body::Summary(_) | Body::Mismatch(_) | Body::Live(_) | Body::Cross(_) | Body::Compare(_) => false,
+            Body::Account(_) => false,
         }
     }
 }
@@ -79,6 +83,7 @@ impl RowSource for Document<'_> {
             Body::Growth(growth) => growth.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),
+            Body::Account(account) => account.each_row(take),
         }
     }
 }

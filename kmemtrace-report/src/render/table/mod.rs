@@ -20,11 +20,16 @@ use std::io::{self, Write};
 
 use kmemtrace::documents::{Body, Document};
 
+use super::account;
 use options::TableOptions;
 
 /// Writes the heading, then the view's tables.
 pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let Document { head, body } = document;
+    if let Body::Account(view) = body {
+        // Scripts read this text, and its form has no place for a verdict.
+        return account::account(view, out);
+    }
     let events = if let Body::Summary(summary) = body { Some(summary.events.total) } else { None };
     heading::heading(head, events, options, out)?;
     match body {
@@ -38,6 +43,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
+        Body::Account(_) => Ok(()),
     }
 }
 
