@@ -267,7 +267,7 @@ grew most from the first slice to the last.",
 const ACCOUNT: View = View {
     name: "account",
     alias: None,
-    meaning: "A line per caller, as trace_analyze and slab_account print it",
+    meaning: "Callers as trace_analyze and slab_account list them",
     help: "\
 Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
 pages instead. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \

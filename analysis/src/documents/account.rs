@@ -83,7 +83,7 @@ row! {
         pub site: CallSite<'a>,
         /// Object file of the caller's source, as `fs/inode.o`; `None` where it is not known.
         pub object: Name<'a>,
-        /// Its figures.
+        /// Sums of the caller.
         pub figures: AccountFigures,
     }
 }
@@ -162,7 +162,8 @@ pub(super) fn account<'a>(
 ) -> AccountBody<'a> {
     let Callers { rows, frees_made, site, file } = callers;
     let mut by_site: HashMap<u64, Caller, RandomState> = HashMap::default();
-    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| (*kind == Kind::Pages) == is_pages && stats.allocs > 0) {
+    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| (*kind == Kind::Pages) == is_pages && stats.allocs > 0)
+    {
         by_site.entry(call_site).or_default().stats.add(stats);
     }
     for (call_site, frees) in frees_made.into_iter().flatten() {
@@ -264,7 +265,8 @@ mod tests {
             (6, Kind::Cache, Stats { failed_allocs: 3, ..Stats::default() }),
         ];
         let body = account_of(&rows, &[], AccountStyle::TraceAnalyze);
-        let shown: Vec<_> = body.rows.iter().map(|row| (row.site.call_site.0, row.figures.allocs, row.figures.frees)).collect();
+        let shown: Vec<_> =
+            body.rows.iter().map(|row| (row.site.call_site.0, row.figures.allocs, row.figures.frees)).collect();
         // Ties go by name, and an address comes before a symbol.
         assert_eq!(shown, [(9, 1, 0), (1, 6, 4), (2, 5, 5)]);
         assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (3, 12, 40));
@@ -283,7 +285,8 @@ mod tests {
 
     #[test]
     fn an_object_file_is_named_after_its_source() {
-        for (file, want) in [("fs/inode.c", "fs/inode.o"), ("a.b/entry", "a.b/entry.o"), (".c", ".c.o"), ("x.S", "x.o")] {
+        for (file, want) in [("fs/inode.c", "fs/inode.o"), ("a.b/entry", "a.b/entry.o"), (".c", ".c.o"), ("x.S", "x.o")]
+        {
             assert_eq!(object(file.as_bytes()), want.as_bytes());
         }
     }

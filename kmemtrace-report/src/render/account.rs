@@ -58,7 +58,8 @@ fn callers(body: &AccountBody<'_>, out: &mut dyn Write) -> io::Result<()> {
     body.rows.iter().try_for_each(|row| {
         let object = row.object.as_deref().map(escape).unwrap_or_default();
         let AccountFigures { live_allocated, live_wasted, .. } = row.figures;
-        writeln!(out, "{:<60} {live_allocated:<8} {live_wasted:<8} {object:<8}", name(&row))
+        // Readers split this line at blanks, so the module is left out.
+        writeln!(out, "{:<60} {live_allocated:<8} {live_wasted:<8} {object:<8}", symbol(&row))
     })
 }
 
@@ -69,11 +70,14 @@ fn line(out: &mut dyn Write, sums: [u64; 3], counts: [u64; 2], row: &AccountRow<
 
 /// Symbol and module, else the address.
 fn name(row: &AccountRow<'_>) -> String {
-    let site = &row.site;
-    let symbol = site.symbol.as_deref().map(|symbol| escape(symbol).into_owned());
-    let symbol = symbol.unwrap_or_else(|| site.call_site.to_string());
-    match &site.module {
-        Some(module) => format!("{symbol} [{}]", escape(module)),
-        None => symbol,
+    match &row.site.module {
+        Some(module) => format!("{} [{}]", symbol(row), escape(module)),
+        None => symbol(row),
     }
+}
+
+/// Symbol, else the address.
+fn symbol(row: &AccountRow<'_>) -> String {
+    let symbol = row.site.symbol.as_deref().map(|symbol| escape(symbol).into_owned());
+    symbol.unwrap_or_else(|| row.site.call_site.to_string())
 }
