@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Parser, ValueEnum};
 
+use kmemtrace::documents::AccountStyle;
 use kmemtrace::{
     Areas, Branch, Context, Finding, Glob, GroupKey, Kind, NameOptions, Query, Select, Site, SizeRange, SortKey,
     TimeWindow, TreeOptions, Wrappers, parse_kind, parse_size,
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
     #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
     pub(crate) sort: Vec<SortBy>,
+    /// Form of the account
+    #[arg(long, value_enum, value_name = "STYLE")]
+    pub(crate) style: Option<Style>,
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
@@ -265,6 +269,18 @@ pub(crate) enum Format {
     Csv,
 }
 
+/// Forms of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    /// Callers by live bytes, with the frees of their objects: as trace_analyze writes it
+    #[default]
+    TraceAnalyze,
+    /// Callers by all bytes, with the frees that they made: as slab_account writes it
+    SlabAccount,
+    /// Callers, their live bytes and their object files, without a heading
+    Callers,
+}
+
 /// Use of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
@@ -375,10 +391,26 @@ pub(crate) enum SortBy {
 }
 
 impl Args {
+    /// Form of the account.
+    pub(crate) fn account_style(&self) -> AccountStyle {
+        self.style.unwrap_or_default().style()
+    }
+
     /// Query whose rows are made of the keys of `--by`, else of call-sites.
     pub(crate) fn grouped(&self) -> Query {
         let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
         if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
+    }
+}
+
+impl Style {
+    /// Style of the library.
+    pub(crate) fn style(self) -> AccountStyle {
+        match self {
+            Style::TraceAnalyze => AccountStyle::TraceAnalyze,
+            Style::SlabAccount => AccountStyle::SlabAccount,
+            Style::Callers => AccountStyle::Callers,
+        }
     }
 }
 

@@ -47,6 +47,9 @@ pub(crate) fn view(
     let document = document(&analysis, &Shape { sort: request.sort_keys(), top }, args);
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     print(request, &document, &TableOptions { selected, ..table_options(request, &inputs[0]) })?;
+    if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
+        tell_verdict(analysis.completeness());
+    }
     if analysis.rows().next().is_none() {
         suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
     }
@@ -128,6 +131,14 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
         suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
     }
     Ok(status)
+}
+
+/// Tells of loss and damage where the output has no place for a verdict.
+fn tell_verdict(completeness: &Completeness) {
+    if completeness.verdict != Verdict::Complete {
+        let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+        say(&format!("the trace is {}: {lost} events lost, the figures are estimates", completeness.verdict_name()));
+    }
 }
 
 /// Status of `--fail-on`: the gate fires on errors, and for classes without errors on findings that loss does not explain.

@@ -4,7 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 use kmemtrace::documents::{self, Document};
-use kmemtrace::{Analysis, Query, Shape};
+use kmemtrace::{Analysis, Kind, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 
@@ -122,8 +122,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 13] =
-    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, STATIC, NAMES, PACK];
+pub(crate) static VIEWS: [View; 14] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, STATIC, NAMES, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -308,6 +308,40 @@ grew most from the first slice to the last.",
     run: Run::Document {
         query: |_, args| args.grouped().with_growth(true),
         document: |analysis, shape, _| documents::growth(analysis, shape),
+    },
+};
+
+const ACCOUNT: View = View {
+    name: "account",
+    alias: None,
+    meaning: "Callers as trace_analyze and slab_account list them",
+    help: "\
+Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
+pages instead. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
+complete stands on standard error.",
+    examples: &[
+        ("account --sort live_wasted -o account.txt DIR", "callers whose live objects waste most"),
+        ("account --style slab-account DIR", "frees count for the callers that made them"),
+    ],
+    options: &["style", "sort"],
+    groupings: &[],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Wasted,
+        SortBy::Requested,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Site,
+    ],
+    run: Run::Document {
+        query: |_, args| Query::by_site().with_free_sites(args.account_style().counts_frees_made()),
+        document: |analysis, shape, args| {
+            // The form has an order of its own where none is asked for.
+            let shape = if args.sort.is_empty() { &Shape::default() } else { shape };
+            documents::account(analysis, shape, args.account_style(), args.filters.kind == [Kind::Pages])
+        },
     },
 };
 

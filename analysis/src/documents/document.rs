@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::account::AccountBody;
 use super::caches::CacheRow;
 use super::compare::CompareBody;
 use super::cross::Cross;
@@ -57,6 +58,8 @@ pub enum Body<'a> {
     Live(Listing<'a, LiveRow<'a>, OtherObjects>),
     /// Frees on another CPU.
     Cross(Cross<'a>),
+    /// Account of callers.
+    Account(Box<AccountBody<'a>>),
 }
 
 impl Body<'_> {
@@ -69,6 +72,7 @@ impl Body<'_> {
             | Body::Live(_)
             | Body::Cross(_)
             | Body::Compare(_)
+            | Body::Account(_)
             | Body::Tree(_) => false,
         }
     }
@@ -88,6 +92,7 @@ impl RowSource for Document<'_> {
             Body::Growth(growth) => growth.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),
+            Body::Account(account) => account.each_row(take),
         }
     }
 }

@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod account;
 pub mod caches;
 pub mod compare;
 pub mod cross;
@@ -49,6 +50,7 @@ use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
 use crate::pairing::pairs::PairingResult;
+pub use account::AccountStyle;
 pub use cross::CpuMatrix;
 pub use document::{Body, Document};
 use group::GroupNaming;
@@ -180,6 +182,20 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("cross", analysis, |sums| {
         Body::Cross(cross::cross(grouped(analysis, Grouping::SITE), naming, cpus, shape.top, sums))
     })
+}
+
+/// `account`: a row per caller, of `pages`, or of `kmalloc` and `cache`. The query is [`crate::Query::by_site`], for
+/// [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
+pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle, is_pages: bool) -> Document<'a> {
+    let naming = Naming::of(analysis);
+    let paired = grouped(analysis, Grouping::SITE);
+    let callers = account::Callers {
+        rows: Box::new(paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats))),
+        frees_made: style.counts_frees_made().then(|| Box::new(paired.counts.free_sites.iter(is_pages)) as Box<_>),
+        site: Box::new(move |call_site| naming.call_site(call_site)),
+        file: Box::new(|_| None),
+    };
+    of("account", analysis, |sums| Body::Account(Box::new(account::account(callers, style, is_pages, shape, sums))))
 }
 
 /// A view's body under its head; `view` has the number of its schema where that is not 1. Sums that do not fit 64 bits are known once the body is made.

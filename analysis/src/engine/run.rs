@@ -96,6 +96,7 @@ impl Query {
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
         let sorted = paired.rows.len() + paired.findings.len() + paired.counts.matrix.len();
+        let sorted = sorted + GROUP_ROW * paired.counts.free_sites.len();
         let rows_of_groups = if self.may_be_indexed() { 0 } else { paired.rows.len() };
         budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
         // The head of documents tells the origin of all names, so they are found before.
@@ -137,6 +138,7 @@ impl Query {
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
+            counts_free_sites: self.free_sites,
         }
     }
 
@@ -150,7 +152,7 @@ impl Query {
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
-        is_known && !self.growth && !self.learns_caches
+        is_known && !self.growth && !self.learns_caches && !self.free_sites
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
@@ -166,6 +168,7 @@ impl Query {
             // Objects of the recorder come from the same caches.
             shows_own: true,
             growth: false,
+            free_sites: false,
             matrix: false,
             lists_live: false,
             select: Select::default(),

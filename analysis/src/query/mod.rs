@@ -39,6 +39,7 @@ pub struct Query {
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
     pub(crate) growth: bool,
+    pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
     pub(crate) shows_own: bool,
     pub(crate) select: Select,
@@ -82,6 +83,7 @@ impl Query {
             matrix: false,
             lists_live: false,
             growth: false,
+            free_sites: false,
             learns_caches: false,
             shows_own: false,
             select: Select::default(),
@@ -107,6 +109,12 @@ impl Query {
     /// Counts live bytes and allocations of each row over time.
     pub fn with_growth(mut self, yes: bool) -> Query {
         self.growth = yes;
+        self
+    }
+
+    /// Counts frees by the call-site that makes them: a pair under the filters of its allocation, any other free under its own.
+    pub fn with_free_sites(mut self, yes: bool) -> Query {
+        self.free_sites = yes;
         self
     }
 

@@ -28,6 +28,14 @@ pub(crate) const VIEWS: [(&str, Parts); 10] = [
     ("cross", &[("", &CROSS)]),
     ("compare", &[("", &COMPARE)]),
     ("growth", &[("figures", &GROWTH), ("keys of --by", &KEYS)]),
+    (
+        "account",
+        &[
+            ("--style trace-analyze", &ACCOUNT_TRACE_ANALYZE),
+            ("--style slab-account", &ACCOUNT_SLAB),
+            ("--style callers", &ACCOUNT_CALLERS),
+        ],
+    ),
     ("events", &[("", &EVENTS)]),
     ("static", &[("folders", &STATIC), ("sections", &SECTIONS)]),
 ];
@@ -277,6 +285,32 @@ pub(crate) const CROSS: [Column<'static>; 6] = [
     Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
     Column::figure("BYTES", 0, "Bytes of the objects that were freed on another CPU."),
     Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+];
+
+/// `account --style trace-analyze`.
+pub(crate) const ACCOUNT_TRACE_ANALYZE: [Column<'static>; 5] = [
+    Column::figure("total", 0, "Bytes handed out, over all allocations."),
+    Column::figure("waste", 0, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("net", 0, "Bytes of the objects live at the end."),
+    Column::figure("alloc/free", 0, "Allocations, and frees of those objects, inferred ones included."),
+    Column::site("caller", "Return address of the allocating call: function, offset in it, and module in brackets."),
+];
+
+/// `account --style slab-account`.
+pub(crate) const ACCOUNT_SLAB: [Column<'static>; 5] = [
+    Column::figure("total", 0, "Bytes handed out, over all allocations."),
+    Column::figure("slack", 0, "Bytes handed out and not asked for, over all allocations."),
+    Column::figure("req", 0, "Bytes asked for, over all allocations."),
+    Column::figure("alloc/free", 0, "Allocations, and frees that the caller made, of any objects."),
+    Column::site("caller", "Return address of the call: function, offset in it, and module in brackets."),
+];
+
+/// `account --style callers`, which has no heading.
+pub(crate) const ACCOUNT_CALLERS: [Column<'static>; 4] = [
+    Column::site("1", "Return address of the allocating call: function and offset in it."),
+    Column::figure("2", 0, "Bytes of the objects live at the end."),
+    Column::figure("3", 0, "Bytes of the live objects that were handed out and not asked for."),
+    Column::name("4", 0, "Object file of the caller's source, as fs/inode.o; empty where it is not known."),
 ];
 
 /// `events`.

@@ -23,11 +23,16 @@ use std::io::{self, Write};
 
 use kmemtrace::documents::{Body, Document};
 
+use super::account;
 use options::TableOptions;
 
 /// Writes the heading, then the view's tables.
 pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let Document { head, body } = document;
+    if let Body::Account(view) = body {
+        // Scripts read this text, and its form has no place for a verdict.
+        return account::account(view, out);
+    }
     heading::heading(head, body, options, out)?;
     match body {
         Body::Summary(view) => summary::summary(head, view, options, out),
@@ -41,6 +46,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
         Body::Tree(view) => tree::tree(view, options, out),
+        Body::Account(_) => Ok(()),
     }
 }
 
