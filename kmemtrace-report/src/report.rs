@@ -151,7 +151,7 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
 }
 
 /// Query with the options that every view has.
-fn with_options(request: &Request, query: Query) -> Query {
+pub(crate) fn with_options(request: &Request, query: Query) -> Query {
     let args = &request.args;
     let mut query = query
         .given(request.asked.filters.clone())
@@ -167,7 +167,7 @@ fn with_options(request: &Request, query: Query) -> Query {
     if args.verbose { query.notes(Notes::to(say)) } else { query }
 }
 
-fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let opened = Trace::open(inputs).map_err(anyhow::Error::from);
     opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
@@ -180,7 +180,7 @@ pub(crate) fn threads(args: &Args) -> usize {
     args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
 }
 
-fn status(args: &Args, completeness: &Completeness) -> u8 {
+pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
     if args.strict && completeness.verdict != Verdict::Complete {
         say(&format!("the trace is {}", completeness.verdict_name()));
         return exit::BAD_TRACE;
@@ -226,7 +226,7 @@ fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> 
     out.finish(written)
 }
 
-fn table_options(request: &Request, input: &Path) -> TableOptions {
+pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
     let (args, asked) = (&request.args, &request.asked);
     let shown = |text: &String| escape(text.as_bytes()).into_owned();
     let filter = |(option, values): &(&'static str, Vec<String>)| {
