@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Levels of folders to show [default: 1 in a table, else all]
+    /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
@@ -96,9 +96,6 @@ pub(crate) struct Args {
     /// Show the functions that the compiler put into each other
     #[arg(long)]
     pub(crate) inlines: bool,
-    /// Levels below the root [default: 2 on a terminal, else all]
-    #[arg(long, value_name = "N")]
-    pub(crate) depth: Option<usize>,
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
     pub(crate) own: bool,

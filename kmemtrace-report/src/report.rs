@@ -165,7 +165,7 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
 }
 
 /// Query with the options that every view has.
-fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
+pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
     let args = &request.args;
     let mut query = query
         .given(request.asked.filters.clone())
@@ -182,7 +182,7 @@ fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
     Ok(if args.verbose { query.notes(Notes::to(say)) } else { query })
 }
 
-fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let opened = Trace::open(inputs).map_err(anyhow::Error::from);
     opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
@@ -195,7 +195,7 @@ pub(crate) fn threads(args: &Args) -> usize {
     args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
 }
 
-fn status(args: &Args, completeness: &Completeness) -> u8 {
+pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
     if args.strict && completeness.verdict != Verdict::Complete {
         say(&format!("the trace is {}", completeness.verdict_name()));
         return exit::BAD_TRACE;

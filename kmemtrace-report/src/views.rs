@@ -48,6 +48,8 @@ pub(crate) enum Run {
     Static,
     /// Makes a map of functions to source files.
     Names,
+    /// Writes a page for browsers.
+    Page,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -89,6 +91,9 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
+/// Those of them that a page does not have: they shape text.
+const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
+
 const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Site,
     GroupBy::Source,
@@ -122,8 +127,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 14] =
-    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, STATIC, NAMES, PACK];
+pub(crate) static VIEWS: [View; 15] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, STATIC, NAMES, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -390,6 +395,26 @@ other builds of the series, too.",
     run: Run::Names,
 };
 
+const HTML: View = View {
+    name: "html",
+    alias: None,
+    meaning: "A page for browsers: pictures and tables in one file",
+    help: "\
+Verdict, totals, the tree of the kernel's sources as treemap, rings, icicle or table, live bytes over time, frees by CPU, requested sizes \
+against what was handed out, and tables of call-sites, caches and mismatches. The page is one file that asks for nothing: it can be \
+mailed, and opened without a network. Its tree has at most 20,000 nodes; smaller ones are folded, and the page says so.
+
+Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. The address in the browser keeps what is shown.",
+    examples: &[
+        ("html -o page.html DIR", "a page of a recording"),
+        ("html -o page.html --module ext4 DIR", "of what one module allocates"),
+    ],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Page,
+};
+
 const PACK: View = View {
     name: "pack",
     alias: None,
@@ -411,6 +436,11 @@ impl View {
 
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
-        self.options.contains(&option) || (!matches!(self.run, Run::Static | Run::Names | Run::Pack) && COMMON.contains(&option))
+        let is_common = match self.run {
+            Run::Static | Run::Names | Run::Pack => false,
+            Run::Page => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            _ => COMMON.contains(&option),
+        };
+        is_common || self.options.contains(&option)
     }
 }
