@@ -2,19 +2,17 @@
 //!
 //! [`Args`] has the options of all views; `cli` gives each view those that the table of views names for it.
 
-use std::fs;
 use std::io::IsTerminal;
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Parser, ValueEnum};
 
 use kmemtrace::documents::AccountStyle;
 use kmemtrace::{
-    Areas, Branch, Context, Finding, Glob, GroupKey, Kind, NameOptions, Query, Select, Site, SizeRange, SortKey,
-    TimeWindow, TreeOptions, Wrappers, parse_kind, parse_size,
+    Branch, Context, Finding, Glob, GroupKey, Kind, Query, Select, Site, SizeRange, SortKey, TimeWindow, TreeOptions,
+    parse_kind, parse_size,
 };
 
 /// Levels of a tree on a terminal.
@@ -420,37 +418,6 @@ impl Args {
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
             branches: self.filters.branch.clone(),
         }
-    }
-}
-
-impl NameArgs {
-    /// Sources of names as the library takes them.
-    pub(crate) fn options(&self) -> anyhow::Result<NameOptions> {
-        let read = |path: &PathBuf| fs::read_to_string(path).with_context(|| path.display().to_string());
-        let wrappers = match &self.wrappers {
-            None => Wrappers::default(),
-            Some(word) if word.as_os_str() == "none" => Wrappers::none(),
-            Some(path) => Wrappers::parse(&read(path)?),
-        };
-        let areas = match &self.areas {
-            None => Areas::default(),
-            Some(path) => Areas::parse(&read(path)?),
-        };
-        if let Some(path) = self.areas.as_ref().filter(|_| areas.is_empty()) {
-            anyhow::bail!(
-                "{}: no areas; a line is AREA<TAB>GLOB, or the file is the kernel's MAINTAINERS",
-                path.display()
-            );
-        }
-        Ok(NameOptions {
-            vmlinux: self.vmlinux.clone(),
-            debug_dirs: self.debug_dir.clone(),
-            searches: true,
-            kernel_tree: self.kernel.clone(),
-            map: self.map.clone(),
-            wrappers,
-            areas,
-        })
     }
 }
 

@@ -9,6 +9,7 @@ mod classes;
 mod cli;
 mod columns;
 mod exit;
+mod names;
 mod pack;
 #[cfg(feature = "html")]
 mod page;

@@ -20,7 +20,7 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, suggest};
+use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -170,7 +170,7 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
     let mut query = query
         .given(request.asked.filters.clone())
         .select(args.filters.select())
-        .names(args.names.options()?)
+        .names(names::options(&args.names)?)
         .time(args.time)
         .with_own(args.own)
         .threads(threads(args))
