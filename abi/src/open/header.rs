@@ -103,7 +103,7 @@ impl FileHeader {
                 // A scope of a later version leaves out some tasks, too.
                 item::SCOPE => header.scope = if bytes == b"system" { Scope::System } else { Scope::Tasks },
                 item::FILTER => header.filter = Some(text(bytes)),
-                item::HOST => header.host = some_text(bytes),
+                item::HOST => header.host = host(bytes),
                 item::BOOT => header.boot = some_text(bytes),
                 _ => {}
             }
@@ -214,11 +214,14 @@ pub(crate) fn some_text(bytes: &[u8]) -> Option<String> {
     Some(text(bytes)).filter(|text| !text.is_empty())
 }
 
-/// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in; `-` stands for a name that was
-/// left out.
+/// Name of a host: `-` stands for one that was left out, and the kernel has `(none)` before a name is set.
+fn host(bytes: &[u8]) -> Option<String> {
+    some_text(bytes).filter(|host| host != "-" && host != "(none)")
+}
+
+/// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in.
 pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
-    let word = uname.split(u8::is_ascii_whitespace).nth(1)?;
-    some_text(word).filter(|host| host != "-")
+    host(uname.split(u8::is_ascii_whitespace).nth(1)?)
 }
 
 /// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than
