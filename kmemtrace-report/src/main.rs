@@ -9,7 +9,10 @@ mod classes;
 mod cli;
 mod columns;
 mod exit;
+mod names;
 mod pack;
+#[cfg(feature = "html")]
+mod page;
 mod render;
 mod report;
 mod suggest;
@@ -69,6 +72,10 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),
         Run::Names => built::names(request),
+        #[cfg(feature = "html")]
+        Run::Page => page::page(request),
+        #[cfg(not(feature = "html"))]
+        Run::Page => anyhow::bail!("html: this program was built without pages: build it with the feature html"),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

@@ -4,7 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 use kmemtrace::documents::{self, Document};
-use kmemtrace::{Analysis, Query, Shape};
+use kmemtrace::{Analysis, Kind, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 
@@ -48,6 +48,8 @@ pub(crate) enum Run {
     Static,
     /// Makes a map of functions to source files.
     Names,
+    /// Writes a page for browsers.
+    Page,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -66,6 +68,13 @@ pub(crate) const COMMON: &[&str] = &[
     "kind",
     "size",
     "context",
+    "branch",
+    "vmlinux",
+    "debug-dir",
+    "kernel",
+    "names",
+    "wrappers",
+    "areas",
     "own",
     "bytes",
     "show-addresses",
@@ -82,8 +91,16 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
+/// Those of them that a page does not have: they shape text.
+const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
+
 const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Site,
+    GroupBy::Source,
+    GroupBy::Function,
+    GroupBy::File,
+    GroupBy::Folder,
+    GroupBy::Area,
     GroupBy::Task,
     GroupBy::Pid,
     GroupBy::Comm,
@@ -110,8 +127,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 12] =
-    [SUMMARY, SITES, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, STATIC, NAMES, PACK];
+pub(crate) static VIEWS: [View; 15] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, STATIC, NAMES, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -144,12 +161,43 @@ Each kind of object has a row of its own. --by groups by other keys, or by sever
         ("sites --sort live --top 10 DIR", "call-sites that hold most memory at the end"),
         ("sites --by comm,site DIR", "call-sites of each command"),
     ],
-    options: &["by", "sort", "top"],
+    options: &["by", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: FIGURES,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
+    },
+};
+
+const TREE: View = View {
+    name: "tree",
+    alias: None,
+    meaning: "Folders of the kernel's sources, down to call-sites",
+    help: "\
+Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
+information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
+nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.",
+    examples: &[
+        ("tree --depth 2 DIR", "folders of two levels"),
+        ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
+        ("tree --by area --areas linux/MAINTAINERS DIR", "areas of the kernel's maintainers"),
+    ],
+    options: &["by", "sort", "top", "depth"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Document {
+        query: |_, _| Query::by_site(),
+        document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
     },
 };
 
@@ -203,7 +251,7 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         ("live --by comm DIR", "commands that hold memory"),
         ("live --objects --site foo_open DIR", "each object of one function"),
     ],
-    options: &["by", "objects", "sort", "top"],
+    options: &["by", "objects", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {
@@ -268,6 +316,40 @@ grew most from the first slice to the last.",
     },
 };
 
+const ACCOUNT: View = View {
+    name: "account",
+    alias: None,
+    meaning: "Callers as trace_analyze and slab_account list them",
+    help: "\
+Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
+pages instead. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
+complete stands on standard error.",
+    examples: &[
+        ("account --sort live_wasted -o account.txt DIR", "callers whose live objects waste most"),
+        ("account --style slab-account DIR", "frees count for the callers that made them"),
+    ],
+    options: &["style", "sort"],
+    groupings: &[],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Wasted,
+        SortBy::Requested,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Site,
+    ],
+    run: Run::Document {
+        query: |_, args| Query::by_site().with_free_sites(args.account_style().counts_frees_made()),
+        document: |analysis, shape, args| {
+            // The form has an order of its own where none is asked for.
+            let shape = if args.sort.is_empty() { &Shape::default() } else { shape };
+            documents::account(analysis, shape, args.account_style(), args.filters.kind == [Kind::Pages])
+        },
+    },
+};
+
 const EVENTS: View = View {
     name: "events",
     alias: None,
@@ -313,6 +395,26 @@ other builds of the series, too.",
     run: Run::Names,
 };
 
+const HTML: View = View {
+    name: "html",
+    alias: None,
+    meaning: "A page for browsers: pictures and tables in one file",
+    help: "\
+Verdict, totals, the tree of the kernel's sources as treemap, rings, icicle or table, live bytes over time, frees by CPU, requested sizes \
+against what was handed out, and tables of call-sites, caches and mismatches. The page is one file that asks for nothing: it can be \
+mailed, and opened without a network. Its tree has at most 20,000 nodes; smaller ones are folded, and the page says so.
+
+Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. The address in the browser keeps what is shown.",
+    examples: &[
+        ("html -o page.html DIR", "a page of a recording"),
+        ("html -o page.html --module ext4 DIR", "of what one module allocates"),
+    ],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Page,
+};
+
 const PACK: View = View {
     name: "pack",
     alias: None,
@@ -334,6 +436,11 @@ impl View {
 
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
-        self.options.contains(&option) || (!matches!(self.run, Run::Static | Run::Names | Run::Pack) && COMMON.contains(&option))
+        let is_common = match self.run {
+            Run::Static | Run::Names | Run::Pack => false,
+            Run::Page => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            _ => COMMON.contains(&option),
+        };
+        is_common || self.options.contains(&option)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::{SerializeMap, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 use super::row::{Field, Name, RowSource, TakeMember, TakeRow, row, text_of};
 use super::tree::NodeKind;

@@ -147,9 +147,11 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
         None if matches!(view.run, Run::Compare) => {
             arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
         }
-        None if matches!(view.run, Run::Static) => {
-            arg.value_name("TREE|VMLINUX").help("Built tree of a kernel, or the linked kernel").num_args(1).required(true)
-        }
+        None if matches!(view.run, Run::Static) => arg
+            .value_name("TREE|VMLINUX")
+            .help("Built tree of a kernel, or the linked kernel")
+            .num_args(1)
+            .required(true),
         None if matches!(view.run, Run::Names) => {
             let help = "Kernel with debug information, and a folder with modules that have it, too";
             arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)

@@ -1,9 +1,12 @@
 //! Renderers: text from values. Only this module decides how a figure or a name looks.
 
+pub(crate) mod account;
 pub(crate) mod csv;
 mod cut;
 pub(crate) mod event_output;
 mod grid;
+#[cfg(feature = "html")]
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod jsonl;
 pub(crate) mod table;

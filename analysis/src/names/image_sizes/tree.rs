@@ -155,7 +155,9 @@ impl Walk<'_> {
         let Some(source) = self.source_of(file) else { return };
         let path = self.root.join(file);
         let read = match fs::metadata(&path) {
-            Ok(data) if data.len() > MAX_OBJECT_BYTES => Err(format!("it has more than {} MiB", MAX_OBJECT_BYTES >> 20)),
+            Ok(data) if data.len() > MAX_OBJECT_BYTES => {
+                Err(format!("it has more than {} MiB", MAX_OBJECT_BYTES >> 20))
+            }
             _ => Image::open(&path)
                 .and_then(|image| symbols::table(&image).map(|table| (image, table)))
                 .map_err(|error| error.why),
@@ -179,4 +181,3 @@ impl Walk<'_> {
         SOURCES.into_iter().map(|end| file.with_extension(end)).find(is_there)
     }
 }
-

@@ -13,11 +13,7 @@ use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
 /// Writes the tables of `static`.
-pub(crate) fn static_sizes(
-    document: &StaticDocument,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(crate) fn static_sizes(document: &StaticDocument, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let source = &document.source;
     let objects = cells::counted(source.objects as u64, if source.kind == "tree" { "object" } else { "image" });
     let left_out = match source.left_out {
