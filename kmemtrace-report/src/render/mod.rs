@@ -7,5 +7,7 @@ pub(crate) mod event_output;
 mod grid;
 pub(crate) mod json;
 pub(crate) mod jsonl;
+#[cfg(feature = "pictures")]
+pub(crate) mod picture;
 pub(crate) mod table;
 mod wrap;
