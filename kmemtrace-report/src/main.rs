@@ -4,11 +4,15 @@
 //! terminal, and the renderers.
 
 mod args;
+mod built;
 mod classes;
 mod cli;
 mod columns;
 mod exit;
+mod names;
 mod pack;
+#[cfg(feature = "html")]
+mod page;
 mod render;
 mod report;
 mod suggest;
@@ -66,6 +70,12 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Events => report::events(request),
         Run::Compare => report::compare(request),
+        Run::Static => built::static_sizes(request),
+        Run::Names => built::names(request),
+        #[cfg(feature = "html")]
+        Run::Page => page::page(request),
+        #[cfg(not(feature = "html"))]
+        Run::Page => anyhow::bail!("html: this program was built without pages: build it with the feature html"),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

@@ -20,10 +20,12 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, suggest};
+use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
+/// Children of each node of a tree on a terminal.
+const CHILDREN_ON_TERMINAL: usize = 8;
 
 /// Prints the document of a view.
 pub(crate) fn view(
@@ -34,8 +36,9 @@ pub(crate) fn view(
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
-    let query = with_options(request, query);
+    let query = with_options(request, query)?;
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    check_branches(args, &analysis)?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
@@ -60,7 +63,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
-        let query = with_options(request, query).time(window.or(args.time));
+        let query = with_options(request, query)?.time(window.or(args.time));
         let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
         let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
         explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
@@ -93,7 +96,7 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
-    let query = with_options(request, Query::by_kind());
+    let query = with_options(request, Query::by_kind())?;
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
@@ -162,11 +165,12 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
 }
 
 /// Query with the options that every view has.
-fn with_options(request: &Request, query: Query) -> Query {
+pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
     let args = &request.args;
     let mut query = query
         .given(request.asked.filters.clone())
         .select(args.filters.select())
+        .names(names::options(&args.names)?)
         .time(args.time)
         .with_own(args.own)
         .threads(threads(args))
@@ -175,10 +179,10 @@ fn with_options(request: &Request, query: Query) -> Query {
     if !args.no_index {
         query = query.index(args.index_from);
     }
-    if args.verbose { query.notes(Notes::to(say)) } else { query }
+    Ok(if args.verbose { query.notes(Notes::to(say)) } else { query })
 }
 
-fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let opened = Trace::open(inputs).map_err(anyhow::Error::from);
     opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
@@ -191,12 +195,26 @@ pub(crate) fn threads(args: &Args) -> usize {
     args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
 }
 
-fn status(args: &Args, completeness: &Completeness) -> u8 {
+pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
     if args.strict && completeness.verdict != Verdict::Complete {
         say(&format!("the trace is {}", completeness.verdict_name()));
         return exit::BAD_TRACE;
     }
     exit::OK
+}
+
+/// Refuses a branch that holds no call-site of the trace: a mistyped folder would look like an empty one.
+fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
+    if args.filters.branch.is_empty() {
+        return Ok(());
+    }
+    let paths = analysis.source_paths();
+    for branch in &args.filters.branch {
+        if !paths.iter().any(|path| branch.holds(path)) {
+            anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), &paths));
+        }
+    }
+    Ok(())
 }
 
 /// Explains an empty window of an option by the first event's time: times are those of the trace's clock, not of the wall's.
@@ -219,10 +237,11 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
 }
 
 /// Limit of rows.
-fn top(request: &Request) -> Option<usize> {
+pub(crate) fn top(request: &Request) -> Option<usize> {
     let args = &request.args;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    args.top.or((request.format() == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL))
+    let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
+    args.top.or((request.format() == Format::Table && on_terminal).then_some(usual))
 }
 
 fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
@@ -237,7 +256,7 @@ fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> 
     out.finish(written)
 }
 
-fn table_options(request: &Request, input: &Path) -> TableOptions {
+pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
     let (args, asked) = (&request.args, &request.asked);
     let shown = |text: &String| escape(text.as_bytes()).into_owned();
     let filter = |(option, values): &(&'static str, Vec<String>)| {
@@ -249,6 +268,7 @@ fn table_options(request: &Request, input: &Path) -> TableOptions {
         show_addresses: args.show_addresses,
         shows_own: args.own,
         shows_normal: args.all,
+        shows_inlines: args.inlines,
         top: top(request),
         selected: None,
         ranked: request.sort_keys().first().copied(),

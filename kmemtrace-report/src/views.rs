@@ -44,6 +44,12 @@ pub(crate) enum Run {
     Events,
     /// Compares two traces, or two windows of one.
     Compare,
+    /// Prints static sizes, which need no trace.
+    Static,
+    /// Makes a map of functions to source files.
+    Names,
+    /// Writes a page for browsers.
+    Page,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -62,6 +68,13 @@ pub(crate) const COMMON: &[&str] = &[
     "kind",
     "size",
     "context",
+    "branch",
+    "vmlinux",
+    "debug-dir",
+    "kernel",
+    "names",
+    "wrappers",
+    "areas",
     "own",
     "bytes",
     "show-addresses",
@@ -78,8 +91,16 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
+/// Those of them that a page does not have: they shape text.
+const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
+
 const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Site,
+    GroupBy::Source,
+    GroupBy::Function,
+    GroupBy::File,
+    GroupBy::Folder,
+    GroupBy::Area,
     GroupBy::Task,
     GroupBy::Pid,
     GroupBy::Comm,
@@ -106,8 +127,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 11] =
-    [SUMMARY, SITES, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, PACK];
+pub(crate) static VIEWS: [View; 15] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, STATIC, NAMES, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -140,12 +161,43 @@ Each kind of object has a row of its own. --by groups by other keys, or by sever
         ("sites --sort live --top 10 DIR", "call-sites that hold most memory at the end"),
         ("sites --by comm,site DIR", "call-sites of each command"),
     ],
-    options: &["by", "sort", "top"],
+    options: &["by", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: FIGURES,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
+    },
+};
+
+const TREE: View = View {
+    name: "tree",
+    alias: None,
+    meaning: "Folders of the kernel's sources, down to call-sites",
+    help: "\
+Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
+information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
+nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.",
+    examples: &[
+        ("tree --depth 2 DIR", "folders of two levels"),
+        ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
+        ("tree --by area --areas linux/MAINTAINERS DIR", "areas of the kernel's maintainers"),
+    ],
+    options: &["by", "sort", "top", "depth"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Document {
+        query: |_, _| Query::by_site(),
+        document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
     },
 };
 
@@ -199,7 +251,7 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         ("live --by comm DIR", "commands that hold memory"),
         ("live --objects --site foo_open DIR", "each object of one function"),
     ],
-    options: &["by", "objects", "sort", "top"],
+    options: &["by", "objects", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {
@@ -311,6 +363,58 @@ Each allocation, free and gap of the recording in one order over all CPUs. The v
     run: Run::Events,
 };
 
+const STATIC: View = View {
+    name: "static",
+    alias: None,
+    meaning: "Bytes of functions and objects by folder; no trace",
+    help: "\
+Bytes of the kernel's functions and objects by folder and file of its sources, split into code, read-only data, data and zeros, and \
+of these what the kernel gives back once it has started. TREE is a built tree: its objects that have a source count, but not those of \
+scripts and tools. VMLINUX is the linked kernel with debug information.",
+    examples: &[
+        ("static --depth 2 linux-6.1", "a built tree, two levels of folders"),
+        ("static --format json vmlinux", "all files of a kernel"),
+    ],
+    options: &["depth", "top", "format", "output", "force", "bytes", "color", "width"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Static,
+};
+
+const NAMES: View = View {
+    name: "names",
+    alias: None,
+    meaning: "Makes a map of functions to files, for --names",
+    help: "\
+Writes which source file has each function of a kernel with debug information, and of the modules in DIR. The map is small, and serves \
+other builds of the series, too.",
+    examples: &[("names -o 6.1.names vmlinux /lib/modules/6.1", "the kernel and its modules")],
+    options: &["output", "force"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Names,
+};
+
+const HTML: View = View {
+    name: "html",
+    alias: None,
+    meaning: "A page for browsers: pictures and tables in one file",
+    help: "\
+Verdict, totals, the tree of the kernel's sources as treemap, rings, icicle or table, live bytes over time, frees by CPU, requested sizes \
+against what was handed out, and tables of call-sites, caches and mismatches. The page is one file that asks for nothing: it can be \
+mailed, and opened without a network. Its tree has at most 20,000 nodes; smaller ones are folded, and the page says so.
+
+Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. The address in the browser keeps what is shown.",
+    examples: &[
+        ("html -o page.html DIR", "a page of a recording"),
+        ("html -o page.html --module ext4 DIR", "of what one module allocates"),
+    ],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Page,
+};
+
 const PACK: View = View {
     name: "pack",
     alias: None,
@@ -332,6 +436,11 @@ impl View {
 
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
-        self.options.contains(&option) || (!matches!(self.run, Run::Pack) && COMMON.contains(&option))
+        let is_common = match self.run {
+            Run::Static | Run::Names | Run::Pack => false,
+            Run::Page => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            _ => COMMON.contains(&option),
+        };
+        is_common || self.options.contains(&option)
     }
 }

@@ -106,6 +106,9 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) instance: String,
+    /// Leave the host's name out of the recording
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_host: bool,
     /// Overwrite the output directory
     ///
     /// An earlier recording goes once the new one has begun.

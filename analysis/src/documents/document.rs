@@ -17,6 +17,7 @@ use super::row::{RowSource, TakeRow};
 use super::sites::SiteRow;
 use super::summary::Summary;
 use super::sums::PrintedStats;
+use super::tree::TreeBody;
 
 /// A view's content, before it has the form of an output.
 ///
@@ -49,6 +50,8 @@ pub enum Body<'a> {
     Compare(Box<CompareBody<'a>>),
     /// Live objects, summed by keys.
     LiveGroups(Listing<'a, LiveGroupRow<'a>, PrintedStats>),
+    /// Tree of folders, files, functions and call-sites.
+    Tree(Box<TreeBody>),
     /// Growth over time.
     Growth(Box<GrowthBody<'a>>),
     /// Live objects.
@@ -64,8 +67,13 @@ impl Body<'_> {
     pub(super) fn has_groups(&self) -> bool {
         match self {
             Body::Sites(_) | Body::Groups(_) | Body::Caches(_) | Body::LiveGroups(_) | Body::Growth(_) => true,
-            Body::Summary(_) | Body::Mismatch(_) | Body::Live(_) | Body::Cross(_) | Body::Compare(_) => false,
-            Body::Account(_) => false,
+            Body::Summary(_)
+            | Body::Mismatch(_)
+            | Body::Live(_)
+            | Body::Cross(_)
+            | Body::Compare(_)
+            | Body::Account(_)
+            | Body::Tree(_) => false,
         }
     }
 }
@@ -80,6 +88,7 @@ impl RowSource for Document<'_> {
             Body::Mismatch(listing) => listing.each_row(take),
             Body::LiveGroups(listing) => listing.each_row(take),
             Body::Compare(compare) => compare.listing.each_row(take),
+            Body::Tree(tree) => tree.each_row(take),
             Body::Growth(growth) => growth.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),

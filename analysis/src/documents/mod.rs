@@ -35,11 +35,15 @@ pub mod naming;
 pub mod ranked;
 pub mod row;
 pub mod sites;
+#[cfg(feature = "dwarf")]
+pub mod static_sizes;
 pub mod summary;
 pub mod sums;
 pub mod tree;
 
 use std::sync::LazyLock;
+
+use kmemtrace_abi::event::Kind;
 
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::Analysis;
@@ -55,6 +59,7 @@ pub use head::Head;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
+pub use tree::TreeOptions;
 
 /// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
@@ -101,6 +106,7 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
             grouped(analysis, Grouping::CACHE),
             naming,
             analysis.slabinfo.as_ref(),
+            analysis.aliases.as_ref(),
             shape,
             sums,
         ))
@@ -131,6 +137,20 @@ pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("growth", analysis, |(saturation, _)| {
         Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top, saturation)))
     })
+}
+
+/// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`].
+/// Pages are never added to the objects that they hold: the tree has them where the query selects no other kind.
+pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
+    let naming = Naming::of(analysis);
+    let mut document = of("tree", analysis, |sums| {
+        let paired = grouped(analysis, Grouping::SITE);
+        let leaves = paired.rows.iter().filter(|(key, _)| (key.kind == Kind::Pages) == analysis.selects_pages);
+        let leaves = leaves.filter(|(_, stats)| !stats.is_empty()).map(|(key, stats)| naming.leaf(key.site, stats));
+        Body::Tree(Box::new(tree::tree(leaves, None, options, shape, sums)))
+    });
+    document.head.query.by = vec![if options.by_area { "area" } else { "folder" }];
+    document
 }
 
 /// `compare`: two analyses, of two traces or of two windows of one, side by side: rows of functions where the queries are

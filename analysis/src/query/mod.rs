@@ -10,6 +10,7 @@ pub(crate) mod window;
 use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::cache::PAYS_FROM;
+use crate::names::options::NameOptions;
 use crate::progress::Notes;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
@@ -49,6 +50,7 @@ pub struct Query {
     pub(crate) uses_index: bool,
     pub(crate) index_from: u64,
     pub(crate) notes: Notes,
+    pub(crate) names: NameOptions,
     pub(crate) window_events: Option<usize>,
     pub(crate) sized_classes: u32,
 }
@@ -92,6 +94,7 @@ impl Query {
             uses_index: false,
             index_from: PAYS_FROM,
             notes: Notes::default(),
+            names: NameOptions::default(),
             window_events: None,
             sized_classes: MAX_SIZED_CLASSES,
         }
@@ -124,6 +127,12 @@ impl Query {
     /// Counts the recorder's own objects, too, where the trace tells them apart.
     pub fn with_own(mut self, yes: bool) -> Query {
         self.shows_own = yes;
+        self
+    }
+
+    /// Sources of names beside the trace.
+    pub fn names(mut self, names: NameOptions) -> Query {
+        self.names = names;
         self
     }
 

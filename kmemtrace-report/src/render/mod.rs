@@ -5,6 +5,8 @@ pub(crate) mod csv;
 mod cut;
 pub(crate) mod event_output;
 mod grid;
+#[cfg(feature = "html")]
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod jsonl;
 #[cfg(feature = "pictures")]

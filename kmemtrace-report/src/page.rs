@@ -1,0 +1,76 @@
+//! `html`: runs the queries of a page, and writes it.
+
+use std::io::{self, IsTerminal};
+
+use kmemtrace::documents::{self, Body};
+use kmemtrace::{Analysis, GroupKey, Query, Shape, SortKey};
+
+use crate::cli::Request;
+use crate::render::html::{self, Documents, loss};
+use crate::report;
+use crate::terminal::output::Output;
+use crate::terminal::progress::ProgressLine;
+
+/// Rows of a table at most: its search and its order take all of them.
+const MAX_ROWS: usize = 10_000;
+/// Rows that grew most, and rows of call-sites whose objects were freed on another CPU.
+const SHORT: usize = 20;
+
+/// Writes the page of a trace.
+pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    if args.output.is_none() && io::stdout().is_terminal() {
+        anyhow::bail!("html: a page is no text for a terminal: name a file with -o FILE");
+    }
+    let sites = analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true))?;
+    let caches = analyse(request, Query::by_cache())?;
+    let sizes = analyse(request, Query::by(&[GroupKey::Size]))?;
+    let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Wasted], top: Some(top) };
+    let summary = documents::summary(&sites, &Shape::default());
+    let trace = &summary.head.trace;
+    let clock = trace.keys();
+    let loss = match sites.completeness().gaps {
+        0 => Vec::new(),
+        _ => gaps(request)?.intervals(trace.first, trace.last),
+    };
+    let said = report::table_options(request, &request.inputs()[0]);
+    let time = said.time.as_ref().map(|time| format!("time {time}"));
+    let whole = Shape { sort: vec![SortKey::Live], top: None };
+    let Body::Tree(tree) = documents::tree(&sites, &whole, &args.tree()).body else {
+        anyhow::bail!("html: the tree has another form");
+    };
+    let documents = Documents {
+        title: said.title.clone(),
+        asked: said.filter().into_iter().chain(time).collect(),
+        clock,
+        summary,
+        tree: *tree,
+        sites: documents::sites(&sites, &shape(SortKey::Live, MAX_ROWS)),
+        caches: Some(documents::caches(&caches, &shape(SortKey::Live, MAX_ROWS))),
+        mismatch: Some(documents::mismatch(&sites, &shape(SortKey::Wasted, MAX_ROWS), &[])),
+        growth: Some(documents::growth(&sites, &shape(SortKey::Growth, SHORT))),
+        loss: Some(loss),
+        cross: Some(documents::cross(&sites, &shape(SortKey::Cross, MAX_ROWS))),
+        sizes: Some(documents::sites(&sizes, &shape(SortKey::Wasted, MAX_ROWS))),
+    };
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = html::page(&documents, &mut out);
+    out.finish(written)?;
+    Ok(report::status(args, sites.completeness()))
+}
+
+/// Answer to one of the page's queries.
+fn analyse(request: &Request, query: Query) -> anyhow::Result<Analysis> {
+    let mut trace = report::open(request, &request.inputs())?;
+    let query = report::with_options(request, query)?;
+    Ok(query.run_with(&mut trace, &mut ProgressLine::new(request.args.quiet))?)
+}
+
+/// Gaps of the trace: a pass of their own, for a trace that has any.
+fn gaps(request: &Request) -> anyhow::Result<loss::Gaps> {
+    let mut trace = report::open(request, &request.inputs())?;
+    let mut gaps = loss::Gaps::default();
+    let query = report::with_options(request, Query::by_kind())?;
+    query.observe_with(&mut trace, &mut gaps, &mut ProgressLine::new(request.args.quiet))?;
+    Ok(gaps)
+}

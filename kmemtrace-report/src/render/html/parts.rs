@@ -1,0 +1,161 @@
+//! Parts of a page's data: rows as arrays, without the names of their members, and no more of them than a person looks at.
+
+use kmemtrace::documents::Body;
+use kmemtrace::documents::growth::SliceFigures;
+use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::row::{Cell, Row};
+use kmemtrace_abi::text::escape::escape;
+use serde::Serialize;
+use serde_json::Value;
+
+/// CPUs of the matrix at most.
+const MAX_CPUS: usize = 64;
+/// Members that a page does not show, and that take most room.
+const LEFT_OUT: &[&str] = &["frames", "alloc_frames", "free_frames"];
+
+/// Rows of a document.
+#[derive(Serialize)]
+pub(super) struct Table {
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Value>>,
+    /// Sums of the rows left out: of `kmalloc` and `cache`, then of `pages`.
+    others: Vec<Vec<Value>>,
+    others_count: usize,
+}
+
+impl Table {
+    /// Rows of a body; `None` for a body without rows of one form.
+    pub(super) fn of(body: &Body<'_>) -> Option<Table> {
+        Some(match body {
+            Body::Sites(listing) => Table::new(listing),
+            Body::Groups(listing) => Table::new(listing),
+            Body::Caches(listing) => Table::new(listing),
+            Body::Mismatch(listing) => Table::new(listing),
+            _ => return None,
+        })
+    }
+
+    fn new<R: Row, O: Row>(listing: &Listing<'_, R, O>) -> Table {
+        let columns: Vec<&str> = listing.columns.iter().copied().filter(|column| !LEFT_OUT.contains(column)).collect();
+        let sum = |others: &O| -> Vec<Value> {
+            let members = members_of(others);
+            let of = |column: &&str| members.iter().find(|(name, _)| name == column).map(|(_, value)| value.clone());
+            columns.iter().map(|column| of(column).unwrap_or(Value::Null)).collect()
+        };
+        let others = listing.others.as_ref();
+        Table {
+            rows: listing.rows.iter().map(|row| values_of(&row)).collect(),
+            others: others
+                .map_or(Vec::new(), |all| std::iter::once(&all.others).chain(&all.others_pages).map(sum).collect()),
+            others_count: others.map_or(0, |all| all.others_count),
+            columns,
+        }
+    }
+}
+
+/// Live bytes over time. Times are counted from the first event, so that a browser has them exactly.
+#[derive(Serialize)]
+pub(super) struct Growth {
+    slices: Vec<u64>,
+    total: Slices,
+    total_pages: Slices,
+    rows: Vec<Grown>,
+}
+
+/// Figures of each slice.
+#[derive(Serialize)]
+struct Slices {
+    live_allocated: Vec<u64>,
+    allocs: Vec<u64>,
+}
+
+/// Row of `growth`.
+#[derive(Serialize)]
+struct Grown {
+    names: serde_json::Map<String, Value>,
+    live_allocated: Vec<u64>,
+}
+
+impl Slices {
+    fn of(figures: &SliceFigures) -> Slices {
+        Slices { live_allocated: figures.live_allocated.clone(), allocs: figures.allocs.clone() }
+    }
+}
+
+impl Growth {
+    /// Body of `growth`; its trace begins at `first`.
+    pub(super) fn of(body: &Body<'_>, first: u64) -> Option<Growth> {
+        let Body::Growth(growth) = body else { return None };
+        let rows = growth.listing.rows.iter().map(|row| Grown {
+            names: members_of(&row.names).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            live_allocated: row.slices.live_allocated,
+        });
+        Some(Growth {
+            slices: growth.slices.iter().map(|end| end.saturating_sub(first)).collect(),
+            total: Slices::of(&growth.total),
+            total_pages: Slices::of(&growth.total_pages),
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// Frees by CPU: the matrix of the busiest ones, and rows of call-sites.
+#[derive(Serialize)]
+pub(super) struct Cross {
+    cpus: Vec<u32>,
+    /// CPUs with pairs that are not in the matrix.
+    left_out: usize,
+    /// Pairs by allocating and freeing CPU; `None` if the clock orders no events.
+    matrix: Option<Vec<Vec<u64>>>,
+    rows: Table,
+}
+
+impl Cross {
+    /// Body of `cross`.
+    pub(super) fn of(body: &Body<'_>) -> Option<Cross> {
+        let Body::Cross(cross) = body else { return None };
+        let (cpus, left_out) = cross.matrix.as_ref().map_or((Vec::new(), 0), |matrix| matrix.busiest(MAX_CPUS));
+        let matrix = cross.matrix.as_ref().map(|matrix| cpus.iter().map(|&from| matrix.row(from, &cpus)).collect());
+        Some(Cross { left_out, matrix, rows: Table::new(&cross.listing), cpus })
+    }
+}
+
+fn values_of(row: &dyn Row) -> Vec<Value> {
+    members_of(row).into_iter().map(|(_, value)| value).collect()
+}
+
+fn members_of(row: &dyn Row) -> Vec<(&'static str, Value)> {
+    let mut members = Vec::new();
+    row.members(&mut |name, cell| {
+        if !LEFT_OUT.contains(&name) {
+            members.push((name, value_of(&cell)));
+        }
+    });
+    members
+}
+
+/// Value of a cell, with names as tables show them.
+fn value_of(cell: &Cell<'_>) -> Value {
+    match cell {
+        Cell::Name(name) => escape(name).into_owned().into(),
+        cell => {
+            let mut value = serde_json::to_value(cell).unwrap_or(Value::Null);
+            make_harmless(&mut value);
+            value
+        }
+    }
+}
+
+/// Replaces texts by what tables show of them: no character that acts on others, or cannot be seen.
+pub(super) fn make_harmless(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(shown) = escape(text.as_bytes()) {
+                *text = shown;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_harmless),
+        Value::Object(members) => members.values_mut().for_each(make_harmless),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
