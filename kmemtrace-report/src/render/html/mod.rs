@@ -39,9 +39,9 @@ const SCRIPT: &str = concat!(
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it.
-const STYLE_HASH: &str = "";
+const STYLE_HASH: &str = "sVw+Z71IgrIgYyP1Avllj+vUqgWF9aN2vtQ7WbPpzjw=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "";
+const SCRIPT_HASH: &str = "gBdKH9cArGvUUV2iz96AvIJ3pArQQjVMI1m9qA32bKc=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
