@@ -92,6 +92,12 @@ pub struct TraceInfo {
     pub scope: Scope,
     /// Kernel filter on allocation events, as the recorder was given it: bytes of a stranger, to be escaped.
     pub filter: Option<String>,
+    /// Name of the host: bytes of a stranger, to be escaped. `None` where it was left out or is not known.
+    pub host: Option<String>,
+    /// Id of the boot, as `/proc/sys/kernel/random/boot_id` has it: bytes of a stranger, too.
+    pub boot: Option<String>,
+    /// Id of the recording, in hexadecimal digits: ours, or a checksum of the first bytes of a captured tree's files.
+    pub recording: Option<String>,
 }
 
 impl TraceInfo {
@@ -127,7 +133,15 @@ pub struct Metadata {
     pub module_info: Vec<u8>,
     /// Lines `CACHE ALIAS…` of merged slab caches.
     pub cache_aliases: Vec<u8>,
-    /// Node name, release and so on.
+    /// `/proc/meminfo` of the recording's begin; empty if the recording has none.
+    pub meminfo_start: Vec<u8>,
+    /// `/proc/meminfo` of the recording's end.
+    pub meminfo_end: Vec<u8>,
+    /// `/proc/vmstat` of the recording's begin; empty if the recording has none.
+    pub vmstat_start: Vec<u8>,
+    /// `/proc/vmstat` of the recording's end.
+    pub vmstat_end: Vec<u8>,
+    /// System name, node name, release and so on.
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
     pub started: Option<(u64, u64)>,
@@ -263,6 +277,9 @@ impl Trace {
             order: OrderKey::Time,
             scope: Scope::System,
             filter: None,
+            host: None,
+            boot: None,
+            recording: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));

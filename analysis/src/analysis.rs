@@ -1,6 +1,6 @@
 //! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -14,7 +14,10 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::memory::budget::Budget;
+use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::place::{NamesReport, Place};
+use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
@@ -32,6 +35,8 @@ pub(crate) struct Names {
     /// Names of caches and events.
     pub(crate) trace_names: kmemtrace_abi::event::Names,
     pub(crate) symbolizer: OnceLock<Symbolizer>,
+    /// Places of call-sites in the kernel's sources.
+    pub(crate) places: Places,
 }
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
@@ -71,8 +76,12 @@ pub struct Analysis {
     pub(crate) frees_name_caches: bool,
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
+    /// The filters take pages and no other kind.
+    pub(crate) selects_pages: bool,
     /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
+    /// Other names of merged caches, where the recording keeps them.
+    pub(crate) aliases: Option<CacheAliases>,
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.
@@ -136,6 +145,11 @@ pub struct LiveObject {
 }
 
 impl Names {
+    /// Origin of the names of call-sites.
+    pub(crate) fn report(&self) -> NamesReport {
+        self.places.report(self.symbolizer.get())
+    }
+
     /// Name with this number, which is one more than its index; 0 is none.
     pub(crate) fn numbered(&self, number: u64) -> Option<&[u8]> {
         self.trace_names.at(usize::try_from(number.checked_sub(1)?).ok()?)
@@ -158,9 +172,24 @@ impl Analysis {
         &self.completeness.unknown
     }
 
+    /// Folders and files of the call-sites, ascending: those that a filter may name.
+    pub fn source_paths(&self) -> BTreeSet<Box<[u8]>> {
+        self.names.places.paths()
+    }
+
+    /// Origin of the names of call-sites: files, checks, and files that failed them.
+    pub fn names_report(&self) -> NamesReport {
+        self.names.report()
+    }
+
     /// Names for call-sites.
     pub fn symbolizer(&self) -> &Symbolizer {
         self.names.symbolizer()
+    }
+
+    /// Place of a call-site in the kernel's sources.
+    pub fn place(&self, call_site: u64) -> Arc<Place> {
+        self.names.places.place(call_site, self.symbolizer())
     }
 
     /// Names of the trace's events, then of the caches that they name, taken by filters or not.

@@ -2,15 +2,21 @@
 //!
 //! [`Args`] has the options of all views; `cli` gives each view those that the table of views names for it.
 
+use std::io::IsTerminal;
 use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Parser, ValueEnum};
 
+use kmemtrace::documents::AccountStyle;
 use kmemtrace::{
-    Context, Finding, Glob, GroupKey, Kind, Query, Select, Site, SizeRange, SortKey, TimeWindow, parse_kind, parse_size,
+    Branch, Context, Finding, Glob, GroupKey, Kind, Query, Select, Site, SizeRange, SortKey, TimeWindow, TreeOptions,
+    parse_kind, parse_size,
 };
+
+/// Levels of a tree on a terminal.
+const TREE_DEPTH_ON_TERMINAL: usize = 2;
 
 /// Options of all views.
 #[derive(Debug, Parser)]
@@ -29,6 +35,9 @@ pub(crate) struct Args {
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
     #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
     pub(crate) sort: Vec<SortBy>,
+    /// Form of the account
+    #[arg(long, value_enum, value_name = "STYLE")]
+    pub(crate) style: Option<Style>,
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
@@ -57,9 +66,12 @@ pub(crate) struct Args {
     pub(crate) explain: Option<String>,
     /// Rows to show [default: 20 on a terminal, else all]
     ///
-    /// A last row sums up the rest.
+    /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
+    /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<usize>,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
     /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the
@@ -77,6 +89,11 @@ pub(crate) struct Args {
     pub(crate) level: Option<i32>,
     #[command(flatten)]
     pub(crate) filters: Filters,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
+    /// Show the functions that the compiler put into each other
+    #[arg(long)]
+    pub(crate) inlines: bool,
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
     pub(crate) own: bool,
@@ -194,13 +211,43 @@ pub(crate) struct Filters {
     /// Only allocations in these contexts of the kernel
     #[arg(long, value_name = "CONTEXT,...", value_delimiter = ',', value_parser = context_parser(), hide_short_help = true)]
     pub(crate) context: Vec<Context>,
+    /// Only call-sites in these folders or files of the kernel's sources: fs/ext4
+    #[arg(short, long, value_name = "FOLDER,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) branch: Vec<Branch>,
+}
+
+/// Sources of names beside the trace.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Names")]
+pub(crate) struct NameArgs {
+    /// Kernel with debug information [default: searched for by build-id and release]
+    ///
+    /// It is the vmlinux of the very kernel that the trace is of, as a distribution's debug package has it. It is checked: another
+    /// build's is refused.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) vmlinux: Option<PathBuf>,
+    /// Folder that is searched for debug information first; may be repeated
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub(crate) debug_dir: Vec<PathBuf>,
+    /// Built tree of the kernel: source files of functions, and static sizes
+    #[arg(short, long, value_name = "TREE", hide_short_help = true)]
+    pub(crate) kernel: Option<PathBuf>,
+    /// Map of functions to source files, made by the command names
+    #[arg(long = "names", value_name = "FILE", hide_short_help = true)]
+    pub(crate) map: Option<PathBuf>,
+    /// Functions that allocate for their callers, a name a line; none: no function
+    #[arg(long, value_name = "FILE|none", hide_short_help = true)]
+    pub(crate) wrappers: Option<PathBuf>,
+    /// Areas of source files: the kernel's MAINTAINERS, or lines AREA<TAB>GLOB
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) areas: Option<PathBuf>,
 }
 
 impl Filters {
     /// Filters as the library takes them.
     pub(crate) fn select(&self) -> Select {
-        let Filters { pid, comm, module, cache, site, kind, size, context } = self.clone();
-        Select { pid, comm, module, cache, site, kind, size, context }
+        let Filters { pid, comm, module, cache, site, kind, size, context, branch } = self.clone();
+        Select { pid, comm, module, cache, site, kind, size, context, branch }
     }
 }
 
@@ -215,6 +262,18 @@ pub(crate) enum Format {
     Jsonl,
     /// Comma-separated rows
     Csv,
+}
+
+/// Forms of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    /// Callers by live bytes, with the frees of their objects: as trace_analyze writes it
+    #[default]
+    TraceAnalyze,
+    /// Callers by all bytes, with the frees that they made: as slab_account writes it
+    SlabAccount,
+    /// Callers, their live bytes and their object files, without a heading
+    Callers,
 }
 
 /// Use of colours.
@@ -244,7 +303,7 @@ impl Asked {
         let given = |id: &str| -> Option<Vec<String>> {
             Some(matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect())
         };
-        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size", "context"];
+        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size", "context", "branch"];
         Asked {
             filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
             time: given("time").map(|values| values.join(",")),
@@ -275,8 +334,16 @@ pub(crate) enum GroupBy {
     Node,
     /// Context: task, softirq, hardirq or nmi
     Context,
-    /// Function of the call-site, whatever its place in the function
+    /// Function that asked for the memory, whatever its place in the function
     Function,
+    /// Line of the kernel's sources that asked for the memory
+    Source,
+    /// Source file of that line
+    File,
+    /// Folder of the source file
+    Folder,
+    /// Area of the source file, with --areas
+    Area,
 }
 
 /// Sort keys, greatest first (names: smallest first).
@@ -307,6 +374,10 @@ pub(crate) enum SortBy {
     Cross,
     /// Live bytes gained over the recording
     Growth,
+    /// Bytes of functions and objects in the kernel's image
+    Static,
+    /// Static and live bytes
+    Current,
     /// Time of the first allocation
     Time,
     /// Name of the row: call-site, cache or group
@@ -315,6 +386,11 @@ pub(crate) enum SortBy {
 }
 
 impl Args {
+    /// Form of the account.
+    pub(crate) fn account_style(&self) -> AccountStyle {
+        self.style.unwrap_or_default().style()
+    }
+
     /// Query whose rows are made of the keys of `--by`, else of call-sites.
     pub(crate) fn grouped(&self) -> Query {
         let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
@@ -322,12 +398,39 @@ impl Args {
     }
 }
 
+impl Style {
+    /// Style of the library.
+    pub(crate) fn style(self) -> AccountStyle {
+        match self {
+            Style::TraceAnalyze => AccountStyle::TraceAnalyze,
+            Style::SlabAccount => AccountStyle::SlabAccount,
+            Style::Callers => AccountStyle::Callers,
+        }
+    }
+}
+
+impl Args {
+    /// Options of a tree.
+    pub(crate) fn tree(&self) -> TreeOptions {
+        let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
+        TreeOptions {
+            by_area: self.by.first() == Some(&GroupBy::Area),
+            depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
+            branches: self.filters.branch.clone(),
+        }
+    }
+}
+
 impl GroupBy {
     /// Key of the library.
     pub(crate) fn key(self) -> GroupKey {
         match self {
-            // Rows of call-sites are merged by their functions later.
-            GroupBy::Site | GroupBy::Function => GroupKey::Site,
+            GroupBy::Site => GroupKey::Site,
+            GroupBy::Function => GroupKey::Function,
+            GroupBy::Source => GroupKey::Source,
+            GroupBy::File => GroupKey::File,
+            GroupBy::Folder => GroupKey::Folder,
+            GroupBy::Area => GroupKey::Area,
             GroupBy::Task => GroupKey::Task,
             GroupBy::Pid => GroupKey::Pid,
             GroupBy::Comm => GroupKey::Comm,
@@ -356,6 +459,8 @@ impl SortBy {
             SortBy::Cross => SortKey::Cross,
             SortBy::Site => SortKey::Site,
             SortBy::Growth => SortKey::Growth,
+            SortBy::Static => SortKey::Static,
+            SortBy::Current => SortKey::Current,
             SortBy::Time => return None,
         })
     }

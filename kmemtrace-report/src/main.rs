@@ -4,10 +4,12 @@
 //! terminal, and the renderers.
 
 mod args;
+mod built;
 mod classes;
 mod cli;
 mod columns;
 mod exit;
+mod names;
 mod pack;
 #[cfg(feature = "html")]
 mod page;
@@ -68,6 +70,8 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Events => report::events(request),
         Run::Compare => report::compare(request),
+        Run::Static => built::static_sizes(request),
+        Run::Names => built::names(request),
         #[cfg(feature = "html")]
         Run::Page => page::page(request),
         #[cfg(not(feature = "html"))]

@@ -20,10 +20,12 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, suggest};
+use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
+/// Children of each node of a tree on a terminal.
+const CHILDREN_ON_TERMINAL: usize = 8;
 
 /// Prints the document of a view.
 pub(crate) fn view(
@@ -34,8 +36,9 @@ pub(crate) fn view(
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
-    let query = with_options(request, query);
+    let query = with_options(request, query)?;
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    check_branches(args, &analysis)?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
@@ -44,6 +47,9 @@ pub(crate) fn view(
     let document = document(&analysis, &Shape { sort: request.sort_keys(), top }, args);
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     print(request, &document, &TableOptions { selected, ..table_options(request, &inputs[0]) })?;
+    if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
+        tell_verdict(analysis.completeness());
+    }
     if analysis.rows().next().is_none() {
         suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
     }
@@ -57,7 +63,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
-        let query = with_options(request, query).time(window.or(args.time));
+        let query = with_options(request, query)?.time(window.or(args.time));
         let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
         let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
         explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
@@ -90,7 +96,7 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
-    let query = with_options(request, Query::by_kind());
+    let query = with_options(request, Query::by_kind())?;
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
@@ -127,6 +133,14 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     Ok(status)
 }
 
+/// Tells of loss and damage where the output has no place for a verdict.
+fn tell_verdict(completeness: &Completeness) {
+    if completeness.verdict != Verdict::Complete {
+        let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+        say(&format!("the trace is {}: {lost} events lost, the figures are estimates", completeness.verdict_name()));
+    }
+}
+
 /// Status of `--fail-on`: the gate fires on errors, and for classes without errors on findings that loss does not explain.
 fn gate(args: &Args, analysis: &Analysis) -> u8 {
     let errors = |class: Finding| {
@@ -151,11 +165,12 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
 }
 
 /// Query with the options that every view has.
-pub(crate) fn with_options(request: &Request, query: Query) -> Query {
+pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
     let args = &request.args;
     let mut query = query
         .given(request.asked.filters.clone())
         .select(args.filters.select())
+        .names(names::options(&args.names)?)
         .time(args.time)
         .with_own(args.own)
         .threads(threads(args))
@@ -164,7 +179,7 @@ pub(crate) fn with_options(request: &Request, query: Query) -> Query {
     if !args.no_index {
         query = query.index(args.index_from);
     }
-    if args.verbose { query.notes(Notes::to(say)) } else { query }
+    Ok(if args.verbose { query.notes(Notes::to(say)) } else { query })
 }
 
 pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
@@ -188,6 +203,20 @@ pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
     exit::OK
 }
 
+/// Refuses a branch that holds no call-site of the trace: a mistyped folder would look like an empty one.
+fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
+    if args.filters.branch.is_empty() {
+        return Ok(());
+    }
+    let paths = analysis.source_paths();
+    for branch in &args.filters.branch {
+        if !paths.iter().any(|path| branch.holds(path)) {
+            anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), &paths));
+        }
+    }
+    Ok(())
+}
+
 /// Explains an empty window of an option by the first event's time: times are those of the trace's clock, not of the wall's.
 fn explain_empty_window((option, window): (&str, Option<TimeWindow>), trace: &Trace, events: u64, begins: u64) {
     if window.is_some() && events == 0 {
@@ -208,10 +237,11 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
 }
 
 /// Limit of rows.
-fn top(request: &Request) -> Option<usize> {
+pub(crate) fn top(request: &Request) -> Option<usize> {
     let args = &request.args;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    args.top.or((request.format() == Format::Table && on_terminal).then_some(ROWS_ON_TERMINAL))
+    let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
+    args.top.or((request.format() == Format::Table && on_terminal).then_some(usual))
 }
 
 fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
@@ -238,6 +268,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         show_addresses: args.show_addresses,
         shows_own: args.own,
         shows_normal: args.all,
+        shows_inlines: args.inlines,
         top: top(request),
         selected: None,
         ranked: request.sort_keys().first().copied(),

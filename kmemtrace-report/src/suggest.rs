@@ -26,8 +26,9 @@ pub(crate) fn suggest(filters: &Filters, trace: &Trace, names: &EventNames, even
     }
     let comms: BTreeSet<&[u8]> = metadata.comms.values().map(|comm| &**comm).collect();
     let of_events = (event_names..names.len()).filter_map(|index| names.at(index));
+    let aliases = metadata.cache_aliases.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
     let caches: BTreeSet<&[u8]> =
-        of_events.chain(metadata.slabinfo_end.split(|&b| b == b'\n').filter_map(slab)).collect();
+        of_events.chain(metadata.slabinfo_end.split(|&b| b == b'\n').filter_map(slab)).chain(aliases).collect();
     let sites = filters.site.iter().filter_map(|site| match site {
         Site::Symbol { name, .. } => Some(name),
         Site::Address(_) => None,
@@ -72,6 +73,20 @@ fn symbol(line: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 fn slab(line: &[u8]) -> Option<&[u8]> {
     let name = line.split(|&byte| byte == b' ').next().filter(|name| !name.is_empty())?;
     (!line.starts_with(b"slabinfo") && !line.starts_with(b"#")).then_some(name)
+}
+
+/// Reason why a branch is refused: the names nearest to it, or that no folder is known.
+pub(crate) fn no_branch(branch: &str, paths: &BTreeSet<Box<[u8]>>) -> String {
+    let shown = escape(branch.as_bytes());
+    if paths.is_empty() {
+        return format!(
+            "{shown}: no source folder is known of this trace; --vmlinux, --kernel or --names tell them, see docs/names.md"
+        );
+    }
+    let names: Vec<String> = paths.iter().map(|path| escape(path).into_owned()).collect();
+    let like = nearest(branch, names.iter().map(String::as_str));
+    let like = if like.is_empty() { String::new() } else { format!("; did you mean {}?", like.join(", ")) };
+    format!("{shown}: no call-site of this trace is there{like}")
 }
 
 #[cfg(test)]

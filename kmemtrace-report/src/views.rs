@@ -4,7 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 use kmemtrace::documents::{self, Document};
-use kmemtrace::{Analysis, Query, Shape};
+use kmemtrace::{Analysis, Kind, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 
@@ -44,6 +44,10 @@ pub(crate) enum Run {
     Events,
     /// Compares two traces, or two windows of one.
     Compare,
+    /// Prints static sizes, which need no trace.
+    Static,
+    /// Makes a map of functions to source files.
+    Names,
     /// Writes a page for browsers.
     Page,
     /// Makes a smaller copy of the recording.
@@ -64,6 +68,13 @@ pub(crate) const COMMON: &[&str] = &[
     "kind",
     "size",
     "context",
+    "branch",
+    "vmlinux",
+    "debug-dir",
+    "kernel",
+    "names",
+    "wrappers",
+    "areas",
     "own",
     "bytes",
     "show-addresses",
@@ -85,6 +96,11 @@ const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"
 
 const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Site,
+    GroupBy::Source,
+    GroupBy::Function,
+    GroupBy::File,
+    GroupBy::Folder,
+    GroupBy::Area,
     GroupBy::Task,
     GroupBy::Pid,
     GroupBy::Comm,
@@ -111,8 +127,8 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 11] =
-    [SUMMARY, SITES, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, EVENTS, HTML, PACK];
+pub(crate) static VIEWS: [View; 15] =
+    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, STATIC, NAMES, PACK];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -145,12 +161,43 @@ Each kind of object has a row of its own. --by groups by other keys, or by sever
         ("sites --sort live --top 10 DIR", "call-sites that hold most memory at the end"),
         ("sites --by comm,site DIR", "call-sites of each command"),
     ],
-    options: &["by", "sort", "top"],
+    options: &["by", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: FIGURES,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
+    },
+};
+
+const TREE: View = View {
+    name: "tree",
+    alias: None,
+    meaning: "Folders of the kernel's sources, down to call-sites",
+    help: "\
+Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
+information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
+nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.",
+    examples: &[
+        ("tree --depth 2 DIR", "folders of two levels"),
+        ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
+        ("tree --by area --areas linux/MAINTAINERS DIR", "areas of the kernel's maintainers"),
+    ],
+    options: &["by", "sort", "top", "depth"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Document {
+        query: |_, _| Query::by_site(),
+        document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
     },
 };
 
@@ -204,7 +251,7 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         ("live --by comm DIR", "commands that hold memory"),
         ("live --objects --site foo_open DIR", "each object of one function"),
     ],
-    options: &["by", "objects", "sort", "top"],
+    options: &["by", "objects", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {
@@ -269,6 +316,40 @@ grew most from the first slice to the last.",
     },
 };
 
+const ACCOUNT: View = View {
+    name: "account",
+    alias: None,
+    meaning: "Callers as trace_analyze and slab_account list them",
+    help: "\
+Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
+pages instead. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
+complete stands on standard error.",
+    examples: &[
+        ("account --sort live_wasted -o account.txt DIR", "callers whose live objects waste most"),
+        ("account --style slab-account DIR", "frees count for the callers that made them"),
+    ],
+    options: &["style", "sort"],
+    groupings: &[],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Wasted,
+        SortBy::Requested,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Site,
+    ],
+    run: Run::Document {
+        query: |_, args| Query::by_site().with_free_sites(args.account_style().counts_frees_made()),
+        document: |analysis, shape, args| {
+            // The form has an order of its own where none is asked for.
+            let shape = if args.sort.is_empty() { &Shape::default() } else { shape };
+            documents::account(analysis, shape, args.account_style(), args.filters.kind == [Kind::Pages])
+        },
+    },
+};
+
 const EVENTS: View = View {
     name: "events",
     alias: None,
@@ -280,6 +361,38 @@ Each allocation, free and gap of the recording in one order over all CPUs. The v
     groupings: &[],
     sort_keys: &[],
     run: Run::Events,
+};
+
+const STATIC: View = View {
+    name: "static",
+    alias: None,
+    meaning: "Bytes of functions and objects by folder; no trace",
+    help: "\
+Bytes of the kernel's functions and objects by folder and file of its sources, split into code, read-only data, data and zeros, and \
+of these what the kernel gives back once it has started. TREE is a built tree: its objects that have a source count, but not those of \
+scripts and tools. VMLINUX is the linked kernel with debug information.",
+    examples: &[
+        ("static --depth 2 linux-6.1", "a built tree, two levels of folders"),
+        ("static --format json vmlinux", "all files of a kernel"),
+    ],
+    options: &["depth", "top", "format", "output", "force", "bytes", "color", "width"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Static,
+};
+
+const NAMES: View = View {
+    name: "names",
+    alias: None,
+    meaning: "Makes a map of functions to files, for --names",
+    help: "\
+Writes which source file has each function of a kernel with debug information, and of the modules in DIR. The map is small, and serves \
+other builds of the series, too.",
+    examples: &[("names -o 6.1.names vmlinux /lib/modules/6.1", "the kernel and its modules")],
+    options: &["output", "force"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Names,
 };
 
 const HTML: View = View {
@@ -324,7 +437,7 @@ impl View {
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
-            Run::Pack => false,
+            Run::Static | Run::Names | Run::Pack => false,
             Run::Page => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };

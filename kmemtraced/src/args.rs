@@ -14,7 +14,7 @@ use kmemtrace_abi::text::escape::escape;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 8] = ["summary", "sites", "caches", "mismatch", "live", "cross", "growth", "events"];
+const VIEWS: [&str; 9] = ["summary", "sites", "caches", "mismatch", "live", "cross", "growth", "account", "events"];
 
 /// Verbs: words that may stand in place of options and COMMAND.
 const VERBS: [&str; 2] = ["recover", "probe"];
@@ -106,6 +106,9 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) instance: String,
+    /// Leave the host's name out of the recording
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_host: bool,
     /// Overwrite the output directory
     ///
     /// An earlier recording goes once the new one has begun.

@@ -19,7 +19,7 @@ const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
 
 /// Views, some with options of their own. Both sides of a comparison are windows of one trace.
-const VIEWS: [&[&str]; 13] = [
+const VIEWS: [&[&str]; 15] = [
     &["summary"],
     &["sites"],
     &["sites", "--by", "comm,site"],
@@ -32,6 +32,8 @@ const VIEWS: [&[&str]; 13] = [
     &["cross"],
     &["compare", "--before", ",50%", "--after", "50%,"],
     &["growth"],
+    &["account"],
+    &["account", "--style", "slab-account"],
     &["events"],
 ];
 const FORMATS: [&str; 4] = ["table", "json", "csv", "jsonl"];

@@ -56,7 +56,7 @@ fn stripped(value: Value, name: &str) -> Value {
             Value::Object(members)
         }
         Value::Object(members) => {
-            const OF_KERNEL: [&str; 4] = ["module", "cross_node", "slabinfo_change", "visibility_percent"];
+            const OF_KERNEL: [&str; 5] = ["module", "cross_node", "slabinfo_change", "visibility_percent", "aliases"];
             let is_of_kernel = |name: &str| name.ends_with("symbol") || OF_KERNEL.contains(&name);
             let members = members.into_iter().filter(|(name, _)| !is_of_kernel(name));
             Value::Object(members.map(|(name, value)| (name.clone(), stripped(value, &name))).collect())

@@ -12,7 +12,7 @@ use kmemtrace_tests::programs::{limited, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 11] = [
+const VIEWS: [&[&str]; 12] = [
     &["summary"],
     &["sites"],
     &["sites", "--by", "comm,gfp"],
@@ -23,6 +23,7 @@ const VIEWS: [&[&str]; 11] = [
     &["cross"],
     &["growth", "--by", "comm"],
     &["compare", "--before", ",50%", "--after", "50%,"],
+    &["account", "--style", "slab-account"],
     &["events"],
 ];
 const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];

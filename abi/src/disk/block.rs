@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 2;
+pub const MINOR: u16 = 3;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -451,6 +451,11 @@ pub mod item {
     pub const SCOPE: u16 = 15;
     /// Text: the kernel's filter on allocation events; from minor version 2 on, only where there is one.
     pub const FILTER: u16 = 16;
+    /// Text: the host's name, unless the user had it left out; from minor version 3 on. Where it is left out, UNAME has `-` in its
+    /// place.
+    pub const HOST: u16 = 17;
+    /// Text: `/proc/sys/kernel/random/boot_id`; from minor version 3 on.
+    pub const BOOT: u16 = 18;
 
     /// Text: `/proc/kallsyms` at the start.
     pub const KALLSYMS: u16 = 100;
@@ -478,6 +483,22 @@ pub mod item {
     pub const STOPPED: u16 = 111;
     /// Text: the thread ids of the recorder, a line each.
     pub const OWN_THREADS: u16 = 112;
+    /// Bytes of `/sys/kernel/notes`: ELF notes in the machine's byte order; from minor version 3 on, as are the next ones.
+    pub const NOTES: u16 = 113;
+    /// Text: `NAME BUILDID PATH SECTION=0xADDRESS…` a line, for each module at the start; `-` for what is not known.
+    pub const MODULE_INFO: u16 = 114;
+    /// Text: such lines of the end that were not there at the start.
+    pub const MODULE_INFO_LATER: u16 = 115;
+    /// Text: `CACHE ALIAS…` a line, for each merged slab cache at the end.
+    pub const CACHE_ALIASES: u16 = 116;
+    /// Text: `/proc/meminfo` once the kernel records.
+    pub const MEMINFO_START: u16 = 117;
+    /// Text: `/proc/meminfo` before the kernel stops to record.
+    pub const MEMINFO_END: u16 = 118;
+    /// Text: `/proc/vmstat` once the kernel records.
+    pub const VMSTAT_START: u16 = 119;
+    /// Text: `/proc/vmstat` before the kernel stops to record.
+    pub const VMSTAT_END: u16 = 120;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

@@ -1,4 +1,4 @@
-//! Bytes that the kernel writes: event formats, sub-buffers of the ring buffer, their event records, relay records, `stats` files.
+//! Bytes that the kernel writes: event formats, sub-buffers of the ring buffer, their event records, relay records, `stats` files, notes.
 //!
 //! A layout of another kernel version belongs here, and another event into `profile`. Every decoder is generic over byte order
 //! and word size ([`target`]) and takes one sub-buffer or record at a time.
@@ -6,6 +6,7 @@
 pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
+pub mod notes;
 pub(crate) mod profile;
 pub mod relay;
 pub(crate) mod release;

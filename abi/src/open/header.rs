@@ -27,6 +27,8 @@ pub(crate) struct FileHeader {
     pub(crate) started: Option<(u64, u64)>,
     pub(crate) scope: Scope,
     pub(crate) filter: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) boot: Option<String>,
 }
 
 /// The first block's payload cannot be understood.
@@ -101,6 +103,8 @@ impl FileHeader {
                 // A scope of a later version leaves out some tasks, too.
                 item::SCOPE => header.scope = if bytes == b"system" { Scope::System } else { Scope::Tasks },
                 item::FILTER => header.filter = Some(text(bytes)),
+                item::HOST => header.host = some_text(bytes),
+                item::BOOT => header.boot = some_text(bytes),
                 _ => {}
             }
         }
@@ -143,6 +147,8 @@ pub(crate) struct MetadataBuilder {
     comms: Vec<u8>,
     nodes: Vec<u8>,
     own_threads: Option<Vec<u8>>,
+    module_info: Vec<u8>,
+    module_info_later: Vec<u8>,
     metadata: Metadata,
 }
 
@@ -162,6 +168,14 @@ impl MetadataBuilder {
                 item::SLABINFO_START => &mut self.metadata.slabinfo_start,
                 item::SLABINFO_END => &mut self.metadata.slabinfo_end,
                 item::UNAME => &mut self.metadata.uname,
+                item::NOTES => &mut self.metadata.notes,
+                item::MODULE_INFO => &mut self.module_info,
+                item::MODULE_INFO_LATER => &mut self.module_info_later,
+                item::CACHE_ALIASES => &mut self.metadata.cache_aliases,
+                item::MEMINFO_START => &mut self.metadata.meminfo_start,
+                item::MEMINFO_END => &mut self.metadata.meminfo_end,
+                item::VMSTAT_START => &mut self.metadata.vmstat_start,
+                item::VMSTAT_END => &mut self.metadata.vmstat_end,
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -180,6 +194,7 @@ impl MetadataBuilder {
         };
         self.metadata.kallsyms = join(self.kallsyms, self.kallsyms_later);
         self.metadata.modules = join(self.modules, self.modules_later);
+        self.metadata.module_info = join(self.module_info, self.module_info_later);
         self.metadata.comms = comms(&self.comms);
         self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
@@ -192,6 +207,18 @@ impl MetadataBuilder {
         let is_good = self.own_threads.is_none() || self.metadata.own_threads.is_some();
         (self.metadata, is_good)
     }
+}
+
+/// Text without its newline; `None` where nothing is left.
+pub(crate) fn some_text(bytes: &[u8]) -> Option<String> {
+    Some(text(bytes)).filter(|text| !text.is_empty())
+}
+
+/// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in; `-` stands for a name that was
+/// left out.
+pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
+    let word = uname.split(u8::is_ascii_whitespace).nth(1)?;
+    some_text(word).filter(|host| host != "-")
 }
 
 /// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than

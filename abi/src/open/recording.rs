@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
-use crate::disk::block::{MAGIC, NO_CPU, kind};
+use crate::disk::block::{MAGIC, NO_CPU, RecordingId, kind};
 use crate::disk::blocks::{Block, BlockReader};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
@@ -13,7 +13,7 @@ use crate::kernel::decoder::Decoder;
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::relay::Layout;
 use crate::kernel::release::Release;
-use crate::open::header::{FileHeader, MetadataBuilder};
+use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
@@ -82,6 +82,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     refuse_mixed(&opened, meta.as_deref().zip(meta_recording))?;
     // One header speaks for the recording, so a damaged one costs no events.
     let header = opened.iter().find_map(|o| o.header.clone()).or(meta_header);
+    let recording = opened.iter().find_map(|o| o.reader.recording()).or(meta_recording);
     let mut names = Names::new();
     let (format, complaint) = payload_format(header.as_ref(), &opened, &mut names);
     let header = header.unwrap_or_default();
@@ -114,6 +115,9 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         order,
         scope: header.scope,
         filter: header.filter,
+        host: header.host.or_else(|| host_of_uname(&metadata.uname)),
+        boot: header.boot,
+        recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
     };
     let metadata = Metadata { started: header.started, ..metadata };
     Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
@@ -148,7 +152,7 @@ fn streams(
     streams
 }
 
-fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, [u8; 16])>) -> Result<(), OpenError> {
+fn refuse_mixed(opened: &[Opened], meta: Option<(&Path, RecordingId)>) -> Result<(), OpenError> {
     let files = opened.iter().filter_map(|o| Some((o.path.as_path(), o.reader.recording()?)));
     let mut all = files.chain(meta);
     let Some((a, recording)) = all.next() else { return Ok(()) };
@@ -198,7 +202,7 @@ fn first_sequence(path: &Path) -> Option<u32> {
     }
 }
 
-type Meta = (Metadata, Option<FileHeader>, Option<[u8; 16]>);
+type Meta = (Metadata, Option<FileHeader>, Option<RecordingId>);
 
 fn read_meta(path: &Path) -> Result<Meta, OpenError> {
     let mut reader = BlockReader::new(open_regular(path)?);

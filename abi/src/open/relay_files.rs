@@ -73,6 +73,9 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
         scope: Scope::System,
         filter: None,
+        host: None,
+        boot: None,
+        recording: None,
     };
     Ok(Trace {
         has_begun: false,

@@ -22,7 +22,7 @@ use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel::target::{Endian, Target};
-use crate::open::header;
+use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
@@ -31,6 +31,8 @@ use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
 const MAX_TEXT_BYTES: u64 = 1 << 30;
+/// Bytes of each CPU's file that the tree is told from others by.
+const HEAD_BYTES: u64 = 4096;
 /// Sub-buffers that the byte order is found from.
 const SAMPLES: usize = 64;
 
@@ -204,6 +206,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let page_bytes = texts.want_text("page_size", "the size of pages is not known").and_then(|t| t.parse::<u64>().ok());
     let raw = dirs.into_iter().map(|(cpu, dir)| (cpu, dir.join(RAW)));
     let raw: Vec<(u32, PathBuf)> = raw.filter(|(_, file)| file.is_file()).collect();
+    let recording = recording(&raw);
     let mut samples = raw.iter().filter_map(|(_, file)| read(file, (SAMPLES as u64) << 16));
     let sample = samples.find(|sample| !sample.is_empty()).unwrap_or_default();
     let shape = shape(header_page.as_deref(), arch.as_deref(), page_bytes, &sample)
@@ -225,10 +228,13 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
         comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
         gfp_names: GfpNames::of_formats(&format_texts).map(Arc::new),
+        // Trees of an older script lack both, which is no finding.
+        notes: texts.find("notes").unwrap_or_default(),
+        module_info: texts.find("module_info").unwrap_or_default(),
         uname: uname.into_bytes(),
         ..Metadata::default()
     };
-    for (name, cost) in texts.missing {
+    for (name, cost) in &texts.missing {
         report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
     let info = TraceInfo {
@@ -246,10 +252,27 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         order: OrderKey::Time,
         scope: Scope::System,
         filter: None,
+        host: host_of_uname(&named.uname),
+        boot: texts.find("boot_id").as_deref().and_then(some_text),
+        recording,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };
     Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+}
+
+/// Checksum (CRC-64/NVME) of the first bytes of each CPU's file, which hold the times of its first events, in hexadecimal digits; `None`
+/// without a byte.
+fn recording(raw: &[(u32, PathBuf)]) -> Option<String> {
+    let mut heads = Vec::new();
+    for (cpu, file) in raw {
+        let head = read(file, HEAD_BYTES).filter(|head| !head.is_empty());
+        if let Some(head) = head {
+            heads.extend_from_slice(&cpu.to_le_bytes());
+            heads.extend_from_slice(&head);
+        }
+    }
+    (!heads.is_empty()).then(|| format!("{:016x}", crc_fast::crc64_nvme(&heads)))
 }
 
 /// The event formats of a tree; findings about those that are damaged or missing go to `report`.

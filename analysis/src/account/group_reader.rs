@@ -9,14 +9,18 @@ use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE};
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::place::{Place, SourceLine};
+use crate::names::resolver::Places;
 
 /// Facts of a trace that the values of keys depend on.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupFacts<'a> {
     /// Command names by thread id.
     pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
-    /// Symbols, where the keys need modules.
+    /// Symbols, where the keys need names of call-sites.
     pub(crate) symbols: Option<&'a Symbolizer>,
+    /// Places of call-sites.
+    pub(crate) places: &'a Places,
     /// Names of caches that events do not carry.
     pub(crate) caches: &'a CacheNames,
 }
@@ -48,7 +52,8 @@ pub(crate) struct GroupReader<'a> {
     comms: Memory<i32>,
     /// Latest threads by the low bits of their ids: nearly all events are of few threads.
     recent_comms: Box<[(i32, GroupValue); RECENT]>,
-    modules: Memory<u64>,
+    /// Names by key and call-site.
+    sites: Memory<(GroupKey, u64)>,
     sizes: Memory<(u64, Option<u64>)>,
     learned: Memory<(u64, u64)>,
     lists: Memory<Box<[GroupValue]>>,
@@ -65,7 +70,7 @@ impl<'a> GroupReader<'a> {
             classes,
             comms: HashMap::default(),
             recent_comms: Box::new([(NO_THREAD, 0); RECENT]),
-            modules: HashMap::default(),
+            sites: HashMap::default(),
             sizes: HashMap::default(),
             learned: HashMap::default(),
             lists: HashMap::default(),
@@ -110,7 +115,12 @@ impl<'a> GroupReader<'a> {
             GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
             GroupKey::Comm => event.pid.map_or(0, |pid| self.comm(pid)),
             GroupKey::Cache => self.cache(event, kind, cache),
-            GroupKey::Module => self.module(event.call_site),
+            GroupKey::Source
+            | GroupKey::Function
+            | GroupKey::File
+            | GroupKey::Folder
+            | GroupKey::Area
+            | GroupKey::Module => self.of_call_site(key, event.call_site),
             GroupKey::Size => event.requested,
             GroupKey::Gfp => event.gfp.unwrap_or(NO_VALUE),
             GroupKey::Node => event.node.map_or(NO_VALUE, |node| u64::from(node.cast_unsigned())),
@@ -138,11 +148,17 @@ impl<'a> GroupReader<'a> {
     }
 
     #[inline]
-    fn module(&mut self, call_site: u64) -> GroupValue {
+    fn of_call_site(&mut self, key: GroupKey, call_site: u64) -> GroupValue {
         let (facts, classes) = (self.facts, self.classes);
-        let module = || facts.symbols?.lookup(call_site)?.module;
-        let number = || module().map_or(0, |module| classes.cache(module).into());
-        *self.modules.entry(call_site).or_insert_with(number)
+        let number = || {
+            let symbols = facts.symbols?;
+            if key == GroupKey::Module {
+                return symbols.lookup(call_site)?.module.map(|module| classes.cache(module).into());
+            }
+            name_of(&facts.places.place(call_site, symbols), key).map(|name| classes.cache(&name).into())
+        };
+        limit(&mut self.sites);
+        *self.sites.entry((key, call_site)).or_insert_with(|| number().unwrap_or(0))
     }
 
     fn cache(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> GroupValue {
@@ -164,4 +180,32 @@ impl<'a> GroupReader<'a> {
             Kind::Pages => 0,
         }
     }
+}
+
+/// Name of a place for a key; `None` if it is not known.
+fn name_of(place: &Place, key: GroupKey) -> Option<Box<[u8]>> {
+    let source = place.source.as_ref();
+    match key {
+        GroupKey::Source => source.map(name_of_source),
+        GroupKey::Function => source.map(|source| source.function.clone()),
+        GroupKey::File => source.and_then(|source| source.file.clone()),
+        GroupKey::Folder => place.folder.clone(),
+        GroupKey::Area => place.area.clone(),
+        _ => None,
+    }
+}
+
+/// Line of source as one name: line, file and function, each but the last with a zero behind it.
+fn name_of_source(source: &SourceLine) -> Box<[u8]> {
+    let line = source.line.map_or(String::new(), |line| line.to_string());
+    let file = source.file.as_deref().unwrap_or_default();
+    [line.as_bytes(), b"\0", file, b"\0", &source.function].concat().into()
+}
+
+/// File, line and function from the name that [`GroupKey::Source`] has for them.
+pub(crate) fn parts_of_source(name: &[u8]) -> Option<(Option<&[u8]>, Option<u32>, &[u8])> {
+    let mut parts = name.splitn(3, |byte| *byte == 0);
+    let (line, file, function) = (parts.next()?, parts.next()?, parts.next()?);
+    let line = std::str::from_utf8(line).ok().and_then(|line| line.parse().ok());
+    Some(((!file.is_empty()).then_some(file), line, function))
 }

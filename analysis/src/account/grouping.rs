@@ -10,6 +10,16 @@ use kmemtrace_abi::event::Kind;
 pub enum GroupKey {
     /// Call-site.
     Site,
+    /// Line of source that asked for the memory.
+    Source,
+    /// Function of that line.
+    Function,
+    /// Source file of that line.
+    File,
+    /// Folder of the source file.
+    Folder,
+    /// Area of the source file.
+    Area,
     /// Thread, with its command name.
     Task,
     /// Thread id.
@@ -32,8 +42,13 @@ pub enum GroupKey {
 
 impl GroupKey {
     /// All keys, in the contract's order.
-    pub const ALL: [GroupKey; 10] = [
+    pub const ALL: [GroupKey; 15] = [
         GroupKey::Site,
+        GroupKey::Source,
+        GroupKey::Function,
+        GroupKey::File,
+        GroupKey::Folder,
+        GroupKey::Area,
         GroupKey::Module,
         GroupKey::Task,
         GroupKey::Pid,
@@ -49,6 +64,11 @@ impl GroupKey {
     pub fn name(self) -> &'static str {
         match self {
             GroupKey::Site => "site",
+            GroupKey::Source => "source",
+            GroupKey::Function => "function",
+            GroupKey::File => "file",
+            GroupKey::Folder => "folder",
+            GroupKey::Area => "area",
             GroupKey::Task => "task",
             GroupKey::Pid => "pid",
             GroupKey::Comm => "comm",
@@ -59,6 +79,14 @@ impl GroupKey {
             GroupKey::Node => "node",
             GroupKey::Context => "context",
         }
+    }
+}
+
+impl GroupKey {
+    /// True for a key whose value depends on the call-site's names.
+    pub(crate) fn is_of_call_site(self) -> bool {
+        use GroupKey::{Area, File, Folder, Function, Module, Source};
+        matches!(self, Source | Function | File | Folder | Area | Module)
     }
 }
 
@@ -194,7 +222,7 @@ mod tests {
         for key in GroupKey::ALL {
             assert_eq!(key.name().parse(), Ok(key));
         }
-        assert!("folder".parse::<GroupKey>().unwrap_err().contains("site, module, task"));
+        assert!("folders".parse::<GroupKey>().unwrap_err().contains("folder, area, module, task"));
     }
 
     #[test]

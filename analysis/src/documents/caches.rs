@@ -7,6 +7,7 @@ use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::grouping::RowKey;
+use crate::names::aliases::CacheAliases;
 use crate::names::slabinfo::{CacheChange, Slabinfo};
 use crate::pairing::pairs::{Counts, PairingResult};
 
@@ -27,6 +28,9 @@ row! {
         /// Share of that change that the events explain, in percent; `None` also for `kmalloc`, whose frees do not tell the size of
         /// older objects. See [`crate::CacheChange::visibility_percent`].
         pub visibility_percent: Option<u64>,
+        /// Other names of the cache, with which the kernel merged it; `None` where the recording does not keep them, and without a
+        /// name.
+        pub aliases: Option<&'a [Box<[u8]>]>,
     }
 }
 
@@ -54,6 +58,7 @@ pub(super) fn caches<'a>(
     paired: &'a PairingResult,
     naming: GroupNaming<'a>,
     slabinfo: Option<&'a [Slabinfo; 2]>,
+    aliases: Option<&'a CacheAliases>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, CacheRow<'a>, PrintedStats> {
@@ -69,6 +74,7 @@ pub(super) fn caches<'a>(
             stats,
             slabinfo_change: seen.map(|(change, _)| change),
             visibility_percent: seen.and_then(|(_, visibility)| visibility),
+            aliases: cache.zip(aliases).map(|(name, aliases)| aliases.of(name)),
         }
     })
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::account::AccountBody;
 use super::caches::CacheRow;
 use super::compare::CompareBody;
 use super::cross::Cross;
@@ -16,6 +17,7 @@ use super::row::{RowSource, TakeRow};
 use super::sites::SiteRow;
 use super::summary::Summary;
 use super::sums::PrintedStats;
+use super::tree::TreeBody;
 
 /// A view's content, before it has the form of an output.
 ///
@@ -48,12 +50,16 @@ pub enum Body<'a> {
     Compare(Box<CompareBody<'a>>),
     /// Live objects, summed by keys.
     LiveGroups(Listing<'a, LiveGroupRow<'a>, PrintedStats>),
+    /// Tree of folders, files, functions and call-sites.
+    Tree(Box<TreeBody>),
     /// Growth over time.
     Growth(Box<GrowthBody<'a>>),
     /// Live objects.
     Live(Listing<'a, LiveRow<'a>, OtherObjects>),
     /// Frees on another CPU.
     Cross(Cross<'a>),
+    /// Account of callers.
+    Account(Box<AccountBody<'a>>),
 }
 
 impl Body<'_> {
@@ -61,7 +67,13 @@ impl Body<'_> {
     pub(super) fn has_groups(&self) -> bool {
         match self {
             Body::Sites(_) | Body::Groups(_) | Body::Caches(_) | Body::LiveGroups(_) | Body::Growth(_) => true,
-            Body::Summary(_) | Body::Mismatch(_) | Body::Live(_) | Body::Cross(_) | Body::Compare(_) => false,
+            Body::Summary(_)
+            | Body::Mismatch(_)
+            | Body::Live(_)
+            | Body::Cross(_)
+            | Body::Compare(_)
+            | Body::Account(_)
+            | Body::Tree(_) => false,
         }
     }
 }
@@ -76,9 +88,11 @@ impl RowSource for Document<'_> {
             Body::Mismatch(listing) => listing.each_row(take),
             Body::LiveGroups(listing) => listing.each_row(take),
             Body::Compare(compare) => compare.listing.each_row(take),
+            Body::Tree(tree) => tree.each_row(take),
             Body::Growth(growth) => growth.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),
+            Body::Account(account) => account.each_row(take),
         }
     }
 }

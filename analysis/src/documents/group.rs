@@ -7,8 +7,10 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::group_reader::parts_of_source;
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
+use crate::names::place::SourceLine;
 use crate::pairing::pairs::PairingResult;
 
 /// Value of a key.
@@ -16,6 +18,16 @@ use crate::pairing::pairs::PairingResult;
 pub enum GroupMember<'a> {
     /// Call-site with symbol and module.
     Site(CallSite<'a>),
+    /// Line of source that asked for the memory.
+    Source(Option<SourceLine>),
+    /// Function of that line.
+    Function(Name<'a>),
+    /// Source file.
+    File(Name<'a>),
+    /// Folder of the source file.
+    Folder(Name<'a>),
+    /// Area of the source file.
+    Area(Name<'a>),
     /// Thread id and command name of the thread.
     Task {
         /// Thread id; `None` if the trace does not tell it.
@@ -65,7 +77,12 @@ impl GroupMember<'_> {
             }
             // Another key of the row has the same member.
             GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => {}
-            GroupMember::Module(_) if has_site => {}
+            GroupMember::Module(_) | GroupMember::Source(_) | GroupMember::Folder(_) if has_site => {}
+            GroupMember::Source(source) => take("source", source.as_ref().map_or(Cell::Null, Cell::Source)),
+            GroupMember::Function(function) => function.put("function", take),
+            GroupMember::File(file) => file.put("file", take),
+            GroupMember::Folder(folder) => folder.put("folder", take),
+            GroupMember::Area(area) => area.put("area", take),
             GroupMember::Pid(pid) => pid.put("pid", take),
             GroupMember::Comm(comm) => comm.put("comm", take),
             GroupMember::Module(module) => module.put("module", take),
@@ -162,6 +179,11 @@ impl<'a> GroupNaming<'a> {
                 GroupMember::Cache { cache, cache_from }
             }
             GroupKey::Module => GroupMember::Module(name()),
+            GroupKey::Source => GroupMember::Source(self.naming.numbered(value).and_then(source_line)),
+            GroupKey::Function => GroupMember::Function(name()),
+            GroupKey::File => GroupMember::File(name()),
+            GroupKey::Folder => GroupMember::Folder(name()),
+            GroupKey::Area => GroupMember::Area(name()),
             GroupKey::Size => GroupMember::Size(value),
             GroupKey::Gfp => {
                 let gfp = (value != NO_VALUE).then_some(value);
@@ -187,7 +209,20 @@ impl<'a> GroupNaming<'a> {
         let mut values = Vec::new();
         for (name, value) in self.values(key) {
             match name {
-                GroupKey::Comm | GroupKey::Cache | GroupKey::Module => {
+                GroupKey::Source => {
+                    let source = self.naming.numbered(value).and_then(parts_of_source);
+                    let (file, line, function) = source.unwrap_or_default();
+                    values.push(SortValue(file.map_or(Rank::Unknown, Rank::Text)));
+                    values.push(SortValue(line.map_or(Rank::Unknown, |line| Rank::Number(line.into()))));
+                    values.push(SortValue(Rank::Text(function)));
+                }
+                GroupKey::Comm
+                | GroupKey::Cache
+                | GroupKey::Module
+                | GroupKey::Function
+                | GroupKey::File
+                | GroupKey::Folder
+                | GroupKey::Area => {
                     values.push(SortValue(self.naming.numbered(value).map_or(Rank::Unknown, Rank::Text)));
                 }
                 GroupKey::Context => {
@@ -205,6 +240,11 @@ impl<'a> GroupNaming<'a> {
         }
         (values, key)
     }
+}
+
+fn source_line(name: &[u8]) -> Option<SourceLine> {
+    let (file, line, function) = parts_of_source(name)?;
+    Some(SourceLine { function: function.into(), file: file.map(Into::into), line })
 }
 
 /// Words of the contract by the number of a context.

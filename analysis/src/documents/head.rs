@@ -6,6 +6,7 @@ use kmemtrace_abi::stream::report::Source;
 use serde::{Serialize, Serializer};
 
 use crate::analysis::Analysis;
+use crate::names::place::NameSource;
 
 /// The members that every document opens with.
 #[derive(Clone, Debug, Serialize)]
@@ -16,8 +17,70 @@ pub struct Head<'a> {
     pub completeness: CompletenessMembers<'a>,
     /// Origin of the figures.
     pub trace: TraceMembers<'a>,
+    /// Origin of the names of call-sites.
+    pub names: NamesMembers,
     /// Request that the document answers.
     pub query: QueryMembers<'a>,
+}
+
+/// Origin of the names of call-sites.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NamesMembers {
+    /// Names of the kernel itself.
+    pub kernel: KernelNames,
+    /// Modules of the call-sites, by what is known of them.
+    pub modules: ModuleNames,
+    /// Files that failed a check.
+    pub rejected: Vec<RejectedFile>,
+}
+
+/// Names of the kernel itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct KernelNames {
+    /// Best source: `dwarf`, `objects`, `map` or `symbols`; `None` without any.
+    pub from: Option<&'static str>,
+    /// File of the names, where it is not the trace.
+    pub file: Option<String>,
+    /// Check that the file passed: `build-id` or `symbols`; `None` for a file that was not checked.
+    pub checked: Option<&'static str>,
+}
+
+/// Numbers of modules, by what is known of them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ModuleNames {
+    /// Modules with debug information.
+    pub dwarf: usize,
+    /// Modules whose path is known, and no more.
+    pub path: usize,
+    /// Modules of which the name is known, and no more.
+    pub none: usize,
+}
+
+/// File that failed a check.
+#[derive(Clone, Debug, Serialize)]
+pub struct RejectedFile {
+    /// Path of the file.
+    pub file: String,
+    /// Reason.
+    pub why: String,
+}
+
+impl NamesMembers {
+    fn of(analysis: &Analysis) -> NamesMembers {
+        let report = analysis.names.report();
+        let rejected = report.rejected.into_iter();
+        NamesMembers {
+            kernel: KernelNames {
+                from: report.kernel.map(NameSource::name),
+                file: report.file.map(|file| file.to_string_lossy().into_owned()),
+                checked: report.checked,
+            },
+            modules: ModuleNames { dwarf: report.modules_dwarf, path: report.modules_path, none: report.modules_none },
+            rejected: rejected
+                .map(|(file, why)| RejectedFile { file: file.to_string_lossy().into_owned(), why })
+                .collect(),
+        }
+    }
 }
 
 /// Request that a document answers.
@@ -99,6 +162,12 @@ pub struct TraceMembers<'a> {
     pub scope: &'static str,
     /// Kernel filter on allocation events, if there was one.
     pub filtered: Option<&'a str>,
+    /// Name of the host, unless it was left out.
+    pub host: Option<&'a str>,
+    /// Id of the boot.
+    pub boot: Option<&'a str>,
+    /// Id of the recording, in hexadecimal digits.
+    pub recording: Option<&'a str>,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -166,6 +235,9 @@ impl<'a> TraceMembers<'a> {
             own_threads: own_threads.as_deref(),
             scope: info.scope.name(),
             filtered: info.filter.as_deref(),
+            host: info.host.as_deref(),
+            boot: info.boot.as_deref(),
+            recording: info.recording.as_deref(),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
         }
     }
@@ -179,6 +251,7 @@ impl<'a> Head<'a> {
             schema: if view.contains('/') { format!("kmemtrace.{view}") } else { format!("kmemtrace.{view}/1") },
             completeness: CompletenessMembers::of(analysis, saturated),
             trace: TraceMembers::of(analysis),
+            names: NamesMembers::of(analysis),
             query: QueryMembers { filters: Filters(&analysis.given), time: analysis.window, by },
         }
     }

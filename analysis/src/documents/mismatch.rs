@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use kmemtrace_abi::event::Kind;
 
-use super::naming::Naming;
+use super::naming::{AllocPlace, FreePlace, Naming};
 use super::ranked::{Listing, Others, rank};
 use super::row::{Address, EventPlace, Name, Rows, row};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
@@ -19,10 +19,14 @@ row! {
         pub alloc_site: Option<Address>,
         /// `function+0x1f` of the allocation.
         pub alloc_symbol: Name<'a>,
+        /// Place of the allocation in the sources.
+        pub alloc_place: AllocPlace,
         /// Call-site of the free.
         pub free_site: Option<Address>,
         /// `function+0x1f` of the free.
         pub free_symbol: Name<'a>,
+        /// Place of the free in the sources.
+        pub free_place: FreePlace,
         /// Kind of the object.
         pub kind: Kind,
         /// Number of findings.
@@ -94,8 +98,10 @@ fn row<'a>(naming: Naming<'a>, key: &FindingSites, found: &FindingRow) -> Mismat
         class: key.class,
         alloc_site: key.alloc_site.map(Address),
         alloc_symbol: naming.symbol(key.alloc_site),
+        alloc_place: AllocPlace(key.alloc_site.map(|site| naming.place(site))),
         free_site: key.free_site.map(Address),
         free_symbol: naming.symbol(key.free_site),
+        free_place: FreePlace(key.free_site.map(|site| naming.place(site))),
         kind: key.kind,
         count: found.count,
         suspect: found.suspect,

@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod account;
 pub mod caches;
 pub mod compare;
 pub mod cross;
@@ -34,17 +35,22 @@ pub mod naming;
 pub mod ranked;
 pub mod row;
 pub mod sites;
+#[cfg(feature = "dwarf")]
+pub mod static_sizes;
 pub mod summary;
 pub mod sums;
 pub mod tree;
 
 use std::sync::LazyLock;
 
+use kmemtrace_abi::event::Kind;
+
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
 use crate::pairing::pairs::PairingResult;
+pub use account::AccountStyle;
 pub use cross::CpuMatrix;
 pub use document::{Body, Document};
 use group::GroupNaming;
@@ -53,6 +59,7 @@ pub use head::Head;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
+pub use tree::TreeOptions;
 
 /// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
@@ -99,6 +106,7 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
             grouped(analysis, Grouping::CACHE),
             naming,
             analysis.slabinfo.as_ref(),
+            analysis.aliases.as_ref(),
             shape,
             sums,
         ))
@@ -131,6 +139,20 @@ pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     })
 }
 
+/// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`].
+/// Pages are never added to the objects that they hold: the tree has them where the query selects no other kind.
+pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
+    let naming = Naming::of(analysis);
+    let mut document = of("tree", analysis, |sums| {
+        let paired = grouped(analysis, Grouping::SITE);
+        let leaves = paired.rows.iter().filter(|(key, _)| (key.kind == Kind::Pages) == analysis.selects_pages);
+        let leaves = leaves.filter(|(_, stats)| !stats.is_empty()).map(|(key, stats)| naming.leaf(key.site, stats));
+        Body::Tree(Box::new(tree::tree(leaves, None, options, shape, sums)))
+    });
+    document.head.query.by = vec![if options.by_area { "area" } else { "folder" }];
+    document
+}
+
 /// `compare`: two analyses, of two traces or of two windows of one, side by side: rows of functions where the queries are
 /// [`crate::Query::by_site`], of caches where they are [`crate::Query::by_cache`].
 ///
@@ -160,6 +182,20 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("cross", analysis, |sums| {
         Body::Cross(cross::cross(grouped(analysis, Grouping::SITE), naming, cpus, shape.top, sums))
     })
+}
+
+/// `account`: a row per caller, of `pages`, or of `kmalloc` and `cache`. The query is [`crate::Query::by_site`], for
+/// [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
+pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle, is_pages: bool) -> Document<'a> {
+    let naming = Naming::of(analysis);
+    let paired = grouped(analysis, Grouping::SITE);
+    let callers = account::Callers {
+        rows: Box::new(paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats))),
+        frees_made: style.counts_frees_made().then(|| Box::new(paired.counts.free_sites.iter(is_pages)) as Box<_>),
+        site: Box::new(move |call_site| naming.call_site(call_site)),
+        file: Box::new(|_| None),
+    };
+    of("account", analysis, |sums| Body::Account(Box::new(account::account(callers, style, is_pages, shape, sums))))
 }
 
 /// A view's body under its head; `view` has the number of its schema where that is not 1. Sums that do not fit 64 bits are known once the body is made.

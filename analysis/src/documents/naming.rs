@@ -1,12 +1,17 @@
 //! Names of call-sites, caches and commands in a view.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use kmemtrace_abi::event::Names;
 
-use super::row::{Address, Name, row};
+use super::row::{Address, Cell, Field, Name, TakeMember, row};
+use super::tree::Leaf;
+use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::place::{NameSource, Place};
+use crate::names::resolver::Places;
 
 row! {
     /// A call-site and its names.
@@ -17,6 +22,54 @@ row! {
         pub symbol: Name<'a>,
         /// Module of the function; `None` for the kernel itself.
         pub module: Name<'a>,
+        /// Place in the kernel's sources.
+        pub place: SitePlace,
+    }
+}
+
+/// Place of a row's call-site: members `frames`, `source`, `folder`, `folder_from` and `wrapper`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SitePlace(pub Arc<Place>);
+
+/// Place of the allocation: the members of [`SitePlace`] with `alloc_` before their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocPlace(pub Option<Arc<Place>>);
+
+/// Place of the free: the members of [`SitePlace`] with `free_` before their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FreePlace(pub Option<Arc<Place>>);
+
+/// Hands over the members of a place under these names.
+fn put_place(place: Option<&Place>, names: [&'static str; 5], take: &mut TakeMember<'_>) {
+    let [frames, source, folder, folder_from, wrapper] = names;
+    let name = |name: Option<&'_ [u8]>, member, take: &mut TakeMember<'_>| {
+        take(member, name.map_or(Cell::Null, Cell::Name));
+    };
+    let chain = place.map(|place| &place.frames[..]).filter(|frames| !frames.is_empty());
+    take(frames, chain.map_or(Cell::Null, Cell::Frames));
+    take(source, place.and_then(|place| place.source.as_ref()).map_or(Cell::Null, Cell::Source));
+    name(place.and_then(|place| place.folder.as_deref()), folder, take);
+    place.and_then(|place| place.folder_from).map(NameSource::name).put(folder_from, take);
+    name(place.and_then(|place| place.wrapper.as_deref()), wrapper, take);
+}
+
+impl Field for SitePlace {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        put_place(Some(&self.0), ["frames", "source", "folder", "folder_from", "wrapper"], take);
+    }
+}
+
+impl Field for AllocPlace {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        let names = ["alloc_frames", "alloc_source", "alloc_folder", "alloc_folder_from", "alloc_wrapper"];
+        put_place(self.0.as_deref(), names, take);
+    }
+}
+
+impl Field for FreePlace {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        let names = ["free_frames", "free_source", "free_folder", "free_folder_from", "free_wrapper"];
+        put_place(self.0.as_deref(), names, take);
     }
 }
 
@@ -24,6 +77,7 @@ row! {
 #[derive(Clone, Copy)]
 pub(super) struct Naming<'a> {
     symbols: &'a Symbolizer,
+    places: &'a Places,
     names: &'a Names,
     comms: &'a HashMap<i32, Box<[u8]>>,
 }
@@ -31,7 +85,7 @@ pub(super) struct Naming<'a> {
 impl<'a> Naming<'a> {
     pub(super) fn of(analysis: &'a Analysis) -> Naming<'a> {
         let names = &analysis.names;
-        Naming { symbols: names.symbolizer(), names: &names.trace_names, comms: &names.comms }
+        Naming { symbols: names.symbolizer(), places: &names.places, names: &names.trace_names, comms: &names.comms }
     }
 
     /// `symbol+0xoffset` of a call-site.
@@ -46,6 +100,24 @@ impl<'a> Naming<'a> {
             call_site: Address(call_site),
             symbol: symbol.map(|symbol| symbol.text().into()),
             module: symbol.and_then(|symbol| symbol.module).map(Into::into),
+            place: SitePlace(self.place(call_site)),
+        }
+    }
+
+    /// Place of a call-site in the sources.
+    pub(super) fn place(&self, call_site: u64) -> Arc<Place> {
+        self.places.place(call_site, self.symbols)
+    }
+
+    /// Call-site of a tree.
+    pub(super) fn leaf(&self, call_site: u64, stats: &'a Stats) -> Leaf<'a> {
+        let symbol = self.symbols.lookup(call_site);
+        Leaf {
+            call_site,
+            symbol: symbol.map(|symbol| symbol.text()),
+            module: symbol.and_then(|symbol| symbol.module),
+            place: self.place(call_site),
+            stats,
         }
     }
 

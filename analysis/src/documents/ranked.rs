@@ -41,11 +41,34 @@ pub enum SortKey {
     Cross,
     /// Growth of live bytes, in views that have it.
     Growth,
+    /// Bytes of functions and objects in the kernel's image, in views that have them.
+    Static,
+    /// Static and live bytes, in views that have both.
+    Current,
     /// The names of the row.
     Site,
 }
 
 impl SortKey {
+    /// Word of the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            SortKey::Wasted => "wasted",
+            SortKey::LiveWasted => "live_wasted",
+            SortKey::Live => "live",
+            SortKey::Peak => "peak",
+            SortKey::Allocated => "total",
+            SortKey::Requested => "requested",
+            SortKey::Allocs => "allocs",
+            SortKey::Frees => "frees",
+            SortKey::Cross => "cross",
+            SortKey::Growth => "growth",
+            SortKey::Static => "static",
+            SortKey::Current => "current",
+            SortKey::Site => "site",
+        }
+    }
+
     /// Figure of a row; 0 where the clock does not tell it.
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
@@ -59,7 +82,7 @@ impl SortKey {
             SortKey::Allocs => stats.allocs.into(),
             SortKey::Frees => stats.frees.into(),
             SortKey::Cross => stats.cross_cpu.into(),
-            SortKey::Growth | SortKey::Site => 0,
+            SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site => 0,
         }
     }
 }

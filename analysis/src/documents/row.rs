@@ -8,6 +8,7 @@ use kmemtrace_abi::event::Kind;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
+use crate::names::place::{Frame, SourceLine};
 use crate::pairing::findings::Finding;
 
 /// Value of a member, as every output takes it.
@@ -35,8 +36,14 @@ pub enum Cell<'c> {
     Address(Address),
     /// Bytes from the trace: any process chooses its comm.
     Name(&'c [u8]),
+    /// Names, each of bytes from the trace.
+    Names(&'c [Box<[u8]>]),
     /// Place of an event.
     Event(EventPlace),
+    /// Frames of a call-site, innermost first.
+    Frames(&'c [Frame]),
+    /// Line of source.
+    Source(&'c SourceLine),
 }
 
 impl Serialize for Cell<'_> {
@@ -53,7 +60,10 @@ impl Serialize for Cell<'_> {
             Cell::Word(word) => serializer.serialize_str(word),
             Cell::Address(address) => address.serialize(serializer),
             Cell::Name(name) => serializer.serialize_str(&text_of(name).0),
+            Cell::Names(names) => serializer.collect_seq(names.iter().map(|name| text_of(name).0)),
             Cell::Event(place) => place.serialize(serializer),
+            Cell::Frames(frames) => serializer.collect_seq(frames.iter().map(FrameMembers::of)),
+            Cell::Source(source) => SourceMembers::of(source).serialize(serializer),
         }
     }
 }
@@ -92,6 +102,44 @@ impl Serialize for EventPlace {
         event.serialize_field("cpu", &self.cpu)?;
         event.serialize_field("address", &self.address)?;
         event.end()
+    }
+}
+
+/// Members of a frame.
+#[derive(Serialize)]
+struct FrameMembers<'f> {
+    function: Cow<'f, str>,
+    file: Option<Cow<'f, str>>,
+    line: Option<u32>,
+    inlined: bool,
+}
+
+impl FrameMembers<'_> {
+    fn of(frame: &Frame) -> FrameMembers<'_> {
+        FrameMembers {
+            function: text_of(&frame.function).0,
+            file: frame.file.as_deref().map(|file| text_of(file).0),
+            line: frame.line,
+            inlined: frame.inlined,
+        }
+    }
+}
+
+/// Members of a line of source.
+#[derive(Serialize)]
+struct SourceMembers<'s> {
+    function: Cow<'s, str>,
+    file: Option<Cow<'s, str>>,
+    line: Option<u32>,
+}
+
+impl SourceMembers<'_> {
+    fn of(source: &SourceLine) -> SourceMembers<'_> {
+        SourceMembers {
+            function: text_of(&source.function).0,
+            file: source.file.as_deref().map(|file| text_of(file).0),
+            line: source.line,
+        }
     }
 }
 
@@ -177,6 +225,7 @@ cells! {
     Address: |address| Cell::Address(*address);
     Option<Address>: |address| address.map_or(Cell::Null, Cell::Address);
     Name<'_>: |name| name.as_deref().map_or(Cell::Null, Cell::Name);
+    Option<&[Box<[u8]>]>: |names| names.map_or(Cell::Null, Cell::Names);
     EventPlace: |place| Cell::Event(*place);
 }
 

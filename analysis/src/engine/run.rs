@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use kmemtrace_abi::clock::{OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Scope, Trace};
@@ -22,8 +23,11 @@ use crate::engine::pass::AnalysisRun;
 use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
+use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::options::NameOptions;
+use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::ordered::{Observer, Ordered};
@@ -58,7 +62,7 @@ impl Query {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
-        let (names, own_threads) = Names::take(trace);
+        let (names, own_threads) = Names::take(trace, &self.names);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         // The index of symbols counts towards the memory limit, so it is made before the pass. Rows of kinds have no names.
@@ -69,13 +73,15 @@ impl Query {
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
         let caches = if is_answered { CacheNames::of(&trace.metadata) } else { self.cache_names(trace, progress)? };
-        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms, &caches);
-        let needs_modules = request.grouping.has(GroupKey::Module);
-        let symbols = needs_modules.then(|| names.symbolizer());
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        let filter = Selected::new(&select, &names, &caches);
+        let needs_symbols = request.grouping.keys().any(GroupKey::is_of_call_site);
+        let symbols = needs_symbols.then(|| names.symbolizer());
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
-            facts: GroupFacts { comms: &names.comms, symbols, caches: &caches },
+            facts: GroupFacts { comms: &names.comms, symbols, places: &names.places, caches: &caches },
             growth: self.growth,
             parallelism: self.parallelism(),
             budget,
@@ -90,8 +96,13 @@ impl Query {
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
         let sorted = paired.rows.len() + paired.findings.len() + paired.counts.matrix.len();
+        let sorted = sorted + GROUP_ROW * paired.counts.free_sites.len();
         let rows_of_groups = if self.may_be_indexed() { 0 } else { paired.rows.len() };
         budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
+        // The head of documents tells the origin of all names, so they are found before.
+        if self.grouping.has(GroupKey::Site) {
+            names.find_places(&paired);
+        }
         let trace_names = std::mem::take(&mut trace.names);
         Ok(Analysis {
             info: trace.info.clone(),
@@ -108,7 +119,9 @@ impl Query {
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
             gfp_names: trace.metadata.gfp_names.clone(),
+            selects_pages: self.select.kind == [Kind::Pages],
             slabinfo: self.slabinfo(trace),
+            aliases,
         })
     }
 
@@ -125,6 +138,7 @@ impl Query {
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
+            counts_free_sites: self.free_sites,
         }
     }
 
@@ -138,7 +152,7 @@ impl Query {
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
-        is_known && !self.growth && !self.learns_caches
+        is_known && !self.growth && !self.learns_caches && !self.free_sites
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
@@ -154,6 +168,7 @@ impl Query {
             // Objects of the recorder come from the same caches.
             shows_own: true,
             growth: false,
+            free_sites: false,
             matrix: false,
             lists_live: false,
             select: Select::default(),
@@ -190,11 +205,13 @@ impl Query {
     ) -> Result<Observed, AnalysisError> {
         begin(trace)?;
         let mut index = self.find_index(trace, Budget::new(self.max_memory));
-        let (names, _) = Names::take(trace);
+        let (names, _) = Names::take(trace, &self.names);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         let caches = self.cache_names(trace, progress)?;
-        let filter = Selected::new(&self.select, || names.symbolizer(), &names.comms, &caches);
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        let filter = Selected::new(&select, &names, &caches);
         let mut restricted = restrict(index.as_mut(), trace, window);
         if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
             // No line can be taken back, so all is read once before the first of them.
@@ -356,16 +373,25 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
 
 impl Names {
     /// Moves the names out of the trace, and the recorder's threads if events tell theirs.
-    pub(super) fn take(trace: &mut Trace) -> (Names, Option<Vec<i32>>) {
+    pub(super) fn take(trace: &mut Trace, options: &NameOptions) -> (Names, Option<Vec<i32>>) {
         let names = Names {
             kallsyms: std::mem::take(&mut trace.metadata.kallsyms).into(),
             modules: std::mem::take(&mut trace.metadata.modules),
             comms: std::mem::take(&mut trace.metadata.comms),
             trace_names: kmemtrace_abi::event::Names::default(),
             symbolizer: OnceLock::new(),
+            places: Places::new(options.clone()),
         };
         // A relay channel's events do not tell their threads.
         (names, trace.metadata.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay)))
+    }
+
+    /// Finds the places of all call-sites of rows and findings.
+    fn find_places(&self, paired: &PairingResult) {
+        let of_findings = paired.findings.iter().flat_map(|(key, _)| [key.alloc_site, key.free_site]).flatten();
+        for site in paired.rows.iter().map(|(key, _)| key.site).chain(of_findings) {
+            self.places.place(site, self.symbolizer());
+        }
     }
 
     /// The symbols of the trace, indexed when they are first asked for.

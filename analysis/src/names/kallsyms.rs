@@ -71,6 +71,11 @@ impl Symbolizer {
         Symbolizer { kallsyms, entries, modules: parse_modules(modules) }
     }
 
+    /// True without any symbol, also where the kernel did not show their addresses.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Number of symbols; 0 also where the kernel did not show their addresses.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

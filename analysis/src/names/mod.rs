@@ -1,8 +1,18 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
+pub(crate) mod aliases;
+pub(crate) mod areas;
 pub(crate) mod caches;
+#[cfg(feature = "dwarf")]
+pub(crate) mod debug;
+pub(crate) mod error;
+#[cfg(feature = "dwarf")]
+pub(crate) mod image_sizes;
 pub(crate) mod kallsyms;
+pub(crate) mod module_info;
 pub(crate) mod options;
 pub(crate) mod place;
+pub(crate) mod resolver;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;
+pub(crate) mod wrappers;

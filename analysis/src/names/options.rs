@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::names::areas::Areas;
+use crate::names::wrappers::Wrappers;
+
 /// Sources of names beside the trace. The default has none: names are the trace's symbols.
 #[derive(Clone, Debug, Default)]
 pub struct NameOptions {
@@ -15,4 +18,8 @@ pub struct NameOptions {
     pub kernel_tree: Option<PathBuf>,
     /// Map of functions to source files, from another build.
     pub map: Option<PathBuf>,
+    /// Functions that allocate on behalf of their callers.
+    pub wrappers: Wrappers,
+    /// Areas of source files.
+    pub areas: Areas,
 }

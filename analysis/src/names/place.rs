@@ -65,6 +65,17 @@ pub struct Place {
     pub folder_from: Option<NameSource>,
     /// Name of the outermost frame, where every frame is a wrapper: the caller is not known.
     pub wrapper: Option<Box<[u8]>>,
+    /// Area of the source file, where areas were given.
+    pub area: Option<Box<[u8]>>,
+}
+
+impl Place {
+    /// Source file, else the folder; `None` where neither is known.
+    pub(crate) fn path(&self) -> Option<&[u8]> {
+        let folder = self.folder.as_deref()?;
+        let file = self.source.as_ref().and_then(|source| source.file.as_deref());
+        file.or(Some(folder))
+    }
 }
 
 /// Origin of the names of an analysis, for the head of its documents.

@@ -11,6 +11,7 @@ use kmemtrace_abi::clock::Agreement;
 use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{CacheNumber, Class, Classes, is_selected, origin_of_unselected};
+use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::stats::Stats;
@@ -47,6 +48,8 @@ pub(crate) struct PairingOptions {
     pub(crate) matrix: bool,
     /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
+    /// Counts frees by the call-site that makes them.
+    pub(crate) counts_free_sites: bool,
 }
 
 /// Takes the changes in the live bytes, in the order of events.
@@ -89,6 +92,8 @@ pub(crate) struct Counts {
     /// Inferred frees of all objects, whatever the filters.
     pub(crate) all_inferred: u64,
     pub(crate) all_without_alloc: u64,
+    /// Frees by their own call-sites; only where the options want them.
+    pub(crate) free_sites: FreeSites,
 }
 
 impl Counts {
@@ -105,6 +110,7 @@ impl Counts {
         self.own_allocated += other.own_allocated;
         self.all_inferred += other.all_inferred;
         self.all_without_alloc += other.all_without_alloc;
+        self.free_sites.add(&other.free_sites);
         for (cache, n) in &other.old_frees {
             *self.old_frees.entry(*cache).or_default() += n;
         }
@@ -268,7 +274,8 @@ impl<'a> Pairing<'a> {
             while from < until {
                 let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
                 let needs_more = self.objects.over_budget() || self.pages.over_budget();
-                let max_bytes = self.max_bytes.saturating_sub(self.tallies.bytes());
+                let counted = self.tallies.bytes() + self.counts.free_sites.bytes();
+                let max_bytes = self.max_bytes.saturating_sub(counted);
                 self.over_budget |= needs_more || objects + pages > max_bytes;
                 if self.over_budget {
                     return;
@@ -439,7 +446,7 @@ impl<'a> Pairing<'a> {
         if !is_selected(object.class()) {
             return;
         }
-        self.counts.free_events[kind_index(event.kind)] += 1;
+        self.count_free(event);
         self.counts.paired += 1;
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
@@ -471,6 +478,15 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// Counts a free event: a pair by the filters of its allocation, any other free by its own.
+    #[inline(always)]
+    fn count_free(&mut self, event: &PairEvent) {
+        self.counts.free_events[kind_index(event.kind)] += 1;
+        if self.options.counts_free_sites {
+            self.counts.free_sites.count(event.requested, event.kind);
+        }
+    }
+
     /// Counts a free of an address where no object is live.
     #[inline(never)]
     fn free_again(&mut self, before: SlotState, event: &PairEvent, number: Number) {
@@ -478,7 +494,7 @@ impl<'a> Pairing<'a> {
         if !is_selected(event.class) {
             return;
         }
-        self.counts.free_events[kind_index(event.kind)] += 1;
+        self.count_free(event);
         if self.options.counts_old_frees && event.extra != 0 {
             *self.counts.old_frees.entry(event.extra).or_default() += 1;
         }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Action, Event, Kind, Names};
 
+use crate::analysis::Names as KnownNames;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::resolver::Places;
 use crate::order::pair_event::Filter;
 use crate::query::select::{Candidate, Select};
 
@@ -15,19 +17,22 @@ pub(crate) struct Selected<'a> {
     pub(crate) select: &'a Select,
     pub(crate) symbols: &'a Symbolizer,
     pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
+    places: &'a Places,
     caches: &'a CacheNames,
     sites: HashMap<u64, bool, foldhash::fast::RandomState>,
 }
 
 impl<'a> Selected<'a> {
     /// `None` where every event is taken.
-    pub(crate) fn new(
-        select: &'a Select,
-        symbols: impl FnOnce() -> &'a Symbolizer,
-        comms: &'a HashMap<i32, Box<[u8]>>,
-        caches: &'a CacheNames,
-    ) -> Option<Selected<'a>> {
-        (!select.is_all()).then(|| Selected { select, symbols: symbols(), comms, caches, sites: HashMap::default() })
+    pub(crate) fn new(select: &'a Select, names: &'a KnownNames, caches: &'a CacheNames) -> Option<Selected<'a>> {
+        (!select.is_all()).then(|| Selected {
+            select,
+            symbols: names.symbolizer(),
+            comms: &names.comms,
+            places: &names.places,
+            caches,
+            sites: HashMap::default(),
+        })
     }
 
     /// Name of the object's cache, and of its size class.
@@ -56,11 +61,11 @@ impl Filter for Selected<'_> {
             Action::Free(kind) => (kind, None),
             Action::Other => return false,
         };
-        let (select, symbols) = (self.select, self.symbols);
-        let site = *self
-            .sites
-            .entry(event.call_site)
-            .or_insert_with(|| select.matches_site(event.call_site, symbols.lookup(event.call_site).as_ref()));
+        let (select, symbols, places) = (self.select, self.symbols, self.places);
+        let site = *self.sites.entry(event.call_site).or_insert_with(|| {
+            select.matches_site(event.call_site, symbols.lookup(event.call_site).as_ref())
+                && (select.branch.is_empty() || select.matches_branch(&places.place(event.call_site, symbols)))
+        });
         let (cache, size_class) = self.cache(event, names);
         site && select.matches(&Candidate {
             kind,

@@ -10,6 +10,7 @@ pub(crate) mod window;
 use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::cache::PAYS_FROM;
+use crate::names::options::NameOptions;
 use crate::progress::Notes;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
@@ -38,6 +39,7 @@ pub struct Query {
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
     pub(crate) growth: bool,
+    pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
     pub(crate) shows_own: bool,
     pub(crate) select: Select,
@@ -48,6 +50,7 @@ pub struct Query {
     pub(crate) uses_index: bool,
     pub(crate) index_from: u64,
     pub(crate) notes: Notes,
+    pub(crate) names: NameOptions,
     pub(crate) window_events: Option<usize>,
     pub(crate) sized_classes: u32,
 }
@@ -80,6 +83,7 @@ impl Query {
             matrix: false,
             lists_live: false,
             growth: false,
+            free_sites: false,
             learns_caches: false,
             shows_own: false,
             select: Select::default(),
@@ -90,6 +94,7 @@ impl Query {
             uses_index: false,
             index_from: PAYS_FROM,
             notes: Notes::default(),
+            names: NameOptions::default(),
             window_events: None,
             sized_classes: MAX_SIZED_CLASSES,
         }
@@ -107,6 +112,12 @@ impl Query {
         self
     }
 
+    /// Counts frees by the call-site that makes them: a pair under the filters of its allocation, any other free under its own.
+    pub fn with_free_sites(mut self, yes: bool) -> Query {
+        self.free_sites = yes;
+        self
+    }
+
     /// Counts pairs per allocating and freeing CPU.
     pub fn with_cpu_matrix(mut self, yes: bool) -> Query {
         self.matrix = yes;
@@ -116,6 +127,12 @@ impl Query {
     /// Counts the recorder's own objects, too, where the trace tells them apart.
     pub fn with_own(mut self, yes: bool) -> Query {
         self.shows_own = yes;
+        self
+    }
+
+    /// Sources of names beside the trace.
+    pub fn names(mut self, names: NameOptions) -> Query {
+        self.names = names;
         self
     }
 

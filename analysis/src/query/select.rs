@@ -3,13 +3,16 @@
 //! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
 //! the result for a call-site or a cache; [`Select::matches`] runs all of them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use kmemtrace_abi::event::{Context, Kind};
 use kmemtrace_abi::text::size;
 
+use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbol;
+use crate::names::place::Place;
 use crate::query::glob::Glob;
 
 /// Selection of allocations: options are ANDed, the values of one are ORed. The default selects all.
@@ -31,6 +34,8 @@ pub struct Select {
     pub size: Vec<SizeRange>,
     /// Only allocations in these contexts of the kernel
     pub context: Vec<Context>,
+    /// Only call-sites below these folders of the kernel's sources, as fs/ext4
+    pub branch: Vec<Branch>,
 }
 
 /// Members of an allocation, or of a free without one, that options test.
@@ -59,7 +64,7 @@ pub(crate) struct Candidate<'a> {
 impl Select {
     /// True if no option selects: every allocation matches.
     pub fn is_all(&self) -> bool {
-        let Select { pid, comm, module, cache, site, kind, size, context } = self;
+        let Select { pid, comm, module, cache, site, kind, size, context, branch } = self;
         pid.is_empty()
             && comm.is_empty()
             && module.is_empty()
@@ -68,6 +73,18 @@ impl Select {
             && kind.is_empty()
             && size.is_empty()
             && context.is_empty()
+            && branch.is_empty()
+    }
+
+    /// The selection on a trace whose caches have these `aliases`: a cache is found by any of its names.
+    pub(crate) fn with_aliases(&self, aliases: Option<&CacheAliases>) -> Cow<'_, Select> {
+        let Some(aliases) = aliases.filter(|_| !self.cache.is_empty()) else { return Cow::Borrowed(self) };
+        let mut select = self.clone();
+        let found = aliases.caches_with(|alias| any_glob(&self.cache, Some(alias)));
+        // A pattern character in a name of the trace would find other caches.
+        let names = found.filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| !name.contains(['*', '?']));
+        select.cache.extend(names.map(Glob::new));
+        Cow::Owned(select)
     }
 
     /// True if all options match. A member that is not known (a comm, a symbol) matches no option that tests it.
@@ -111,10 +128,45 @@ impl Select {
         any_glob(&self.comm, comm)
     }
 
+    /// `--branch`: by the source file, else by the folder.
+    pub(crate) fn matches_branch(&self, place: &Place) -> bool {
+        let path = place.path();
+        self.branch.is_empty() || path.is_some_and(|path| self.branch.iter().any(|branch| branch.holds(path)))
+    }
+
     /// `--site` and `--module`: the same for every event of a call-site.
     pub(crate) fn matches_site(&self, call_site: u64, symbol: Option<&Symbol<'_>>) -> bool {
         any_glob(&self.module, symbol.and_then(|s| s.module))
             && (self.site.is_empty() || self.site.iter().any(|s| s.matches(call_site, symbol)))
+    }
+}
+
+/// One value of `--branch`: a folder of the kernel's sources, or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch(Box<str>);
+
+impl Branch {
+    /// True for a path at or below it, by whole components.
+    pub fn holds(&self, path: &[u8]) -> bool {
+        path.strip_prefix(self.0.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    }
+}
+
+impl FromStr for Branch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Branch, String> {
+        let path = text.trim_end_matches('/').trim_start_matches("./");
+        if path.is_empty() || path.starts_with('/') {
+            return Err("a branch is a folder of the kernel's sources, as fs/ext4".to_owned());
+        }
+        Ok(Branch(path.into()))
+    }
+}
+
+impl fmt::Display for Branch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -50,7 +50,12 @@ pub(crate) fn of_view(view: &'static View) -> Command {
 }
 
 fn view_command(view: &'static View, options: Options) -> Command {
-    let inputs = if matches!(view.run, Run::Compare) { "A [B]" } else { "[DIR|FILE]..." };
+    let inputs = match view.run {
+        Run::Compare => "A [B]",
+        Run::Static => "TREE|VMLINUX",
+        Run::Names => "-o FILE VMLINUX [DIR]",
+        _ => "[DIR|FILE]...",
+    };
     let mut short = filters_line(view);
     if let Some((line, _)) = view.examples.first() {
         let _ = writeln!(short, "Example: {PROGRAM} {line}");
@@ -142,6 +147,17 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
         None if matches!(view.run, Run::Compare) => {
             arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
         }
+        None if matches!(view.run, Run::Static) => arg
+            .value_name("TREE|VMLINUX")
+            .help("Built tree of a kernel, or the linked kernel")
+            .num_args(1)
+            .required(true),
+        None if matches!(view.run, Run::Names) => {
+            let help = "Kernel with debug information, and a folder with modules that have it, too";
+            arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)
+        }
+        Some("output") if matches!(view.run, Run::Names) => arg.help("The map").required(true),
+        Some("force") if matches!(view.run, Run::Static | Run::Names) => arg.help("Overwrite the output file"),
         _ => arg,
     }
 }

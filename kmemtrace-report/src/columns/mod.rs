@@ -10,7 +10,7 @@ use column::Column;
 pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
 
 /// Tables of every view that has any.
-pub(crate) const VIEWS: [(&str, Parts); 9] = [
+pub(crate) const VIEWS: [(&str, Parts); 12] = [
     (
         "summary",
         &[
@@ -21,13 +21,23 @@ pub(crate) const VIEWS: [(&str, Parts); 9] = [
         ],
     ),
     ("sites", &[("", &SITES), ("keys of --by", &KEYS)]),
+    ("tree", &[("", &TREE)]),
     ("caches", &[("", &CACHES)]),
     ("mismatch", &[("", &MISMATCH)]),
     ("live", &[("figures", &LIVE), ("keys of --by", &KEYS), ("--objects", &OBJECTS)]),
     ("cross", &[("", &CROSS)]),
     ("compare", &[("", &COMPARE)]),
     ("growth", &[("figures", &GROWTH), ("keys of --by", &KEYS)]),
+    (
+        "account",
+        &[
+            ("--style trace-analyze", &ACCOUNT_TRACE_ANALYZE),
+            ("--style slab-account", &ACCOUNT_SLAB),
+            ("--style callers", &ACCOUNT_CALLERS),
+        ],
+    ),
     ("events", &[("", &EVENTS)]),
+    ("static", &[("folders", &STATIC), ("sections", &SECTIONS)]),
 ];
 
 /// Sums that rows of call-sites, caches and other keys have in common.
@@ -76,20 +86,74 @@ pub(crate) const KEY_NODE: Column<'static> = Column::figure("NODE", 0, "NUMA nod
 pub(crate) const KEY_CONTEXT: Column<'static> =
     Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
 
+/// Line of source of a call-site.
+pub(crate) const KEY_SOURCE: Column<'static> = Column::name(
+    "SOURCE",
+    4,
+    "Line of the kernel's sources that asked for the memory; where debug information tells it.",
+);
+
+/// Key `source`.
+pub(crate) const KEY_SOURCE_LINE: Column<'static> =
+    Column::site("SOURCE LINE", "Function that asked for the memory, with file and line.");
+
+/// Key `function`.
+pub(crate) const KEY_FUNCTION: Column<'static> =
+    Column::site("FUNCTION", "Function that asked for the memory; inlined ones, too.");
+
+/// Key `file`.
+pub(crate) const KEY_FILE: Column<'static> = Column::site("FILE", "Source file of that function.");
+
+/// Key `folder`.
+pub(crate) const KEY_FOLDER: Column<'static> = Column::site("FOLDER", "Folder of the source file.");
+
+/// Key `area`.
+pub(crate) const KEY_AREA: Column<'static> = Column::site("AREA", "Area of the source file.");
+
 /// Keys of `--by`.
-pub(crate) const KEYS: [Column<'static>; 9] =
-    [KEY_SITE, KEY_PID, KEY_COMM, KEY_CACHE, KEY_MODULE, KEY_SIZE, KEY_GFP, KEY_NODE, KEY_CONTEXT];
+pub(crate) const KEYS: [Column<'static>; 15] = [
+    KEY_SITE,
+    KEY_SOURCE,
+    KEY_SOURCE_LINE,
+    KEY_FUNCTION,
+    KEY_FILE,
+    KEY_FOLDER,
+    KEY_AREA,
+    KEY_PID,
+    KEY_COMM,
+    KEY_CACHE,
+    KEY_MODULE,
+    KEY_SIZE,
+    KEY_GFP,
+    KEY_NODE,
+    KEY_CONTEXT,
+];
 
 /// `sites`, by call-site.
-pub(crate) const SITES: [Column<'static>; FIGURES.len() + 1] = {
-    let mut columns = [KEY_SITE; FIGURES.len() + 1];
+pub(crate) const SITES: [Column<'static>; FIGURES.len() + 2] = {
+    let mut columns = [KEY_SITE; FIGURES.len() + 2];
     let mut index = 0;
     while index < FIGURES.len() {
         columns[index] = FIGURES[index];
         index += 1;
     }
+    columns[FIGURES.len() + 1] = KEY_SOURCE;
     columns
 };
+
+/// `tree`; the sort key's column comes first.
+pub(crate) const TREE: [Column<'static>; 10] = [
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
+    Column::figure("LIVE%", 6, "Share of the root's."),
+    Column::figure("LIVE WASTE", 8, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("WASTED", 3, "Bytes handed out and not asked for, over all allocations: cumulative."),
+    Column::figure("TOTAL", 2, "Bytes handed out, over all allocations."),
+    Column::figure("ALLOCS", 5, "Successful allocations."),
+    Column::figure("FREED", 9, "Objects whose free was seen."),
+    Column::figure("STATIC", 4, "Bytes of functions and objects in the kernel's image."),
+    Column::figure("CURRENT", 7, "Static and live bytes."),
+    Column::site("FOLDER", "Folder, file, function or call-site, below the one that it is in."),
+];
 
 /// Change by slabinfo, in `caches`.
 pub(crate) const CACHE_SLABINFO: Column<'static> =
@@ -223,6 +287,32 @@ pub(crate) const CROSS: [Column<'static>; 6] = [
     Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
 ];
 
+/// `account --style trace-analyze`.
+pub(crate) const ACCOUNT_TRACE_ANALYZE: [Column<'static>; 5] = [
+    Column::figure("total", 0, "Bytes handed out, over all allocations."),
+    Column::figure("waste", 0, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("net", 0, "Bytes of the objects live at the end."),
+    Column::figure("alloc/free", 0, "Allocations, and frees of those objects, inferred ones included."),
+    Column::site("caller", "Return address of the allocating call: function, offset in it, and module in brackets."),
+];
+
+/// `account --style slab-account`.
+pub(crate) const ACCOUNT_SLAB: [Column<'static>; 5] = [
+    Column::figure("total", 0, "Bytes handed out, over all allocations."),
+    Column::figure("slack", 0, "Bytes handed out and not asked for, over all allocations."),
+    Column::figure("req", 0, "Bytes asked for, over all allocations."),
+    Column::figure("alloc/free", 0, "Allocations, and frees that the caller made, of any objects."),
+    Column::site("caller", "Return address of the call: function, offset in it, and module in brackets."),
+];
+
+/// `account --style callers`, which has no heading.
+pub(crate) const ACCOUNT_CALLERS: [Column<'static>; 4] = [
+    Column::site("1", "Return address of the allocating call: function and offset in it."),
+    Column::figure("2", 0, "Bytes of the objects live at the end."),
+    Column::figure("3", 0, "Bytes of the live objects that were handed out and not asked for."),
+    Column::name("4", 0, "Object file of the caller's source, as fs/inode.o; empty where it is not known."),
+];
+
 /// `events`.
 pub(crate) const EVENTS: [Column<'static>; 13] = [
     Column::figure("SINCE", 0, "Time since the first event of the trace."),
@@ -238,6 +328,23 @@ pub(crate) const EVENTS: [Column<'static>; 13] = [
     Column::name("CACHE", 8, "Cache that the event names."),
     Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
     Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
+];
+
+/// `static`: folders and files.
+pub(crate) const STATIC: [Column<'static>; 7] = [
+    Column::figure("TEXT", 2, "Bytes of code."),
+    Column::figure("RODATA", 3, "Bytes of data that is only read once the kernel runs."),
+    Column::figure("DATA", 4, "Bytes of data with values."),
+    Column::figure("BSS", 5, "Bytes of zeros, which no file has."),
+    Column::figure("INIT", 6, "Bytes of all four that the kernel gives back once it has started."),
+    Column::figure("STATIC", 0, "Bytes of functions and objects."),
+    Column::site("FOLDER", "Folder or file of the sources, below the one that it is in."),
+];
+
+/// `static`: sections.
+pub(crate) const SECTIONS: [Column<'static>; 2] = [
+    Column::figure("BYTES", 0, "Bytes of the section, over all files read."),
+    Column::site("SECTION", "Name of the section."),
 ];
 
 /// `compare`.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use kmemtrace_abi::text::escape::escape_csv;
 
 use kmemtrace::documents::row::{Address, Cell, Row, RowSource};
-use kmemtrace::{Action, Observer, OrderedItem};
+use kmemtrace::{Action, Frame, Observer, OrderedItem};
 
 use super::event_output::EventOutput;
 
@@ -55,15 +55,30 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
         Cell::Null => Cow::Borrowed(""),
         Cell::Word(word) => Cow::Borrowed(word),
         Cell::Name(name) => escape_csv(name),
+        Cell::Names(names) => Cow::Owned(names.iter().map(|name| escape_csv(name)).collect::<Vec<_>>().join(" ")),
         Cell::Address(address) => Cow::Owned(address.to_string()),
         // One side of a pair, see `flat`.
         Cell::Rates([rate, _]) => Cow::Owned(serde_json::to_string(&rate)?),
         Cell::Counts(counts) => Cow::Owned(counts.iter().map(u64::to_string).collect::<Vec<String>>().join(" ")),
         Cell::Figures(_) => Cow::Borrowed(""),
+        Cell::Frames(frames) => {
+            let frame = |frame: &Frame| named(&frame.function, frame.file.as_deref(), frame.line);
+            Cow::Owned(escape_csv(&frames.iter().map(frame).collect::<Vec<_>>().join(&b" < "[..])).into_owned())
+        }
+        Cell::Source(source) => {
+            let text = named(&source.function, source.file.as_deref(), source.line);
+            Cow::Owned(escape_csv(&text).into_owned())
+        }
         Cell::Bool(_) | Cell::Count(_) | Cell::Pid(_) | Cell::Change(_) | Cell::Event(..) => {
             Cow::Owned(serde_json::to_string(&cell)?)
         }
     })
+}
+
+/// `function file:line`, as far as they are known.
+fn named(function: &[u8], file: Option<&[u8]>, line: Option<u32>) -> Vec<u8> {
+    let line = line.map_or(String::new(), |line| format!(":{line}"));
+    file.map_or(function.to_vec(), |file| [function, b" ", file, line.as_bytes()].concat())
 }
 
 /// Columns of `events`: the members of an event and of a gap.

@@ -1,5 +1,6 @@
 //! Renderers: text from values. Only this module decides how a figure or a name looks.
 
+pub(crate) mod account;
 pub(crate) mod csv;
 mod cut;
 pub(crate) mod event_output;

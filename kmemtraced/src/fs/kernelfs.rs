@@ -148,6 +148,15 @@ impl KernelFs {
         }
     }
 
+    /// Target of a symbolic link; `None` where the file is none, or absent. An error names the file.
+    pub(crate) fn link(&self, file: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        match rustix::fs::readlinkat(&self.dir, file, Vec::new()) {
+            Ok(target) => Ok(Some(target.into_bytes())),
+            Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.failed(file, "read", error.into())),
+        }
+    }
+
     /// True if the file is there. An error names the file.
     pub(crate) fn has(&self, file: &str) -> anyhow::Result<bool> {
         match rustix::fs::statat(&self.dir, file, AtFlags::empty()).map_err(io::Error::from) {

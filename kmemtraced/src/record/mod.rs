@@ -81,7 +81,7 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
 
 fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals: &Signals) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
-    let description = Arc::new(Description::new(&facts)?);
+    let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
     let sync = args.sync.resolve(args.flush);
@@ -108,6 +108,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let mut comms = Comms::default();
     if started.is_ok() {
         source.begun();
+        meta.begun();
         workers.go();
         take_name(args, output);
     }
@@ -129,6 +130,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         if let Some(watcher) = &mut watcher {
             watcher.switch(false);
         }
+        meta.stopping();
         // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
         source.stop();
     }

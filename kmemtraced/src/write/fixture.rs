@@ -81,7 +81,7 @@ pub(super) fn description(workload: &Workload) -> Description {
         since_boot: false,
         shown: String::new(),
     };
-    Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16] }
+    Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16], host: None, boot: Vec::new() }
 }
 
 /// A block of the reader.

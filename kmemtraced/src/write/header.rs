@@ -9,6 +9,8 @@ use kmemtrace_abi::kernel::format::without_print_fmt;
 use kmemtrace_abi::kernel::target::Endian;
 use rustix::rand::GetRandomFlags;
 
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::process::messages;
 use crate::source::{Framing, SourceFacts};
 
 /// Description of a recording, for the header of each of its files.
@@ -17,6 +19,10 @@ pub(crate) struct Description {
     pub(crate) facts: Arc<SourceFacts>,
     /// Start time, as [`now`] has it.
     pub(crate) started: [u8; 16],
+    /// Name of the host; `None` where the user had it left out.
+    pub(crate) host: Option<Vec<u8>>,
+    /// Id of the boot; empty where it is not known.
+    pub(crate) boot: Vec<u8>,
 }
 
 /// Id of a new recording: 16 random bytes.
@@ -25,6 +31,16 @@ fn new_recording() -> anyhow::Result<RecordingId> {
     // Blocks in early boot until the kernel has collected entropy.
     rustix::rand::getrandom(&mut id, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
     Ok(id)
+}
+
+/// Id of this boot; empty where the kernel has none.
+fn boot() -> Vec<u8> {
+    let read = KernelFs::find(&PROC).and_then(|proc| proc.read_if_there("sys/kernel/random/boot_id"));
+    let text = read.unwrap_or_else(|error| {
+        messages::say(format!("kmemtraced: {error:#}: the id of the boot will be missing in the trace"));
+        Vec::new()
+    });
+    text.trim_ascii_end().to_vec()
 }
 
 /// Time of day and CLOCK_MONOTONIC, ns, little-endian, as in the items STARTED and STOPPED.
@@ -39,9 +55,10 @@ pub(crate) fn now() -> [u8; 16] {
 }
 
 impl Description {
-    /// Describes a recording that starts now, under a random id.
-    pub(crate) fn new(facts: &Arc<SourceFacts>) -> anyhow::Result<Description> {
-        Ok(Description { recording: new_recording()?, facts: Arc::clone(facts), started: now() })
+    /// Describes a recording that starts now, under a random id; with the host's name if `names_host`.
+    pub(crate) fn new(facts: &Arc<SourceFacts>, names_host: bool) -> anyhow::Result<Description> {
+        let host = names_host.then(|| rustix::system::uname().nodename().to_bytes().to_vec());
+        Ok(Description { recording: new_recording()?, facts: Arc::clone(facts), started: now(), host, boot: boot() })
     }
 
     /// Payload of a header block. `full` for `meta.out`, which keeps the event formats with their `print fmt`.
@@ -82,6 +99,11 @@ impl Description {
         put(item::SCOPE, facts.scope.name().as_bytes());
         if let Some(filter) = &facts.filter {
             put(item::FILTER, filter.as_bytes());
+        }
+        for (tag, text) in [(item::HOST, self.host.as_deref().unwrap_or_default()), (item::BOOT, &self.boot)] {
+            if !text.is_empty() {
+                put(tag, text);
+            }
         }
         put(item::STARTED, &self.started);
         put(item::RECORDER, concat!("kmemtraced ", env!("CARGO_PKG_VERSION")).as_bytes());

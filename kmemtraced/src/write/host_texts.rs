@@ -1,8 +1,9 @@
-//! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes.
+//! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes; and figures of the memory.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use kmemtrace_abi::disk::block::item;
@@ -11,7 +12,10 @@ use rustix::fs::OFlags;
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;
 use crate::write::header::now;
+use crate::write::{module_info, slab_aliases};
 
+/// Name of `meminfo` and `vmstat` for messages.
+const MEMORY: &str = "figures of the machine's memory";
 /// Most bytes of an item; a longer text is several items.
 const MAX_ITEM: usize = 256 << 10;
 
@@ -32,9 +36,13 @@ pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
 /// Reader of the texts. A file that cannot be read is reported and left out.
 pub(crate) struct HostTexts {
     proc: Option<KernelFs>,
+    sysfs: Option<KernelFs>,
     /// Lines of the start.
     modules: LineHashes,
+    module_info: LineHashes,
     kallsyms: LineHashes,
+    /// Texts of memory by item tag, read while the kernel records.
+    memory: Vec<(u16, Vec<u8>)>,
 }
 
 /// Hashes of the lines of a text, which take a fifth of the text's memory.
@@ -80,10 +88,18 @@ impl LineHashes {
 }
 
 impl HostTexts {
-    /// Opens proc.
+    /// Opens proc and sysfs.
     pub(crate) fn open() -> HostTexts {
         let proc = KernelFs::find(&PROC).inspect_err(|error| unnamed("symbols, modules and processes", error)).ok();
-        HostTexts { proc, modules: LineHashes::default(), kallsyms: LineHashes::default() }
+        let sysfs = KernelFs::find(&SYSFS).inspect_err(|error| left_out("NUMA nodes and build-ids", error)).ok();
+        HostTexts {
+            proc,
+            sysfs,
+            modules: LineHashes::default(),
+            module_info: LineHashes::default(),
+            kallsyms: LineHashes::default(),
+            memory: Vec::new(),
+        }
     }
 
     /// Text of a file in proc, which has the names of `named`; empty where the kernel has no such file.
@@ -134,38 +150,89 @@ impl HostTexts {
         }
     }
 
-    /// Texts by item tag, read before the first event, besides the symbols.
-    pub(crate) fn at_start(&mut self, events: &[String]) -> Vec<(u16, Vec<u8>)> {
+    /// Texts by item tag, read before the first event, besides the symbols. The host's name is among them if `names_host`.
+    pub(crate) fn at_start(&mut self, events: &[String], names_host: bool) -> Vec<(u16, Vec<u8>)> {
         let system = rustix::system::uname();
-        let names = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
+        let host = if names_host { system.nodename() } else { c"-" };
+        let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
         let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
         let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
         let modules = self.proc("modules", "modules");
         self.modules.add(&modules);
         self.modules.finish();
+        let module_info = self.module_info_of(&modules);
+        self.module_info.add(&module_info);
+        self.module_info.finish();
         vec![
             (item::MODULES, modules),
+            (item::MODULE_INFO, module_info),
+            (item::NOTES, self.sysfs("kernel/notes", "the kernel's build-id")),
             (item::SLABINFO_START, self.proc("slabinfo", "some caches")),
             (item::UNAME, uname.into_bytes()),
             (item::COMMAND_LINE, command.join("\0").into_bytes()),
             (item::EVENTS, events.join("\n").into_bytes()),
-            (item::CPU_NODES, cpu_nodes()),
+            (item::CPU_NODES, self.of_sysfs("NUMA nodes", cpu_nodes)),
             (item::COMMS, b"0 <idle>\n".to_vec()),
         ]
     }
 
+    /// Reads the texts of memory once the kernel records: their change is that of the recording.
+    pub(crate) fn begun(&mut self) {
+        self.memory.push((item::MEMINFO_START, self.proc("meminfo", MEMORY)));
+        self.memory.push((item::VMSTAT_START, self.proc("vmstat", MEMORY)));
+    }
+
+    /// Reads the texts of memory before the kernel stops to record.
+    pub(crate) fn stopping(&mut self) {
+        self.memory.push((item::MEMINFO_END, self.proc("meminfo", MEMORY)));
+        self.memory.push((item::VMSTAT_END, self.proc("vmstat", MEMORY)));
+    }
+
     /// Texts by item tag, read after the last event: names that are new since the start, and the final counts.
-    pub(crate) fn at_end(&self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let modules = self.modules.later(&self.proc("modules", "modules"));
+        let module_info = self.module_info.later(&self.module_info_of(&modules));
         let symbols =
             if modules.is_empty() { Vec::new() } else { self.kallsyms.later(&self.proc("kallsyms", "symbols")) };
-        vec![
+        let slabinfo = self.proc("slabinfo", "some caches");
+        let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
+        let mut texts = std::mem::take(&mut self.memory);
+        texts.extend([
             (item::MODULES_LATER, modules),
+            (item::MODULE_INFO_LATER, module_info),
             (item::KALLSYMS_LATER, symbols),
-            (item::SLABINFO_END, self.proc("slabinfo", "some caches")),
+            (item::SLABINFO_END, slabinfo),
+            (item::CACHE_ALIASES, aliases),
             (item::COMMS, [saved_cmdlines, &self.live_comms()].concat()),
             (item::STOPPED, now().to_vec()),
-        ]
+        ]);
+        texts
+    }
+
+    /// Lines about the modules in a text of `/proc/modules`.
+    fn module_info_of(&self, modules: &[u8]) -> Vec<u8> {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let list: PathBuf = [Path::new("/lib/modules"), release.as_ref(), "modules.dep".as_ref()].iter().collect();
+        let Some(sysfs) = &self.sysfs else { return Vec::new() };
+        let (lines, failed) = module_info::lines(modules, sysfs, &list);
+        if let Some(error) = failed {
+            left_out("some build-ids, paths and sections of modules", &error);
+        }
+        lines
+    }
+
+    /// Bytes of a file in sysfs; empty where the kernel has no such file.
+    fn sysfs(&self, file: &str, part: &str) -> Vec<u8> {
+        self.of_sysfs(part, |sysfs| sysfs.read_if_there(file))
+    }
+
+    /// Text that `read` makes of sysfs; empty where that fails, which is reported.
+    fn of_sysfs(&self, part: &str, read: impl FnOnce(&KernelFs) -> anyhow::Result<Vec<u8>>) -> Vec<u8> {
+        let Some(sysfs) = &self.sysfs else { return Vec::new() };
+        read(sysfs).unwrap_or_else(|error| {
+            left_out(part, &error);
+            Vec::new()
+        })
     }
 
     /// Lines `PID COMM` of all threads that run.
@@ -205,17 +272,15 @@ fn unnamed(named: &str, error: &anyhow::Error) {
     messages::say(format!("kmemtraced: {error:#}: {named} will have no names in the trace"));
 }
 
-/// Lines `CPU NODE` from sysfs; empty where they cannot be read.
-fn cpu_nodes() -> Vec<u8> {
-    read_cpu_nodes().unwrap_or_else(|error| {
-        unnamed("NUMA nodes", &error);
-        Vec::new()
-    })
+/// Reports that a text is missing in the trace; its events are complete.
+fn left_out(part: &str, error: &anyhow::Error) {
+    messages::say(format!("kmemtraced: {error:#}: {part} will be missing in the trace"));
 }
 
-fn read_cpu_nodes() -> anyhow::Result<Vec<u8>> {
+/// Lines `CPU NODE`.
+fn cpu_nodes(sysfs: &KernelFs) -> anyhow::Result<Vec<u8>> {
     let mut out = String::new();
-    let Some(nodes) = KernelFs::find(&SYSFS)?.open_dir_if_there("devices/system/node")? else {
+    let Some(nodes) = sysfs.open_dir_if_there("devices/system/node")? else {
         return Ok(Vec::new());
     };
     for node in nodes.numbered(".", "node")? {

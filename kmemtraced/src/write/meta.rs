@@ -43,7 +43,7 @@ impl MetaFile {
         let MetaFile { file, texts, .. } = self;
         texts.symbols(|payload| put(file, &mut compressor, payload))?;
         drop(compressor);
-        let texts = self.texts.at_start(&description.facts.events);
+        let texts = self.texts.at_start(&description.facts.events, description.host.is_some());
         self.put(&texts)?;
         if self.sync { self.file.sync() } else { Ok(()) }
     }
@@ -52,6 +52,16 @@ impl MetaFile {
     pub(crate) fn put_threads(&mut self, threads: &[i32]) -> io::Result<()> {
         let lines: Vec<String> = threads.iter().map(i32::to_string).collect();
         self.put(&[(item::OWN_THREADS, lines.join("\n").into_bytes())])
+    }
+
+    /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
+    pub(crate) fn begun(&mut self) {
+        self.texts.begun();
+    }
+
+    /// Keeps the figures of memory that hold before the kernel stops to record.
+    pub(crate) fn stopping(&mut self) {
+        self.texts.stopping();
     }
 
     /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel), and the end block.

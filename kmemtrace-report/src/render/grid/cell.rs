@@ -19,12 +19,15 @@ pub(crate) struct Notes {
     pub(crate) has_bounds: bool,
     /// A row of pages has no call-site.
     pub(crate) has_pages_without_site: bool,
+    /// A call-site is in a wrapper: `~`.
+    pub(crate) has_wrappers: bool,
 }
 
 impl BitOrAssign for Notes {
     fn bitor_assign(&mut self, other: Notes) {
         self.has_bounds |= other.has_bounds;
         self.has_pages_without_site |= other.has_pages_without_site;
+        self.has_wrappers |= other.has_wrappers;
     }
 }
 

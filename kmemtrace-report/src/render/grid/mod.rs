@@ -68,7 +68,10 @@ impl Grid<'_> {
 
     /// Widths of the columns; `None` for one that is not shown.
     fn widths(&self, needs: &[Need]) -> Vec<Option<usize>> {
-        let can_be_shown = |index: &usize| self.screen.has_bars || self.columns[*index].holds != Holds::Bar;
+        // A column of names that no row has says nothing.
+        let has_content = |index: usize| self.columns[index].holds != Holds::Name || !needs[index].is_empty;
+        let can_be_shown =
+            |index: &usize| (self.screen.has_bars || self.columns[*index].holds != Holds::Bar) && has_content(*index);
         let places: Vec<usize> = (0..self.columns.len()).filter(can_be_shown).collect();
         let needs: Vec<Need> = places.iter().map(|&index| needs[index]).collect();
         let mut widths = vec![None; self.columns.len()];
@@ -99,6 +102,7 @@ impl Grid<'_> {
             site: (column.holds == Holds::Site).then_some(share),
             kept: 0,
             is_name: column.holds == Holds::Name,
+            is_empty: true,
             drop: if Some(column.title) == self.ranked { 0 } else { column.drop },
         };
         let mut needs: Vec<Need> = self.columns.iter().map(of_column).collect();
@@ -108,6 +112,9 @@ impl Grid<'_> {
                 let cells = piece.iter().filter_map(|row: &Vec<Cell>| row.get(index));
                 need.kept = cells.map(|cell| cut::least_of_site(&cell.text)).fold(need.kept, usize::max);
                 need.site = need.site.map(|share| share.max(need.kept));
+            }
+            for (index, need) in needs.iter_mut().enumerate() {
+                need.is_empty &= piece.iter().all(|row| row.get(index).is_none_or(|cell| cell.text.is_empty()));
             }
             let mut table = plain_table();
             table.add_rows(piece.into_iter().map(texts));

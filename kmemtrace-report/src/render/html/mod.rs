@@ -10,8 +10,8 @@ mod parts;
 use std::io::{self, Write};
 
 use kmemtrace::Clock;
-use kmemtrace::documents::tree::TreeBody;
 use kmemtrace::documents::Document;
+use kmemtrace::documents::tree::TreeBody;
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape_json;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::tree::{NodeKind, TreeNode};
 use kmemtrace_abi::text::escape::escape;
-use serde::ser::{SerializeSeq, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeSeq, Serializer};
 
 /// Members of a node's figures, in the order of [`Figures`].
 const FIGURES: [&str; 8] =
@@ -122,9 +122,12 @@ fn figures_of(stats: &PrintedStats, static_bytes: Option<u64>) -> Figures {
 fn shares(nodes: &[Node<'_>]) -> Vec<f64> {
     let mut shares: Vec<f64> = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
-        let of_root = node.figures.iter().zip(&nodes[0].figures).take(SIZES).map(|(part, whole)| {
-            if *whole == 0 { 0.0 } else { *part as f64 / *whole as f64 }
-        });
+        let of_root = node
+            .figures
+            .iter()
+            .zip(&nodes[0].figures)
+            .take(SIZES)
+            .map(|(part, whole)| if *whole == 0 { 0.0 } else { *part as f64 / *whole as f64 });
         let share = of_root.fold(0.0, f64::max);
         let of_parent = if index == 0 { 1.0 } else { shares[node.parent] };
         shares.push(share.min(of_parent));

@@ -36,8 +36,7 @@ impl Table {
     }
 
     fn new<R: Row, O: Row>(listing: &Listing<'_, R, O>) -> Table {
-        let columns: Vec<&str> =
-            listing.columns.iter().copied().filter(|column| !LEFT_OUT.contains(column)).collect();
+        let columns: Vec<&str> = listing.columns.iter().copied().filter(|column| !LEFT_OUT.contains(column)).collect();
         let sum = |others: &O| -> Vec<Value> {
             let members = members_of(others);
             let of = |column: &&str| members.iter().find(|(name, _)| name == column).map(|(_, value)| value.clone());
@@ -46,9 +45,8 @@ impl Table {
         let others = listing.others.as_ref();
         Table {
             rows: listing.rows.iter().map(|row| values_of(&row)).collect(),
-            others: others.map_or(Vec::new(), |all| {
-                std::iter::once(&all.others).chain(&all.others_pages).map(sum).collect()
-            }),
+            others: others
+                .map_or(Vec::new(), |all| std::iter::once(&all.others).chain(&all.others_pages).map(sum).collect()),
             others_count: others.map_or(0, |all| all.others_count),
             columns,
         }

@@ -1,9 +1,9 @@
 //! Texts of cells: counts, bytes, shares, names and times.
 
-use kmemtrace::Kind;
 use kmemtrace::documents::head::TraceMembers;
-use kmemtrace::documents::naming::CallSite;
+use kmemtrace::documents::naming::{CallSite, SitePlace};
 use kmemtrace::documents::row::{Address, Name};
+use kmemtrace::{Frame, Kind, SourceLine};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
@@ -86,13 +86,40 @@ pub(crate) fn function(symbol: &Name<'_>, address: Option<Address>, kind: Kind) 
     }
 }
 
-/// Function of a call-site with its module.
+/// Function of a call-site with its module; marked where it is a wrapper.
 pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
     let mut cell = function(&site.symbol, Some(site.call_site), kind);
+    if site.place.0.wrapper.is_some() {
+        cell.text.insert(0, '~');
+        cell.notes.has_wrappers = true;
+    }
     if let Some(module) = shown(&site.module) {
         cell.text += &format!(" [{module}]");
     }
     cell
+}
+
+/// `file:line` of a source; `None` where the file is not known.
+pub(crate) fn source_line(source: Option<&SourceLine>) -> Option<String> {
+    let source = source?;
+    let file = escape(source.file.as_deref()?).into_owned();
+    Some(source.line.map_or(file.clone(), |line| format!("{file}:{line}")))
+}
+
+/// Cell of the source line of a call-site.
+pub(crate) fn source(place: &SitePlace) -> Cell {
+    source_line(place.0.source.as_ref()).unwrap_or_default().into()
+}
+
+/// Frames of a call-site, innermost first, a text each.
+pub(crate) fn frames(place: &SitePlace) -> Vec<String> {
+    let text = |frame: &Frame| {
+        let line = SourceLine { function: frame.function.clone(), file: frame.file.clone(), line: frame.line };
+        let file = source_line(Some(&line)).map_or(String::new(), |file| format!("  {file}"));
+        let inlined = if frame.inlined { "  inlined" } else { "" };
+        format!("  {}{file}{inlined}", escape(&frame.function))
+    };
+    place.0.frames.iter().map(text).collect()
 }
 
 /// Time since the trace's first event; a sequence number as it is.

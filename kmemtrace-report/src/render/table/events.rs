@@ -72,6 +72,7 @@ impl<'a> EventTable<'a> {
             site: (column.holds == Holds::Site).then_some(SITE),
             kept: 0,
             is_name: column.title == "COMM",
+            is_empty: false,
             drop: column.drop,
         };
         let is_shown = |index: usize| options.show_addresses || EVENTS[index].title != "ADDRESS";

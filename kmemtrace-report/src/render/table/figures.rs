@@ -20,6 +20,8 @@ pub(crate) fn ranked(by: SortKey) -> Option<&'static str> {
         SortKey::Allocs => "ALLOCS",
         SortKey::Frees => "FREED",
         SortKey::Cross => "XCPU",
+        SortKey::Static => "STATIC",
+        SortKey::Current => "CURRENT",
         SortKey::Growth | SortKey::Site => return None,
     })
 }

@@ -5,14 +5,17 @@ use std::io::{self, Write};
 use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::PrintedStats;
-use kmemtrace::{GroupKey, Kind};
+use kmemtrace::{GroupKey, Kind, SourceLine};
+use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::columns::column::Column;
+use crate::columns::column::{Column, Holds};
 use crate::columns::{
-    self, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_GFP, KEY_MODULE, KEY_NODE, KEY_PID, KEY_SITE, KEY_SIZE,
+    self, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP, KEY_MODULE,
+    KEY_NODE, KEY_PID, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE,
 };
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
@@ -22,7 +25,14 @@ pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
     let keys: Vec<GroupKey> = query.by.iter().filter_map(|word| word.parse().ok()).collect();
     let has = |key: GroupKey| keys.contains(&key);
     let columns = keys.iter().flat_map(|key| match key {
-        GroupKey::Site => vec![KEY_SITE],
+        GroupKey::Site => vec![KEY_SITE, KEY_SOURCE],
+        // The call-site shows its source.
+        GroupKey::Source if has(GroupKey::Site) => vec![],
+        GroupKey::Source => vec![KEY_SOURCE_LINE],
+        GroupKey::Function => vec![KEY_FUNCTION],
+        GroupKey::File => vec![KEY_FILE],
+        GroupKey::Folder => vec![KEY_FOLDER],
+        GroupKey::Area => vec![KEY_AREA],
         GroupKey::Task => vec![KEY_PID, KEY_COMM],
         GroupKey::Pid if has(GroupKey::Task) => vec![],
         GroupKey::Comm if has(GroupKey::Task) => vec![],
@@ -44,12 +54,29 @@ fn number(n: Option<impl ToString>) -> Cell {
     n.map_or("-".to_owned(), |n| n.to_string()).into()
 }
 
+fn known(name: &Name<'_>, unknown: &str) -> Cell {
+    cells::shown(name).unwrap_or(unknown.to_owned()).into()
+}
+
+/// Function of a line of source, and the line.
+fn source_line(source: Option<&SourceLine>) -> Cell {
+    let Some(source) = source else { return "(no source known)".into() };
+    let line = cells::source_line(Some(source)).map_or(String::new(), |line| format!("  {line}"));
+    format!("{}{line}", escape(&source.function)).into()
+}
+
 /// Cells of a row's keys.
 pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) -> Vec<Cell> {
     let has_site = names.0.iter().any(|member| matches!(member, GroupMember::Site(_)));
     let has_task = names.0.iter().any(|member| matches!(member, GroupMember::Task { .. }));
     let cells = names.0.iter().flat_map(|member| match member {
-        GroupMember::Site(site) => vec![cells::site(site, kind)],
+        GroupMember::Site(site) => vec![cells::site(site, kind), cells::source(&site.place)],
+        GroupMember::Source(_) if has_site => vec![],
+        GroupMember::Source(source) => vec![source_line(source.as_ref())],
+        GroupMember::Function(name) => vec![known(name, "(no function known)")],
+        GroupMember::File(name) => vec![known(name, "(no file known)")],
+        GroupMember::Folder(name) => vec![known(name, "(no folder known)")],
+        GroupMember::Area(name) => vec![known(name, "(no area known)")],
         GroupMember::Task { pid, comm } => vec![number(*pid), cells::text(comm)],
         GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => vec![],
         GroupMember::Module(_) if has_site => vec![],
@@ -75,7 +102,8 @@ pub(crate) fn other_cells(columns: &[Column<'_>], rows: usize) -> Vec<Cell> {
 
 /// Cells of a row that has a text in place of its keys.
 pub(crate) fn text_cells(columns: &[Column<'_>], text: &str) -> Vec<Cell> {
-    let at = columns.iter().rposition(Column::can_be_cut).unwrap_or(columns.len().saturating_sub(1));
+    let at = columns.iter().rposition(|column| column.holds == Holds::Site);
+    let at = at.unwrap_or(columns.len().saturating_sub(1));
     (0..columns.len()).map(|index| if index == at { text.into() } else { Cell::default() }).collect()
 }
 

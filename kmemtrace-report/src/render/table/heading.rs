@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::documents::Head;
-use kmemtrace::documents::head::TraceMembers;
+use kmemtrace::documents::head::{NamesMembers, TraceMembers};
+use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
@@ -15,13 +15,8 @@ use crate::render::wrap;
 use crate::terminal::screen::Paint;
 
 /// Writes the lines above a view: verdict, trace, and what was asked for.
-pub(crate) fn heading(
-    head: &Head<'_>,
-    events: Option<u64>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let line = parts(&verdict(head, events), options);
+pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let line = parts(&first_line(head, body, options), options);
     let word = head.completeness.verdict.to_uppercase();
     let paint = match head.completeness.verdict {
         "complete" => Paint::Good,
@@ -84,6 +79,45 @@ fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
     line
 }
 
+/// Verdict, names, and bytes whose callers are not known.
+fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<String> {
+    let events = if let Body::Summary(summary) = body { Some(summary.events.total) } else { None };
+    let mut line = verdict(head, events);
+    line.extend(names(&head.names));
+    line.extend(wrapped(body, options));
+    line
+}
+
+/// Origin of the names, where it is not the trace alone.
+fn names(names: &NamesMembers) -> Vec<String> {
+    let NamesMembers { kernel, modules, rejected } = names;
+    let checked = match kernel.checked {
+        Some(check) => format!("checked by {check}"),
+        None => "not checked".to_owned(),
+    };
+    let from = match kernel.from {
+        Some("dwarf") => format!("names: DWARF ({checked})"),
+        Some("objects") => format!("names: objects ({checked})"),
+        Some("map") => "names: map of another build".to_owned(),
+        _ if modules.dwarf > 0 => "names: symbols".to_owned(),
+        _ => return rejected_files(rejected.len()).into_iter().collect(),
+    };
+    let modules =
+        if modules.dwarf > 0 { format!(", {}", counted(modules.dwarf as u64, "module")) } else { String::new() };
+    std::iter::once(from + &modules).chain(rejected_files(rejected.len())).collect()
+}
+
+fn rejected_files(files: usize) -> Option<String> {
+    (files > 0).then(|| format!("{} of debug information rejected", counted(files as u64, "file")))
+}
+
+/// Live bytes of a tree whose callers are not known.
+fn wrapped(body: &Body<'_>, options: &TableOptions) -> Option<String> {
+    let Body::Tree(tree) = body else { return None };
+    let bytes = super::cells::bytes(tree.wrapped_live, options);
+    (tree.wrapped_live > 0).then(|| format!("~{bytes} live known by wrapper only"))
+}
+
 /// Parts that identify the recording.
 fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     let mut head = vec![options.title.clone()];
@@ -118,7 +152,8 @@ pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) 
     const BOUNDS: &str = "<= marks an upper bound: objects of this row are also freed on paths without events, so some of them \
                           may be gone.";
     const PAGES: &str = "Page events carry no call-site without stacks.";
-    let lines = [(notes.has_bounds, BOUNDS), (notes.has_pages_without_site, PAGES)];
+    const WRAPPERS: &str = "~ marks a function that allocates for its callers: which of them is not known.";
+    let lines = [(notes.has_bounds, BOUNDS), (notes.has_wrappers, WRAPPERS), (notes.has_pages_without_site, PAGES)];
     for (number, (_, line)) in lines.into_iter().filter(|(is_needed, _)| *is_needed).enumerate() {
         if number == 0 {
             writeln!(out)?;

@@ -14,19 +14,26 @@ mod mismatch;
 mod objects;
 pub(crate) mod options;
 mod sites;
+#[cfg(feature = "dwarf")]
+pub(crate) mod static_sizes;
 mod summary;
+mod tree;
 
 use std::io::{self, Write};
 
 use kmemtrace::documents::{Body, Document};
 
+use super::account;
 use options::TableOptions;
 
 /// Writes the heading, then the view's tables.
 pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let Document { head, body } = document;
-    let events = if let Body::Summary(summary) = body { Some(summary.events.total) } else { None };
-    heading::heading(head, events, options, out)?;
+    if let Body::Account(view) = body {
+        // Scripts read this text, and its form has no place for a verdict.
+        return account::account(view, out);
+    }
+    heading::heading(head, body, options, out)?;
     match body {
         Body::Summary(view) => summary::summary(head, view, options, out),
         Body::Sites(listing) => sites::sites(listing, options, out),
@@ -38,6 +45,8 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
+        Body::Tree(view) => tree::tree(view, options, out),
+        Body::Account(_) => Ok(()),
     }
 }
 
@@ -106,17 +115,26 @@ mod tests {
             own_threads: None,
             scope: "system",
             filtered: None,
+            host: None,
+            boot: None,
+            recording: None,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
-            let site = CallSite { call_site: Address(0xc0de), symbol, module: None };
+            let site = CallSite { call_site: Address(0xc0de), symbol, module: None, place: Default::default() };
             SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
         let others = Some(Others { others: STATS, others_pages: None, others_count: 407 });
         let document = Document {
-            head: documents::Head { schema: "kmemtrace.sites/1".to_owned(), completeness, trace, query },
+            head: documents::Head {
+                schema: "kmemtrace.sites/1".to_owned(),
+                completeness,
+                trace,
+                names: Default::default(),
+                query,
+            },
             body: Body::Sites(Listing::new(rows, others, None)),
         };
         let mut out = Vec::new();

@@ -14,6 +14,8 @@ pub(crate) struct TableOptions {
     pub(crate) show_addresses: bool,
     /// True if the figures include the recorder's own objects.
     pub(crate) shows_own: bool,
+    /// True to list the functions that the compiler put into each other.
+    pub(crate) shows_inlines: bool,
     /// True to list findings that are normal, too.
     pub(crate) shows_normal: bool,
     /// Limit of rows, for views whose document has all of them.
@@ -53,6 +55,7 @@ impl TableOptions {
             show_addresses: false,
             shows_own: false,
             shows_normal: false,
+            shows_inlines: false,
             top: None,
             ranked: Some(SortKey::Wasted),
             filters: Vec::new(),

@@ -8,8 +8,9 @@ use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::columns::SITES;
+use crate::columns::{FIGURES, SITES};
 use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
 
 /// Writes the table of `sites`.
 pub(crate) fn sites<'a>(
@@ -20,9 +21,21 @@ pub(crate) fn sites<'a>(
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation", options, out);
     }
-    let row = |row: SiteRow<'_>| figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
+    let row = |row: SiteRow<'_>| {
+        let mut cells = figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
+        cells.push(cells::source(&row.site.place));
+        let frames = if options.shows_inlines { cells::frames(&row.site.place) } else { Vec::new() };
+        std::iter::once(cells).chain(frames.into_iter().map(frame))
+    };
     let others = || figures::other_cells(listing.others.as_ref(), options);
     let grid = Grid { columns: &SITES, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
-    let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
+    let notes = grid.write(|| listing.rows.iter().flat_map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
+}
+
+/// Row of a frame: its text stands below the call-site.
+fn frame(text: String) -> Vec<Cell> {
+    let mut cells = vec![Cell::default(); FIGURES.len()];
+    cells.push(text.into());
+    cells
 }

@@ -1,0 +1,293 @@
+//! `account`: a line per caller, in the forms of the programs that had such files first.
+
+use std::cmp::Ordering as Order;
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::Kind;
+use serde::{Serialize, Serializer};
+
+use super::naming::CallSite;
+use super::ranked::{Shape, SortKey};
+use super::row::{Name, RowSource, Rows, TakeRow, row};
+use super::sums::{Ordering, Saturation, saturated};
+use crate::account::stats::Stats;
+
+/// Form of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AccountStyle {
+    /// Account file of trace_analyze: objects by their allocating caller, and their frees.
+    #[default]
+    TraceAnalyze,
+    /// File of slab_account: allocations and frees that a caller made.
+    SlabAccount,
+    /// Callers file of trace_analyze: live bytes, and the object file.
+    Callers,
+}
+
+impl AccountStyle {
+    /// Word of documents and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            AccountStyle::TraceAnalyze => "trace-analyze",
+            AccountStyle::SlabAccount => "slab-account",
+            AccountStyle::Callers => "callers",
+        }
+    }
+
+    /// True where frees count for the caller that made them.
+    pub fn counts_frees_made(self) -> bool {
+        self == AccountStyle::SlabAccount
+    }
+
+    /// Sort key where none is given.
+    fn own_sort(self) -> SortKey {
+        if self == AccountStyle::SlabAccount { SortKey::Allocated } else { SortKey::Live }
+    }
+}
+
+impl Serialize for AccountStyle {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+row! {
+    /// Figures of a caller, or of all.
+    pub struct AccountFigures {
+        /// Number of allocations.
+        pub allocs: u64,
+        /// Number of objects that are gone, inferred frees included.
+        pub frees: u64,
+        /// Number of free events that the caller made; `None` where they are not counted.
+        pub frees_made: Option<u64>,
+        /// Bytes requested.
+        pub requested: u64,
+        /// Bytes allocated.
+        pub allocated: u64,
+        /// Bytes allocated and not requested.
+        pub wasted: u64,
+        /// Bytes requested for live objects.
+        pub live_requested: u64,
+        /// Bytes allocated for live objects.
+        pub live_allocated: u64,
+        /// Bytes wasted by live objects.
+        pub live_wasted: u64,
+    }
+}
+
+row! {
+    /// Row of `account`.
+    pub struct AccountRow<'a> {
+        /// The caller.
+        pub site: CallSite<'a>,
+        /// Object file of the caller's source, as `fs/inode.o`; `None` where it is not known.
+        pub object: Name<'a>,
+        /// Sums of the caller.
+        pub figures: AccountFigures,
+    }
+}
+
+/// Body of `account`.
+#[derive(Serialize)]
+pub struct AccountBody<'a> {
+    /// Form of the text.
+    pub style: AccountStyle,
+    /// Kinds of objects that are counted.
+    pub kinds: &'static [&'static str],
+    /// Number of callers.
+    pub callers: usize,
+    /// Sums over all callers.
+    pub total: AccountFigures,
+    /// Callers, the greatest first.
+    pub rows: Rows<'a, AccountRow<'a>>,
+}
+
+impl RowSource for AccountBody<'_> {
+    fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
+        self.rows.each_row(take)
+    }
+}
+
+/// Call-sites, their objects and their frees, from an analysis or a saved document.
+pub(super) struct Callers<'a> {
+    /// Sums by call-site and kind.
+    pub(super) rows: Box<dyn Iterator<Item = (u64, Kind, &'a Stats)> + 'a>,
+    /// Frees by the call-site that made them, where the style counts them.
+    pub(super) frees_made: Option<Box<dyn Iterator<Item = (u64, u64)> + 'a>>,
+    /// Names of a call-site.
+    pub(super) site: Box<dyn Fn(u64) -> CallSite<'a> + 'a>,
+    /// Source file of a call-site.
+    pub(super) file: Box<dyn Fn(u64) -> Name<'a> + 'a>,
+}
+
+/// Caller with its sums over all kinds that are counted.
+#[derive(Default)]
+struct Caller {
+    stats: Stats,
+    frees_made: Option<u64>,
+}
+
+impl Caller {
+    fn figures(&self) -> AccountFigures {
+        let stats = &self.stats;
+        AccountFigures {
+            allocs: stats.allocs,
+            frees: stats.frees.saturating_add(stats.inferred_frees),
+            frees_made: self.frees_made,
+            requested: saturated(stats.requested),
+            allocated: saturated(stats.allocated),
+            wasted: saturated(stats.wasted),
+            live_requested: saturated(stats.live_requested),
+            live_allocated: saturated(stats.live_allocated),
+            live_wasted: saturated(stats.live_wasted),
+        }
+    }
+
+    fn figure(&self, key: SortKey, ordering: Ordering) -> u128 {
+        match key {
+            SortKey::Frees => self.frees_made.unwrap_or_else(|| self.figures().frees).into(),
+            key => key.of(&self.stats, ordering),
+        }
+    }
+}
+
+/// The body of `account`: of `pages`, or of `kmalloc` and `cache`, which are never added to those.
+pub(super) fn account<'a>(
+    callers: Callers<'a>,
+    style: AccountStyle,
+    is_pages: bool,
+    shape: &Shape,
+    (saturation, ordering): (&Saturation, Ordering),
+) -> AccountBody<'a> {
+    let Callers { rows, frees_made, site, file } = callers;
+    let mut by_site: HashMap<u64, Caller, RandomState> = HashMap::default();
+    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| (*kind == Kind::Pages) == is_pages && stats.allocs > 0)
+    {
+        by_site.entry(call_site).or_default().stats.add(stats);
+    }
+    for (call_site, frees) in frees_made.into_iter().flatten() {
+        by_site.entry(call_site).or_default().frees_made = Some(frees);
+    }
+    let mut total = Caller::default();
+    for caller in by_site.values_mut() {
+        if style.counts_frees_made() {
+            let made = *caller.frees_made.get_or_insert(0);
+            *total.frees_made.get_or_insert(0) += made;
+        }
+        saturation.check(&caller.stats);
+        total.stats.add(&caller.stats);
+    }
+    saturation.check(&total.stats);
+    let own_sort = [style.own_sort()];
+    let keys = if shape.sort.is_empty() { &own_sort[..] } else { &shape.sort };
+    // Names decide ties, and each name is made once.
+    let mut sorted: Vec<(Vec<u8>, u64, Caller)> =
+        by_site.into_iter().map(|(call_site, caller)| (name(&site(call_site)), call_site, caller)).collect();
+    sorted.sort_by(|(name, address, caller), (other_name, other_address, other)| {
+        let by_figure = |key: &SortKey| other.figure(*key, ordering).cmp(&caller.figure(*key, ordering));
+        let by_figures = keys.iter().map(by_figure).find(|order| order.is_ne()).unwrap_or(Order::Equal);
+        by_figures.then_with(|| name.cmp(other_name)).then_with(|| address.cmp(other_address))
+    });
+    let sorted: Vec<(u64, AccountFigures)> =
+        sorted.into_iter().map(|(_, call_site, caller)| (call_site, caller.figures())).collect();
+    AccountBody {
+        style,
+        kinds: if is_pages { &["pages"] } else { &["kmalloc", "cache"] },
+        callers: sorted.len(),
+        total: total.figures(),
+        rows: Rows::of(sorted, move |(call_site, figures)| AccountRow {
+            site: site(*call_site),
+            object: file(*call_site).map(|file| object(&file).into()),
+            figures: figures.clone(),
+        }),
+    }
+}
+
+/// Name that decides a tie: the symbol, else the address.
+fn name(site: &CallSite<'_>) -> Vec<u8> {
+    site.symbol.as_deref().map_or_else(|| site.call_site.to_string().into_bytes(), <[u8]>::to_vec)
+}
+
+/// `fs/inode.o` of `fs/inode.c`.
+fn object(file: &[u8]) -> Vec<u8> {
+    let name = file.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let end = file.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > name).unwrap_or(file.len());
+    [&file[..end], b".o"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Address;
+    use super::*;
+
+    const ORDERING: Ordering = Ordering { is_known: true };
+
+    fn stats(allocs: u64, frees: u64, live: u128) -> Stats {
+        let inferred_frees = frees / 3;
+        Stats {
+            allocs,
+            frees: frees - inferred_frees,
+            inferred_frees,
+            allocated: u128::from(allocs) * 10,
+            requested: u128::from(allocs) * 7,
+            wasted: u128::from(allocs) * 3,
+            live_allocated: live,
+            live_requested: live / 2,
+            live_wasted: live - live / 2,
+            ..Stats::default()
+        }
+    }
+
+    fn account_of<'a>(rows: &'a [(u64, Kind, Stats)], made: &'a [(u64, u64)], style: AccountStyle) -> AccountBody<'a> {
+        let site = |call_site: u64| CallSite {
+            call_site: Address(call_site),
+            symbol: (call_site != 9).then(|| format!("f{}+0x1", call_site % 5).into_bytes().into()),
+            module: None,
+        };
+        let callers = Callers {
+            rows: Box::new(rows.iter().map(|(site, kind, stats)| (*site, *kind, stats))),
+            frees_made: style.counts_frees_made().then(|| Box::new(made.iter().copied()) as Box<_>),
+            site: Box::new(site),
+            file: Box::new(|call_site| (call_site == 1).then(|| b"fs/inode.c"[..].into())),
+        };
+        account(callers, style, false, &Shape::default(), (&Saturation::default(), ORDERING))
+    }
+
+    #[test]
+    fn kinds_of_a_caller_merge_and_pages_stay_apart() {
+        let rows = [
+            (1, Kind::Kmalloc, stats(2, 1, 10)),
+            (1, Kind::Cache, stats(4, 3, 10)),
+            (1, Kind::Pages, stats(9, 0, 4096)),
+            (2, Kind::Cache, stats(5, 5, 0)),
+            (9, Kind::Cache, stats(1, 0, 20)),
+            (6, Kind::Cache, Stats { failed_allocs: 3, ..Stats::default() }),
+        ];
+        let body = account_of(&rows, &[], AccountStyle::TraceAnalyze);
+        let shown: Vec<_> =
+            body.rows.iter().map(|row| (row.site.call_site.0, row.figures.allocs, row.figures.frees)).collect();
+        // Ties go by name, and an address comes before a symbol.
+        assert_eq!(shown, [(9, 1, 0), (1, 6, 4), (2, 5, 5)]);
+        assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (3, 12, 40));
+        assert_eq!(body.rows.iter().nth(1).unwrap().object.as_deref(), Some(&b"fs/inode.o"[..]));
+        assert_eq!(body.total.frees_made, None);
+    }
+
+    #[test]
+    fn a_caller_that_only_frees_has_a_row_where_frees_count_for_it() {
+        let rows = [(1, Kind::Kmalloc, stats(2, 2, 0)), (2, Kind::Kmalloc, stats(3, 1, 20))];
+        let body = account_of(&rows, &[(3, 4), (1, 1)], AccountStyle::SlabAccount);
+        let shown: Vec<_> = body.rows.iter().map(|row| (row.site.call_site.0, row.figures.frees_made)).collect();
+        assert_eq!(shown, [(2, Some(0)), (1, Some(1)), (3, Some(4))]);
+        assert_eq!((body.callers, body.total.frees_made), (3, Some(5)));
+    }
+
+    #[test]
+    fn an_object_file_is_named_after_its_source() {
+        for (file, want) in [("fs/inode.c", "fs/inode.o"), ("a.b/entry", "a.b/entry.o"), (".c", ".c.o"), ("x.S", "x.o")]
+        {
+            assert_eq!(object(file.as_bytes()), want.as_bytes());
+        }
+    }
+}

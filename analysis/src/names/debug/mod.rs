@@ -1,0 +1,5 @@
+//! Debug information: ELF files and the DWARF in them, checked against the trace's kernel.
+
+pub(crate) mod image;
+pub(crate) mod symbols;
+mod unpack;

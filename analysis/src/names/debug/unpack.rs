@@ -1,0 +1,140 @@
+//! Compressed files and sections: gzip, xz, zstd, zlib.
+//!
+//! No size that a file tells decides how much memory is taken: output grows as it is made, up to a limit.
+
+use std::io::{self, Error, ErrorKind, Read};
+
+/// Greatest size of an unpacked file or section, in bytes. A kernel with debug information has some 600 MB.
+const MAX_UNPACKED: u64 = 4 << 30;
+/// Greatest size of an unpacked xz file, in bytes: its decoder holds the content up to three times.
+const MAX_UNPACKED_XZ: u64 = 1 << 30;
+/// Greatest ratio of unpacked to packed bytes that is believed. It is zlib's greatest; debug information has some 5.
+const MAX_RATIO: u64 = 1032;
+
+/// Compression of a whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+impl Packing {
+    /// Greatest number of leading bytes that tell a packing.
+    pub(super) const MAGIC_BYTES: usize = 6;
+
+    /// Compression of a file by its leading bytes; `None` for any other file.
+    pub(super) fn of(head: &[u8]) -> Option<Packing> {
+        match head {
+            [0x1f, 0x8b, 8, ..] => Some(Packing::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
+            _ => None,
+        }
+    }
+
+    /// Content of a packed file of `len` bytes.
+    pub(super) fn unpack(self, packed: impl Read, len: u64) -> io::Result<Vec<u8>> {
+        let limit = limit(len);
+        match self {
+            Packing::Gzip => read_all(flate2::read::MultiGzDecoder::new(packed), limit),
+            Packing::Zstd => read_all(zstd::stream::read::Decoder::new(packed)?, limit),
+            Packing::Xz => xz(&read_all(packed, MAX_UNPACKED_XZ)?, limit.min(MAX_UNPACKED_XZ)),
+        }
+    }
+}
+
+/// Content of a section of `size` bytes that is packed as zlib does.
+pub(super) fn zlib(packed: &[u8], size: u64) -> io::Result<Vec<u8>> {
+    whole(read_all(flate2::read::ZlibDecoder::new(packed), size.min(limit(packed.len() as u64)))?, size)
+}
+
+/// Content of a section of `size` bytes that is packed as zstd does.
+pub(super) fn zstandard(packed: &[u8], size: u64) -> io::Result<Vec<u8>> {
+    whole(read_all(zstd::stream::read::Decoder::new(packed)?, size.min(limit(packed.len() as u64)))?, size)
+}
+
+fn limit(packed: u64) -> u64 {
+    packed.saturating_mul(MAX_RATIO).saturating_add(1 << 20).min(MAX_UNPACKED)
+}
+
+fn whole(data: Vec<u8>, size: u64) -> io::Result<Vec<u8>> {
+    if data.len() as u64 == size {
+        Ok(data)
+    } else {
+        Err(invalid("a compressed section has another size than it tells"))
+    }
+}
+
+fn invalid(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, what)
+}
+
+fn read_all(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    reader.take(limit.saturating_add(1)).read_to_end(&mut data)?;
+    if data.len() as u64 > limit { Err(invalid("it is too large when unpacked")) } else { Ok(data) }
+}
+
+/// Blocks of an xz file, each of LZMA2 alone. The sizes in the chunks' headers are added up before anything is unpacked: the
+/// decoder has no limit of its own. Checksums are left out: the content is checked against the trace.
+fn xz(packed: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+    let damaged = || invalid("it is no whole xz file");
+    let mut rest = packed.get(12..).ok_or_else(damaged)?;
+    let check_bytes = match packed.get(7) {
+        Some(0) => 0,
+        Some(1) => 4,
+        Some(4) => 8,
+        Some(10) => 32,
+        _ => return Err(invalid("its xz check is unknown")),
+    };
+    let mut data = Vec::new();
+    while let Some(&size @ 1..) = rest.first() {
+        let header_bytes = (usize::from(size) + 1) * 4;
+        let flags = *rest.get(1).ok_or_else(damaged)?;
+        // Two optional sizes, then the one filter.
+        let mut at = 2;
+        for _ in 0..(flags >> 6).count_ones() {
+            while rest.get(at).ok_or_else(damaged)? & 0x80 != 0 {
+                at += 1;
+            }
+            at += 1;
+        }
+        if flags & 0x3f != 0 || rest.get(at) != Some(&0x21) {
+            return Err(invalid("it has a filter that is not read: unpack it with xz -d"));
+        }
+        let block = rest.get(header_bytes..).ok_or_else(damaged)?;
+        let (packed_bytes, unpacked_bytes) = lzma2_sizes(block).ok_or_else(damaged)?;
+        if unpacked_bytes.saturating_add(data.len() as u64) > limit {
+            return Err(invalid("it is too large when unpacked"));
+        }
+        let (mut block, after) = block.split_at_checked(packed_bytes).ok_or_else(damaged)?;
+        lzma_rs::lzma2_decompress(&mut block, &mut data).map_err(|_| damaged())?;
+        let padding = packed_bytes.next_multiple_of(4) - packed_bytes;
+        rest = after.get(padding + check_bytes..).ok_or_else(damaged)?;
+    }
+    Ok(data)
+}
+
+/// Bytes of the LZMA2 chunks at the start of `block`, and of what they unpack to.
+fn lzma2_sizes(block: &[u8]) -> Option<(usize, u64)> {
+    let word = |at: usize| Some(usize::from(u16::from_be_bytes([*block.get(at)?, *block.get(at + 1)?])));
+    let (mut at, mut unpacked) = (0usize, 0u64);
+    loop {
+        let control = *block.get(at)?;
+        at += match control {
+            0 => return Some((at + 1, unpacked)),
+            1 | 2 => {
+                let bytes = word(at + 1)? + 1;
+                unpacked += bytes as u64;
+                3 + bytes
+            }
+            0x80.. => {
+                unpacked += (u64::from(control & 0x1f) << 16) + word(at + 1)? as u64 + 1;
+                // New properties take a byte.
+                5 + usize::from(control >= 0xc0) + word(at + 3)? + 1
+            }
+            _ => return None,
+        };
+    }
+}

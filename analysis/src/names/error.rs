@@ -1,0 +1,45 @@
+//! Reasons for which a source of names cannot be used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kmemtrace_abi::text::escape::escape;
+
+/// Reason for which a file or a tree that was named gives no names or sizes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamesError {
+    /// The file system refuses it.
+    #[error("{}: {error}", shown(.path))]
+    Read {
+        /// File or folder.
+        path: PathBuf,
+        /// Reason of the system.
+        error: io::Error,
+    },
+    /// It is of another kind than was asked for, or damaged.
+    #[error("{}: {why}", shown(.path))]
+    Unusable {
+        /// File or folder.
+        path: PathBuf,
+        /// Reason and remedy, in one line.
+        why: String,
+    },
+}
+
+impl NamesError {
+    /// Refusal by the file system.
+    pub(crate) fn read(path: &Path, error: io::Error) -> NamesError {
+        NamesError::Read { path: path.to_owned(), error }
+    }
+
+    /// File or folder that is no use.
+    pub(crate) fn unusable(path: &Path, why: impl Into<String>) -> NamesError {
+        NamesError::Unusable { path: path.to_owned(), why: why.into() }
+    }
+}
+
+/// Path, escaped for a terminal.
+fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes()).into_owned()
+}

@@ -1,0 +1,80 @@
+//! Commands whose input is a built kernel and no trace: `static` and `names`.
+
+use crate::cli::Request;
+
+#[cfg(feature = "dwarf")]
+mod with_dwarf {
+    use std::path::Path;
+
+    use kmemtrace::documents::row::RowSource;
+    use kmemtrace::documents::static_sizes::{self, StaticShape};
+    use kmemtrace::{LeftOut, StaticSizes};
+    use kmemtrace_abi::text::escape::escape;
+
+    use crate::args::Format;
+    use crate::cli::Request;
+    use crate::exit;
+    use crate::render::table::static_sizes as table;
+    use crate::render::{csv, json};
+    use crate::report::{table_options, top};
+    use crate::terminal::messages::say;
+    use crate::terminal::output::Output;
+
+    /// Files left out that are told by name.
+    const TOLD: usize = 10;
+
+    /// Prints the document of `static`.
+    pub(crate) fn static_sizes(request: &Request) -> anyhow::Result<u8> {
+        let (args, inputs) = (&request.args, request.inputs());
+        let path: &Path = &inputs[0];
+        let is_table = request.format() == Format::Table;
+        let (kind, sizes) = if std::fs::metadata(path).is_ok_and(|data| data.is_dir()) {
+            ("tree", StaticSizes::of_tree(path)?)
+        } else {
+            ("vmlinux", StaticSizes::of_vmlinux(path)?)
+        };
+        tell_left_out(&sizes);
+        let shape = StaticShape { depth: args.depth.or(is_table.then_some(1)), top: top(request) };
+        let shown = String::from_utf8_lossy(path.as_os_str().as_encoded_bytes()).into_owned();
+        let document = static_sizes::static_sizes(&sizes, kind, shown, shape);
+        let mut out = Output::open(args.output.as_deref(), args.force)?;
+        let written = match request.format() {
+            Format::Json => json::json(&document, &mut out),
+            Format::Jsonl => json::line(&document.head(), &mut out)
+                .and_then(|()| document.each_row(&mut |row| json::line(&row, &mut out))),
+            Format::Csv => csv::csv(&document, &mut out),
+            Format::Table => table::static_sizes(&document, &table_options(request, path), &mut out),
+        };
+        out.finish(written)?;
+        Ok(exit::OK)
+    }
+
+    /// Tells which files and folders the sizes lack.
+    fn tell_left_out(sizes: &StaticSizes) {
+        let (files, count) = sizes.left_out();
+        for LeftOut { path, why } in files.iter().take(TOLD) {
+            say(&format!("{}: left out: {}", escape(path.as_os_str().as_encoded_bytes()), escape(why.as_bytes())));
+        }
+        if count > TOLD {
+            say(&format!("{} more files and folders are left out", count - TOLD));
+        }
+    }
+}
+
+#[cfg(feature = "dwarf")]
+pub(crate) use with_dwarf::static_sizes;
+
+#[cfg(not(feature = "dwarf"))]
+pub(crate) fn static_sizes(request: &Request) -> anyhow::Result<u8> {
+    without_dwarf(request)
+}
+
+/// Refuses a command that reads ELF files.
+#[cfg(not(feature = "dwarf"))]
+fn without_dwarf(request: &Request) -> anyhow::Result<u8> {
+    anyhow::bail!("{}: this program was built without the feature dwarf, which reads ELF files", request.view.name)
+}
+
+pub(crate) fn names(_request: &Request) -> anyhow::Result<u8> {
+    anyhow::bail!("names: not there yet")
+}
