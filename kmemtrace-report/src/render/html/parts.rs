@@ -159,3 +159,41 @@ pub(super) fn make_harmless(value: &mut Value) {
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
+
+/// Replaces paths of files that names come from by the files' names: a page is mailed, and a path tells of the machine.
+pub(super) fn shorten_files(names: &mut Value) {
+    let rejected = names["rejected"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let shortened = |mut file: Value| {
+        if let Some((_, name)) = file["file"].as_str().and_then(|path| path.rsplit_once('/')) {
+            file["file"] = name.to_owned().into();
+        }
+        file
+    };
+    if names["kernel"].is_object() {
+        names["kernel"] = shortened(names["kernel"].take());
+    }
+    if names.is_object() {
+        names["rejected"] = rejected.into_iter().map(shortened).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_page_names_files_without_their_folders() {
+        let mut names = json!({
+            "kernel": { "from": "dwarf", "file": "/home/me/vmlinux", "checked": null },
+            "rejected": [{ "file": "/usr/lib/debug/vmlinux-6.1", "why": "another build" }],
+        });
+        shorten_files(&mut names);
+        assert_eq!(names["kernel"]["file"], "vmlinux");
+        assert_eq!(names["rejected"], json!([{ "file": "vmlinux-6.1", "why": "another build" }]));
+        let mut none = Value::Null;
+        shorten_files(&mut none);
+        assert_eq!(none, Value::Null);
+    }
+}

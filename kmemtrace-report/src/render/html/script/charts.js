@@ -162,10 +162,9 @@ function drawCpus() {
     paint(cell, pairs, from === to);
     return cell;
   })));
-  const table = make("table", { class: "matrix" + (isSmall ? " small" : "") }, make("caption", {}, "rows: allocated on; columns: freed on"),
-    make("thead", {}, make("tr", {}, make("th", {}, "CPU"), ...cpus.map(cpu => make("th", { scope: "col" }, String(cpu))))), make("tbody", {}, ...rows));
+  const table = make("table", { class: "matrix" + (isSmall ? " small" : "") }, make("thead", {}, make("tr", {}, make("th", {}, "CPU"), ...cpus.map(cpu => make("th", { scope: "col" }, String(cpu))))), make("tbody", {}, ...rows));
   const { paired, cross_cpu, cross_cpu_bytes } = SUMMARY.pairs;
-  const words = `${count(cross_cpu)} of ${counted(paired, "free")} (${percent(cross_cpu, paired)}) ran on another CPU than the allocation: ${bytes(cross_cpu_bytes)}. Grey cells with a frame are frees on the same CPU.`;
+  const words = `${count(cross_cpu)} of ${counted(paired, "free")} (${percent(cross_cpu, paired)}) ran on another CPU than the allocation: ${bytes(cross_cpu_bytes)}. Rows: CPU of the allocation; columns: CPU of the free; grey and framed: the same CPU.`;
   const left = cross.left_out ? ` ${counted(cross.left_out, "CPU")} with fewer frees are left out.` : "";
   box.replaceChildren(make("p", { class: "hint" }, words + left), make("div", { class: "scroll" }, table), crossTable(cross));
 }
@@ -212,13 +211,13 @@ function slotsChart(rows, width) {
   const wide = Math.max(280, Math.floor(width)), tall = 300, left = 64, right = 12, top = 12, bottom = tall - 40;
   const least = Math.floor(Math.log2(Math.min(...rows.map(row => row.size)))), most = Math.max(least + 1, Math.ceil(Math.log2(Math.max(...rows.map(row => Math.max(row.slot, row.size))))));
   const x = size => left + (wide - left - right) * (Math.log2(size) - least) / (most - least), y = size => bottom - (bottom - top) * (Math.log2(size) - least) / (most - least);
-  const holder = make("div", {});
+  const holder = make("div", {}), tick = n => bytes(n).replace(/\.0+ /, " ");
   const svg = draw(holder, "svg", { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": "Requested sizes against slots, on scales of powers of two; the table below has the same figures" });
   const every = Math.max(1, Math.ceil((most - least) / (wide < 420 ? 4 : 7)));
   for (let power = least; power <= most; power += every) {
     draw(svg, "line", { x1: left, x2: wide - right, y1: y(2 ** power), y2: y(2 ** power), class: "grid" });
-    draw(svg, "text", { x: left - 6, y: y(2 ** power) + 4, "text-anchor": "end", class: "axis" }, bytes(2 ** power).replace(".00", "").replace(/\.0 /, " "));
-    draw(svg, "text", { x: x(2 ** power), y: bottom + 16, "text-anchor": "middle", class: "axis" }, bytes(2 ** power).replace(".00", "").replace(/\.0 /, " "));
+    draw(svg, "text", { x: left - 6, y: y(2 ** power) + 4, "text-anchor": "end", class: "axis" }, tick(2 ** power));
+    draw(svg, "text", { x: x(2 ** power), y: bottom + 16, "text-anchor": "middle", class: "axis" }, tick(2 ** power));
   }
   draw(svg, "text", { x: (left + wide - right) / 2, y: tall - 6, "text-anchor": "middle", class: "axis" }, "requested");
   draw(svg, "text", { x: left + 4, y: top + 8, class: "axis" }, "slot");
@@ -231,7 +230,10 @@ function slotsChart(rows, width) {
       : draw(svg, "rect", { x: x(row.size) - side / 2, y: y(row.slot) - side / 2, width: side, height: side, class: "mark-cache" });
     draw(mark, "title", {}, `${bytes(row.size)} requested, ${bytes(Math.round(row.slot))} handed out, ${count(row.allocs)} times: ${bytes(row.wasted)} wasted (${row.kind})`);
   }
-  for (const row of marks.slice(0, 3).filter(row => row.wasted > 0)) {
+  const places = [];
+  for (const row of marks.slice(0, 8).filter(row => row.wasted > 0)) {
+    if (places.length === 3 || places.some(place => Math.abs(place - y(row.slot)) < 18)) continue;
+    places.push(y(row.slot));
     const near = x(row.size) > wide - 150;
     draw(svg, "text", { x: x(row.size) + (near ? -1 : 1) * (Math.max(2, 20 * Math.sqrt(row.wasted / greatest)) + 4), y: y(row.slot) + 4, "text-anchor": near ? "end" : "start", class: "axis halo strong" }, `${bytes(row.size)} \u2192 ${bytes(Math.round(row.slot))}`);
   }

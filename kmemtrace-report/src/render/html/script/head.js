@@ -41,14 +41,16 @@ function namesInWords() {
   const names = SUMMARY.names;
   if (!names || !names.kernel) return "names: symbols of the trace";
   const words = { dwarf: "DWARF", objects: "objects of a built tree", map: "a map of another build", module: "paths of modules", symbols: "symbols of the trace" };
-  const { from, checked } = names.kernel;
+  const { from, checked } = names.kernel, modules = names.modules.dwarf;
   const checks = from === "dwarf" || from === "objects" ? checked ? ` (checked by ${checked})` : " (not checked)" : "";
-  return "names: " + (words[from] || from || "symbols of the trace") + checks;
+  return "names: " + (words[from] || from || "symbols of the trace") + checks + (modules ? ", " + counted(modules, "module") : "");
 }
 
 /** Restrictions that a reader must know of. */
 function drawNotes() {
   const notes = [...DATA.asked];
+  if (DATA.branch) notes.push("the tree is that of " + DATA.branch);
+  if (DATA.wrapped_live) notes.push(`~ ${bytes(DATA.wrapped_live)} live known by wrapper only: a function that allocates on behalf of its callers`);
   if (COMPLETENESS.truncated_files.length) notes.push("cut: " + COMPLETENESS.truncated_files.join(", "));
   if (COMPLETENESS.missing_cpus.length) notes.push("no file for CPU: " + COMPLETENESS.missing_cpus.join(", "));
   if (COMPLETENESS.saturated) notes.push("a sum is greater than 64 bits, and shown as the greatest number");

@@ -32,12 +32,19 @@ function squarified(items, value, x, y, width, height) {
 
 const HEADER = 18;
 
+/** Children of a node, and as much room as its own bytes need: a file has static bytes beside those of its functions. */
+function withOwn(node, size) {
+  const children = sized(node, size);
+  const own = size.of(node) - children.reduce((sum, child) => sum + size.of(child), 0);
+  return children.length && own > 0 ? [...children, { own }].sort((a, b) => (b.own ?? size.of(b)) - (a.own ?? size.of(a))) : children;
+}
+
 /** Boxes within boxes; areas of siblings are in proportion. */
 function treemap(root, size, width, height) {
   const cells = [];
   (function place(node, x, y, width, height, depth) {
-    for (const cell of squarified(sized(node, size), size.of, x, y, width, height)) {
-      if (cell.width < 2 || cell.height < 2) continue;
+    for (const cell of squarified(withOwn(node, size), item => item.own ?? size.of(item), x, y, width, height)) {
+      if (cell.node.own || cell.width < 2 || cell.height < 2) continue;
       const hasRoom = cell.width > 30 && cell.height > HEADER + 12;
       cells.push({ ...cell, depth, isBranch: cell.node.children.length > 0 });
       if (cell.node.children.length && hasRoom && depth < 12) place(cell.node, cell.x + 3, cell.y + HEADER, cell.width - 6, cell.height - HEADER - 3, depth + 1);
