@@ -10,8 +10,22 @@ use serde_json::Value;
 
 /// CPUs of the matrix at most.
 const MAX_CPUS: usize = 64;
-/// Members that a page does not show, and that take most room.
-const LEFT_OUT: &[&str] = &["frames", "alloc_frames", "free_frames"];
+/// Members that a page does not show.
+const LEFT_OUT: &[&str] = &[
+    "frames",
+    "alloc_frames",
+    "free_frames",
+    "folder",
+    "alloc_folder",
+    "free_folder",
+    "folder_from",
+    "alloc_folder_from",
+    "free_folder_from",
+    "failed_allocs",
+    "requested",
+    "inferred_frees",
+    "live_requested",
+];
 
 /// Rows of a document.
 #[derive(Serialize)]
@@ -73,6 +87,7 @@ struct Slices {
 #[derive(Serialize)]
 struct Grown {
     names: serde_json::Map<String, Value>,
+    kind: &'static str,
     live_allocated: Vec<u64>,
 }
 
@@ -88,6 +103,7 @@ impl Growth {
         let Body::Growth(growth) = body else { return None };
         let rows = growth.listing.rows.iter().map(|row| Grown {
             names: members_of(&row.names).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            kind: row.kind.name(),
             live_allocated: row.slices.live_allocated,
         });
         Some(Growth {
@@ -134,10 +150,15 @@ fn members_of(row: &dyn Row) -> Vec<(&'static str, Value)> {
     members
 }
 
-/// Value of a cell, with names as tables show them.
+/// Value of a cell, with names as tables show them, and a source as `fs/inode.c:263`.
 fn value_of(cell: &Cell<'_>) -> Value {
     match cell {
         Cell::Name(name) => escape(name).into_owned().into(),
+        Cell::Source(source) => match (&source.file, source.line) {
+            (Some(file), Some(line)) => format!("{}:{line}", escape(file)).into(),
+            (Some(file), None) => escape(file).into_owned().into(),
+            (None, _) => Value::Null,
+        },
         cell => {
             let mut value = serde_json::to_value(cell).unwrap_or(Value::Null);
             make_harmless(&mut value);

@@ -6,17 +6,11 @@ const LINES = (() => {
   const { columns, rows } = DATA.sites || { columns: [], rows: [] };
   const symbol = columns.indexOf("symbol"), source = columns.indexOf("source");
   if (source >= 0) for (const row of rows) {
-    const line = sourceText(row[source]);
+    const line = row[source] ?? "";
     if (row[symbol] !== null) lines.set(row[symbol], lines.has(row[symbol]) && lines.get(row[symbol]) !== line ? "" : line);
   }
   return lines;
 })();
-
-/** `fs/inode.c:263` of a source. */
-function sourceText(source) {
-  if (!source || !source.file) return "";
-  return source.file + (source.line ? ":" + source.line : "");
-}
 
 const KIND_WORDS = { folder: "folder", file: "source file", function: "function", site: "call-site", module: "module", area: "area of the kernel", unknown: "folder not known", others: "folded" };
 
@@ -50,7 +44,8 @@ function drawBranch() {
   const size = state.size;
   const all = sitesBelow(state.at, size);
   const found = all.filter(node => node.hit);
-  $("branch-title").textContent = (found.length < all.length ? `${count(found.length)} of ${counted(all.length, "call-site")} in ` : `${counted(all.length, "call-site")} in `) + state.at.name;
+  const noun = all.every(node => node.kind === "site") ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
+  $("branch-title").textContent = some + counted(all.length, noun).replace("leafs", "leaves") + " in " + state.at.name;
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
     make("td", { class: "number" }, (size.key === "live" && node.isBound ? "\u2264 " : "") + size.format(size.of(node))),
     make("td", { class: "number" }, percent(size.of(node), size.of(state.at))),

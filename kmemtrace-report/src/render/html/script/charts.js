@@ -127,7 +127,7 @@ function grownTable(growth) {
       make("td", { class: "number" }, bytes(grown(row))),
       make("td", { class: "number" }, bytes(row.live_allocated[row.live_allocated.length - 1])),
       make("td", {}, sparkline(row.live_allocated)),
-      make("td", { class: "text" }, ...siteCell(row.names.symbol ?? row.names.call_site ?? "-", row.names.module, sourceText(row.names.source)), row.kind === "pages" ? " (pages)" : ""))))));
+      make("td", { class: "text" }, ...siteCell(row.names.symbol ?? row.names.call_site ?? "-", row.names.module, row.names.source), row.kind === "pages" ? " (pages)" : ""))))));
 }
 
 function sparkline(values) {
@@ -176,7 +176,7 @@ function crossTable({ rows }) {
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "bytes"), make("th", { scope: "col" }, "crossed"), make("th", { scope: "col" }, "of frees"), make("th", { scope: "col", class: "text" }, "call-site of the allocation"))),
     make("tbody", {}, ...crossing.map(row => make("tr", {},
       make("td", { class: "number" }, bytes(of("cross_cpu_bytes")(row))), make("td", { class: "number" }, count(of("cross_cpu")(row))), make("td", { class: "number" }, percent(of("cross_cpu")(row), of("frees")(row))),
-      make("td", { class: "text" }, ...siteCell(of("symbol")(row) ?? of("call_site")(row), of("module")(row), sourceText(of("source")(row)))))))));
+      make("td", { class: "text" }, ...siteCell(of("symbol")(row) ?? of("call_site")(row), of("module")(row), of("source")(row))))))));
 }
 
 function drawSlots() {

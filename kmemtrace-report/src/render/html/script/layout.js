@@ -39,6 +39,9 @@ function withOwn(node, size) {
   return children.length && own > 0 ? [...children, { own }].sort((a, b) => (b.own ?? size.of(b)) - (a.own ?? size.of(a))) : children;
 }
 
+/** True for a call-site, and for a function with one call-site: a box in a box of its size says nothing. */
+const isLeaf = node => !node.children.length || node.kind === "function" && node.children.length === 1;
+
 /** Boxes within boxes; areas of siblings are in proportion. */
 function treemap(root, size, width, height) {
   const cells = [];
@@ -46,21 +49,20 @@ function treemap(root, size, width, height) {
     for (const cell of squarified(withOwn(node, size), item => item.own ?? size.of(item), x, y, width, height)) {
       if (cell.node.own || cell.width < 2 || cell.height < 2) continue;
       const hasRoom = cell.width > 30 && cell.height > HEADER + 12;
-      cells.push({ ...cell, depth, isBranch: cell.node.children.length > 0 });
-      if (cell.node.children.length && hasRoom && depth < 12) place(cell.node, cell.x + 3, cell.y + HEADER, cell.width - 6, cell.height - HEADER - 3, depth + 1);
+      const hasBoxes = !isLeaf(cell.node);
+      cells.push({ ...cell, depth, isBranch: hasBoxes });
+      if (hasBoxes && hasRoom && depth < 12) place(cell.node, cell.x + 3, cell.y + HEADER, cell.width - 6, cell.height - HEADER - 3, depth + 1);
     }
   })(root, 0, 0, width, height, 0);
   return { cells, height };
 }
 
-const ROW = 24;
-
 /** Rows of levels; widths are in proportion. */
-function icicle(root, size, width) {
+function icicle(root, size, width, height) {
   const cells = [];
   let deepest = 0;
   (function place(node, x, width, level) {
-    cells.push({ node, x, y: level * ROW, width, height: ROW, depth: level - 1, isBranch: node.children.length > 0, isTop: level === 0 });
+    cells.push({ node, x, width, level, depth: level - 1, isBranch: node.children.length > 0, isTop: level === 0 });
     deepest = Math.max(deepest, level);
     const whole = size.of(node);
     for (const child of sized(node, size)) {
@@ -69,20 +71,26 @@ function icicle(root, size, width) {
       x += part;
     }
   })(root, 0, width, 0);
-  return { cells, height: (deepest + 1) * ROW };
+  const row = Math.max(24, Math.min(44, Math.floor(height / (deepest + 1))));
+  for (const cell of cells) Object.assign(cell, { y: cell.level * row, height: row });
+  return { cells, height: (deepest + 1) * row };
 }
 
 /** Rings around the node; angles are in proportion. Wedges under a degree of one parent are one, without a name. */
 function rings(root, size, width, height) {
   const radius = Math.min(width, height) / 2 - 2;
-  let deepest = 1;
+  const angles = [];
   (function measure(node, angle, level) {
-    deepest = Math.max(deepest, level);
-    if (level < 6) for (const child of sized(node, size)) {
+    for (const child of sized(node, size)) {
       const part = angle * size.of(child) / size.of(node);
-      if (part > Math.PI / 180) measure(child, part, level + 1);
+      if (part <= Math.PI / 180) break;
+      angles[level] = (angles[level] || 0) + part;
+      measure(child, part, level + 1);
     }
   })(root, 2 * Math.PI, 0);
+  // Rings that are nearly empty would make the others thin; they show once a wedge is entered.
+  const empty = angles.findIndex((angle, level) => level > 6 || level > 1 && angle < 0.6);
+  const deepest = Math.max(1, empty < 0 ? angles.length : empty);
   const inner = radius * (deepest > 3 ? 0.16 : 0.24), ring = (radius - inner) / deepest;
   const cells = [{ node: root, from: 0, to: 2 * Math.PI, inner: 0, outer: inner, depth: -1, isBranch: true, isTop: true }];
   (function place(node, from, to, level) {

@@ -88,10 +88,10 @@ function drawSites() {
   const symbol = row => of("symbol")(row) ?? of("call_site")(row);
   const path = row => {
     const source = of("source")(row), module = of("module")(row);
-    return (source?.file ? source.file + "/" : module ? `[${module}]/` : "") + symbol(row);
+    return (source ? source.replace(/:\d+$/, "") + "/" : module ? `[${module}]/` : "") + symbol(row);
   };
   const columns = figureColumns(of);
-  columns.push({ key: "site", title: "call-site", of: symbol, isText: true, help: "Return address of the allocating call", show: row => siteCell(symbol(row), of("module")(row), sourceText(of("source")(row)), of("wrapper")(row)) });
+  columns.push({ key: "site", title: "call-site", of: symbol, isText: true, help: "Return address of the allocating call", show: row => siteCell(symbol(row), of("module")(row), of("source")(row), of("wrapper")(row)) });
   return sortable(section, {
     columns, rows: table.rows, sort: "live", others: table.others_count,
     filter: row => state.matches === null || state.matches(path(row)),
@@ -128,7 +128,7 @@ function drawMismatches() {
   const plain = (key, title, help) => ({ key, title, of: of(key), show: row => count(of(key)(row)), help });
   const side = (key, title, name) => {
     const symbol = row => of(name + "_symbol")(row) ?? of(name + "_site")(row);
-    return { key, title, of: row => symbol(row) ?? "", isText: true, show: row => siteCell(symbol(row) ?? "-", null, sourceText(of(name + "_source")(row))) };
+    return { key, title, of: row => symbol(row) ?? "", isText: true, show: row => siteCell(symbol(row) ?? "-", null, of(name + "_source")(row)) };
   };
   sortable(section, {
     columns: [
