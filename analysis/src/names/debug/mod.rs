@@ -3,9 +3,9 @@
 mod dwarf;
 pub(crate) mod image;
 mod lines;
-mod paths;
-mod sections;
+pub(crate) mod paths;
+pub(crate) mod sections;
 pub(crate) mod symbols;
-mod units;
+pub(crate) mod units;
 mod unpack;
 mod walk;

@@ -2,7 +2,6 @@
 
 mod linked;
 mod parts;
-mod source_paths;
 mod symbols;
 mod tree;
 mod units;
@@ -26,7 +25,7 @@ const MAX_LEFT_OUT: usize = 1000;
 pub struct FileSizes {
     /// Bytes of functions and objects.
     pub parts: PartSizes,
-    /// Bytes of each function, by name.
+    /// Bytes of each function, by name; those of an address with several names count under one of them, and the others have 0.
     pub functions: BTreeMap<Box<[u8]>, u64>,
 }
 
@@ -163,6 +162,10 @@ impl<'s> Counted<'s> {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.placed.is_empty() && self.common.is_empty()
+    }
+
     fn symbols(&self) -> impl Iterator<Item = &SizedSymbol<'s>> {
         self.placed.values().chain(&self.common)
     }
@@ -175,6 +178,13 @@ impl FileSizes {
         if symbol.kind == SymbolKind::Function {
             let bytes = self.functions.entry(symbol.name.into()).or_default();
             *bytes = bytes.saturating_add(symbol.bytes);
+        }
+    }
+
+    /// Adds a further name of a function, whose bytes count under another one.
+    fn add_alias(&mut self, function: &[u8]) {
+        if !self.functions.contains_key(function) {
+            self.functions.insert(function.into(), 0);
         }
     }
 }

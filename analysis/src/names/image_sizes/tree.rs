@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::symbols::SymbolKind;
 use super::{Counted, SectionPlaces, StaticSizes, symbols};
 use crate::names::debug::image::Image;
 use crate::names::error::NamesError;
@@ -169,9 +170,15 @@ impl Walk<'_> {
         self.sizes.objects += 1;
         self.sizes.add_sections(&mut self.sections, symbols::sections(&image));
         let mut counted = Counted::default();
-        symbols::each(&image, &table, &mut |symbol| counted.add(symbol));
+        let parts = symbols::parts(&image);
+        symbols::each(&parts, &table, &mut |symbol| counted.add(symbol));
         let known = self.sizes.files.entry(source.as_os_str().as_bytes().into()).or_default();
         counted.symbols().for_each(|symbol| known.add(symbol));
+        symbols::each(&parts, &table, &mut |symbol| {
+            if symbol.kind == SymbolKind::Function {
+                known.add_alias(symbol.name);
+            }
+        });
     }
 
     /// Path of the source of an object, below the root.
