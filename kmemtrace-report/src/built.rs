@@ -1,7 +1,5 @@
 //! Commands whose input is a built kernel and no trace: `static` and `names`.
 
-use crate::cli::Request;
-
 #[cfg(feature = "dwarf")]
 mod with_dwarf {
     use std::path::Path;
@@ -49,6 +47,18 @@ mod with_dwarf {
         Ok(exit::OK)
     }
 
+    /// Makes a map of functions to source files.
+    pub(crate) fn names(request: &Request) -> anyhow::Result<u8> {
+        let (args, inputs) = (&request.args, request.inputs());
+        let kernel = StaticSizes::of_vmlinux(&inputs[0])?;
+        tell_left_out(&kernel);
+        let modules = Vec::new();
+        let mut out = Output::open(args.output.as_deref(), args.force)?;
+        let written = kmemtrace::write_map(&kernel, &modules, &mut out);
+        out.finish(written)?;
+        Ok(exit::OK)
+    }
+
     /// Tells which files and folders the sizes lack.
     fn tell_left_out(sizes: &StaticSizes) {
         let (files, count) = sizes.left_out();
@@ -62,10 +72,18 @@ mod with_dwarf {
 }
 
 #[cfg(feature = "dwarf")]
-pub(crate) use with_dwarf::static_sizes;
+pub(crate) use with_dwarf::{names, static_sizes};
+
+#[cfg(not(feature = "dwarf"))]
+use crate::cli::Request;
 
 #[cfg(not(feature = "dwarf"))]
 pub(crate) fn static_sizes(request: &Request) -> anyhow::Result<u8> {
+    without_dwarf(request)
+}
+
+#[cfg(not(feature = "dwarf"))]
+pub(crate) fn names(request: &Request) -> anyhow::Result<u8> {
     without_dwarf(request)
 }
 
@@ -73,8 +91,4 @@ pub(crate) fn static_sizes(request: &Request) -> anyhow::Result<u8> {
 #[cfg(not(feature = "dwarf"))]
 fn without_dwarf(request: &Request) -> anyhow::Result<u8> {
     anyhow::bail!("{}: this program was built without the feature dwarf, which reads ELF files", request.view.name)
-}
-
-pub(crate) fn names(_request: &Request) -> anyhow::Result<u8> {
-    anyhow::bail!("names: not there yet")
 }

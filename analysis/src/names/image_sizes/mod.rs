@@ -4,7 +4,7 @@ mod linked;
 mod parts;
 mod symbols;
 mod tree;
-mod units;
+pub(crate) mod units;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
