@@ -6,27 +6,42 @@ use std::path::Path;
 use super::symbols::{SizedSymbol, SymbolKind};
 use super::units::Units;
 use super::{Counted, SectionPlaces, StaticSizes, symbols};
-use crate::names::debug::image::{Image, ImageError};
+use crate::names::debug::image::Image;
+use crate::names::debug::relocate;
 use crate::names::debug::sections::Sections;
 use crate::names::error::NamesError;
 
-/// Sizes of a linked kernel.
-pub(super) fn read(path: &Path) -> Result<StaticSizes, NamesError> {
-    let told = |error: ImageError| NamesError::unusable(&error.path, error.why);
-    let image = Image::open(path).map_err(told)?;
-    if image.is_relocatable {
+/// Kind of a linked file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linked {
+    /// The kernel itself.
+    Kernel,
+    /// A module, whose sections have no addresses yet.
+    Module,
+}
+
+/// Sizes of a linked kernel, or of a module.
+pub(super) fn read(path: &Path, kind: Linked) -> Result<StaticSizes, NamesError> {
+    let image = Image::open(path)?;
+    if image.is_relocatable && kind == Linked::Kernel {
         return Err(NamesError::unusable(
             path,
             "no linked kernel but an object or a module: name the kernel's vmlinux",
         ));
     }
-    let table = symbols::table(&image).map_err(told)?;
+    let table = symbols::table(&image)?;
     let mut sizes = StaticSizes { objects: 1, ..StaticSizes::default() };
     sizes.add_sections(&mut SectionPlaces::new(), symbols::sections(&image));
     let parts = symbols::parts(&image);
+    let layout = if image.is_relocatable { relocate::layout(&image) } else { None };
+    let layout = layout.unwrap_or_default();
     let units = match image.section(b".debug_info") {
-        Some(_) => Units::read(&Sections::without_lines(image).map_err(told)?),
         None => Units::default(),
+        Some(_) if image.is_relocatable => {
+            let sections = relocate::without_lines(&image, &table, &layout);
+            Units::read(&sections.map_err(|why| NamesError::unusable(path, why))?)
+        }
+        Some(_) => Units::read(&Sections::without_lines(image)?),
     };
     if units.broken > 0 {
         sizes.leave_out(path, format!("{} compile units of its debug information are damaged", units.broken));
@@ -34,6 +49,7 @@ pub(super) fn read(path: &Path) -> Result<StaticSizes, NamesError> {
     let mut counted = Counted::default();
     let mut runs = FileRuns::new(&units);
     symbols::each(&parts, &table, &mut |symbol| {
+        let symbol = &placed(symbol, &layout);
         counted.add(symbol);
         runs.add(symbol);
     });
@@ -47,6 +63,7 @@ pub(super) fn read(path: &Path) -> Result<StaticSizes, NamesError> {
         }
     }
     symbols::each(&parts, &table, &mut |symbol| {
+        let symbol = &placed(symbol, &layout);
         if symbol.kind == SymbolKind::Function
             && let Ok(file) = runs.source_of(symbol)
             && let Some(known) = sizes.files.get_mut(file)
@@ -55,6 +72,12 @@ pub(super) fn read(path: &Path) -> Result<StaticSizes, NamesError> {
         }
     });
     Ok(sizes)
+}
+
+/// Symbol with the address that the layout of a module gives it.
+fn placed<'s>(symbol: &SizedSymbol<'s>, layout: &[Option<u64>]) -> SizedSymbol<'s> {
+    let begin = symbol.section.and_then(|section| layout.get(section as usize).copied().flatten());
+    SizedSymbol { address: symbol.address.wrapping_add(begin.unwrap_or(0)), ..*symbol }
 }
 
 /// Local symbols of one file: those after a file symbol.

@@ -9,6 +9,7 @@ pub(crate) mod units;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use linked::Linked;
 pub use parts::PartSizes;
 use symbols::{SectionBytes, SizedSymbol, SymbolKind};
 
@@ -69,7 +70,15 @@ impl StaticSizes {
     /// # Errors
     /// [`NamesError`] if `path` is no ELF file that can be read, or has no symbols.
     pub fn of_vmlinux(path: &Path) -> Result<StaticSizes, NamesError> {
-        linked::read(path)
+        linked::read(path, Linked::Kernel)
+    }
+
+    /// Sizes of a module with debug information: `NAME.ko` or `NAME.ko.debug`.
+    ///
+    /// # Errors
+    /// [`NamesError`] if `path` is no ELF file that can be read, or has no symbols.
+    pub fn of_module(path: &Path) -> Result<StaticSizes, NamesError> {
+        linked::read(path, Linked::Module)
     }
 
     /// Bytes of a source file, by its path below the root of the sources; `None` for a file that is not known.
