@@ -6,7 +6,7 @@ mod with_dwarf {
 
     use kmemtrace::documents::row::RowSource;
     use kmemtrace::documents::static_sizes::{self, StaticShape};
-    use kmemtrace::{LeftOut, StaticSizes};
+    use kmemtrace::{LeftOut, ModuleSizes, StaticSizes};
     use kmemtrace_abi::text::escape::escape;
 
     use crate::args::Format;
@@ -31,7 +31,8 @@ mod with_dwarf {
         } else {
             ("vmlinux", StaticSizes::of_vmlinux(path)?)
         };
-        tell_left_out(&sizes);
+        let (files, count) = sizes.left_out();
+        tell_left_out(files, count);
         let shape = StaticShape { depth: args.depth.or(is_table.then_some(1)), top: top(request) };
         let shown = String::from_utf8_lossy(path.as_os_str().as_encoded_bytes()).into_owned();
         let document = static_sizes::static_sizes(&sizes, kind, shown, shape);
@@ -51,17 +52,18 @@ mod with_dwarf {
     pub(crate) fn names(request: &Request) -> anyhow::Result<u8> {
         let (args, inputs) = (&request.args, request.inputs());
         let kernel = StaticSizes::of_vmlinux(&inputs[0])?;
-        tell_left_out(&kernel);
-        let modules = Vec::new();
+        let modules = inputs.get(1).map_or(Ok(ModuleSizes::default()), |folder| ModuleSizes::read(folder))?;
+        let (files, count) = kernel.left_out();
+        tell_left_out(files, count);
+        tell_left_out(&modules.left_out, modules.left_out.len());
         let mut out = Output::open(args.output.as_deref(), args.force)?;
-        let written = kmemtrace::write_map(&kernel, &modules, &mut out);
+        let written = kmemtrace::write_map(&kernel, &modules.modules, &mut out);
         out.finish(written)?;
         Ok(exit::OK)
     }
 
-    /// Tells which files and folders the sizes lack.
-    fn tell_left_out(sizes: &StaticSizes) {
-        let (files, count) = sizes.left_out();
+    /// Tells which of the files and folders are left out, and how many.
+    fn tell_left_out(files: &[LeftOut], count: usize) {
         for LeftOut { path, why } in files.iter().take(TOLD) {
             say(&format!("{}: left out: {}", escape(path.as_os_str().as_encoded_bytes()), escape(why.as_bytes())));
         }

@@ -1,6 +1,8 @@
 //! Static sizes: bytes of the kernel's functions and objects by source file, from a built tree or a linked image.
 
+mod folders;
 mod linked;
+mod modules;
 mod parts;
 mod symbols;
 mod tree;
@@ -10,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use linked::Linked;
+pub use modules::ModuleSizes;
 pub use parts::PartSizes;
 use symbols::{SectionBytes, SizedSymbol, SymbolKind};
 
