@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use kmemtrace_abi::trace::{Metadata, Trace};
 
+use crate::documents::tree::StaticByFile;
 #[cfg(feature = "dwarf")]
 use crate::names::debug::{DebugInfo, KernelFacts};
 use crate::names::error::NamesError;
+#[cfg(feature = "dwarf")]
+use crate::names::image_sizes::StaticSizes;
 use crate::names::kallsyms::{Symbol, Symbolizer};
 use crate::names::module_info::ModuleInfo;
 use crate::names::options::NameOptions;
@@ -68,6 +71,26 @@ impl Places {
         let named = [&self.options.vmlinux, &self.options.kernel_tree, &self.options.map].into_iter().flatten().next();
         let why = "this program was built without the feature dwarf, which reads such files";
         named.map_or(Ok(()), |path| Err(NamesError::unusable(path, why)))
+    }
+
+    /// Static bytes by source file, of the built tree that was named, else of the kernel's debug information.
+    ///
+    /// # Errors
+    /// [`NamesError`] for a tree or a file that cannot be read.
+    #[cfg(feature = "dwarf")]
+    pub(crate) fn static_sizes(&self) -> Result<Option<StaticByFile>, NamesError> {
+        let sizes = match (&self.options.kernel_tree, self.report_of_files().file) {
+            (Some(tree), _) => StaticSizes::of_tree(tree)?,
+            (None, Some(vmlinux)) => StaticSizes::of_vmlinux(&vmlinux)?,
+            (None, None) => return Ok(None),
+        };
+        let files = sizes.files().map(|(file, sizes)| (Some(file.into()), sizes.parts.total()));
+        Ok(Some(files.chain([(None, sizes.unknown_bytes())]).collect()))
+    }
+
+    #[cfg(not(feature = "dwarf"))]
+    pub(crate) fn static_sizes(&self) -> Result<Option<StaticByFile>, NamesError> {
+        Ok(None)
     }
 
     /// Finds the places of many call-sites at once, which reads each unit of debug information once.
