@@ -1,33 +1,99 @@
 //! Resolver of call-sites: from an address to its place in the sources, by the best source that knows it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use kmemtrace_abi::trace::{Metadata, Trace};
+
+#[cfg(feature = "dwarf")]
+use crate::names::debug::{DebugInfo, KernelFacts};
+use crate::names::error::NamesError;
 use crate::names::kallsyms::{Symbol, Symbolizer};
+use crate::names::module_info::ModuleInfo;
 use crate::names::options::NameOptions;
 use crate::names::place::{Frame, NameSource, NamesReport, Place};
 
 /// Places of call-sites, each found once.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    options: NameOptions,
-    known: Mutex<HashMap<u64, Arc<Place>>>,
+    /// Options of names.
+    pub(crate) options: NameOptions,
+    /// Paths of modules below the modules' folder, as `fs/ext4/ext4`, by name.
+    module_paths: HashMap<Vec<u8>, Vec<u8>>,
+    #[cfg(feature = "dwarf")]
+    debug: Option<DebugInfo>,
+    known: Mutex<Known>,
+}
+
+/// Places that were found.
+#[derive(Debug, Default)]
+struct Known {
+    places: HashMap<u64, Arc<Place>>,
+    /// Best source of each module's names.
+    modules: BTreeMap<Box<[u8]>, NameSource>,
 }
 
 impl Places {
-    /// Resolver with these options.
-    pub(crate) fn new(options: NameOptions) -> Places {
-        Places { options, known: Mutex::default() }
+    /// Resolver with these options, for a trace with these facts.
+    pub(crate) fn new(options: &NameOptions, metadata: &Metadata) -> Places {
+        let modules = ModuleInfo::parse(&metadata.module_info).into_iter();
+        let module_paths = modules.filter_map(|module| Some((module.name, module.path?))).collect();
+        Places { options: options.clone(), module_paths, ..Places::default() }
+    }
+
+    /// Finds and checks debug information and other sources of names.
+    ///
+    /// # Errors
+    /// [`NamesError`] for a file that was named and cannot be used.
+    #[cfg(feature = "dwarf")]
+    pub(crate) fn find_sources(&mut self, trace: &Trace, symbols: &Symbolizer) -> Result<(), NamesError> {
+        let facts = KernelFacts {
+            release: trace.info.kernel.as_deref(),
+            notes: &trace.metadata.notes,
+            module_info: &trace.metadata.module_info,
+            endian: trace.info.endian,
+            kallsyms: symbols,
+            call_sites: &[],
+        };
+        self.debug = Some(DebugInfo::open(&self.options, &facts)?);
+        Ok(())
+    }
+
+    /// Refuses files of names: this build reads none.
+    ///
+    /// # Errors
+    /// [`NamesError`] for the first file that was named.
+    #[cfg(not(feature = "dwarf"))]
+    pub(crate) fn find_sources(&mut self, _: &Trace, _: &Symbolizer) -> Result<(), NamesError> {
+        let named = [&self.options.vmlinux, &self.options.kernel_tree, &self.options.map].into_iter().flatten().next();
+        let why = "this program was built without the feature dwarf, which reads such files";
+        named.map_or(Ok(()), |path| Err(NamesError::unusable(path, why)))
+    }
+
+    /// Finds the places of many call-sites at once, which reads each unit of debug information once.
+    pub(crate) fn prepare(&self, call_sites: &[u64], symbols: &Symbolizer) {
+        #[cfg(feature = "dwarf")]
+        if let Some(debug) = &self.debug {
+            debug.prepare(call_sites, symbols);
+        }
+        call_sites.iter().for_each(|site| drop(self.place(*site, symbols)));
     }
 
     /// Place of a call-site.
     pub(crate) fn place(&self, call_site: u64, symbols: &Symbolizer) -> Arc<Place> {
-        if let Some(known) = self.known.lock().ok().and_then(|known| known.get(&call_site).cloned()) {
+        if let Some(known) = self.known.lock().ok().and_then(|known| known.places.get(&call_site).cloned()) {
             return known;
         }
-        let place = Arc::new(self.find(call_site, symbols));
+        let symbol = symbols.lookup(call_site);
+        let (place, from) = self.find(call_site, symbol.as_ref(), symbols);
+        let place = Arc::new(place);
         if let Ok(mut known) = self.known.lock() {
-            known.insert(call_site, Arc::clone(&place));
+            known.places.insert(call_site, Arc::clone(&place));
+            if let Some(module) = symbol.and_then(|symbol| symbol.module) {
+                let from = if from == NameSource::Dwarf { from } else { place.folder_from.unwrap_or(from) };
+                let best = known.modules.entry(module.into()).or_insert(from);
+                *best = from.min(*best);
+            }
         }
         place
     }
@@ -35,17 +101,16 @@ impl Places {
     /// Folders and files of the call-sites that were asked for so far, ascending.
     pub(crate) fn paths(&self) -> BTreeSet<Box<[u8]>> {
         let mut paths = BTreeSet::new();
-        for place in self.known.lock().iter().flat_map(|known| known.values()) {
+        for place in self.known.lock().iter().flat_map(|known| known.places.values()) {
             paths.extend(place.folder.clone());
             paths.extend(place.path().map(Into::into));
         }
         paths
     }
 
-    fn find(&self, call_site: u64, symbols: &Symbolizer) -> Place {
-        let symbol = symbols.lookup(call_site);
-        let (frames, from) = self.frames(call_site, symbol.as_ref());
-        let Some((source, wrapper)) = self.options.wrappers.source(&frames) else { return Place::default() };
+    fn find(&self, call_site: u64, symbol: Option<&Symbol<'_>>, symbols: &Symbolizer) -> (Place, NameSource) {
+        let (frames, from) = self.frames(call_site, symbol, symbols);
+        let Some((source, wrapper)) = self.options.wrappers.source(&frames) else { return (Place::default(), from) };
         let of_file = source.file.as_deref().and_then(folder_of);
         let of_module = || symbol.and_then(|symbol| self.folder_of_module(symbol.module?));
         let (folder, folder_from) = match of_file {
@@ -58,23 +123,53 @@ impl Places {
         };
         let area = source.file.as_deref().and_then(|file| self.options.areas.of_file(file));
         let area = area.map(|area| area.as_bytes().into());
-        Place { frames, source: Some(source), folder, folder_from, wrapper, area }
+        (Place { frames, source: Some(source), folder, folder_from, wrapper, area }, from)
     }
 
-    fn frames(&self, _call_site: u64, symbol: Option<&Symbol<'_>>) -> (Vec<Frame>, NameSource) {
+    /// Frames of a call-site, from the best source that knows its function.
+    fn frames(
+        &self,
+        #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] call_site: u64,
+        symbol: Option<&Symbol<'_>>,
+        #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] symbols: &Symbolizer,
+    ) -> (Vec<Frame>, NameSource) {
+        #[cfg(feature = "dwarf")]
+        if let Some(frames) = self.debug.as_ref().and_then(|debug| debug.frames(call_site, symbols)) {
+            return (frames, NameSource::Dwarf);
+        }
         let frame = symbol.map(|symbol| Frame { function: symbol.name.into(), file: None, line: None, inlined: false });
         (frame.into_iter().collect(), NameSource::Symbols)
     }
 
     /// Folder of a module's sources, by its path below the modules' folder.
-    fn folder_of_module(&self, _module: &[u8]) -> Option<Box<[u8]>> {
-        None
+    fn folder_of_module(&self, module: &[u8]) -> Option<Box<[u8]>> {
+        folder_of(self.module_paths.get(module)?)
     }
 
     /// Origin of the names, for the head of documents.
     pub(crate) fn report(&self, symbols: Option<&Symbolizer>) -> NamesReport {
         let has_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
-        NamesReport { kernel: has_symbols.then_some(NameSource::Symbols), ..NamesReport::default() }
+        let modules: Vec<NameSource> =
+            self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
+        let of = |is: fn(&NameSource) -> bool| modules.iter().filter(|from| is(from)).count();
+        let found = self.report_of_files();
+        NamesReport {
+            kernel: found.kernel.or(has_symbols.then_some(NameSource::Symbols)),
+            modules_dwarf: of(|from| *from == NameSource::Dwarf),
+            modules_path: of(|from| ![NameSource::Dwarf, NameSource::Symbols].contains(from)),
+            modules_none: of(|from| *from == NameSource::Symbols),
+            ..found
+        }
+    }
+
+    #[cfg(feature = "dwarf")]
+    fn report_of_files(&self) -> NamesReport {
+        self.debug.as_ref().map(DebugInfo::report).unwrap_or_default()
+    }
+
+    #[cfg(not(feature = "dwarf"))]
+    fn report_of_files(&self) -> NamesReport {
+        NamesReport::default()
     }
 }
 
