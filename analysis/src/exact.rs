@@ -185,6 +185,7 @@ fn take_selection(known: &mut Known, random: &mut Random, cut: &mut Cut) {
         kind: selection.kind.into_iter().collect(),
         size: selection.least.map(size).into_iter().collect(),
         context: selection.context.iter().map(|word| word.parse().unwrap()).collect(),
+        branch: Vec::new(),
     };
     cut.given = selection.given();
     known.selection = selection;

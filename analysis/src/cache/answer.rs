@@ -337,6 +337,7 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::free_sites::FreeSites;
 
     const REQUEST: AnalysisRequest =
         AnalysisRequest { grouping: Grouping::SITE, matrix: true, lists_live: true, shows_own: false };
@@ -382,6 +383,7 @@ mod tests {
             own_allocated: 50 << 70,
             matrix,
             old_frees: [(a as u32, 38)].into_iter().collect(),
+            free_sites: FreeSites::default(),
             all_inferred: 51,
             all_without_alloc: 52,
         };

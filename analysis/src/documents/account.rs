@@ -244,6 +244,7 @@ mod tests {
             call_site: Address(call_site),
             symbol: (call_site != 9).then(|| format!("f{}+0x1", call_site % 5).into_bytes().into()),
             module: None,
+            place: Default::default(),
         };
         let callers = Callers {
             rows: Box::new(rows.iter().map(|(site, kind, stats)| (*site, *kind, stats))),

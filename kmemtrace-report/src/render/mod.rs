@@ -9,5 +9,7 @@ mod grid;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod jsonl;
+#[cfg(feature = "pictures")]
+pub(crate) mod picture;
 pub(crate) mod table;
 mod wrap;

@@ -1,0 +1,117 @@
+//! Tree as pictures see it: labels and one size.
+
+use std::cmp::Reverse;
+
+use kmemtrace::documents::tree::{NodeKind, TreeNode};
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units;
+
+/// Limit of levels. A hostile path may have any number of folders.
+pub(crate) const MAX_LEVELS: usize = 24;
+
+/// Figure that pictures are sized by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Bytes live at the end.
+    Live,
+    /// Bytes wasted, over all allocations.
+    Wasted,
+    /// Bytes wasted by live objects.
+    LiveWasted,
+    /// Bytes allocated, over all allocations.
+    Total,
+    /// Bytes requested, over all allocations.
+    Requested,
+    /// Allocations.
+    Allocs,
+    /// Frees.
+    Frees,
+    /// Bytes of functions and objects in the image.
+    Static,
+    /// Static and live bytes.
+    Current,
+}
+
+impl Measure {
+    /// Meaning, as the title of a picture.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Measure::Live => "Live memory at the end",
+            Measure::Wasted => "Memory wasted, over all allocations",
+            Measure::LiveWasted => "Memory wasted by live objects",
+            Measure::Total => "Memory allocated, over all allocations",
+            Measure::Requested => "Memory requested, over all allocations",
+            Measure::Allocs => "Allocations",
+            Measure::Frees => "Frees",
+            Measure::Static => "Static memory",
+            Measure::Current => "Static and live memory",
+        }
+    }
+
+    /// Figure of a node; 0 where it is not known.
+    fn of(self, node: &TreeNode) -> u64 {
+        let stats = &node.stats;
+        match self {
+            Measure::Live => stats.live_allocated,
+            Measure::Wasted => stats.wasted,
+            Measure::LiveWasted => stats.live_wasted,
+            Measure::Total => stats.allocated,
+            Measure::Requested => stats.requested,
+            Measure::Allocs => stats.allocs,
+            Measure::Frees => stats.frees,
+            Measure::Static => node.static_bytes.unwrap_or(0),
+            Measure::Current => node.current.unwrap_or(stats.live_allocated),
+        }
+    }
+
+    /// Figure as text: `6.34 MiB`, or a count.
+    pub(crate) fn text(self, size: u64) -> String {
+        match self {
+            Measure::Allocs | Measure::Frees => units::grouped(size),
+            _ => units::bytes(size),
+        }
+    }
+
+    /// Figure as exact text.
+    pub(crate) fn exact(self, size: u64) -> String {
+        match self {
+            Measure::Allocs | Measure::Frees => units::grouped(size),
+            _ => format!("{} bytes", units::grouped(size)),
+        }
+    }
+}
+
+/// Node with a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Name below its parent, escaped.
+    pub(crate) name: String,
+    /// Size; children are at most as large together.
+    pub(crate) size: u64,
+    /// True for nodes without a place of their own: folded ones, and those whose folder is not known.
+    pub(crate) is_vague: bool,
+    /// Children, the greatest first.
+    pub(crate) children: Vec<Block>,
+}
+
+impl Block {
+    /// Tree down to functions, `depth` levels below its root at most. Nodes of size 0 are left out.
+    pub(crate) fn of(node: &TreeNode, measure: Measure, depth: usize) -> Block {
+        let levels = depth.min(MAX_LEVELS);
+        // A call-site says nothing in a picture that its function does not say.
+        let is_shown = |child: &&TreeNode| levels > 0 && child.kind != NodeKind::Site && measure.of(child) > 0;
+        let mut children: Vec<Block> =
+            node.children.iter().filter(is_shown).map(|child| Block::of(child, measure, levels - 1)).collect();
+        children.sort_by_key(|child| Reverse(child.size));
+        // Sums beyond 64 bits are saturated; then a parent may be less than its children.
+        let sum = children.iter().fold(0u64, |sum, child| sum.saturating_add(child.size));
+        let is_vague = matches!(node.kind, NodeKind::Others | NodeKind::Unknown | NodeKind::Module);
+        Block { name: escape(&node.name).into_owned(), size: measure.of(node).max(sum), is_vague, children }
+    }
+
+    /// Number of levels below this one.
+    #[cfg(test)]
+    pub(crate) fn levels(&self) -> usize {
+        self.children.iter().map(|child| child.levels() + 1).max().unwrap_or(0)
+    }
+}
