@@ -3,6 +3,8 @@
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::OpenError;
 
+use crate::names::error::NamesError;
+
 /// Advice for a run that needs too much memory.
 pub(crate) const LESS_OF_THE_TRACE: &str = "take less of the trace with --time";
 
@@ -43,6 +45,9 @@ pub enum AnalysisError {
     /// An earlier run has read the trace: a trace is opened anew for each.
     #[error("the trace was read by an earlier run: open it again")]
     AlreadyRead,
+    /// A file of names that was asked for cannot be used.
+    #[error(transparent)]
+    Names(#[from] NamesError),
     /// A thread ended early.
     #[error("a thread has failed")]
     Thread,
