@@ -31,4 +31,14 @@ for file in $instance/per_cpu/cpu*/stats $instance/events/header_* $instance/eve
 done
 copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms
 : >"$out/modules"; copy /proc/modules modules	# A kernel without modules has no such file.
+copy /sys/kernel/notes notes; copy /proc/sys/kernel/random/boot_id boot_id
+# Each module: build-id (behind a header of 16 bytes), path of its file, addresses of its code.
+while read -r module rest; do
+	id=$(od -An -v -tx1 -j16 "/sys/module/$module/notes/.note.gnu.build-id" 2>/dev/null | tr -d ' \n') || :
+	name=$(echo "$module" | sed 's/_/[-_]/g')
+	path=$(sed -n "s,^,/,;/\/$name\.ko[^/:]*:/{s,^/,,;s,^kernel/,,;s,\.ko[^/:]*:.*,,p;q;}" \
+		"/lib/modules/$(uname -r)/modules.dep" 2>/dev/null) || :
+	code=$(cd "/sys/module/$module/sections" 2>/dev/null && grep -Hs . .text* .*.text* | tr ':\n' '= ') || :
+	echo "$module ${id:--} ${path:--} $code"
+done <"$out/modules" >"$out/module_info"
 uname -a >"$out/uname"; awk '/KernelPageSize/ { print $2 * 1024; exit }' /proc/self/smaps >"$out/page_size"

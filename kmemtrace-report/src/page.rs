@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{Analysis, GroupKey, Query, Shape, SortKey};
+use kmemtrace::{Analysis, GroupKey, NameOptions, Query, Shape, SortKey};
 
 use crate::cli::Request;
 use crate::render::html::{self, Documents, loss};
@@ -22,9 +22,9 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     if args.output.is_none() && io::stdout().is_terminal() {
         anyhow::bail!("html: a page is no text for a terminal: name a file with -o FILE");
     }
-    let sites = analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true))?;
-    let caches = analyse(request, Query::by_cache())?;
-    let sizes = analyse(request, Query::by(&[GroupKey::Size]))?;
+    let sites = analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true), Names::All)?;
+    let caches = analyse(request, Query::by_cache(), Names::Filters)?;
+    let sizes = analyse(request, Query::by(&[GroupKey::Size]), Names::Filters)?;
     let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Wasted], top: Some(top) };
     let summary = documents::summary(&sites, &Shape::default());
     let trace = &summary.head.trace;
@@ -59,10 +59,26 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     Ok(report::status(args, sites.completeness()))
 }
 
-/// Answer to one of the page's queries.
-fn analyse(request: &Request, query: Query) -> anyhow::Result<Analysis> {
-    let mut trace = report::open(request, &request.inputs())?;
+/// Use of names in a query: debug information is read once where rows have no call-sites.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Names of call-sites.
+    All,
+    /// Names that a filter goes by, if there is one.
+    Filters,
+}
+
+/// One of the page's queries, with the options of the command line.
+fn with_options(request: &Request, query: Query, names: Names) -> anyhow::Result<Query> {
     let query = report::with_options(request, query)?;
+    let needs_names = names == Names::All || !request.args.filters.branch.is_empty();
+    Ok(if needs_names { query } else { query.names(NameOptions::default()) })
+}
+
+/// Answer to one of the page's queries.
+fn analyse(request: &Request, query: Query, names: Names) -> anyhow::Result<Analysis> {
+    let mut trace = report::open(request, &request.inputs())?;
+    let query = with_options(request, query, names)?;
     Ok(query.run_with(&mut trace, &mut ProgressLine::new(request.args.quiet))?)
 }
 
@@ -70,7 +86,7 @@ fn analyse(request: &Request, query: Query) -> anyhow::Result<Analysis> {
 fn gaps(request: &Request) -> anyhow::Result<loss::Gaps> {
     let mut trace = report::open(request, &request.inputs())?;
     let mut gaps = loss::Gaps::default();
-    let query = report::with_options(request, Query::by_kind())?;
+    let query = with_options(request, Query::by_kind(), Names::Filters)?;
     query.observe_with(&mut trace, &mut gaps, &mut ProgressLine::new(request.args.quiet))?;
     Ok(gaps)
 }

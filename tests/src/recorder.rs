@@ -132,6 +132,18 @@ impl Recorder {
         Ended { status, stderr, directory: self.directory }
     }
 
+    /// Kills the recorder, and undoes what it leaves in the kernel: a killed recorder cannot remove its instance.
+    ///
+    /// # Panics
+    /// If the recorder cannot be killed.
+    pub fn kill(self) -> Ended {
+        let name = self.instance.clone();
+        self.signal(Signal::KILL);
+        let ended = self.wait();
+        run("kmemtraced", &["recover", "-B", &name], &[]);
+        ended
+    }
+
     /// Stops the recorder as a user does, by SIGTERM.
     pub fn stop(self) -> Ended {
         self.signal(Signal::TERM);

@@ -73,8 +73,7 @@ fn an_event_stays_unread_no_longer_than_flush_says() -> Result<(), Skip> {
         sleep(Duration::from_millis(1337));
         must("load", load::iov(COUNT, VECTORS));
         sleep(Duration::from_millis(flush) + GRACE);
-        recorder.signal(Signal::KILL);
-        let ended = recorder.wait();
+        let ended = recorder.kill();
         let bytes = VECTORS * load::VECTOR_BYTES;
         let thread = i64::from(rustix::thread::gettid().as_raw_nonzero().get());
         let is_ours =
@@ -91,10 +90,10 @@ fn under_load_the_files_are_as_fresh() -> Result<(), Skip> {
     let mut load = spawn_load(&["mix", "30", "200"]);
     sleep(Duration::from_millis(2500));
     let killed = now();
-    recorder.signal(Signal::KILL);
+    let ended = recorder.kill();
     must("kill", load.kill());
     let _ = load.wait();
-    let found = check(&recorder.wait().trace());
+    let found = check(&ended.trace());
     for file in found["files"].as_array().into_iter().flatten().filter(|file| file["cpu"].is_u64()) {
         let last = file["last"].as_u64().unwrap_or_default();
         let age = Duration::from_nanos(killed.saturating_sub(last));

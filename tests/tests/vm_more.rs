@@ -1,10 +1,14 @@
 //! Guests that take longer than `tests/run` should: `tests/run-vm` runs them. Tests that cannot run on this machine
 //! are listed as skipped.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use kmemtrace_abi::kernel::notes;
+use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::guest::{Guest, checked, sites};
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
@@ -34,6 +38,25 @@ fn assert_recordings(out: &Directory, word_bytes: u64) {
         assert_eq!(checked(&trace).0, "ok", "{name}");
         views::assert_invariants(name, &trace);
         views::assert_iov(&trace, &["--comm", "kmemload"], word_bytes);
+        assert_modules(name, &trace);
+    }
+}
+
+/// Checks that the trace has the kernel's build-id, and build-id, path and code of each module, which Debian's have.
+fn assert_modules(name: &str, trace: &Path) {
+    let trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let endian = trace.info.endian.unwrap_or(Endian::NATIVE);
+    assert!(notes::build_id(&trace.metadata.notes, endian).is_some(), "{name}: no build-id in the notes");
+    let [modules, info] =
+        [&trace.metadata.modules, &trace.metadata.module_info].map(|text| String::from_utf8_lossy(text));
+    let names = |text: &str| text.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect();
+    let [there, told]: [BTreeSet<String>; 2] = [names(&modules), names(&info)];
+    assert_eq!(there, told, "{name}");
+    for line in info.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_known = words.len() > 3 && words[1].len() == 40 && words[2].contains('/');
+        let has_code = words.iter().any(|word| word.starts_with(".text=0x") || word.starts_with(".init.text=0x"));
+        assert!(is_known && has_code, "{name}: {line}");
     }
 }
 

@@ -103,7 +103,7 @@ impl FileHeader {
                 // A scope of a later version leaves out some tasks, too.
                 item::SCOPE => header.scope = if bytes == b"system" { Scope::System } else { Scope::Tasks },
                 item::FILTER => header.filter = Some(text(bytes)),
-                item::HOST => header.host = some_text(bytes),
+                item::HOST => header.host = host(bytes),
                 item::BOOT => header.boot = some_text(bytes),
                 _ => {}
             }
@@ -214,11 +214,14 @@ pub(crate) fn some_text(bytes: &[u8]) -> Option<String> {
     Some(text(bytes)).filter(|text| !text.is_empty())
 }
 
-/// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in; `-` stands for a name that was
-/// left out.
+/// Name of a host: `-` stands for one that was left out, and the kernel has `(none)` before a name is set.
+fn host(bytes: &[u8]) -> Option<String> {
+    some_text(bytes).filter(|host| host != "-" && host != "(none)")
+}
+
+/// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in.
 pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
-    let word = uname.split(u8::is_ascii_whitespace).nth(1)?;
-    some_text(word).filter(|host| host != "-")
+    host(uname.split(u8::is_ascii_whitespace).nth(1)?)
 }
 
 /// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than
@@ -275,6 +278,53 @@ mod tests {
         assert_eq!(metadata.own_threads, None);
         assert_eq!(metadata.kallsyms, b"ffffffff81000000 T _text\nffffffffc0000000 t init\t[m]\n");
         assert_eq!(metadata.nodes.get(&1), Some(&1));
+    }
+
+    #[test]
+    fn facts_of_the_machine_are_kept_byte_by_byte() {
+        let mut payload = Vec::new();
+        let texts: [(u16, &[u8]); 9] = [
+            (item::NOTES, b"\x04\0\0\0\xff"),
+            (item::MODULE_INFO, b"ext4 - fs/ext4/ext4"),
+            (item::MODULE_INFO_LATER, b"\xff - - .text=0x1\n"),
+            (item::CACHE_ALIASES, b"mm_slot x\n"),
+            (item::MEMINFO_START, b"MemTotal: 1 kB\n"),
+            (item::MEMINFO_END, b"MemTotal: 2 kB\n"),
+            (item::VMSTAT_START, b"pgfree 1\n"),
+            (item::VMSTAT_END, b"pgfree 2\n"),
+            (60000, b"of a later version"),
+        ];
+        texts.iter().for_each(|(tag, bytes)| item::put(&mut payload, *tag, 0, bytes));
+        let mut items = MetadataBuilder::default();
+        assert!(items.take(&payload));
+        let (metadata, _) = items.finish();
+        assert_eq!(metadata.notes, b"\x04\0\0\0\xff");
+        assert_eq!(metadata.module_info, b"ext4 - fs/ext4/ext4\n\xff - - .text=0x1\n");
+        assert_eq!(metadata.cache_aliases, b"mm_slot x\n");
+        assert_eq!([metadata.meminfo_start, metadata.meminfo_end], [b"MemTotal: 1 kB\n", b"MemTotal: 2 kB\n"]);
+        assert_eq!([metadata.vmstat_start, metadata.vmstat_end], [b"pgfree 1\n", b"pgfree 2\n"]);
+        let (older, _) = MetadataBuilder::default().finish();
+        assert!(older.notes.is_empty() && older.module_info.is_empty() && older.cache_aliases.is_empty());
+    }
+
+    #[test]
+    fn a_host_has_a_name_or_none() {
+        let of_header = |bytes: &[u8]| {
+            let mut payload = Vec::new();
+            item::put(&mut payload, item::TARGET, 0, &[1, 8, 0, 0, 0, 16, 0, 0]);
+            item::put(&mut payload, item::SOURCE, 0, b"tracefs");
+            item::put(&mut payload, item::HOST, 0, bytes);
+            item::put(&mut payload, item::BOOT, 0, b"3f2c\n");
+            let header = FileHeader::parse(&payload).unwrap();
+            assert_eq!(header.boot.as_deref(), Some("3f2c"));
+            header.host
+        };
+        assert_eq!(of_header(b"box 1\n").as_deref(), Some("box 1"));
+        assert_eq!([of_header(b""), of_header(b"-"), of_header(b"(none)")], [None, None, None]);
+        assert_eq!(host_of_uname(b"Linux box 6.1 #1 x86_64").as_deref(), Some("box"));
+        for none in [&b""[..], b"Linux", b"Linux ", b"Linux - 6.1", b"Linux  6.1", b"Linux (none) 6.1"] {
+            assert_eq!(host_of_uname(none), None, "{}", String::from_utf8_lossy(none));
+        }
     }
 
     #[test]

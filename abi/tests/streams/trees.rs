@@ -81,6 +81,32 @@ fn a_whole_tree_has_its_events() {
 }
 
 #[test]
+fn a_tree_keeps_what_names_modules_and_machine() {
+    let bytes = raw(PC, &[page(&[10, 12])]);
+    let header_page = PC.header_page();
+    let files = [
+        ("per_cpu/cpu0/trace_pipe_raw", &bytes[..]),
+        ("events/header_page", header_page.as_bytes()),
+        ("events/kmem/kfree/format", KFREE.as_bytes()),
+        ("uname", b"Linux box 6.1 #1 x86_64 GNU/Linux\n"),
+        ("notes", b"\x04\0\xff"),
+        ("module_info", b"ext4 - fs/ext4/ext4\n"),
+        ("boot_id", b"3f2c\n"),
+    ];
+    let trace = Dir::new(&files).open();
+    let older = Dir::new(&files[..4]).open();
+    assert_eq!((&trace.metadata.notes[..], &trace.metadata.module_info[..]), (files[4].1, files[5].1));
+    assert_eq!((trace.info.host.as_deref(), trace.info.boot.as_deref()), (Some("box"), Some("3f2c")));
+    assert!(trace.info.recording.is_some() && trace.info.recording == older.info.recording);
+    assert!(older.metadata.notes.is_empty() && older.info.boot.is_none());
+    let findings = |trace: &kmemtrace_abi::trace::Trace| trace.metadata.report.as_ref().map(|r| r.faults.len());
+    assert_eq!(findings(&trace), findings(&older), "a tree of an older script lacks nothing");
+    let other = raw(PC, &[page(&[10, 13])]);
+    let other = Dir::new(&[("per_cpu/cpu0/trace_pipe_raw", &other[..]), files[1], files[2]]).open();
+    assert!(other.info.recording.is_some() && other.info.recording != trace.info.recording);
+}
+
+#[test]
 fn a_tree_is_read_in_batches() {
     let pages: Vec<Page> = (0..1000).map(|n| page(&[2 * n + 1, 2 * n + 2])).collect();
     let dir = tree(PC, &raw(PC, &pages), Some(&stats(0, 0, 2000, 0)));

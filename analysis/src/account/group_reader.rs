@@ -152,10 +152,11 @@ impl<'a> GroupReader<'a> {
         let (facts, classes) = (self.facts, self.classes);
         let number = || {
             let symbols = facts.symbols?;
+            let module = || symbols.lookup(call_site)?.module;
             if key == GroupKey::Module {
-                return symbols.lookup(call_site)?.module.map(|module| classes.cache(module).into());
+                return module().map(|module| classes.cache(module).into());
             }
-            name_of(&facts.places.place(call_site, symbols), key).map(|name| classes.cache(&name).into())
+            name_of(&facts.places.place(call_site, symbols), key, module).map(|name| classes.cache(&name).into())
         };
         limit(&mut self.sites);
         *self.sites.entry((key, call_site)).or_insert_with(|| number().unwrap_or(0))
@@ -183,11 +184,13 @@ impl<'a> GroupReader<'a> {
 }
 
 /// Name of a place for a key; `None` if it is not known.
-fn name_of(place: &Place, key: GroupKey) -> Option<Box<[u8]>> {
+fn name_of<'m>(place: &Place, key: GroupKey, module: impl FnOnce() -> Option<&'m [u8]>) -> Option<Box<[u8]>> {
     let source = place.source.as_ref();
     match key {
         GroupKey::Source => source.map(name_of_source),
-        GroupKey::Function => source.map(|source| source.function.clone()),
+        GroupKey::Function => {
+            source.map(|source| [module().unwrap_or_default(), b"\0", &source.function].concat().into())
+        }
         GroupKey::File => source.and_then(|source| source.file.clone()),
         GroupKey::Folder => place.folder.clone(),
         GroupKey::Area => place.area.clone(),
@@ -200,6 +203,12 @@ fn name_of_source(source: &SourceLine) -> Box<[u8]> {
     let line = source.line.map_or(String::new(), |line| line.to_string());
     let file = source.file.as_deref().unwrap_or_default();
     [line.as_bytes(), b"\0", file, b"\0", &source.function].concat().into()
+}
+
+/// Function and module from the name that [`GroupKey::Function`] has for them.
+pub(crate) fn parts_of_function(name: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let end = name.iter().position(|byte| *byte == 0)?;
+    Some((&name[end + 1..], Some(&name[..end]).filter(|module| !module.is_empty())))
 }
 
 /// File, line and function from the name that [`GroupKey::Source`] has for them.

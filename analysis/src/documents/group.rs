@@ -7,7 +7,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::account::group_reader::parts_of_source;
+use crate::account::group_reader::{parts_of_function, parts_of_source};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 use crate::names::place::SourceLine;
@@ -20,8 +20,13 @@ pub enum GroupMember<'a> {
     Site(CallSite<'a>),
     /// Line of source that asked for the memory.
     Source(Option<SourceLine>),
-    /// Function of that line.
-    Function(Name<'a>),
+    /// Function of that line, and its module.
+    Function {
+        /// Name of the function.
+        function: Name<'a>,
+        /// Module; `None` for the kernel itself.
+        module: Name<'a>,
+    },
     /// Source file.
     File(Name<'a>),
     /// Folder of the source file.
@@ -64,7 +69,7 @@ pub enum GroupMember<'a> {
 }
 
 impl GroupMember<'_> {
-    fn put(&self, has_site: bool, has_task: bool, take: &mut TakeMember<'_>) {
+    fn put(&self, (has_site, has_module): (bool, bool), has_task: bool, take: &mut TakeMember<'_>) {
         match self {
             GroupMember::Site(site) => site.members(take),
             GroupMember::Task { pid, comm } => {
@@ -79,7 +84,12 @@ impl GroupMember<'_> {
             GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => {}
             GroupMember::Module(_) | GroupMember::Source(_) | GroupMember::Folder(_) if has_site => {}
             GroupMember::Source(source) => take("source", source.as_ref().map_or(Cell::Null, Cell::Source)),
-            GroupMember::Function(function) => function.put("function", take),
+            GroupMember::Function { function, module } => {
+                function.put("function", take);
+                if !has_site && !has_module {
+                    module.put("module", take);
+                }
+            }
             GroupMember::File(file) => file.put("file", take),
             GroupMember::Folder(folder) => folder.put("folder", take),
             GroupMember::Area(area) => area.put("area", take),
@@ -106,7 +116,8 @@ impl Row for GroupNames<'_> {
         let has = |is: fn(&GroupMember<'_>) -> bool| self.0.iter().any(is);
         let has_site = has(|member| matches!(member, GroupMember::Site(_)));
         let has_task = has(|member| matches!(member, GroupMember::Task { .. }));
-        self.0.iter().for_each(|member| member.put(has_site, has_task, take));
+        let has_module = has(|member| matches!(member, GroupMember::Module(_)));
+        self.0.iter().for_each(|member| member.put((has_site, has_module), has_task, take));
     }
 }
 
@@ -180,7 +191,11 @@ impl<'a> GroupNaming<'a> {
             }
             GroupKey::Module => GroupMember::Module(name()),
             GroupKey::Source => GroupMember::Source(self.naming.numbered(value).and_then(source_line)),
-            GroupKey::Function => GroupMember::Function(name()),
+            GroupKey::Function => {
+                let known = self.naming.numbered(value).and_then(parts_of_function);
+                let (function, module) = known.map_or((None, None), |(function, module)| (Some(function), module));
+                GroupMember::Function { function: function.map(Into::into), module: module.map(Into::into) }
+            }
             GroupKey::File => GroupMember::File(name()),
             GroupKey::Folder => GroupMember::Folder(name()),
             GroupKey::Area => GroupMember::Area(name()),
@@ -216,10 +231,15 @@ impl<'a> GroupNaming<'a> {
                     values.push(SortValue(line.map_or(Rank::Unknown, |line| Rank::Number(line.into()))));
                     values.push(SortValue(Rank::Text(function)));
                 }
+                GroupKey::Function => {
+                    let known = self.naming.numbered(value).and_then(parts_of_function);
+                    let (function, module) = known.map_or((None, None), |(function, module)| (Some(function), module));
+                    let names = [function, module].map(|name| SortValue(name.map_or(Rank::Unknown, Rank::Text)));
+                    values.extend(names);
+                }
                 GroupKey::Comm
                 | GroupKey::Cache
                 | GroupKey::Module
-                | GroupKey::Function
                 | GroupKey::File
                 | GroupKey::Folder
                 | GroupKey::Area => {

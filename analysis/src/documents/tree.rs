@@ -11,6 +11,7 @@ use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
+use crate::names::areas::Areas;
 use crate::names::place::Place;
 use crate::query::select::Branch;
 
@@ -118,6 +119,8 @@ pub struct TreeOptions {
     pub depth: Option<usize>,
     /// Folders that were asked for: a single one is the root.
     pub branches: Vec<Branch>,
+    /// Static bytes by source file, `None` for those whose file is not known; `None` without any.
+    pub sizes: Option<StaticByFile>,
 }
 
 /// Call-site of the tree, with its sums.
@@ -166,10 +169,16 @@ impl Growing {
     }
 
     /// Adds static bytes of a file of the sources, `None` for those whose file is not known.
-    pub(crate) fn add_static(&mut self, file: Option<&[u8]>, bytes: u64, options: &TreeOptions) {
+    fn add_static(&mut self, file: Option<&[u8]>, bytes: u64, options: &TreeOptions, areas: &Areas) {
         let path = match file {
+            Some(file) if options.by_area && options.takes(file) => {
+                let area = areas.of_file(file).map(|area| (NodeKind::Area, area.as_bytes().into()));
+                vec![area.unwrap_or((NodeKind::Unknown, NO_AREA.into())), (NodeKind::File, file.into())]
+            }
             Some(file) if options.takes(file) => options.below_root(steps_of_file(file)),
-            None if options.branches.is_empty() => vec![(NodeKind::Unknown, NO_FOLDER.into())],
+            None if options.branches.is_empty() => {
+                vec![(NodeKind::Unknown, if options.by_area { NO_AREA } else { NO_FOLDER }.into())]
+            }
             _ => return,
         };
         let node = self.at(path);
@@ -206,8 +215,10 @@ struct Form<'f> {
 impl Form<'_> {
     fn node(&self, name: Box<[u8]>, kind: NodeKind, stats: &Stats, static_bytes: u64) -> TreeNode {
         let stats = PrintedStats::new(stats, self.ordering);
-        let current = self.has_static.then(|| static_bytes.saturating_add(stats.live_allocated));
-        let static_bytes = self.has_static.then_some(static_bytes);
+        // Static bytes are those of files: the functions in them have none of their own here.
+        let has_static = self.has_static && !matches!(kind, NodeKind::Function | NodeKind::Site);
+        let current = has_static.then(|| static_bytes.saturating_add(stats.live_allocated));
+        let static_bytes = has_static.then_some(static_bytes);
         TreeNode { name, kind, stats, static_bytes, current, folded: 0, children: Vec::new() }
     }
 
@@ -230,7 +241,11 @@ impl Form<'_> {
             let static_bytes =
                 rest.iter().fold(0u64, |bytes, (node, _)| bytes.saturating_add(node.static_bytes.unwrap_or(0)));
             let name = b"others"[..].into();
-            shown.push(TreeNode { folded: rest.len(), ..self.node(name, NodeKind::Others, &sum, static_bytes) });
+            let node = self.node(name, NodeKind::Others, &sum, static_bytes);
+            let is_of_files = rest.iter().any(|(node, _)| node.static_bytes.is_some());
+            let static_bytes = node.static_bytes.filter(|_| is_of_files);
+            let current = node.current.filter(|_| is_of_files);
+            shown.push(TreeNode { folded: rest.len(), static_bytes, current, ..node });
         }
         shown
     }
@@ -260,10 +275,10 @@ impl TreeOptions {
     }
 }
 
-/// Tree of these call-sites; `sizes` are static bytes by file, where they are known.
+/// Tree of these call-sites.
 pub(super) fn tree<'a>(
     leaves: impl Iterator<Item = Leaf<'a>>,
-    sizes: Option<&StaticByFile>,
+    areas: &Areas,
     options: &TreeOptions,
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
@@ -276,11 +291,11 @@ pub(super) fn tree<'a>(
         }
         growing.add(&leaf, options);
     }
-    for (file, bytes) in sizes.into_iter().flatten() {
-        growing.add_static(file.as_deref(), *bytes, options);
+    for (file, bytes) in options.sizes.iter().flatten() {
+        growing.add_static(file.as_deref(), *bytes, options, areas);
     }
     let sort = shape.sort.first().copied().unwrap_or(SortKey::Live);
-    let form = Form { sort, top: shape.top, has_static: sizes.is_some(), ordering, saturation };
+    let form = Form { sort, top: shape.top, has_static: options.sizes.is_some(), ordering, saturation };
     let depth = options.depth.unwrap_or(usize::MAX);
     let (root, _) = growing.finish((NodeKind::Folder, options.root()), depth, &form);
     let branches: Vec<String> = options.branches.iter().map(Branch::to_string).collect();
@@ -289,7 +304,7 @@ pub(super) fn tree<'a>(
 }
 
 /// Static bytes by source file; `None` for those whose file is not known.
-pub(super) type StaticByFile = BTreeMap<Option<Box<[u8]>>, u64>;
+pub type StaticByFile = BTreeMap<Option<Box<[u8]>>, u64>;
 
 fn steps_of_file(file: &[u8]) -> Path {
     let mut path = steps_of_folder(file);
@@ -362,4 +377,162 @@ fn each_node<E>(node: &TreeNode, path: Vec<u8>, depth: u64, take: &mut TakeRow<'
         each_node(child, [&path[..], b"/", &child.name].concat(), depth + 1, take)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_abi::clock::Agreement;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::names::place::{NameSource, SourceLine};
+
+    /// Place of a function of a file; without a file it is of a module with that folder, or of nothing.
+    fn place(function: &str, file: Option<&str>, folder: Option<&str>) -> Arc<Place> {
+        let source =
+            SourceLine { function: function.as_bytes().into(), file: file.map(|f| f.as_bytes().into()), line: Some(1) };
+        let folder: Option<Box<[u8]>> = folder.map(|folder| folder.as_bytes().into());
+        let folder_from = folder.is_some().then_some(NameSource::Dwarf);
+        let wrapper = (function == "kvmalloc_node").then(|| source.function.clone());
+        Arc::new(Place { source: Some(source), folder, folder_from, wrapper, ..Place::default() })
+    }
+
+    fn stats(live: u128) -> Stats {
+        Stats { allocs: 1, allocated: live * 2, live_allocated: live, live_objects: 1, ..Stats::default() }
+    }
+
+    /// Tree over seven call-sites.
+    fn made(options: &TreeOptions, shape: &Shape) -> Value {
+        let sites = [
+            ("ext4_alloc", Some("fs/ext4/super.c"), Some("fs/ext4"), None, 100),
+            ("ext4_alloc", Some("fs/ext4/super.c"), Some("fs/ext4"), None, 10),
+            ("alloc_inode", Some("fs/inode.c"), Some("fs"), None, 50),
+            ("kvmalloc_node", Some("mm/util.c"), Some("mm"), None, 7),
+            ("probe", None, Some("drivers/block"), Some(&b"virtio_blk"[..]), 30),
+            ("gone", None, None, Some(&b"foo"[..]), 3),
+            ("alone", None, None, None, 2),
+        ];
+        let sums: Vec<Stats> = sites.iter().map(|site| stats(site.4)).collect();
+        let leaves =
+            sites.iter().zip(&sums).enumerate().map(|(at, ((function, file, folder, module, _), stats))| Leaf {
+                call_site: at as u64 + 1,
+                symbol: Some(format!("{function}+0x{at}").into_bytes()),
+                module: *module,
+                place: place(function, *file, *folder),
+                stats,
+            });
+        let areas = Areas::parse("storage\tfs/*\n");
+        let saturation = Saturation::default();
+        json!(tree(leaves, &areas, options, shape, (&saturation, Ordering::new(Agreement::AllCpus))))
+    }
+
+    /// Lines `KIND NAME LIVE`, indented.
+    fn lines(node: &Value, depth: usize) -> Vec<String> {
+        let text = |member: &str| node[member].as_str().unwrap_or_default().to_owned();
+        let line = format!("{}{} {} {}", " ".repeat(depth), text("kind"), text("name"), node["live_allocated"]);
+        let children = node["children"].as_array().into_iter().flatten();
+        std::iter::once(line).chain(children.flat_map(|child| lines(child, depth + 1))).collect()
+    }
+
+    #[test]
+    fn folders_files_functions_and_call_sites_lie_in_each_other() {
+        let tree = made(&TreeOptions::default(), &Shape::default());
+        let want = [
+            "folder linux 202",
+            " folder fs 160",
+            "  folder ext4 110",
+            "   file super.c 110",
+            "    function ext4_alloc 110",
+            "     site ext4_alloc+0x0 100",
+            "     site ext4_alloc+0x1 10",
+            "  file inode.c 50",
+            "   function alloc_inode 50",
+            "    site alloc_inode+0x2 50",
+            " folder drivers 30",
+            "  folder block 30",
+            "   function probe 30",
+            "    site probe+0x4 30",
+            " folder mm 7",
+            "  file util.c 7",
+            "   function kvmalloc_node 7",
+            "    site kvmalloc_node+0x3 7",
+            " module [foo] 3",
+            "  function gone 3",
+            "   site gone+0x5 3",
+            " unknown (no folder known) 2",
+            "  function alone 2",
+            "   site alone+0x6 2",
+        ];
+        assert_eq!(lines(&tree["root"], 0), want);
+        assert_eq!((&tree["wrapped_live"], &tree["sort"], &tree["branch"]), (&json!(7), &json!("live"), &json!(null)));
+        assert!(tree["root"].get("peak_live_allocated").is_none() && tree["root"]["static"].is_null());
+    }
+
+    #[test]
+    fn a_folder_that_is_asked_for_is_the_root() {
+        let branches = vec!["fs/ext4".parse().unwrap()];
+        let mut tree = TreeOptions { branches, depth: Some(1), ..TreeOptions::default() };
+        // Filters have taken the call-sites of other folders away, but not the static bytes.
+        let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
+        tree.sizes = Some([file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)].into_iter().collect());
+        let root = Growing::default();
+        let form = Form {
+            sort: SortKey::Live,
+            top: None,
+            has_static: true,
+            ordering: Ordering::new(Agreement::AllCpus),
+            saturation: &Saturation::default(),
+        };
+        let mut root = root;
+        for (file, bytes) in tree.sizes.iter().flatten() {
+            root.add_static(file.as_deref(), *bytes, &tree, &Areas::default());
+        }
+        let (root, _) = root.finish((NodeKind::Folder, tree.root()), 1, &form);
+        assert_eq!((&*root.name, root.static_bytes, root.current), (&b"fs/ext4"[..], Some(9), Some(9)));
+        assert_eq!(root.children.iter().map(|child| &*child.name).collect::<Vec<_>>(), [b"super.c"]);
+    }
+
+    #[test]
+    fn what_is_folded_still_sums_up() {
+        let shape = Shape { sort: vec![SortKey::Allocated], top: Some(2) };
+        let tree = made(&TreeOptions { depth: Some(1), ..TreeOptions::default() }, &shape);
+        let root = &tree["root"];
+        let children = root["children"].as_array().unwrap();
+        let names: Vec<&str> = children.iter().map(|child| child["name"].as_str().unwrap()).collect();
+        assert_eq!((names, &children[2]["folded"]), (vec!["fs", "drivers", "others"], &json!(3)));
+        let sum: u64 = children.iter().map(|child| child["allocated"].as_u64().unwrap()).sum();
+        assert_eq!(json!(sum), root["allocated"]);
+        assert!(children.iter().all(|child| child["children"] == json!([])));
+    }
+
+    #[test]
+    fn static_bytes_belong_to_files_and_make_nodes_of_their_own() {
+        let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
+        let sizes = [file("fs/inode.c", 1000), file("net/core/skbuff.c", 200), (None, 5)];
+        let options = TreeOptions { sizes: Some(sizes.into_iter().collect()), ..TreeOptions::default() };
+        let tree = made(&options, &Shape { sort: vec![SortKey::Current], top: None });
+        let root = &tree["root"];
+        assert_eq!((&root["static"], &root["current"]), (&json!(1205), &json!(1407)));
+        let fs = &root["children"][0];
+        assert_eq!((&fs["name"], &fs["current"]), (&json!("fs"), &json!(1160)));
+        assert_eq!(root["children"][1]["name"], "net", "a folder that allocates nothing has static bytes");
+        assert!(fs["children"][0]["children"][0]["static"].is_null(), "functions have none of their own");
+    }
+
+    #[test]
+    fn areas_take_the_place_of_folders() {
+        let mut options = TreeOptions { by_area: true, depth: Some(1), ..TreeOptions::default() };
+        options.sizes = Some([(Some(b"fs/inode.c"[..].into()), 8)].into_iter().collect());
+        let root = &made(&options, &Shape::default())["root"];
+        let children: Vec<&str> =
+            root["children"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+        // Places of these call-sites have no area: a resolver sets it.
+        assert_eq!(children, ["(no area known)", "storage"]);
+    }
+
+    #[test]
+    fn a_path_of_a_million_folders_is_cut() {
+        let deep = "a/".repeat(1_000_000) + "x.c";
+        assert_eq!(steps_of_file(deep.as_bytes()).len(), MAX_DEPTH);
+    }
 }

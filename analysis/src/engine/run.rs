@@ -380,7 +380,7 @@ impl Names {
             comms: std::mem::take(&mut trace.metadata.comms),
             trace_names: kmemtrace_abi::event::Names::default(),
             symbolizer: OnceLock::new(),
-            places: Places::new(options.clone()),
+            places: Places::new(options, &trace.metadata),
         };
         // A relay channel's events do not tell their threads.
         (names, trace.metadata.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay)))

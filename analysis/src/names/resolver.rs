@@ -1,33 +1,56 @@
 //! Resolver of call-sites: from an address to its place in the sources, by the best source that knows it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use kmemtrace_abi::trace::Metadata;
+
 use crate::names::kallsyms::{Symbol, Symbolizer};
+use crate::names::module_info::ModuleInfo;
 use crate::names::options::NameOptions;
 use crate::names::place::{Frame, NameSource, NamesReport, Place};
 
 /// Places of call-sites, each found once.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    options: NameOptions,
-    known: Mutex<HashMap<u64, Arc<Place>>>,
+    /// Options of names.
+    pub(crate) options: NameOptions,
+    /// Paths of modules below the modules' folder, as `fs/ext4/ext4`, by name.
+    module_paths: HashMap<Vec<u8>, Vec<u8>>,
+    known: Mutex<Known>,
+}
+
+/// Places that were found.
+#[derive(Debug, Default)]
+struct Known {
+    places: HashMap<u64, Arc<Place>>,
+    /// Best source of each module's names.
+    modules: BTreeMap<Box<[u8]>, NameSource>,
 }
 
 impl Places {
-    /// Resolver with these options.
-    pub(crate) fn new(options: NameOptions) -> Places {
-        Places { options, known: Mutex::default() }
+    /// Resolver with these options, for a trace with these facts.
+    pub(crate) fn new(options: &NameOptions, metadata: &Metadata) -> Places {
+        let modules = ModuleInfo::parse(&metadata.module_info).into_iter();
+        let module_paths = modules.filter_map(|module| Some((module.name, module.path?))).collect();
+        Places { options: options.clone(), module_paths, known: Mutex::default() }
     }
 
     /// Place of a call-site.
     pub(crate) fn place(&self, call_site: u64, symbols: &Symbolizer) -> Arc<Place> {
-        if let Some(known) = self.known.lock().ok().and_then(|known| known.get(&call_site).cloned()) {
+        if let Some(known) = self.known.lock().ok().and_then(|known| known.places.get(&call_site).cloned()) {
             return known;
         }
-        let place = Arc::new(self.find(call_site, symbols));
+        let symbol = symbols.lookup(call_site);
+        let (place, from) = self.find(call_site, symbol.as_ref());
+        let place = Arc::new(place);
         if let Ok(mut known) = self.known.lock() {
-            known.insert(call_site, Arc::clone(&place));
+            known.places.insert(call_site, Arc::clone(&place));
+            if let Some(module) = symbol.and_then(|symbol| symbol.module) {
+                let from = if from == NameSource::Dwarf { from } else { place.folder_from.unwrap_or(from) };
+                let best = known.modules.entry(module.into()).or_insert(from);
+                *best = from.min(*best);
+            }
         }
         place
     }
@@ -35,17 +58,16 @@ impl Places {
     /// Folders and files of the call-sites that were asked for so far, ascending.
     pub(crate) fn paths(&self) -> BTreeSet<Box<[u8]>> {
         let mut paths = BTreeSet::new();
-        for place in self.known.lock().iter().flat_map(|known| known.values()) {
+        for place in self.known.lock().iter().flat_map(|known| known.places.values()) {
             paths.extend(place.folder.clone());
             paths.extend(place.path().map(Into::into));
         }
         paths
     }
 
-    fn find(&self, call_site: u64, symbols: &Symbolizer) -> Place {
-        let symbol = symbols.lookup(call_site);
-        let (frames, from) = self.frames(call_site, symbol.as_ref());
-        let Some((source, wrapper)) = self.options.wrappers.source(&frames) else { return Place::default() };
+    fn find(&self, call_site: u64, symbol: Option<&Symbol<'_>>) -> (Place, NameSource) {
+        let (frames, from) = self.frames(call_site, symbol);
+        let Some((source, wrapper)) = self.options.wrappers.source(&frames) else { return (Place::default(), from) };
         let of_file = source.file.as_deref().and_then(folder_of);
         let of_module = || symbol.and_then(|symbol| self.folder_of_module(symbol.module?));
         let (folder, folder_from) = match of_file {
@@ -58,7 +80,7 @@ impl Places {
         };
         let area = source.file.as_deref().and_then(|file| self.options.areas.of_file(file));
         let area = area.map(|area| area.as_bytes().into());
-        Place { frames, source: Some(source), folder, folder_from, wrapper, area }
+        (Place { frames, source: Some(source), folder, folder_from, wrapper, area }, from)
     }
 
     fn frames(&self, _call_site: u64, symbol: Option<&Symbol<'_>>) -> (Vec<Frame>, NameSource) {
@@ -67,14 +89,23 @@ impl Places {
     }
 
     /// Folder of a module's sources, by its path below the modules' folder.
-    fn folder_of_module(&self, _module: &[u8]) -> Option<Box<[u8]>> {
-        None
+    fn folder_of_module(&self, module: &[u8]) -> Option<Box<[u8]>> {
+        folder_of(self.module_paths.get(module)?)
     }
 
     /// Origin of the names, for the head of documents.
     pub(crate) fn report(&self, symbols: Option<&Symbolizer>) -> NamesReport {
         let has_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
-        NamesReport { kernel: has_symbols.then_some(NameSource::Symbols), ..NamesReport::default() }
+        let modules: Vec<NameSource> =
+            self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
+        let of = |is: fn(&NameSource) -> bool| modules.iter().filter(|from| is(from)).count();
+        NamesReport {
+            kernel: has_symbols.then_some(NameSource::Symbols),
+            modules_dwarf: of(|from| *from == NameSource::Dwarf),
+            modules_path: of(|from| ![NameSource::Dwarf, NameSource::Symbols].contains(from)),
+            modules_none: of(|from| *from == NameSource::Symbols),
+            ..NamesReport::default()
+        }
     }
 }
 

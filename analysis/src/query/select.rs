@@ -319,6 +319,19 @@ mod tests {
         Ok(select)
     }
 
+    #[test]
+    fn a_cache_is_found_by_any_of_its_names() {
+        let aliases = CacheAliases::parse(b"vmap_area Acpi-Operand audit_buffer\nc* x\nmm_slot y\n");
+        let takes = |pattern: &str, cache: &[u8]| {
+            let asked = select(&["--cache", pattern]).unwrap();
+            asked.with_aliases(aliases.as_ref()).matches_cache(Some(cache))
+        };
+        assert!(takes("Acpi-*", b"vmap_area") && takes("audit_buffer", b"vmap_area") && takes("dentry", b"dentry"));
+        assert!(!takes("Acpi-*", b"mm_slot") && !takes("x", b"cred"), "no other cache");
+        let all = Select::default();
+        assert!(all.with_aliases(aliases.as_ref()).is_all() && all.with_aliases(None).is_all());
+    }
+
     const CANDIDATE: Candidate<'static> = Candidate {
         kind: Kind::Kmalloc,
         pid: Some(812),

@@ -126,13 +126,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         (stop, started)
     });
     if waited.is_ok() {
-        report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
-        if let Some(watcher) = &mut watcher {
-            watcher.switch(false);
-        }
-        meta.stopping();
         // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
-        source.stop();
+        stop(&*source, watcher.as_mut(), &mut meta);
     }
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
     let outcomes = workers.stop(reason, |workers| {
@@ -160,6 +155,16 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
     let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
+}
+
+/// Ends the recording of events, after a last look at the control files and the machine's memory.
+fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, meta: &mut MetaFile) {
+    report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
+    if let Some(watcher) = watcher {
+        watcher.switch(false);
+    }
+    meta.stopping();
+    source.stop();
 }
 
 /// The thread that starts COMMAND where COMMAND is recorded alone.

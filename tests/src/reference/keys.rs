@@ -7,6 +7,7 @@ use super::Known;
 use super::head::hex;
 use super::pairs::Pairs;
 use super::selection::context;
+use super::symbols::Function;
 
 /// Key of a grouping: a word of `--by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,16 @@ pub enum Key {
     Node,
     /// Context of the allocation.
     Context,
+    /// Line of source; of a trace with symbols alone the function.
+    Source,
+    /// Function that asked for the memory, with its module.
+    SourceFunction,
+    /// Source file, which symbols do not tell.
+    File,
+    /// Folder of the source file.
+    Folder,
+    /// Area of the source file.
+    Area,
     /// Function of the call-site, else the call-site itself. A key of `compare` alone.
     Function,
 }
@@ -58,8 +69,13 @@ impl KeyValue {
 
 impl Key {
     /// Keys of groupings in `sites`, `live` and `growth`.
-    pub const ALL: [Key; 10] = [
+    pub const ALL: [Key; 15] = [
         Key::Site,
+        Key::Source,
+        Key::SourceFunction,
+        Key::File,
+        Key::Folder,
+        Key::Area,
         Key::Task,
         Key::Pid,
         Key::Comm,
@@ -84,7 +100,11 @@ impl Key {
             Key::Gfp => "gfp",
             Key::Node => "node",
             Key::Context => "context",
-            Key::Function => "function",
+            Key::Function | Key::SourceFunction => "function",
+            Key::Source => "source",
+            Key::File => "file",
+            Key::Folder => "folder",
+            Key::Area => "area",
         }
     }
 
@@ -104,6 +124,14 @@ impl Key {
             Key::Gfp => vec![KeyValue::number(alloc.gfp)],
             Key::Node => vec![KeyValue::number(alloc.node)],
             Key::Context => vec![KeyValue::name(context(alloc))],
+            Key::Source => {
+                let name = KeyValue::name(function.map(|function| &*function.name));
+                vec![KeyValue::Null, KeyValue::Null, name]
+            }
+            Key::SourceFunction => {
+                vec![KeyValue::name(function.map(|function| &*function.name)), KeyValue::name(module)]
+            }
+            Key::File | Key::Folder | Key::Area => vec![KeyValue::Null],
             Key::Function => match function {
                 Some(function) => vec![KeyValue::name(Some(&function.name)), KeyValue::name(module), KeyValue::Null],
                 None => vec![KeyValue::Null, KeyValue::Null, KeyValue::Number(alloc.call_site.into())],
@@ -134,6 +162,17 @@ impl Key {
             Key::Gfp => vec![("gfp", json!(alloc.gfp))],
             Key::Node => vec![("node", json!(alloc.node))],
             Key::Context => vec![("context", json!(context(alloc)))],
+            Key::Source => {
+                let source = |function: &Function| json!({ "function": function.name, "file": null, "line": null });
+                vec![("source", json!(function.map(source)))]
+            }
+            Key::SourceFunction => {
+                let name = ("function", json!(function.map(|function| &function.name)));
+                [Some(name), module()].into_iter().flatten().collect()
+            }
+            Key::File => vec![("file", Value::Null)],
+            Key::Folder => vec![("folder", Value::Null)],
+            Key::Area => vec![("area", Value::Null)],
             Key::Function => {
                 let name = ("function", json!(function.map(|function| &function.name)));
                 let module = ("module", json!(function.and_then(|function| function.module.as_ref())));

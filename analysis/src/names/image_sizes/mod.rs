@@ -1,8 +1,11 @@
 //! Static sizes: bytes of the kernel's functions and objects by source file, from a built tree or a linked image.
 
+mod linked;
 mod parts;
+mod source_paths;
 mod symbols;
 mod tree;
+mod units;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -67,7 +70,7 @@ impl StaticSizes {
     /// # Errors
     /// [`NamesError`] if `path` is no ELF file that can be read, or has no symbols.
     pub fn of_vmlinux(path: &Path) -> Result<StaticSizes, NamesError> {
-        Err(NamesError::unusable(path, "later"))
+        linked::read(path)
     }
 
     /// Bytes of a source file, by its path below the root of the sources; `None` for a file that is not known.

@@ -35,8 +35,8 @@ pub(crate) struct SizedSymbol<'s> {
     pub(crate) section: Option<u32>,
     /// Part of memory of that section.
     pub(crate) place: SectionPart,
-    /// No other file sees it.
-    pub(crate) is_local: bool,
+    /// Number of the file symbol before it, from 0; `None` for a symbol that other files see.
+    pub(crate) file_run: Option<u32>,
 }
 
 /// Section and its bytes.
@@ -61,9 +61,13 @@ pub(crate) fn table(image: &Image) -> Result<Symbols, ImageError> {
 pub(crate) fn each<'s>(image: &Image, table: &'s Symbols, take: &mut dyn FnMut(&SizedSymbol<'s>)) {
     let part = |section: &Section| SectionPart::of(&section.name, section.kind, section.flags);
     let parts: Vec<SectionPart> = image.sections.iter().map(part).collect();
+    let mut files = 0u32;
     for symbol in table.iter() {
         let kind = match symbol.kind {
-            elf::STT_FILE => SymbolKind::File,
+            elf::STT_FILE => {
+                files = files.saturating_add(1);
+                SymbolKind::File
+            }
             elf::STT_FUNC => SymbolKind::Function,
             elf::STT_OBJECT => SymbolKind::Object,
             _ => continue,
@@ -79,7 +83,7 @@ pub(crate) fn each<'s>(image: &Image, table: &'s Symbols, take: &mut dyn FnMut(&
             bytes: symbol.size,
             section: symbol.section.and_then(|at| u32::try_from(at).ok()),
             place,
-            is_local: symbol.bind == elf::STB_LOCAL,
+            file_run: files.checked_sub(1).filter(|_| symbol.bind == elf::STB_LOCAL),
         });
     }
 }

@@ -39,9 +39,9 @@ const SCRIPT: &str = concat!(
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it.
-const STYLE_HASH: &str = "";
+const STYLE_HASH: &str = "NbWotUAIMgvWvC+JYMdSZjdNVyGjnBoy0HCudM7Bxe4=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "";
+const SCRIPT_HASH: &str = "wFh5Vb22SsxYdcnmHe5KRVpHc1ZUlUSnrmuDk/qGbXo=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
@@ -83,6 +83,10 @@ struct Data<'a> {
     /// Unit of times: `ns`, `ticks` or `records`.
     unit: &'static str,
     summary: Value,
+    /// Folder or area at the root, as it was asked for.
+    branch: Option<&'a str>,
+    /// Live bytes whose caller is not known.
+    wrapped_live: u64,
     tree: Tree,
     sites: Option<Table>,
     caches: Option<Table>,
@@ -97,6 +101,7 @@ impl<'a> Data<'a> {
     fn of(documents: &'a Documents<'_>) -> io::Result<Data<'a>> {
         let mut summary = serde_json::to_value(&documents.summary)?;
         parts::make_harmless(&mut summary);
+        parts::shorten_files(&mut summary["names"]);
         let first = documents.summary.head.trace.first;
         let table = |document: &Option<Document<'_>>| document.as_ref().and_then(|document| Table::of(&document.body));
         Ok(Data {
@@ -109,6 +114,8 @@ impl<'a> Data<'a> {
                 Unit::Records => "records",
             },
             summary,
+            branch: documents.tree.branch.as_deref(),
+            wrapped_live: documents.tree.wrapped_live,
             tree: Tree::of(&documents.tree.root, MAX_NODES),
             sites: Table::of(&documents.sites.body),
             caches: table(&documents.caches),

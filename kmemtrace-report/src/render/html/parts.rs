@@ -10,8 +10,22 @@ use serde_json::Value;
 
 /// CPUs of the matrix at most.
 const MAX_CPUS: usize = 64;
-/// Members that a page does not show, and that take most room.
-const LEFT_OUT: &[&str] = &["frames", "alloc_frames", "free_frames"];
+/// Members that a page does not show.
+const LEFT_OUT: &[&str] = &[
+    "frames",
+    "alloc_frames",
+    "free_frames",
+    "folder",
+    "alloc_folder",
+    "free_folder",
+    "folder_from",
+    "alloc_folder_from",
+    "free_folder_from",
+    "failed_allocs",
+    "requested",
+    "inferred_frees",
+    "live_requested",
+];
 
 /// Rows of a document.
 #[derive(Serialize)]
@@ -73,6 +87,7 @@ struct Slices {
 #[derive(Serialize)]
 struct Grown {
     names: serde_json::Map<String, Value>,
+    kind: &'static str,
     live_allocated: Vec<u64>,
 }
 
@@ -88,6 +103,7 @@ impl Growth {
         let Body::Growth(growth) = body else { return None };
         let rows = growth.listing.rows.iter().map(|row| Grown {
             names: members_of(&row.names).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            kind: row.kind.name(),
             live_allocated: row.slices.live_allocated,
         });
         Some(Growth {
@@ -134,10 +150,15 @@ fn members_of(row: &dyn Row) -> Vec<(&'static str, Value)> {
     members
 }
 
-/// Value of a cell, with names as tables show them.
+/// Value of a cell, with names as tables show them, and a source as `fs/inode.c:263`.
 fn value_of(cell: &Cell<'_>) -> Value {
     match cell {
         Cell::Name(name) => escape(name).into_owned().into(),
+        Cell::Source(source) => match (&source.file, source.line) {
+            (Some(file), Some(line)) => format!("{}:{line}", escape(file)).into(),
+            (Some(file), None) => escape(file).into_owned().into(),
+            (None, _) => Value::Null,
+        },
         cell => {
             let mut value = serde_json::to_value(cell).unwrap_or(Value::Null);
             make_harmless(&mut value);
@@ -157,5 +178,43 @@ pub(super) fn make_harmless(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(make_harmless),
         Value::Object(members) => members.values_mut().for_each(make_harmless),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Replaces paths of files that names come from by the files' names: a page is mailed, and a path tells of the machine.
+pub(super) fn shorten_files(names: &mut Value) {
+    let rejected = names["rejected"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let shortened = |mut file: Value| {
+        if let Some((_, name)) = file["file"].as_str().and_then(|path| path.rsplit_once('/')) {
+            file["file"] = name.to_owned().into();
+        }
+        file
+    };
+    if names["kernel"].is_object() {
+        names["kernel"] = shortened(names["kernel"].take());
+    }
+    if names.is_object() {
+        names["rejected"] = rejected.into_iter().map(shortened).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_page_names_files_without_their_folders() {
+        let mut names = json!({
+            "kernel": { "from": "dwarf", "file": "/home/me/vmlinux", "checked": null },
+            "rejected": [{ "file": "/usr/lib/debug/vmlinux-6.1", "why": "another build" }],
+        });
+        shorten_files(&mut names);
+        assert_eq!(names["kernel"]["file"], "vmlinux");
+        assert_eq!(names["rejected"], json!([{ "file": "vmlinux-6.1", "why": "another build" }]));
+        let mut none = Value::Null;
+        shorten_files(&mut none);
+        assert_eq!(none, Value::Null);
     }
 }

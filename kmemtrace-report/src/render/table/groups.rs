@@ -73,7 +73,13 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         GroupMember::Site(site) => vec![cells::site(site, kind), cells::source(&site.place)],
         GroupMember::Source(_) if has_site => vec![],
         GroupMember::Source(source) => vec![source_line(source.as_ref())],
-        GroupMember::Function(name) => vec![known(name, "(no function known)")],
+        GroupMember::Function { function, module } => {
+            let mut cell = known(function, "(no function known)");
+            if let Some(module) = cells::shown(module) {
+                cell.text += &format!(" [{module}]");
+            }
+            vec![cell]
+        }
         GroupMember::File(name) => vec![known(name, "(no file known)")],
         GroupMember::Folder(name) => vec![known(name, "(no folder known)")],
         GroupMember::Area(name) => vec![known(name, "(no area known)")],

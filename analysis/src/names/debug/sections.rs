@@ -1,0 +1,168 @@
+//! Sections with DWARF: those of a kernel stay in its file but for small ones, those of a module are relocated in memory.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use gimli::{DebugInfoOffset, EndianSlice, RunTimeEndian, SectionId};
+use object::Endianness;
+
+use super::image::{Image, ImageError, Section};
+
+/// Bytes of a section, or of a part of one.
+pub(super) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+/// All sections, with one unit in place of `.debug_info`.
+pub(super) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
+
+/// Sections that are held in memory. A distribution's kernel has 35 MB of them, and 165 MB of `.debug_info`.
+const HELD: [SectionId; 8] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// Reason for which a unit has no names: it makes no sense, or takes more work than any real one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken;
+
+impl From<gimli::Error> for Broken {
+    fn from(_: gimli::Error) -> Broken {
+        Broken
+    }
+}
+
+impl From<ImageError> for Broken {
+    fn from(_: ImageError) -> Broken {
+        Broken
+    }
+}
+
+/// Bound on the work that a file can ask for: entries, ranges and rows that may still be read.
+#[derive(Debug)]
+pub(super) struct Work {
+    left: u64,
+}
+
+/// Work that a file may take. Everything in a distribution's kernel together takes 40 million steps.
+const MAX_WORK: u64 = 1 << 29;
+
+impl Work {
+    pub(super) fn new() -> Work {
+        Work { left: MAX_WORK }
+    }
+
+    /// Takes `steps` of the work that is left.
+    pub(super) fn take(&mut self, steps: u64) -> Result<(), Broken> {
+        self.left = self.left.checked_sub(steps).ok_or(Broken)?;
+        Ok(())
+    }
+}
+
+/// DWARF sections of one file.
+#[derive(Debug)]
+pub(super) struct Sections {
+    held: [Vec<u8>; HELD.len()],
+    info: Info,
+    endian: RunTimeEndian,
+}
+
+#[derive(Debug)]
+enum Info {
+    Memory(Vec<u8>),
+    File(Box<(Image, Section)>),
+}
+
+impl Sections {
+    /// Sections of a linked image, in which every value is in place already.
+    pub(super) fn of_image(image: Image) -> Result<Sections, ImageError> {
+        let endian = run_time(image.endian);
+        let mut held: [Vec<u8>; HELD.len()] = Default::default();
+        for (held, id) in held.iter_mut().zip(HELD) {
+            if let Some(section) = image.section(id.name().as_bytes()) {
+                *held = image.content(section)?;
+            }
+        }
+        let info = match image.section(b".debug_info").cloned() {
+            None => return Err(image.error("it has no debug information")),
+            Some(section) if image.is_plain(&section) => Info::File(Box::new((image, section))),
+            Some(section) => Info::Memory(image.content(&section)?),
+        };
+        Ok(Sections { held, info, endian })
+    }
+
+    /// Sections that `read` returns by name, all in memory.
+    pub(super) fn in_memory<E>(
+        endian: Endianness,
+        mut read: impl FnMut(&'static str) -> Result<Vec<u8>, E>,
+    ) -> Result<Sections, E> {
+        let mut held: [Vec<u8>; HELD.len()] = Default::default();
+        for (held, id) in held.iter_mut().zip(HELD) {
+            *held = read(id.name())?;
+        }
+        Ok(Sections { held, info: Info::Memory(read(SectionId::DebugInfo.name())?), endian: run_time(endian) })
+    }
+
+    /// Bytes of `.debug_info`.
+    pub(super) fn info_len(&self) -> u64 {
+        match &self.info {
+            Info::Memory(bytes) => bytes.len() as u64,
+            Info::File(file) => file.1.size,
+        }
+    }
+
+    /// A part of `.debug_info`.
+    pub(super) fn info(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>, Broken> {
+        match &self.info {
+            Info::Memory(bytes) => {
+                let range = usize::try_from(range.start)?..usize::try_from(range.end)?;
+                Ok(Cow::Borrowed(bytes.get(range).ok_or(Broken)?))
+            }
+            Info::File(file) => Ok(Cow::Owned(file.0.part(&file.1, range)?)),
+        }
+    }
+
+    /// Bytes of `.debug_abbrev`.
+    pub(super) fn abbrev_len(&self) -> usize {
+        self.held(SectionId::DebugAbbrev).len()
+    }
+
+    /// The sections with `unit` as the only unit. `abbrev_end` ends `.debug_abbrev`: tables that overlap would be read over and over.
+    pub(super) fn dwarf<'a>(&'a self, unit: &'a [u8], abbrev_end: usize) -> Dwarf<'a> {
+        let section = |id: SectionId| -> Result<Slice<'a>, std::convert::Infallible> {
+            let bytes = match id {
+                SectionId::DebugInfo => unit,
+                SectionId::DebugAbbrev => self.held(id).get(..abbrev_end).unwrap_or_default(),
+                _ => self.held(id),
+            };
+            Ok(EndianSlice::new(bytes, self.endian))
+        };
+        let Ok(dwarf) = Dwarf::load(section);
+        dwarf
+    }
+
+    /// Reader of a part of `.debug_info`.
+    pub(super) fn slice<'a>(&self, bytes: &'a [u8]) -> Slice<'a> {
+        EndianSlice::new(bytes, self.endian)
+    }
+
+    fn held(&self, id: SectionId) -> &[u8] {
+        HELD.iter().position(|&held| held == id).and_then(|at| self.held.get(at)).map_or(&[][..], Vec::as_slice)
+    }
+}
+
+impl From<std::num::TryFromIntError> for Broken {
+    fn from(_: std::num::TryFromIntError) -> Broken {
+        Broken
+    }
+}
+
+/// Offset of a unit that stands alone in `.debug_info`.
+pub(super) const ALONE: DebugInfoOffset = DebugInfoOffset(0);
+
+fn run_time(endian: Endianness) -> RunTimeEndian {
+    if endian == Endianness::Big { RunTimeEndian::Big } else { RunTimeEndian::Little }
+}
