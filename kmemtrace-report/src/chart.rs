@@ -9,6 +9,7 @@ use kmemtrace::{Query, Shape};
 use crate::args::{ChartShape, SortBy};
 use crate::cli::Request;
 use crate::render::picture::{self, Chart, FileForm, Measure};
+use crate::render::table::heading;
 use crate::report;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
@@ -36,7 +37,7 @@ fn write(request: &Request, head: &Head<'_>, root: &TreeNode, form: FileForm) ->
         shape: shape(args.shape.unwrap_or_default()),
         measure: measure(args.sort.first().copied().unwrap_or(SortBy::Live)),
         depth: args.depth.unwrap_or(picture::MAX_LEVELS),
-        subtitle: heading::lines(head, &said).join(" · "),
+        subtitle: heading::brief(head, &said).join(" · "),
     };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = picture::write(root, &chart, form, &mut out);
@@ -50,5 +51,28 @@ fn form(output: Option<&Path>) -> anyhow::Result<FileForm> {
         Some("svg") => Ok(FileForm::Svg),
         Some("png") => Ok(FileForm::Png),
         _ => anyhow::bail!("{}: no picture has such a name: use FILE.svg or FILE.png", output.display()),
+    }
+}
+
+fn shape(shape: ChartShape) -> picture::Shape {
+    match shape {
+        ChartShape::Rings => picture::Shape::Rings,
+        ChartShape::Treemap => picture::Shape::Treemap,
+        ChartShape::Icicle => picture::Shape::Icicle,
+    }
+}
+
+/// Figure of a sort key; the view's table has no others.
+fn measure(sort: SortBy) -> Measure {
+    match sort {
+        SortBy::Wasted => Measure::Wasted,
+        SortBy::LiveWasted => Measure::LiveWasted,
+        SortBy::Total => Measure::Total,
+        SortBy::Requested => Measure::Requested,
+        SortBy::Allocs => Measure::Allocs,
+        SortBy::Frees => Measure::Frees,
+        SortBy::Static => Measure::Static,
+        SortBy::Current => Measure::Current,
+        SortBy::Live | SortBy::Peak | SortBy::Cross | SortBy::Growth | SortBy::Time | SortBy::Site => Measure::Live,
     }
 }

@@ -204,7 +204,7 @@ pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
 }
 
 /// Refuses a branch that holds no call-site of the trace: a mistyped folder would look like an empty one.
-fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
+pub(crate) fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
     if args.filters.branch.is_empty() {
         return Ok(());
     }

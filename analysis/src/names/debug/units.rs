@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use gimli::{
-    AttributeValue, DebugAddrBase, DebugRngListsBase, DebugStrOffsetsBase, Section, UnitHeader, UnitType,
-};
+use gimli::{AttributeValue, DebugAddrBase, DebugRngListsBase, DebugStrOffsetsBase, Section, UnitHeader, UnitType};
 
 use super::paths::Roots;
 use super::sections::{ALONE, Broken, Dwarf, Sections, Slice, Work};
@@ -271,12 +269,7 @@ impl<'a> Root<'a> {
         }
     }
 
-    fn string(
-        &self,
-        dwarf: &Dwarf<'a>,
-        header: &UnitHeader<Slice<'a>>,
-        value: Option<Value<'a>>,
-    ) -> Option<&'a [u8]> {
+    fn string(&self, dwarf: &Dwarf<'a>, header: &UnitHeader<Slice<'a>>, value: Option<Value<'a>>) -> Option<&'a [u8]> {
         let string = match value? {
             AttributeValue::DebugStrOffsetsIndex(index) => {
                 let format = header.encoding().format;

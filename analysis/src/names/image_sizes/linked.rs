@@ -15,7 +15,10 @@ pub(super) fn read(path: &Path) -> Result<StaticSizes, NamesError> {
     let told = |error: ImageError| NamesError::unusable(&error.path, error.why);
     let image = Image::open(path).map_err(told)?;
     if image.is_relocatable {
-        return Err(NamesError::unusable(path, "no linked kernel but an object or a module: name the kernel's vmlinux"));
+        return Err(NamesError::unusable(
+            path,
+            "no linked kernel but an object or a module: name the kernel's vmlinux",
+        ));
     }
     let table = symbols::table(&image).map_err(told)?;
     let units = Units::read(&image).map_err(told)?;

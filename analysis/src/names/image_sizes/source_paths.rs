@@ -7,8 +7,26 @@ use std::collections::HashMap;
 
 /// Folders at the root of the kernel's sources.
 const TOP: [&[u8]; 20] = [
-    b"arch", b"block", b"certs", b"crypto", b"drivers", b"fs", b"init", b"io_uring", b"ipc", b"kernel", b"lib", b"mm",
-    b"net", b"rust", b"samples", b"security", b"sound", b"usr", b"virt", b"debian",
+    b"arch",
+    b"block",
+    b"certs",
+    b"crypto",
+    b"drivers",
+    b"fs",
+    b"init",
+    b"io_uring",
+    b"ipc",
+    b"kernel",
+    b"lib",
+    b"mm",
+    b"net",
+    b"rust",
+    b"samples",
+    b"security",
+    b"sound",
+    b"usr",
+    b"virt",
+    b"debian",
 ];
 /// Longest path that is looked at.
 const MAX_PATH_BYTES: usize = 4096;
@@ -69,7 +87,9 @@ pub(crate) fn root<'p>(paths: impl Iterator<Item = &'p UnitPath>) -> Option<Box<
 /// Path below the root; `None` for a source elsewhere.
 pub(crate) fn below<'p>(path: &'p UnitPath, root: Option<&[u8]>) -> Option<&'p [u8]> {
     match path {
-        UnitPath::Known(path) => (!path.is_empty() && !path.starts_with(b"..") && !path.starts_with(b"<")).then_some(path),
+        UnitPath::Known(path) => {
+            (!path.is_empty() && !path.starts_with(b"..") && !path.starts_with(b"<")).then_some(path)
+        }
         UnitPath::Absolute(path) => path.strip_prefix(root?)?.strip_prefix(b"/"),
     }
 }
