@@ -18,9 +18,14 @@ use crate::terminal::progress::ProgressLine;
 pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     let form = form(args.output.as_deref())?;
-    let mut trace = report::open(request, &request.inputs())?;
     let query = report::with_options(request, Query::by_site())?;
-    let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    let analysis = match report::saved_document(request)? {
+        Some(saved) => query.of_document(&saved)?,
+        None => {
+            let mut trace = report::open(request, &request.inputs())?;
+            query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?
+        }
+    };
     report::check_branches(args, &analysis)?;
     let shape = Shape { sort: request.sort_keys(), top: None };
     let Document { head, body } = documents::tree(&analysis, &shape, &args.tree());

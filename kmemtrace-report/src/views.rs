@@ -4,7 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 use kmemtrace::documents::{self, Document};
-use kmemtrace::{Analysis, Kind, Query, Shape};
+use kmemtrace::{Analysis, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 
@@ -349,7 +349,7 @@ complete stands on standard error.",
         document: |analysis, shape, args| {
             // The form has an order of its own where none is asked for.
             let shape = if args.sort.is_empty() { &Shape::default() } else { shape };
-            documents::account(analysis, shape, args.account_style(), args.filters.kind == [Kind::Pages])
+            documents::account(analysis, shape, args.account_style())
         },
     },
 };

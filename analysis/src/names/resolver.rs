@@ -18,6 +18,8 @@ pub(crate) struct Places {
     /// Paths of modules below the modules' folder, as `fs/ext4/ext4`, by name.
     module_paths: HashMap<Vec<u8>, Vec<u8>>,
     known: Mutex<Known>,
+    /// Origin of the names of a saved document, whose places are all known.
+    saved: Option<NamesReport>,
 }
 
 /// Places that were found.
@@ -33,7 +35,13 @@ impl Places {
     pub(crate) fn new(options: &NameOptions, metadata: &Metadata) -> Places {
         let modules = ModuleInfo::parse(&metadata.module_info).into_iter();
         let module_paths = modules.filter_map(|module| Some((module.name, module.path?))).collect();
-        Places { options: options.clone(), module_paths, known: Mutex::default() }
+        Places { options: options.clone(), module_paths, known: Mutex::default(), saved: None }
+    }
+
+    /// Places of a saved document, and the origin of its names.
+    pub(crate) fn saved(options: &NameOptions, places: HashMap<u64, Arc<Place>>, report: NamesReport) -> Places {
+        let known = Mutex::new(Known { places, modules: BTreeMap::new() });
+        Places { options: options.clone(), module_paths: HashMap::new(), known, saved: Some(report) }
     }
 
     /// Place of a call-site.
@@ -95,6 +103,9 @@ impl Places {
 
     /// Origin of the names, for the head of documents.
     pub(crate) fn report(&self, symbols: Option<&Symbolizer>) -> NamesReport {
+        if let Some(saved) = &self.saved {
+            return saved.clone();
+        }
         let has_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
         let modules: Vec<NameSource> =
             self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
