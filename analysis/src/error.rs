@@ -6,6 +6,8 @@ use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::OpenError;
 
+use crate::names::error::NamesError;
+
 /// Advice for a run that needs too much memory.
 pub(crate) const LESS_OF_THE_TRACE: &str = "take less of the trace with --time";
 
@@ -54,6 +56,9 @@ pub enum AnalysisError {
         /// Reason and remedy.
         why: String,
     },
+    /// A file of names that was asked for cannot be used.
+    #[error(transparent)]
+    Names(#[from] NamesError),
     /// A thread ended early.
     #[error("a thread has failed")]
     Thread,

@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
+    /// Show the functions that the compiler put into each other
+    #[arg(long)]
+    pub(crate) inlines: bool,
     /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
@@ -94,9 +97,6 @@ pub(crate) struct Args {
     pub(crate) filters: Filters,
     #[command(flatten)]
     pub(crate) names: NameArgs,
-    /// Show the functions that the compiler put into each other
-    #[arg(long)]
-    pub(crate) inlines: bool,
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
     pub(crate) own: bool,

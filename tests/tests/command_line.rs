@@ -13,8 +13,10 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 11] =
-    ["summary", "sites", "caches", "mismatch", "live", "cross", "compare", "growth", "account", "events", "pack"];
+const VIEWS: [&str; 15] = [
+    "summary", "sites", "tree", "caches", "mismatch", "live", "cross", "compare", "growth", "account", "events",
+    "html", "static", "names", "pack",
+];
 /// Classes that `mismatch` lists.
 const CLASSES: [&str; 6] =
     ["kind_mismatch", "kind_mismatch_legal", "cache_mismatch", "free_after_free", "inferred_free", "short_alloc"];
@@ -112,7 +114,10 @@ fn an_option_of_another_view_is_refused_by_name() -> Result<(), Skip> {
     for (line, said) in [
         (&["growth", "--sort", "live"][..], "growth has no --sort; it has --by, --top, and"),
         (&["--sort", "wasted", "summary"], "summary has no --sort; it has --fail-on, --explain, and"),
-        (&["live", "--class", "kind_mismatch"], "live has no --class; it has --by, --objects, --sort, --top, and"),
+        (
+            &["live", "--class", "kind_mismatch"],
+            "live has no --class; it has --by, --objects, --sort, --top, --inlines, and",
+        ),
         (&["cross", "-s", "live"], "cross has no --sort; it has --top, and"),
         (&["pack", "--format", "json"], "pack has no --format; it has --level"),
         (&["sites", "--fail-over", "10"], "sites has no --fail-over"),
@@ -244,7 +249,7 @@ fn help_fits_a_terminal() -> Result<(), Skip> {
         assert_eq!(too_wide(&help), None, "{line:?}");
         let lines = help.lines().count();
         // The help of the program has a line for each view.
-        let limit = if line.len() == 1 { 15 + VIEWS.len() } else { 25 };
+        let limit = if line.len() == 1 { 16 + VIEWS.len() } else { 25 };
         assert!(!line.contains(&"-h") || lines < limit, "{line:?} has {lines} lines");
     }
     for name in PROGRAMS {

@@ -62,12 +62,13 @@ impl Query {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
-        let (names, own_threads) = Names::take(trace, &self.names);
+        let (mut names, own_threads) = Names::take(trace, &self.names);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         // The index of symbols counts towards the memory limit, so it is made before the pass. Rows of kinds have no names.
-        if self.grouping != Grouping::KIND {
+        if self.grouping != Grouping::KIND || !self.select.branch.is_empty() || self.names.has_files() {
             names.symbolizer();
+            names.find_sources(trace)?;
         }
         let is_whole = self.select.is_all() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
@@ -205,7 +206,10 @@ impl Query {
     ) -> Result<Observed, AnalysisError> {
         begin(trace)?;
         let mut index = self.find_index(trace, Budget::new(self.max_memory));
-        let (names, _) = Names::take(trace, &self.names);
+        let (mut names, _) = Names::take(trace, &self.names);
+        if !self.select.branch.is_empty() {
+            names.find_sources(trace)?;
+        }
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         let caches = self.cache_names(trace, progress)?;
@@ -386,12 +390,18 @@ impl Names {
         (names, trace.metadata.own_threads.take().filter(|_| trace.info.source != Some(Source::Relay)))
     }
 
+    /// Finds the sources of names beside the trace.
+    fn find_sources(&mut self, trace: &Trace) -> Result<(), AnalysisError> {
+        self.symbolizer();
+        let Names { places, symbolizer, .. } = self;
+        symbolizer.get().map_or(Ok(()), |symbols| Ok(places.find_sources(trace, symbols)?))
+    }
+
     /// Finds the places of all call-sites of rows and findings.
     fn find_places(&self, paired: &PairingResult) {
         let of_findings = paired.findings.iter().flat_map(|(key, _)| [key.alloc_site, key.free_site]).flatten();
-        for site in paired.rows.iter().map(|(key, _)| key.site).chain(of_findings) {
-            self.places.place(site, self.symbolizer());
-        }
+        let sites: Vec<u64> = paired.rows.iter().map(|(key, _)| key.site).chain(of_findings).collect();
+        self.places.prepare(&sites, self.symbolizer());
     }
 
     /// The symbols of the trace, indexed when they are first asked for.

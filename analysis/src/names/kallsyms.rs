@@ -26,6 +26,19 @@ pub struct Symbol<'a> {
     pub module: Option<&'a [u8]>,
 }
 
+/// Symbol as the kernel lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListedSymbol<'a> {
+    /// Name, any bytes.
+    pub(crate) name: &'a [u8],
+    /// Address, never 0.
+    pub(crate) address: u64,
+    /// Module; `None` for the kernel itself.
+    pub(crate) module: Option<&'a [u8]>,
+    /// True for a function.
+    pub(crate) is_code: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: u64,
@@ -80,6 +93,15 @@ impl Symbolizer {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// All symbols, ascending by address; one comes twice if the trace has two copies of the list.
+    #[cfg_attr(not(feature = "dwarf"), expect(dead_code, reason = "only debug information is checked against them"))]
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = ListedSymbol<'_>> {
+        self.entries.iter().filter_map(|entry| {
+            let Line { address, name, module } = self.line(entry)?;
+            Some(ListedSymbol { name, address, module, is_code: entry.is_code })
+        })
     }
 
     /// Address at which the kernel's code begins: `_text`, else `_stext`. Two boots of one kernel with equal bases have their

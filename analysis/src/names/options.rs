@@ -5,6 +5,13 @@ use std::path::PathBuf;
 use crate::names::areas::Areas;
 use crate::names::wrappers::Wrappers;
 
+impl NameOptions {
+    /// True where a file or a tree was named.
+    pub(crate) fn has_files(&self) -> bool {
+        self.vmlinux.is_some() || self.kernel_tree.is_some() || self.map.is_some()
+    }
+}
+
 /// Sources of names beside the trace. The default has none: names are the trace's symbols.
 #[derive(Clone, Debug, Default)]
 pub struct NameOptions {

@@ -93,6 +93,8 @@ pub struct NamesReport {
     pub modules_path: usize,
     /// Modules of which nothing is known but the name.
     pub modules_none: usize,
+    /// Compile units of debug information that cannot be read: their functions have no frames.
+    pub broken_units: u64,
     /// Files that failed a check, with the reason.
     pub rejected: Vec<(std::path::PathBuf, String)>,
 }

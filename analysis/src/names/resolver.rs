@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use kmemtrace_abi::trace::Metadata;
+use kmemtrace_abi::trace::{Metadata, Trace};
 
+#[cfg(feature = "dwarf")]
+use crate::names::debug::{DebugInfo, KernelFacts};
+use crate::names::error::NamesError;
 use crate::names::kallsyms::{Symbol, Symbolizer};
 use crate::names::module_info::ModuleInfo;
 use crate::names::options::NameOptions;
@@ -17,6 +20,8 @@ pub(crate) struct Places {
     pub(crate) options: NameOptions,
     /// Paths of modules below the modules' folder, as `fs/ext4/ext4`, by name.
     module_paths: HashMap<Vec<u8>, Vec<u8>>,
+    #[cfg(feature = "dwarf")]
+    debug: Option<DebugInfo>,
     known: Mutex<Known>,
     /// Origin of the names of a saved document, whose places are all known.
     saved: Option<NamesReport>,
@@ -35,13 +40,50 @@ impl Places {
     pub(crate) fn new(options: &NameOptions, metadata: &Metadata) -> Places {
         let modules = ModuleInfo::parse(&metadata.module_info).into_iter();
         let module_paths = modules.filter_map(|module| Some((module.name, module.path?))).collect();
-        Places { options: options.clone(), module_paths, known: Mutex::default(), saved: None }
+        Places { options: options.clone(), module_paths, ..Places::default() }
     }
 
     /// Places of a saved document, and the origin of its names.
     pub(crate) fn saved(options: &NameOptions, places: HashMap<u64, Arc<Place>>, report: NamesReport) -> Places {
         let known = Mutex::new(Known { places, modules: BTreeMap::new() });
-        Places { options: options.clone(), module_paths: HashMap::new(), known, saved: Some(report) }
+        Places { options: options.clone(), known, saved: Some(report), ..Places::default() }
+    }
+    /// Finds and checks debug information and other sources of names.
+    ///
+    /// # Errors
+    /// [`NamesError`] for a file that was named and cannot be used.
+    #[cfg(feature = "dwarf")]
+    pub(crate) fn find_sources(&mut self, trace: &Trace, symbols: &Symbolizer) -> Result<(), NamesError> {
+        let facts = KernelFacts {
+            release: trace.info.kernel.as_deref(),
+            notes: &trace.metadata.notes,
+            module_info: &trace.metadata.module_info,
+            endian: trace.info.endian,
+            kallsyms: symbols,
+            call_sites: &[],
+        };
+        self.debug = Some(DebugInfo::open(&self.options, &facts)?);
+        Ok(())
+    }
+
+    /// Refuses files of names: this build reads none.
+    ///
+    /// # Errors
+    /// [`NamesError`] for the first file that was named.
+    #[cfg(not(feature = "dwarf"))]
+    pub(crate) fn find_sources(&mut self, _: &Trace, _: &Symbolizer) -> Result<(), NamesError> {
+        let named = [&self.options.vmlinux, &self.options.kernel_tree, &self.options.map].into_iter().flatten().next();
+        let why = "this program was built without the feature dwarf, which reads such files";
+        named.map_or(Ok(()), |path| Err(NamesError::unusable(path, why)))
+    }
+
+    /// Finds the places of many call-sites at once, which reads each unit of debug information once.
+    pub(crate) fn prepare(&self, call_sites: &[u64], symbols: &Symbolizer) {
+        #[cfg(feature = "dwarf")]
+        if let Some(debug) = &self.debug {
+            debug.prepare(call_sites, symbols);
+        }
+        call_sites.iter().for_each(|site| drop(self.place(*site, symbols)));
     }
 
     /// Place of a call-site.
@@ -50,7 +92,7 @@ impl Places {
             return known;
         }
         let symbol = symbols.lookup(call_site);
-        let (place, from) = self.find(call_site, symbol.as_ref());
+        let (place, from) = self.find(call_site, symbol.as_ref(), symbols);
         let place = Arc::new(place);
         if let Ok(mut known) = self.known.lock() {
             known.places.insert(call_site, Arc::clone(&place));
@@ -73,8 +115,8 @@ impl Places {
         paths
     }
 
-    fn find(&self, call_site: u64, symbol: Option<&Symbol<'_>>) -> (Place, NameSource) {
-        let (frames, from) = self.frames(call_site, symbol);
+    fn find(&self, call_site: u64, symbol: Option<&Symbol<'_>>, symbols: &Symbolizer) -> (Place, NameSource) {
+        let (frames, from) = self.frames(call_site, symbol, symbols);
         let Some((source, wrapper)) = self.options.wrappers.source(&frames) else { return (Place::default(), from) };
         let of_file = source.file.as_deref().and_then(folder_of);
         let of_module = || symbol.and_then(|symbol| self.folder_of_module(symbol.module?));
@@ -91,7 +133,17 @@ impl Places {
         (Place { frames, source: Some(source), folder, folder_from, wrapper, area }, from)
     }
 
-    fn frames(&self, _call_site: u64, symbol: Option<&Symbol<'_>>) -> (Vec<Frame>, NameSource) {
+    /// Frames of a call-site, from the best source that knows its function.
+    fn frames(
+        &self,
+        #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] call_site: u64,
+        symbol: Option<&Symbol<'_>>,
+        #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] symbols: &Symbolizer,
+    ) -> (Vec<Frame>, NameSource) {
+        #[cfg(feature = "dwarf")]
+        if let Some(frames) = self.debug.as_ref().and_then(|debug| debug.frames(call_site, symbols)) {
+            return (frames, NameSource::Dwarf);
+        }
         let frame = symbol.map(|symbol| Frame { function: symbol.name.into(), file: None, line: None, inlined: false });
         (frame.into_iter().collect(), NameSource::Symbols)
     }
@@ -110,13 +162,24 @@ impl Places {
         let modules: Vec<NameSource> =
             self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
         let of = |is: fn(&NameSource) -> bool| modules.iter().filter(|from| is(from)).count();
+        let found = self.report_of_files();
         NamesReport {
-            kernel: has_symbols.then_some(NameSource::Symbols),
+            kernel: found.kernel.or(has_symbols.then_some(NameSource::Symbols)),
             modules_dwarf: of(|from| *from == NameSource::Dwarf),
             modules_path: of(|from| ![NameSource::Dwarf, NameSource::Symbols].contains(from)),
             modules_none: of(|from| *from == NameSource::Symbols),
-            ..NamesReport::default()
+            ..found
         }
+    }
+
+    #[cfg(feature = "dwarf")]
+    fn report_of_files(&self) -> NamesReport {
+        self.debug.as_ref().map(DebugInfo::report).unwrap_or_default()
+    }
+
+    #[cfg(not(feature = "dwarf"))]
+    fn report_of_files(&self) -> NamesReport {
+        NamesReport::default()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Headers are read at once, contents when they are asked for and by position: a distribution's kernel has 600 MB, and a file
 //! that shrinks while it is mapped would end the process. Every number in the file is hostile.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -23,6 +24,8 @@ use super::unpack::{self, Packing};
 const MAX_SECTIONS: usize = 1 << 20;
 /// Greatest size of a section with notes that is read for the build-id.
 const MAX_NOTES: u64 = 1 << 20;
+/// Greatest size of a module's file. The largest, of graphics, have some 100 MB.
+const MAX_WHOLE: u64 = 1 << 30;
 /// Bytes before the content of a section `.zdebug_…`: `ZLIB` and the size.
 const ZDEBUG_HEADER: u64 = 12;
 
@@ -203,6 +206,15 @@ impl Image {
         match start.zip(end) {
             Some((start, end)) if section.packing.is_none() => self.read(start..end),
             _ => Err(self.error(format!("section {} ends too early", escape(&section.name)))),
+        }
+    }
+
+    /// All bytes of the file, unpacked; for files of modest size only.
+    pub(crate) fn whole(&self) -> Result<Cow<'_, [u8]>, ImageError> {
+        match &self.data {
+            Data::Memory(bytes) => Ok(Cow::Borrowed(bytes)),
+            Data::File { len, .. } if *len <= MAX_WHOLE => Ok(Cow::Owned(self.read(0..*len)?)),
+            Data::File { .. } => Err(self.error("it is too large for a module")),
         }
     }
 

@@ -55,6 +55,11 @@ impl Work {
         Work { left: MAX_WORK }
     }
 
+    #[cfg(test)]
+    pub(super) fn left(&self) -> u64 {
+        MAX_WORK - self.left
+    }
+
     /// Takes `steps` of the work that is left.
     pub(super) fn take(&mut self, steps: u64) -> Result<(), Broken> {
         self.left = self.left.checked_sub(steps).ok_or(Broken)?;
