@@ -432,7 +432,6 @@ impl Args {
             by_area: self.by.first() == Some(&GroupBy::Area),
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
             branches: self.filters.branch.clone(),
-            sizes: None,
         }
     }
 }

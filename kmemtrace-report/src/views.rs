@@ -200,7 +200,7 @@ nodes and is the first column. Objects of kmalloc and of caches count; --kind pa
         SortBy::Current,
     ],
     run: Run::Document {
-        query: |_, _| Query::by_site(),
+        query: |_, _| Query::by_site().with_static_sizes(true),
         document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
     },
 };

@@ -148,7 +148,13 @@ pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) ->
         let paired = grouped(analysis, Grouping::SITE);
         let leaves = paired.rows.iter().filter(|(key, _)| (key.kind == Kind::Pages) == analysis.selects_pages);
         let leaves = leaves.filter(|(_, stats)| !stats.is_empty()).map(|(key, stats)| naming.leaf(key.site, stats));
-        Body::Tree(Box::new(tree::tree(leaves, &analysis.names.places.options.areas, options, shape, sums)))
+        Body::Tree(Box::new(tree::tree(
+            leaves,
+            (&analysis.names.places.options.areas, analysis.static_sizes.as_ref()),
+            options,
+            shape,
+            sums,
+        )))
     });
     document.head.query.by = vec![if options.by_area { "area" } else { "folder" }];
     document

@@ -5,12 +5,12 @@ mod dwarf;
 pub(crate) mod image;
 mod lines;
 mod module;
-mod paths;
-mod relocate;
+pub(crate) mod paths;
+pub(crate) mod relocate;
 mod search;
-mod sections;
+pub(crate) mod sections;
 pub(crate) mod symbols;
-mod units;
+pub(crate) mod units;
 mod unpack;
 mod walk;
 

@@ -105,7 +105,7 @@ fn names(names: &NamesMembers) -> Vec<String> {
     };
     let from = match kernel.from {
         Some("dwarf") => format!("names: DWARF ({checked})"),
-        Some("objects") => format!("names: objects ({checked})"),
+        Some("objects") => format!("names: objects of a built tree ({checked})"),
         Some("map") => "names: map of another build".to_owned(),
         _ if modules.dwarf > 0 => "names: symbols".to_owned(),
         _ => return rejected_files(rejected.len()).into_iter().collect(),
