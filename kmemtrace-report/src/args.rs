@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
     pub(crate) style: Option<Style>,
+    /// Shape of the picture [default: rings]
+    #[arg(long, value_enum, value_name = "SHAPE")]
+    pub(crate) shape: Option<ChartShape>,
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
@@ -274,6 +277,18 @@ pub(crate) enum Style {
     SlabAccount,
     /// Callers, their live bytes and their object files, without a heading
     Callers,
+}
+
+/// Shapes of pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChartShape {
+    /// Rings around the root, angles by size
+    #[default]
+    Rings,
+    /// Rectangles within rectangles, areas by size
+    Treemap,
+    /// Rows below the root, widths by size
+    Icicle,
 }
 
 /// Use of colours.
