@@ -49,7 +49,7 @@ pub(crate) fn summary(
 struct List<'v, 'a> {
     title: &'static str,
     rows: &'v Option<Rows<'a, SiteRow<'a>>>,
-    columns: &'static [Column<'static>; 5],
+    columns: &'static [Column<'static>; 6],
     /// Limit of rows.
     limit: usize,
     /// Sum that the ranking figures are parts of.
