@@ -52,6 +52,8 @@ pub(crate) enum Run {
     Page,
     /// Draws a tree.
     Chart,
+    /// Writes a file for other programs.
+    Export,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -129,9 +131,9 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 16] = [
+pub(crate) static VIEWS: [View; 17] = [
     SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, CHART, STATIC, NAMES,
-    PACK,
+    EXPORT, PACK,
 ];
 
 const SUMMARY: View = View {
@@ -445,6 +447,20 @@ pointer tells name, size and share of each piece.",
         SortBy::Current,
     ],
     run: Run::Chart,
+};
+
+const EXPORT: View = View {
+    name: "export",
+    alias: None,
+    meaning: "Files that other programs open",
+    help: "\
+Writes the recording, or its figures, in the format of another program: a file that is whole or not there. The verdict stands on \
+standard error, and in the file where its format has room for it.",
+    examples: &[("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof")],
+    options: &["to", "weight", "host"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Export,
 };
 
 const PACK: View = View {
