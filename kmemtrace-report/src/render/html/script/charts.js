@@ -217,7 +217,7 @@ function slotsChart(rows, width) {
   for (let power = least; power <= most; power += every) {
     draw(svg, "line", { x1: left, x2: wide - right, y1: y(2 ** power), y2: y(2 ** power), class: "grid" });
     draw(svg, "text", { x: left - 6, y: y(2 ** power) + 4, "text-anchor": "end", class: "axis" }, tick(2 ** power));
-    draw(svg, "text", { x: x(2 ** power), y: bottom + 16, "text-anchor": "middle", class: "axis" }, tick(2 ** power));
+    draw(svg, "text", { x: x(2 ** power), y: bottom + 16, "text-anchor": x(2 ** power) > wide - 40 ? "end" : "middle", class: "axis" }, tick(2 ** power));
   }
   draw(svg, "text", { x: (left + wide - right) / 2, y: tall - 6, "text-anchor": "middle", class: "axis" }, "requested");
   draw(svg, "text", { x: left + 4, y: top + 8, class: "axis" }, "slot");

@@ -92,6 +92,8 @@ function drawFoot() {
   const lines = [ROOT_IS_PAGES ? "The tree counts pages." : "The tree counts slab objects: kmalloc and cache. Pages are never added to the objects that they hold."];
   lines.push("Bytes are those that the allocator handed out.");
   if (DATA.tree.folded) lines.push(`The tree has ${count(nodeCount)} nodes here; ${count(DATA.tree.folded)} smaller ones are folded into \u201c(n others)\u201d.`);
+  const unknown = ROOT.children.filter(node => ["unknown", "module"].includes(node.kind)).reduce((sum, node) => sum + node.total, 0);
+  if (unknown > ROOT.total / 2) lines.push("Folders of the sources are not known: --vmlinux names the kernel's debug information, --names a map made from another build.");
   if (!HAS_STATIC) lines.push("Static bytes are not here: no image or tree of this kernel was named.");
   if (SUMMARY.total.live_is_upper_bound) lines.push("\u2264 marks an upper bound: objects are also freed on paths without events, so some of them may be gone.");
   $("foot").append(...lines.map(line => make("p", {}, line)));
