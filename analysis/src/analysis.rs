@@ -13,6 +13,7 @@ use crate::account::classes::Class;
 use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
+use crate::documents::tree::StaticByFile;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbolizer;
@@ -76,6 +77,8 @@ pub struct Analysis {
     pub(crate) frees_name_caches: bool,
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
+    /// Static bytes by source file, where the query wants them and they are known.
+    pub(crate) static_sizes: Option<StaticByFile>,
     /// The filters take pages and no other kind.
     pub(crate) selects_pages: bool,
     /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.

@@ -134,8 +134,10 @@ pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::areas::Areas;
 pub use names::error::NamesError;
 #[cfg(feature = "dwarf")]
-pub use names::image_sizes::{FileSizes, LeftOut, PartSizes, StaticSizes};
+pub use names::image_sizes::{FileSizes, LeftOut, ModuleSizes, PartSizes, StaticSizes};
 pub use names::kallsyms::{Symbol, Symbolizer};
+#[cfg(feature = "dwarf")]
+pub use names::map::{NameMap, write_map};
 pub use names::module_info::{ModuleInfo, build_id_of_notes};
 pub use names::options::NameOptions;
 pub use names::place::{Frame, NameSource, NamesReport, Place, SourceLine};

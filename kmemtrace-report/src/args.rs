@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
     pub(crate) style: Option<Style>,
+    /// Shape of the picture [default: rings]
+    #[arg(long, value_enum, value_name = "SHAPE")]
+    pub(crate) shape: Option<ChartShape>,
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
@@ -276,6 +279,18 @@ pub(crate) enum Style {
     Callers,
 }
 
+/// Shapes of pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChartShape {
+    /// Rings around the root, angles by size
+    #[default]
+    Rings,
+    /// Rectangles within rectangles, areas by size
+    Treemap,
+    /// Rows below the root, widths by size
+    Icicle,
+}
+
 /// Use of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
@@ -417,7 +432,6 @@ impl Args {
             by_area: self.by.first() == Some(&GroupBy::Area),
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
             branches: self.filters.branch.clone(),
-            sizes: None,
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Commands whose input is a built kernel and no trace: `static` and `names`.
 
-use crate::cli::Request;
-
 #[cfg(feature = "dwarf")]
 mod with_dwarf {
     use std::path::Path;
 
     use kmemtrace::documents::row::RowSource;
     use kmemtrace::documents::static_sizes::{self, StaticShape};
-    use kmemtrace::{LeftOut, StaticSizes};
+    use kmemtrace::{LeftOut, ModuleSizes, StaticSizes};
     use kmemtrace_abi::text::escape::escape;
 
     use crate::args::Format;
@@ -33,7 +31,8 @@ mod with_dwarf {
         } else {
             ("vmlinux", StaticSizes::of_vmlinux(path)?)
         };
-        tell_left_out(&sizes);
+        let (files, count) = sizes.left_out();
+        tell_left_out(files, count);
         let shape = StaticShape { depth: args.depth.or(is_table.then_some(1)), top: top(request) };
         let shown = String::from_utf8_lossy(path.as_os_str().as_encoded_bytes()).into_owned();
         let document = static_sizes::static_sizes(&sizes, kind, shown, shape);
@@ -49,9 +48,22 @@ mod with_dwarf {
         Ok(exit::OK)
     }
 
-    /// Tells which files and folders the sizes lack.
-    fn tell_left_out(sizes: &StaticSizes) {
-        let (files, count) = sizes.left_out();
+    /// Makes a map of functions to source files.
+    pub(crate) fn names(request: &Request) -> anyhow::Result<u8> {
+        let (args, inputs) = (&request.args, request.inputs());
+        let kernel = StaticSizes::of_vmlinux(&inputs[0])?;
+        let modules = inputs.get(1).map_or(Ok(ModuleSizes::default()), |folder| ModuleSizes::read(folder))?;
+        let (files, count) = kernel.left_out();
+        tell_left_out(files, count);
+        tell_left_out(&modules.left_out, modules.left_out.len());
+        let mut out = Output::open(args.output.as_deref(), args.force)?;
+        let written = kmemtrace::write_map(&kernel, &modules.modules, &mut out);
+        out.finish(written)?;
+        Ok(exit::OK)
+    }
+
+    /// Tells which of the files and folders are left out, and how many.
+    fn tell_left_out(files: &[LeftOut], count: usize) {
         for LeftOut { path, why } in files.iter().take(TOLD) {
             say(&format!("{}: left out: {}", escape(path.as_os_str().as_encoded_bytes()), escape(why.as_bytes())));
         }
@@ -62,10 +74,18 @@ mod with_dwarf {
 }
 
 #[cfg(feature = "dwarf")]
-pub(crate) use with_dwarf::static_sizes;
+pub(crate) use with_dwarf::{names, static_sizes};
+
+#[cfg(not(feature = "dwarf"))]
+use crate::cli::Request;
 
 #[cfg(not(feature = "dwarf"))]
 pub(crate) fn static_sizes(request: &Request) -> anyhow::Result<u8> {
+    without_dwarf(request)
+}
+
+#[cfg(not(feature = "dwarf"))]
+pub(crate) fn names(request: &Request) -> anyhow::Result<u8> {
     without_dwarf(request)
 }
 
@@ -73,8 +93,4 @@ pub(crate) fn static_sizes(request: &Request) -> anyhow::Result<u8> {
 #[cfg(not(feature = "dwarf"))]
 fn without_dwarf(request: &Request) -> anyhow::Result<u8> {
     anyhow::bail!("{}: this program was built without the feature dwarf, which reads ELF files", request.view.name)
-}
-
-pub(crate) fn names(_request: &Request) -> anyhow::Result<u8> {
-    anyhow::bail!("names: not there yet")
 }

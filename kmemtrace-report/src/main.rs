@@ -5,6 +5,8 @@
 
 mod args;
 mod built;
+#[cfg(feature = "pictures")]
+mod chart;
 mod classes;
 mod cli;
 mod columns;
@@ -76,6 +78,12 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Page => page::page(request),
         #[cfg(not(feature = "html"))]
         Run::Page => anyhow::bail!("html: this program was built without pages: build it with the feature html"),
+        #[cfg(feature = "pictures")]
+        Run::Chart => chart::chart(request),
+        #[cfg(not(feature = "pictures"))]
+        Run::Chart => {
+            anyhow::bail!("chart: this program was built without pictures: build it with the feature pictures")
+        }
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

@@ -22,7 +22,8 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     if args.output.is_none() && io::stdout().is_terminal() {
         anyhow::bail!("html: a page is no text for a terminal: name a file with -o FILE");
     }
-    let sites = analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true), Names::All)?;
+    let sites =
+        analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true).with_static_sizes(true), Names::All)?;
     let caches = analyse(request, Query::by_cache(), Names::Filters)?;
     let sizes = analyse(request, Query::by(&[GroupKey::Size]), Names::Filters)?;
     let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Wasted], top: Some(top) };

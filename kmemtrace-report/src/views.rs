@@ -4,7 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 use kmemtrace::documents::{self, Document};
-use kmemtrace::{Analysis, Kind, Query, Shape};
+use kmemtrace::{Analysis, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 
@@ -50,6 +50,8 @@ pub(crate) enum Run {
     Names,
     /// Writes a page for browsers.
     Page,
+    /// Draws a tree.
+    Chart,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -91,7 +93,7 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
-/// Those of them that a page does not have: they shape text.
+/// Those of them that pages and pictures do not have: they shape text.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 const ALL_GROUPINGS: &[GroupBy] = &[
@@ -127,8 +129,10 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 15] =
-    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, STATIC, NAMES, PACK];
+pub(crate) static VIEWS: [View; 16] = [
+    SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, CHART, STATIC, NAMES,
+    PACK,
+];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -196,7 +200,7 @@ nodes and is the first column. Objects of kmalloc and of caches count; --kind pa
         SortBy::Current,
     ],
     run: Run::Document {
-        query: |_, _| Query::by_site(),
+        query: |_, _| Query::by_site().with_static_sizes(true),
         document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
     },
 };
@@ -345,7 +349,7 @@ complete stands on standard error.",
         document: |analysis, shape, args| {
             // The form has an order of its own where none is asked for.
             let shape = if args.sort.is_empty() { &Shape::default() } else { shape };
-            documents::account(analysis, shape, args.account_style(), args.filters.kind == [Kind::Pages])
+            documents::account(analysis, shape, args.account_style())
         },
     },
 };
@@ -415,6 +419,34 @@ Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. 
     run: Run::Page,
 };
 
+const CHART: View = View {
+    name: "chart",
+    alias: None,
+    meaning: "A picture of the tree, as SVG or PNG",
+    help: "\
+Draws the folders of the kernel's sources, their files and functions, sized by the sort key: rings around the root, a treemap or an \
+icicle. The end of the file's name, .svg or .png, is its form. What is too small to be seen is one striped piece, named other. In SVG the \
+pointer tells name, size and share of each piece.",
+    examples: &[
+        ("chart -o live.svg DIR", "rings of live memory"),
+        ("chart --shape treemap --sort wasted -o wasted.png DIR", "a treemap of wasted memory"),
+        ("chart --branch fs -o fs.png DIR", "one folder"),
+    ],
+    options: &["shape", "by", "sort", "depth"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Chart,
+};
+
 const PACK: View = View {
     name: "pack",
     alias: None,
@@ -438,7 +470,7 @@ impl View {
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
             Run::Static | Run::Names | Run::Pack => false,
-            Run::Page => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            Run::Page | Run::Chart => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };
         is_common || self.options.contains(&option)

@@ -119,8 +119,6 @@ pub struct TreeOptions {
     pub depth: Option<usize>,
     /// Folders that were asked for: a single one is the root.
     pub branches: Vec<Branch>,
-    /// Static bytes by source file, `None` for those whose file is not known; `None` without any.
-    pub sizes: Option<StaticByFile>,
 }
 
 /// Call-site of the tree, with its sums.
@@ -278,7 +276,7 @@ impl TreeOptions {
 /// Tree of these call-sites.
 pub(super) fn tree<'a>(
     leaves: impl Iterator<Item = Leaf<'a>>,
-    areas: &Areas,
+    (areas, sizes): (&Areas, Option<&StaticByFile>),
     options: &TreeOptions,
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
@@ -291,11 +289,11 @@ pub(super) fn tree<'a>(
         }
         growing.add(&leaf, options);
     }
-    for (file, bytes) in options.sizes.iter().flatten() {
+    for (file, bytes) in sizes.into_iter().flatten() {
         growing.add_static(file.as_deref(), *bytes, options, areas);
     }
     let sort = shape.sort.first().copied().unwrap_or(SortKey::Live);
-    let form = Form { sort, top: shape.top, has_static: options.sizes.is_some(), ordering, saturation };
+    let form = Form { sort, top: shape.top, has_static: sizes.is_some(), ordering, saturation };
     let depth = options.depth.unwrap_or(usize::MAX);
     let (root, _) = growing.finish((NodeKind::Folder, options.root()), depth, &form);
     let branches: Vec<String> = options.branches.iter().map(Branch::to_string).collect();
@@ -402,7 +400,7 @@ mod tests {
     }
 
     /// Tree over seven call-sites.
-    fn made(options: &TreeOptions, shape: &Shape) -> Value {
+    fn made(options: &TreeOptions, sizes: Option<&StaticByFile>, shape: &Shape) -> Value {
         let sites = [
             ("ext4_alloc", Some("fs/ext4/super.c"), Some("fs/ext4"), None, 100),
             ("ext4_alloc", Some("fs/ext4/super.c"), Some("fs/ext4"), None, 10),
@@ -423,7 +421,7 @@ mod tests {
             });
         let areas = Areas::parse("storage\tfs/*\n");
         let saturation = Saturation::default();
-        json!(tree(leaves, &areas, options, shape, (&saturation, Ordering::new(Agreement::AllCpus))))
+        json!(tree(leaves, (&areas, sizes), options, shape, (&saturation, Ordering::new(Agreement::AllCpus))))
     }
 
     /// Lines `KIND NAME LIVE`, indented.
@@ -436,7 +434,7 @@ mod tests {
 
     #[test]
     fn folders_files_functions_and_call_sites_lie_in_each_other() {
-        let tree = made(&TreeOptions::default(), &Shape::default());
+        let tree = made(&TreeOptions::default(), None, &Shape::default());
         let want = [
             "folder linux 202",
             " folder fs 160",
@@ -471,10 +469,10 @@ mod tests {
     #[test]
     fn a_folder_that_is_asked_for_is_the_root() {
         let branches = vec!["fs/ext4".parse().unwrap()];
-        let mut tree = TreeOptions { branches, depth: Some(1), ..TreeOptions::default() };
+        let tree = TreeOptions { branches, depth: Some(1), ..TreeOptions::default() };
         // Filters have taken the call-sites of other folders away, but not the static bytes.
         let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
-        tree.sizes = Some([file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)].into_iter().collect());
+        let sizes = [file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)];
         let root = Growing::default();
         let form = Form {
             sort: SortKey::Live,
@@ -484,7 +482,7 @@ mod tests {
             saturation: &Saturation::default(),
         };
         let mut root = root;
-        for (file, bytes) in tree.sizes.iter().flatten() {
+        for (file, bytes) in &sizes {
             root.add_static(file.as_deref(), *bytes, &tree, &Areas::default());
         }
         let (root, _) = root.finish((NodeKind::Folder, tree.root()), 1, &form);
@@ -495,7 +493,7 @@ mod tests {
     #[test]
     fn what_is_folded_still_sums_up() {
         let shape = Shape { sort: vec![SortKey::Allocated], top: Some(2) };
-        let tree = made(&TreeOptions { depth: Some(1), ..TreeOptions::default() }, &shape);
+        let tree = made(&TreeOptions { depth: Some(1), ..TreeOptions::default() }, None, &shape);
         let root = &tree["root"];
         let children = root["children"].as_array().unwrap();
         let names: Vec<&str> = children.iter().map(|child| child["name"].as_str().unwrap()).collect();
@@ -509,8 +507,8 @@ mod tests {
     fn static_bytes_belong_to_files_and_make_nodes_of_their_own() {
         let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
         let sizes = [file("fs/inode.c", 1000), file("net/core/skbuff.c", 200), (None, 5)];
-        let options = TreeOptions { sizes: Some(sizes.into_iter().collect()), ..TreeOptions::default() };
-        let tree = made(&options, &Shape { sort: vec![SortKey::Current], top: None });
+        let sizes = sizes.into_iter().collect();
+        let tree = made(&TreeOptions::default(), Some(&sizes), &Shape { sort: vec![SortKey::Current], top: None });
         let root = &tree["root"];
         assert_eq!((&root["static"], &root["current"]), (&json!(1205), &json!(1407)));
         let fs = &root["children"][0];
@@ -521,9 +519,9 @@ mod tests {
 
     #[test]
     fn areas_take_the_place_of_folders() {
-        let mut options = TreeOptions { by_area: true, depth: Some(1), ..TreeOptions::default() };
-        options.sizes = Some([(Some(b"fs/inode.c"[..].into()), 8)].into_iter().collect());
-        let root = &made(&options, &Shape::default())["root"];
+        let options = TreeOptions { by_area: true, depth: Some(1), ..TreeOptions::default() };
+        let sizes = [(Some(b"fs/inode.c"[..].into()), 8)].into_iter().collect();
+        let root = &made(&options, Some(&sizes), &Shape::default())["root"];
         let children: Vec<&str> =
             root["children"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
         // Places of these call-sites have no area: a resolver sets it.

@@ -104,6 +104,7 @@ impl Query {
         if self.grouping.has(GroupKey::Site) {
             names.find_places(&paired);
         }
+        let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
         Ok(Analysis {
             info: trace.info.clone(),
@@ -120,6 +121,7 @@ impl Query {
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
             gfp_names: trace.metadata.gfp_names.clone(),
+            static_sizes,
             selects_pages: self.select.kind == [Kind::Pages],
             slabinfo: self.slabinfo(trace),
             aliases,

@@ -59,6 +59,9 @@ struct Extent {
 /// programs made at run time lie on pages of their own.
 const PAGE_BYTES: u64 = 4096;
 
+/// Symbols around a call-site that are looked at.
+const MAX_NEIGHBOURS: usize = 4096;
+
 impl Symbolizer {
     /// Indexes the texts of `/proc/kallsyms` and `/proc/modules`; lines that cannot be read are skipped.
     ///
@@ -130,6 +133,28 @@ impl Symbolizer {
             return None;
         }
         Some(Symbol { name: line.name, offset: call_site - address, module: line.module })
+    }
+
+    /// Names of the functions around a call-site, in its module or the kernel, the nearest first; the one that holds it is not among
+    /// them.
+    pub(crate) fn neighbours(&self, call_site: u64) -> impl Iterator<Item = &[u8]> {
+        let target = call_site.saturating_sub(1);
+        let after = self.entries.partition_point(|e| e.address <= target);
+        let own = self.entries[..after].last().map(|e| e.address);
+        let module = self.lookup(call_site).and_then(|symbol| symbol.module);
+        let begin = self.entries[..after].partition_point(|e| Some(e.address) < own);
+        let (mut below, mut above) =
+            (self.entries[..begin].iter().rev().peekable(), self.entries[after..].iter().peekable());
+        let nearest = std::iter::from_fn(move || {
+            let distance = |entry: Option<&&Entry>| entry.map_or(u64::MAX, |entry| entry.address.abs_diff(target));
+            if distance(below.peek()) <= distance(above.peek()) { below.next() } else { above.next() }
+        });
+        nearest
+            .take(MAX_NEIGHBOURS)
+            .filter(|entry| entry.is_code)
+            .filter_map(|entry| self.line(entry))
+            .filter(move |line| line.module == module)
+            .map(|line| line.name)
     }
 
     /// The first address that cannot be the symbol's, whatever the next symbol is.
@@ -345,6 +370,21 @@ ffffffffc0000010 t bar_last\t[bar]
         // The address of `_text` is 0 on some machines, as that of a symbol that is not shown.
         assert_eq!(base(b"0000 T _text\n100000 T _stext\n"), Some(0x10_0000));
         assert_eq!((base(b"1000 T text\n500 t _text\t[mod]\n"), base(b"")), (None, None));
+    }
+
+    #[test]
+    fn neighbours_come_nearest_first_and_from_the_same_module() {
+        let text = b"1000 t a\n1100 t b\n1100 t alias\n1180 d data\n1200 t c\n1240 t m\t[mod]\n1300 t d\n2000 t e\n";
+        let symbols = Symbolizer::new(text.to_vec(), b"");
+        let names =
+            |call_site| symbols.neighbours(call_site).map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>();
+        assert_eq!(names(0x1210), ["d", "alias", "b", "a", "e"]);
+        assert_eq!(names(0x1110), ["c", "a", "d", "e"]);
+        assert_eq!(names(0x1250), [""; 0], "the only function of its module");
+        assert_eq!(
+            (names(0), names(0x3000).len()),
+            (vec!["a".into(), "b".into(), "alias".into(), "c".into(), "d".into(), "e".into()], 6)
+        );
     }
 
     #[test]

@@ -7,9 +7,15 @@ pub(crate) mod caches;
 pub(crate) mod debug;
 pub(crate) mod error;
 #[cfg(feature = "dwarf")]
+pub(crate) mod function_files;
+#[cfg(feature = "dwarf")]
 pub(crate) mod image_sizes;
 pub(crate) mod kallsyms;
+#[cfg(feature = "dwarf")]
+pub(crate) mod map;
 pub(crate) mod module_info;
+#[cfg(feature = "dwarf")]
+pub(crate) mod objects;
 pub(crate) mod options;
 pub(crate) mod place;
 pub(crate) mod resolver;

@@ -5,11 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use kmemtrace_abi::trace::{Metadata, Trace};
 
+use crate::documents::tree::StaticByFile;
 #[cfg(feature = "dwarf")]
 use crate::names::debug::{DebugInfo, KernelFacts};
 use crate::names::error::NamesError;
+#[cfg(feature = "dwarf")]
+use crate::names::image_sizes::StaticSizes;
 use crate::names::kallsyms::{Symbol, Symbolizer};
+#[cfg(feature = "dwarf")]
+use crate::names::map::NameMap;
 use crate::names::module_info::ModuleInfo;
+#[cfg(feature = "dwarf")]
+use crate::names::objects::ObjectNames;
 use crate::names::options::NameOptions;
 use crate::names::place::{Frame, NameSource, NamesReport, Place};
 
@@ -22,7 +29,14 @@ pub(crate) struct Places {
     module_paths: HashMap<Vec<u8>, Vec<u8>>,
     #[cfg(feature = "dwarf")]
     debug: Option<DebugInfo>,
+    /// Functions of the built tree, where its kernel has no debug information.
+    #[cfg(feature = "dwarf")]
+    objects: Option<ObjectNames>,
+    #[cfg(feature = "dwarf")]
+    map: Option<NameMap>,
     known: Mutex<Known>,
+    /// Origin of the names of a saved document, whose places are all known.
+    saved: Option<NamesReport>,
 }
 
 /// Places that were found.
@@ -41,6 +55,11 @@ impl Places {
         Places { options: options.clone(), module_paths, ..Places::default() }
     }
 
+    /// Places of a saved document, and the origin of its names.
+    pub(crate) fn saved(options: &NameOptions, places: HashMap<u64, Arc<Place>>, report: NamesReport) -> Places {
+        let known = Mutex::new(Known { places, modules: BTreeMap::new() });
+        Places { options: options.clone(), known, saved: Some(report), ..Places::default() }
+    }
     /// Finds and checks debug information and other sources of names.
     ///
     /// # Errors
@@ -55,7 +74,12 @@ impl Places {
             kallsyms: symbols,
             call_sites: &[],
         };
-        self.debug = Some(DebugInfo::open(&self.options, &facts)?);
+        let debug = DebugInfo::open(&self.options, &facts)?;
+        if let Some(tree) = self.options.kernel_tree.as_ref().filter(|_| debug.report().kernel.is_none()) {
+            self.objects = Some(ObjectNames::read(tree)?);
+        }
+        self.map = self.options.map.as_deref().map(NameMap::read).transpose()?;
+        self.debug = Some(debug);
         Ok(())
     }
 
@@ -68,6 +92,27 @@ impl Places {
         let named = [&self.options.vmlinux, &self.options.kernel_tree, &self.options.map].into_iter().flatten().next();
         let why = "this program was built without the feature dwarf, which reads such files";
         named.map_or(Ok(()), |path| Err(NamesError::unusable(path, why)))
+    }
+
+    /// Static bytes by source file, of the built tree that was named, else of the kernel's debug information.
+    ///
+    /// # Errors
+    /// [`NamesError`] for a tree or a file that cannot be read.
+    #[cfg(feature = "dwarf")]
+    pub(crate) fn static_sizes(&self) -> Result<Option<StaticByFile>, NamesError> {
+        let vmlinux = self.debug.as_ref().and_then(|debug| debug.report().file);
+        let sizes = match (&self.options.kernel_tree, vmlinux) {
+            (Some(tree), _) => StaticSizes::of_tree(tree)?,
+            (None, Some(vmlinux)) => StaticSizes::of_vmlinux(&vmlinux)?,
+            (None, None) => return Ok(None),
+        };
+        let files = sizes.files().map(|(file, sizes)| (Some(file.into()), sizes.parts.total()));
+        Ok(Some(files.chain([(None, sizes.unknown_bytes())]).collect()))
+    }
+
+    #[cfg(not(feature = "dwarf"))]
+    pub(crate) fn static_sizes(&self) -> Result<Option<StaticByFile>, NamesError> {
+        Ok(None)
     }
 
     /// Finds the places of many call-sites at once, which reads each unit of debug information once.
@@ -137,8 +182,27 @@ impl Places {
         if let Some(frames) = self.debug.as_ref().and_then(|debug| debug.frames(call_site, symbols)) {
             return (frames, NameSource::Dwarf);
         }
+        #[cfg(feature = "dwarf")]
+        if let Some((symbol, (file, from))) =
+            symbol.and_then(|symbol| Some((symbol, self.file_of(call_site, symbol, symbols)?)))
+        {
+            let frame = Frame { function: symbol.name.into(), file: Some(file), line: None, inlined: false };
+            return (vec![frame], from);
+        }
         let frame = symbol.map(|symbol| Frame { function: symbol.name.into(), file: None, line: None, inlined: false });
         (frame.into_iter().collect(), NameSource::Symbols)
+    }
+
+    /// Source file of a function by the built tree, else by the map.
+    #[cfg(feature = "dwarf")]
+    fn file_of(&self, call_site: u64, symbol: &Symbol<'_>, symbols: &Symbolizer) -> Option<(Box<[u8]>, NameSource)> {
+        let neighbours = || symbols.neighbours(call_site);
+        let of_objects = self.objects.as_ref().and_then(|objects| objects.file_of(symbol.name, neighbours));
+        let of_map = || self.map.as_ref()?.file_of(symbol.name, symbol.module, neighbours);
+        match of_objects {
+            Some(file) => Some((file.into(), NameSource::Objects)),
+            None => of_map().map(|file| (file.into(), NameSource::Map)),
+        }
     }
 
     /// Folder of a module's sources, by its path below the modules' folder.
@@ -148,6 +212,9 @@ impl Places {
 
     /// Origin of the names, for the head of documents.
     pub(crate) fn report(&self, symbols: Option<&Symbolizer>) -> NamesReport {
+        if let Some(saved) = &self.saved {
+            return saved.clone();
+        }
         let has_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
         let modules: Vec<NameSource> =
             self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
@@ -164,7 +231,13 @@ impl Places {
 
     #[cfg(feature = "dwarf")]
     fn report_of_files(&self) -> NamesReport {
-        self.debug.as_ref().map(DebugInfo::report).unwrap_or_default()
+        let found = self.debug.as_ref().map(DebugInfo::report).unwrap_or_default();
+        let NameOptions { kernel_tree, map, .. } = &self.options;
+        match (found.kernel, &self.objects, &self.map) {
+            (None, Some(_), _) => NamesReport { kernel: Some(NameSource::Objects), file: kernel_tree.clone(), ..found },
+            (None, None, Some(_)) => NamesReport { kernel: Some(NameSource::Map), file: map.clone(), ..found },
+            _ => found,
+        }
     }
 
     #[cfg(not(feature = "dwarf"))]

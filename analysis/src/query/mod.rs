@@ -51,6 +51,7 @@ pub struct Query {
     pub(crate) index_from: u64,
     pub(crate) notes: Notes,
     pub(crate) names: NameOptions,
+    pub(crate) has_static: bool,
     pub(crate) window_events: Option<usize>,
     pub(crate) sized_classes: u32,
 }
@@ -95,6 +96,7 @@ impl Query {
             index_from: PAYS_FROM,
             notes: Notes::default(),
             names: NameOptions::default(),
+            has_static: false,
             window_events: None,
             sized_classes: MAX_SIZED_CLASSES,
         }
@@ -127,6 +129,12 @@ impl Query {
     /// Counts the recorder's own objects, too, where the trace tells them apart.
     pub fn with_own(mut self, yes: bool) -> Query {
         self.shows_own = yes;
+        self
+    }
+
+    /// Reads the static sizes of the kernel, too, where a built tree or debug information is there.
+    pub fn with_static_sizes(mut self, yes: bool) -> Query {
+        self.has_static = yes;
         self
     }
 

@@ -54,6 +54,7 @@ fn view_command(view: &'static View, options: Options) -> Command {
         Run::Compare => "A [B]",
         Run::Static => "TREE|VMLINUX",
         Run::Names => "-o FILE VMLINUX [DIR]",
+        Run::Chart => "-o FILE.svg|FILE.png [DIR|FILE]...",
         _ => "[DIR|FILE]...",
     };
     let mut short = filters_line(view);
@@ -155,6 +156,9 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
         None if matches!(view.run, Run::Names) => {
             let help = "Kernel with debug information, and a folder with modules that have it, too";
             arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)
+        }
+        Some("output") if matches!(view.run, Run::Chart) => {
+            arg.value_name("FILE.svg|FILE.png").help("The picture").required(true)
         }
         Some("output") if matches!(view.run, Run::Names) => arg.help("The map").required(true),
         Some("force") if matches!(view.run, Run::Static | Run::Names) => arg.help("Overwrite the output file"),

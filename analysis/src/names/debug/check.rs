@@ -1,6 +1,6 @@
 //! Checks that an image is the traced kernel's: a wrong line is worse than none.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use kmemtrace_abi::kernel::target::Endian;
 use object::elf;
@@ -72,22 +72,42 @@ pub(super) fn kernel(image: &Image, facts: &KernelFacts<'_>, is_named: bool) -> 
         by_call_sites(image, &symbols, facts.call_sites)?;
         return Ok(Match { checked: same_build.then_some("build-id"), distance: 0 });
     }
-    let Some(base) = listed().find(|symbol| symbol.name == b"_stext") else {
-        return Err("the trace has no symbol _stext to check it by".into());
+    let listed_at = || listed().map(|symbol| (symbol.name, symbol.address));
+    let own_at = || symbols.iter().filter(|symbol| symbol.section.is_some()).map(|symbol| (symbol.name, symbol.value));
+    let stext = |(name, _): &(&[u8], u64)| *name == b"_stext";
+    let distance = match (listed_at().find(stext), own_at().find(stext)) {
+        (Some((_, listed)), Some((_, own))) => listed.wrapping_sub(own),
+        (Some(_), None) => return Err("it has no symbol _stext to check it by".into()),
+        // A list that was cut to the symbols that occur.
+        (None, _) => commonest_distance(listed_at(), own_at()).ok_or("no function of the trace is in it")?,
     };
-    let Some(own_base) = symbols.iter().find(|symbol| symbol.name == b"_stext" && symbol.section.is_some()) else {
-        return Err("it has no symbol _stext to check it by".into());
-    };
-    let distance = base.address.wrapping_sub(own_base.value);
     let own: HashSet<(&[u8], u64)> =
         symbols.iter().filter(|symbol| symbol.section.is_some()).map(|symbol| (symbol.name, symbol.value)).collect();
     let equal = listed()
         .filter(|symbol| own.contains(&(symbol.name, within(image, symbol.address.wrapping_sub(distance)))))
         .count();
-    if !is_nearly_all(equal, count) {
+    if !same_build && !is_nearly_all(equal, count) {
         return Err(format!("it is another build: {equal} of {count} functions are where the trace has them"));
     }
     Ok(Match { checked: Some(if same_build { "build-id" } else { "symbols" }), distance })
+}
+
+/// Distance that most functions have whose names stand once in the image.
+fn commonest_distance<'n>(
+    listed: impl Iterator<Item = (&'n [u8], u64)>,
+    own: impl Iterator<Item = (&'n [u8], u64)>,
+) -> Option<u64> {
+    let mut places: HashMap<&[u8], Option<u64>> = HashMap::new();
+    for (name, value) in own {
+        places.entry(name).and_modify(|place| *place = None).or_insert(Some(value));
+    }
+    let mut votes: HashMap<u64, usize> = HashMap::new();
+    for (name, address) in listed {
+        if let Some(Some(value)) = places.get(name) {
+            *votes.entry(address.wrapping_sub(*value)).or_default() += 1;
+        }
+    }
+    votes.into_iter().max_by_key(|&(distance, votes)| (votes, distance)).map(|(distance, _)| distance)
 }
 
 /// Checks that the call-sites are in the image's functions.

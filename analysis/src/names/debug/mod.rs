@@ -5,12 +5,12 @@ mod dwarf;
 pub(crate) mod image;
 mod lines;
 mod module;
-mod paths;
-mod relocate;
+pub(crate) mod paths;
+pub(crate) mod relocate;
 mod search;
-mod sections;
+pub(crate) mod sections;
 pub(crate) mod symbols;
-mod units;
+pub(crate) mod units;
 mod unpack;
 mod walk;
 
@@ -319,3 +319,6 @@ fn named(mut frames: Vec<Frame>, site: u64, symbols: &Symbolizer) -> Arc<[Frame]
     }
     frames.into()
 }
+
+#[cfg(test)]
+mod tests;

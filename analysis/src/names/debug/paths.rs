@@ -9,7 +9,7 @@ const LANDMARKS: [&[u8]; 2] = [b"kernel/fork.c", b"init/main.c"];
 
 /// Folders in which the kernel was built. Compilers are given relative paths, assemblers absolute ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Roots {
+pub(crate) struct Roots {
     /// Folders before a landmark.
     landmarks: Vec<Vec<u8>>,
     /// Folders of compilation.
@@ -18,7 +18,7 @@ pub(super) struct Roots {
 
 impl Roots {
     /// Takes a unit's source and folder of compilation into account.
-    pub(super) fn add_unit(&mut self, name: &[u8], folder: &[u8]) {
+    pub(crate) fn add_unit(&mut self, name: &[u8], folder: &[u8]) {
         if name.len() > MAX_PATH || folder.len() > MAX_PATH {
             return;
         }
@@ -36,7 +36,7 @@ impl Roots {
     }
 
     /// Adds the roots of the kernel that a module belongs to.
-    pub(super) fn add_kernel(&mut self, kernel: &Roots) {
+    pub(crate) fn add_kernel(&mut self, kernel: &Roots) {
         for root in &kernel.landmarks {
             keep(&mut self.landmarks, root);
         }
@@ -46,7 +46,7 @@ impl Roots {
     }
 
     /// The path of a file of a unit, relative to the root where it is below it.
-    pub(super) fn relative(&self, folder: &[u8], path: &[u8]) -> Vec<u8> {
+    pub(crate) fn relative(&self, folder: &[u8], path: &[u8]) -> Vec<u8> {
         let path = join(folder, path);
         let mut best: &[u8] = &path;
         for root in self.landmarks.iter().chain(&self.folders) {
@@ -109,7 +109,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
 }
 
 /// A path of a unit's file from its parts; `None` for one that no file system has.
-pub(super) fn of_parts(folder: Option<&[u8]>, name: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn of_parts(folder: Option<&[u8]>, name: &[u8]) -> Option<Vec<u8>> {
     let folder = folder.unwrap_or_default();
     if folder.len() + name.len() >= MAX_PATH || name.is_empty() {
         return None;

@@ -5,10 +5,11 @@ use object::read::{Object, ObjectSection, Relocation, RelocationKind, Relocation
 use object::{Endianness, File, RelocationFlags};
 
 use super::image::{Image, Section};
+use super::sections::Sections;
 use super::symbols::Symbols;
 
 /// Addresses of a module's sections, by index; `None` for a section that is not loaded.
-pub(super) type Layout = Vec<Option<u64>>;
+pub(crate) type Layout = Vec<Option<u64>>;
 
 /// First address: none of a section is 0, which stands for removed code.
 const FIRST: u64 = 0x1_0000;
@@ -16,7 +17,7 @@ const FIRST: u64 = 0x1_0000;
 const MAX_ALIGN: u64 = 1 << 16;
 
 /// Lays out the loaded sections one after the other; `None` where they have no room.
-pub(super) fn layout(image: &Image) -> Option<Layout> {
+pub(crate) fn layout(image: &Image) -> Option<Layout> {
     let last = if image.is_64 { 1 << 40 } else { 1 << 31 };
     let mut next = FIRST;
     let place = |section: &Section| {
@@ -30,8 +31,18 @@ pub(super) fn layout(image: &Image) -> Option<Layout> {
     image.sections.iter().map(place).collect()
 }
 
+/// Debug sections of a module by the addresses of a layout, without the tables of lines.
+pub(crate) fn without_lines(image: &Image, symbols: &Symbols, layout: &Layout) -> Result<Sections, String> {
+    let bytes = image.whole().map_err(|error| error.why)?;
+    let file = File::parse(&*bytes).map_err(|error| format!("it is no whole ELF file: {error}"))?;
+    Sections::in_memory(image.endian, |name| match name {
+        ".debug_line" => Ok(Vec::new()),
+        name => section(image, &file, symbols, layout, name),
+    })
+}
+
 /// Content of a debug section after relocation; empty where the module has no such section.
-pub(super) fn section(
+pub(crate) fn section(
     image: &Image,
     file: &File<'_>,
     symbols: &Symbols,

@@ -9,9 +9,9 @@ use object::Endianness;
 use super::image::{Image, ImageError, Section};
 
 /// Bytes of a section, or of a part of one.
-pub(super) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+pub(crate) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 /// All sections, with one unit in place of `.debug_info`.
-pub(super) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
+pub(crate) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 
 /// Sections that are held in memory. A distribution's kernel has 35 MB of them, and 165 MB of `.debug_info`.
 const HELD: [SectionId; 8] = [
@@ -27,7 +27,7 @@ const HELD: [SectionId; 8] = [
 
 /// Reason for which a unit has no names: it makes no sense, or takes more work than any real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken;
+pub(crate) struct Broken;
 
 impl From<gimli::Error> for Broken {
     fn from(_: gimli::Error) -> Broken {
@@ -43,7 +43,7 @@ impl From<ImageError> for Broken {
 
 /// Bound on the work that a file can ask for: entries, ranges and rows that may still be read.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(crate) struct Work {
     left: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Work {
 const MAX_WORK: u64 = 1 << 29;
 
 impl Work {
-    pub(super) fn new() -> Work {
+    pub(crate) fn new() -> Work {
         Work { left: MAX_WORK }
     }
 
@@ -61,7 +61,7 @@ impl Work {
     }
 
     /// Takes `steps` of the work that is left.
-    pub(super) fn take(&mut self, steps: u64) -> Result<(), Broken> {
+    pub(crate) fn take(&mut self, steps: u64) -> Result<(), Broken> {
         self.left = self.left.checked_sub(steps).ok_or(Broken)?;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Work {
 
 /// DWARF sections of one file.
 #[derive(Debug)]
-pub(super) struct Sections {
+pub(crate) struct Sections {
     held: [Vec<u8>; HELD.len()],
     info: Info,
     endian: RunTimeEndian,
@@ -83,10 +83,19 @@ enum Info {
 
 impl Sections {
     /// Sections of a linked image, in which every value is in place already.
-    pub(super) fn of_image(image: Image) -> Result<Sections, ImageError> {
+    pub(crate) fn of_image(image: Image) -> Result<Sections, ImageError> {
+        Sections::held_of_image(image, |_| true)
+    }
+
+    /// The same without the tables of lines, half of the memory, for who needs units alone.
+    pub(crate) fn without_lines(image: Image) -> Result<Sections, ImageError> {
+        Sections::held_of_image(image, |id| id != SectionId::DebugLine)
+    }
+
+    fn held_of_image(image: Image, is_held: impl Fn(SectionId) -> bool) -> Result<Sections, ImageError> {
         let endian = run_time(image.endian);
         let mut held: [Vec<u8>; HELD.len()] = Default::default();
-        for (held, id) in held.iter_mut().zip(HELD) {
+        for (held, id) in held.iter_mut().zip(HELD).filter(|(_, id)| is_held(*id)) {
             if let Some(section) = image.section(id.name().as_bytes()) {
                 *held = image.content(section)?;
             }
@@ -100,7 +109,7 @@ impl Sections {
     }
 
     /// Sections that `read` returns by name, all in memory.
-    pub(super) fn in_memory<E>(
+    pub(crate) fn in_memory<E>(
         endian: Endianness,
         mut read: impl FnMut(&'static str) -> Result<Vec<u8>, E>,
     ) -> Result<Sections, E> {
@@ -112,7 +121,7 @@ impl Sections {
     }
 
     /// Bytes of `.debug_info`.
-    pub(super) fn info_len(&self) -> u64 {
+    pub(crate) fn info_len(&self) -> u64 {
         match &self.info {
             Info::Memory(bytes) => bytes.len() as u64,
             Info::File(file) => file.1.size,
@@ -120,7 +129,7 @@ impl Sections {
     }
 
     /// A part of `.debug_info`.
-    pub(super) fn info(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>, Broken> {
+    pub(crate) fn info(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>, Broken> {
         match &self.info {
             Info::Memory(bytes) => {
                 let range = usize::try_from(range.start)?..usize::try_from(range.end)?;
@@ -131,12 +140,12 @@ impl Sections {
     }
 
     /// Bytes of `.debug_abbrev`.
-    pub(super) fn abbrev_len(&self) -> usize {
+    pub(crate) fn abbrev_len(&self) -> usize {
         self.held(SectionId::DebugAbbrev).len()
     }
 
     /// The sections with `unit` as the only unit. `abbrev_end` ends `.debug_abbrev`: tables that overlap would be read over and over.
-    pub(super) fn dwarf<'a>(&'a self, unit: &'a [u8], abbrev_end: usize) -> Dwarf<'a> {
+    pub(crate) fn dwarf<'a>(&'a self, unit: &'a [u8], abbrev_end: usize) -> Dwarf<'a> {
         let section = |id: SectionId| -> Result<Slice<'a>, std::convert::Infallible> {
             let bytes = match id {
                 SectionId::DebugInfo => unit,
@@ -150,7 +159,7 @@ impl Sections {
     }
 
     /// Reader of a part of `.debug_info`.
-    pub(super) fn slice<'a>(&self, bytes: &'a [u8]) -> Slice<'a> {
+    pub(crate) fn slice<'a>(&self, bytes: &'a [u8]) -> Slice<'a> {
         EndianSlice::new(bytes, self.endian)
     }
 
@@ -166,7 +175,7 @@ impl From<std::num::TryFromIntError> for Broken {
 }
 
 /// Offset of a unit that stands alone in `.debug_info`.
-pub(super) const ALONE: DebugInfoOffset = DebugInfoOffset(0);
+pub(crate) const ALONE: DebugInfoOffset = DebugInfoOffset(0);
 
 fn run_time(endian: Endianness) -> RunTimeEndian {
     if endian == Endianness::Big { RunTimeEndian::Big } else { RunTimeEndian::Little }

@@ -16,24 +16,24 @@ const HEADER_BYTES: u64 = 64;
 
 /// Place of a unit in `.debug_info`.
 #[derive(Clone, Debug)]
-pub(super) struct UnitPlace {
+pub(crate) struct UnitPlace {
     /// Bytes of the unit, header included.
-    pub(super) range: Range<u64>,
+    pub(crate) range: Range<u64>,
     /// End of its abbreviations in their section.
-    pub(super) abbrev_end: usize,
+    pub(crate) abbrev_end: usize,
 }
 
 /// Units of a file by address.
 #[derive(Debug, Default)]
-pub(super) struct Units {
+pub(crate) struct Units {
     /// Ascending by place.
-    pub(super) places: Vec<UnitPlace>,
+    pub(crate) places: Vec<UnitPlace>,
     /// Ascending by end.
     ranges: Vec<UnitRange>,
     /// Units that cannot be read.
-    pub(super) broken: u64,
+    pub(crate) broken: u64,
     /// Folders of the sources.
-    pub(super) roots: Roots,
+    pub(crate) roots: Roots,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ struct UnitRange {
 
 impl Units {
     /// Reads the first entry of every unit.
-    pub(super) fn read(sections: &Sections, work: &mut Work) -> Units {
+    pub(crate) fn read(sections: &Sections, work: &mut Work) -> Units {
         let mut units = Units::default();
         let abbrevs = units.find_places(sections);
         let mut ends: Vec<usize> = abbrevs.clone();
@@ -75,7 +75,7 @@ impl Units {
     }
 
     /// Units that may hold code at `address`.
-    pub(super) fn at(&self, address: u64) -> impl Iterator<Item = usize> {
+    pub(crate) fn at(&self, address: u64) -> impl Iterator<Item = usize> {
         let after = self.ranges.partition_point(|range| range.end <= address);
         let ranges = self.ranges.get(after..).unwrap_or_default().iter();
         ranges
@@ -85,7 +85,7 @@ impl Units {
     }
 
     /// Index of the unit with this place of `.debug_info`.
-    pub(super) fn with(&self, offset: u64) -> Option<usize> {
+    pub(crate) fn with(&self, offset: u64) -> Option<usize> {
         let at = self.places.partition_point(|place| place.range.start <= offset).checked_sub(1)?;
         self.places.get(at).filter(|place| offset < place.range.end).map(|_| at)
     }

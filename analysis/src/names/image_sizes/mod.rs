@@ -1,15 +1,18 @@
 //! Static sizes: bytes of the kernel's functions and objects by source file, from a built tree or a linked image.
 
+mod folders;
 mod linked;
+mod modules;
 mod parts;
-mod source_paths;
 mod symbols;
 mod tree;
-mod units;
+pub(crate) mod units;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use linked::Linked;
+pub use modules::ModuleSizes;
 pub use parts::PartSizes;
 use symbols::{SectionBytes, SizedSymbol, SymbolKind};
 
@@ -26,7 +29,7 @@ const MAX_LEFT_OUT: usize = 1000;
 pub struct FileSizes {
     /// Bytes of functions and objects.
     pub parts: PartSizes,
-    /// Bytes of each function, by name.
+    /// Bytes of each function, by name; those of an address with several names count under one of them, and the others have 0.
     pub functions: BTreeMap<Box<[u8]>, u64>,
 }
 
@@ -70,7 +73,15 @@ impl StaticSizes {
     /// # Errors
     /// [`NamesError`] if `path` is no ELF file that can be read, or has no symbols.
     pub fn of_vmlinux(path: &Path) -> Result<StaticSizes, NamesError> {
-        linked::read(path)
+        linked::read(path, Linked::Kernel)
+    }
+
+    /// Sizes of a module with debug information: `NAME.ko` or `NAME.ko.debug`.
+    ///
+    /// # Errors
+    /// [`NamesError`] if `path` is no ELF file that can be read, or has no symbols.
+    pub fn of_module(path: &Path) -> Result<StaticSizes, NamesError> {
+        linked::read(path, Linked::Module)
     }
 
     /// Bytes of a source file, by its path below the root of the sources; `None` for a file that is not known.
@@ -163,6 +174,10 @@ impl<'s> Counted<'s> {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.placed.is_empty() && self.common.is_empty()
+    }
+
     fn symbols(&self) -> impl Iterator<Item = &SizedSymbol<'s>> {
         self.placed.values().chain(&self.common)
     }
@@ -175,6 +190,13 @@ impl FileSizes {
         if symbol.kind == SymbolKind::Function {
             let bytes = self.functions.entry(symbol.name.into()).or_default();
             *bytes = bytes.saturating_add(symbol.bytes);
+        }
+    }
+
+    /// Adds a further name of a function, whose bytes count under another one.
+    fn add_alias(&mut self, function: &[u8]) {
+        if !self.functions.contains_key(function) {
+            self.functions.insert(function.into(), 0);
         }
     }
 }

@@ -57,10 +57,14 @@ pub(crate) fn table(image: &Image) -> Result<Symbols, ImageError> {
     Symbols::read(image)
 }
 
-/// Hands the file symbols, functions and objects of a table to `take`, in its order.
-pub(crate) fn each<'s>(image: &Image, table: &'s Symbols, take: &mut dyn FnMut(&SizedSymbol<'s>)) {
+/// Part of memory of each section, by its number.
+pub(crate) fn parts(image: &Image) -> Vec<SectionPart> {
     let part = |section: &Section| SectionPart::of(&section.name, section.kind, section.flags);
-    let parts: Vec<SectionPart> = image.sections.iter().map(part).collect();
+    image.sections.iter().map(part).collect()
+}
+
+/// Hands the file symbols, functions and objects of a table to `take`, in its order.
+pub(crate) fn each<'s>(parts: &[SectionPart], table: &'s Symbols, take: &mut dyn FnMut(&SizedSymbol<'s>)) {
     let mut files = 0u32;
     for symbol in table.iter() {
         let kind = match symbol.kind {

@@ -1,74 +1,60 @@
 //! Sizes of a built tree: the symbols of its objects, each under the source that it is made of.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::folders::{self, Found};
+use super::symbols::SymbolKind;
 use super::{Counted, SectionPlaces, StaticSizes, symbols};
 use crate::names::debug::image::Image;
 use crate::names::error::NamesError;
 
 /// Folders whose objects run on the machine that builds.
 const OF_THE_BUILD: [&str; 2] = ["scripts", "tools"];
+/// Link from a build's own folder to its sources.
+const SOURCE_LINK: &str = "source";
 /// Endings of sources that objects are made of.
 const SOURCES: [&str; 3] = ["c", "S", "rs"];
-/// Greatest part of a Makefile that is looked through.
+/// Greatest Makefile that is looked through.
 const MAX_MAKEFILE_BYTES: u64 = 1 << 20;
-
 /// Greatest object that is read.
 const MAX_OBJECT_BYTES: u64 = 256 << 20;
 
-/// Device and inode: a folder, whatever its path.
-type Identity = (u64, u64);
-
-/// Walk over the folders of a tree.
-struct Walk<'t> {
+/// Tree that is being read.
+struct Tree<'t> {
     root: &'t Path,
     /// Sources of a build that has its own folder.
     sources: Option<PathBuf>,
-    /// Folders that were entered.
-    entered: HashSet<Identity>,
-    /// Folders to enter, by their path below the root.
-    to_enter: Vec<PathBuf>,
-    /// Symbolic links to folders, which come after all folders of the tree's own.
-    links: Vec<PathBuf>,
     sizes: StaticSizes,
     sections: SectionPlaces,
 }
 
 /// Sizes of a built tree.
 pub(super) fn read(root: &Path) -> Result<StaticSizes, NamesError> {
-    let mut walk = Walk {
-        root,
-        sources: sources_of(root),
-        entered: HashSet::new(),
-        to_enter: vec![PathBuf::new()],
-        links: Vec::new(),
-        sizes: StaticSizes::default(),
-        sections: SectionPlaces::new(),
+    let sizes = StaticSizes::default();
+    let mut tree = Tree { root, sources: sources_of(root), sizes, sections: SectionPlaces::new() };
+    let is_left_out = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        path.as_os_str() == SOURCE_LINK || OF_THE_BUILD.iter().any(|other| name == *other)
     };
-    // An error of the root itself ends it; those of folders below are told.
-    fs::read_dir(root).map_err(|error| NamesError::read(root, error))?;
-    loop {
-        match walk.to_enter.pop().or_else(|| walk.links.pop()) {
-            Some(folder) => walk.enter(&folder),
-            None => break,
-        }
-    }
-    if walk.sizes.objects == 0 {
-        let why = "no built tree: no object (.o) in it has its source beside it or in the tree's sources; build the kernel first, or name a vmlinux";
+    let walked = folders::each_file(root, &is_left_out, &mut |found| match found {
+        Found::File(file) => tree.add(file),
+        Found::LeftOut(path, why) => tree.sizes.leave_out(path, why),
+    });
+    walked.map_err(|error| NamesError::read(root, error))?;
+    if tree.sizes.objects == 0 {
+        let why = "no built tree: no object (.o) in it has its source beside it or in the tree's sources; build the kernel first, \
+                   or name a vmlinux";
         return Err(NamesError::unusable(root, why));
     }
-    Ok(walk.sizes)
+    Ok(tree.sizes)
 }
 
 /// Sources of a build in a folder of its own (`make O=`): the link `source`, else the folder that its Makefile includes.
 fn sources_of(root: &Path) -> Option<PathBuf> {
-    let link = root.join("source");
+    let link = root.join(SOURCE_LINK);
     if link.join("Makefile").is_file() {
         return Some(link);
     }
@@ -87,69 +73,12 @@ fn sources_of(root: &Path) -> Option<PathBuf> {
     text.split(|&byte| byte == b'\n').find_map(named)
 }
 
-impl Walk<'_> {
-    /// Reads the objects of a folder, and notes the folders in it.
-    fn enter(&mut self, folder: &Path) {
-        let path = self.root.join(folder);
-        let is_new = fs::metadata(&path).map(|data| self.entered.insert((data.dev(), data.ino())));
-        let entries = match is_new {
-            Ok(true) => fs::read_dir(&path),
-            Ok(false) => {
-                self.sizes.leave_out(&path, "a link to a folder that is counted already");
-                return;
-            }
-            Err(error) => Err(error),
-        };
-        let entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => return self.sizes.leave_out(&path, error.to_string()),
-        };
-        let mut entries: Vec<_> = entries
-            .filter_map(|entry| match entry {
-                Ok(entry) => Some(entry),
-                Err(error) => {
-                    self.sizes.leave_out(&path, error.to_string());
-                    None
-                }
-            })
-            .collect();
-        // The same tree gives the same document, whatever its file system.
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let (name, below) = (entry.file_name(), folder.join(entry.file_name()));
-            match entry.file_type() {
-                Err(error) => self.sizes.leave_out(&entry.path(), error.to_string()),
-                Ok(_) if OF_THE_BUILD.iter().any(|other| name == *other) => {}
-                Ok(kind) if kind.is_dir() => self.to_enter.push(below),
-                Ok(kind) if kind.is_symlink() => self.follow(below),
-                Ok(kind) if kind.is_file() => self.object(&below),
-                Ok(_) => {}
-            }
-        }
-    }
-
-    /// Notes a symbolic link to a folder; one to a file is its object.
-    fn follow(&mut self, link: PathBuf) {
-        if link.as_os_str() == "source" {
-            return;
-        }
-        match fs::metadata(self.root.join(&link)) {
-            Ok(data) if data.is_dir() => self.links.push(link),
-            Ok(data) if data.is_file() => self.object(&link),
-            // Links to nothing are common in trees, and hide no object unless they are named as one.
-            Err(error) if error.kind() != io::ErrorKind::NotFound || link.extension().is_some_and(|end| end == "o") => {
-                self.sizes.leave_out(&self.root.join(link), error.to_string());
-            }
-            _ => {}
-        }
-    }
-
+impl Tree<'_> {
     /// Adds the symbols of a file, if it is an object that has a source.
-    fn object(&mut self, file: &Path) {
+    fn add(&mut self, file: &Path) {
         let name = file.file_name().unwrap_or_default().as_bytes();
-        let is_object = file.extension().is_some_and(|end| end == "o");
-        // Steps of the linker, which have everything once more.
-        if !is_object || name.starts_with(b".tmp_") {
+        // Steps of the linker have everything once more.
+        if file.extension() != Some(OsStr::new("o")) || name.starts_with(b".tmp_") {
             return;
         }
         let Some(source) = self.source_of(file) else { return };
@@ -168,10 +97,16 @@ impl Walk<'_> {
         };
         self.sizes.objects += 1;
         self.sizes.add_sections(&mut self.sections, symbols::sections(&image));
+        let parts = symbols::parts(&image);
         let mut counted = Counted::default();
-        symbols::each(&image, &table, &mut |symbol| counted.add(symbol));
+        symbols::each(&parts, &table, &mut |symbol| counted.add(symbol));
         let known = self.sizes.files.entry(source.as_os_str().as_bytes().into()).or_default();
         counted.symbols().for_each(|symbol| known.add(symbol));
+        symbols::each(&parts, &table, &mut |symbol| {
+            if symbol.kind == SymbolKind::Function {
+                known.add_alias(symbol.name);
+            }
+        });
     }
 
     /// Path of the source of an object, below the root.

@@ -1,150 +1,174 @@
-//! Compile units of a linked image: which addresses of functions and of objects are whose.
-//!
-//! Units are read one after the other, so that memory holds one of them and not the hundreds of megabytes of all.
+//! Compile units of an image: whose the addresses of functions and of objects are.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use gimli::{
-    AttributeValue, DebugInfo, Dwarf, DwarfSections, EndianSlice, Expression, Operation, Reader, RunTimeEndian,
-    SectionId, Unit, constants,
-};
-use object::Endianness;
+use gimli::{AttributeValue, Expression, Operation, Unit, constants};
 
-use super::source_paths::UnitPath;
-use crate::names::debug::image::{Image, ImageError, Section};
+use crate::names::debug::sections::{ALONE, Broken, Dwarf, Sections, Slice, Work};
+use crate::names::debug::units;
 
-/// Greatest section beside that of the units that is read.
-const MAX_SECTION_BYTES: u64 = 512 << 20;
-/// Greatest unit that is read.
-const MAX_UNIT_BYTES: u64 = 512 << 20;
-/// Bytes of a unit's length.
-const LENGTH_BYTES: u64 = 12;
+/// Greatest number of bytes in the names of all units together; the largest kernels have some 2 MB.
+const MAX_NAME_BYTES: usize = 64 << 20;
 
-type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
-
-/// Units of an image.
+/// Units of an image, by the sources that they are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
-    /// Path of each unit.
-    pub(crate) paths: Vec<UnitPath>,
-    /// Code: begin, end and unit, ascending once all are read.
-    ranges: Vec<(u64, u64, u32)>,
+    index: units::Units,
+    /// Source of each unit below the root of the sources; empty for a source elsewhere.
+    sources: Vec<Box<[u8]>>,
     /// Variables: address and unit, ascending.
     variables: Vec<(u64, u32)>,
     /// Units that could not be read to their end.
-    pub(crate) broken: usize,
+    pub(crate) broken: u64,
+}
+
+/// Name of a unit, and number of the folder that the compiler ran in.
+type UnitName = (Box<[u8]>, usize);
+
+/// Names of units while they are read.
+#[derive(Default)]
+struct Names {
+    names: Vec<UnitName>,
+    folders: Vec<Box<[u8]>>,
+    numbers: HashMap<Box<[u8]>, usize>,
+    bytes: usize,
 }
 
 impl Units {
-    /// Reads the units of an image; none without debug information.
-    pub(crate) fn read(image: &Image) -> Result<Units, ImageError> {
-        let mut units = Units::default();
-        let Some(info) = image.section(b".debug_info") else { return Ok(units) };
-        let endian = match image.endian {
-            Endianness::Little => RunTimeEndian::Little,
-            Endianness::Big => RunTimeEndian::Big,
-        };
-        let beside = DwarfSections::load(|id| match (id, image.section(id.name().as_bytes())) {
-            (SectionId::DebugInfo | SectionId::DebugLine | SectionId::DebugTypes, _) | (_, None) => Ok(Vec::new()),
-            (_, Some(section)) if is_needed(id) && section.size <= MAX_SECTION_BYTES => image.content(section),
-            _ => Ok(Vec::new()),
-        })?;
-        let dwarf = beside.borrow(|bytes| EndianSlice::new(bytes, endian));
-        let mut source = UnitSource::new(image, info)?;
-        while let Some(bytes) = source.next_unit(endian)? {
-            if units.add(&dwarf, &bytes, endian).is_err() {
-                units.broken += 1;
-            }
+    /// Reads all units, one at a time.
+    pub(crate) fn read(sections: &Sections) -> Units {
+        let mut work = Work::new();
+        let index = units::Units::read(sections, &mut work);
+        let mut units = Units { broken: index.broken, ..Units::default() };
+        let mut names = Names::default();
+        for (number, place) in index.places.iter().enumerate() {
+            let read = sections.info(place.range.clone()).and_then(|bytes| {
+                let dwarf = sections.dwarf(&bytes, place.abbrev_end);
+                units.add(&dwarf, number, &mut names, &mut work)
+            });
+            units.broken += u64::from(read.is_err());
+            // Every unit has a name, so that numbers stay those of the index.
+            names.names.resize_with(number + 1, UnitName::default);
         }
-        units.broken += usize::from(source.is_cut);
-        units.ranges.sort_unstable();
+        let roots = &index.roots;
+        let source = |(name, folder): &UnitName| {
+            let folder = names.folders.get(*folder).map(|folder| &**folder).unwrap_or_default();
+            let path = if name.is_empty() { Vec::new() } else { roots.relative(folder, name) };
+            let is_below = !path.starts_with(b"/") && !path.starts_with(b"..") && !path.starts_with(b"<");
+            if is_below { path.into() } else { Box::default() }
+        };
+        units.sources = names.names.iter().map(source).collect();
+        units.index = index;
         units.variables.sort_unstable();
-        Ok(units)
+        units
+    }
+
+    /// Source of a unit, below the root of the sources.
+    pub(crate) fn source(&self, unit: usize) -> Option<&[u8]> {
+        self.sources.get(unit).map(|path| &**path).filter(|path| !path.is_empty())
+    }
+
+    /// Sources of all units; empty for one that is elsewhere.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &[u8]> {
+        self.sources.iter().map(|path| &**path)
     }
 
     /// Unit of the code at an address.
-    pub(crate) fn of_code(&self, address: u64) -> Option<u32> {
-        let after = self.ranges.partition_point(|&(begin, ..)| begin <= address);
-        let &(_, end, unit) = self.ranges.get(after.checked_sub(1)?)?;
-        (address < end).then_some(unit)
+    pub(crate) fn of_code(&self, address: u64) -> Option<usize> {
+        self.index.at(address).next()
     }
 
     /// Unit of the variable at an address.
-    pub(crate) fn of_variable(&self, address: u64) -> Option<u32> {
+    pub(crate) fn of_variable(&self, address: u64) -> Option<usize> {
         let at = self.variables.partition_point(|&(begin, _)| begin < address);
-        self.variables.get(at).filter(|&&(begin, _)| begin == address).map(|&(_, unit)| unit)
+        self.variables.get(at).filter(|&&(begin, _)| begin == address).map(|&(_, unit)| unit as usize)
     }
 
-    /// Adds a unit: its path, its ranges, its variables.
-    fn add(&mut self, dwarf: &Dwarf<Slice<'_>>, bytes: &[u8], endian: RunTimeEndian) -> gimli::Result<()> {
-        let Some(header) = DebugInfo::new(bytes, endian).units().next()? else { return Ok(()) };
+    /// Adds a unit: its name and its variables.
+    fn add(&mut self, dwarf: &Dwarf<'_>, number: usize, names: &mut Names, work: &mut Work) -> Result<(), Broken> {
+        let header = dwarf.unit_header(ALONE)?;
         let abbreviations = Arc::new(header.abbreviations(&dwarf.debug_abbrev)?);
         let unit = bare_unit(dwarf, header, abbreviations)?;
-        let Ok(number) = u32::try_from(self.paths.len()) else { return Ok(()) };
         let [name, folder] = [&unit.name, &unit.comp_dir].map(|text| text.as_ref().map_or(&[][..], Slice::slice));
-        self.paths.push(UnitPath::of(name, folder));
-        let mut ranges = dwarf.unit_ranges(&unit)?;
-        while let Some(range) = ranges.next()? {
-            // The linker leaves ranges of code that it has dropped at 0 or 1.
-            if range.begin > 1 && range.begin < range.end {
-                self.ranges.push((range.begin, range.end, number));
-            }
-        }
-        self.add_variables(dwarf, &unit, number)
+        names.add(name, folder, number);
+        self.add_variables(dwarf, &unit, u32::try_from(number)?, work)
     }
 
     /// Adds the variables of a unit that have an address, outside of functions.
-    fn add_variables(&mut self, dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, number: u32) -> gimli::Result<()> {
-        let mut cursor = unit.entries();
-        cursor.next_dfs()?;
-        if !cursor.next_entry()? {
+    fn add_variables(
+        &mut self,
+        dwarf: &Dwarf<'_>,
+        unit: &Unit<Slice<'_>>,
+        number: u32,
+        work: &mut Work,
+    ) -> Result<(), Broken> {
+        let mut cursor = unit.header.entries(&unit.abbreviations);
+        if cursor.next_dfs()?.is_none_or(|root| !root.has_children()) {
             return Ok(());
         }
-        let mut depth = 1;
-        loop {
+        // Namespaces that are open, and levels below an entry whose end is searched for.
+        let (mut namespaces, mut below) = (0u64, 0u64);
+        while cursor.next_entry()? {
             let Some(entry) = cursor.current() else {
-                // The end of a namespace, or of the unit.
-                depth -= 1;
-                if depth == 0 || !cursor.next_entry()? {
-                    return Ok(());
+                match (below, namespaces) {
+                    (1.., _) => below -= 1,
+                    (0, 1..) => namespaces -= 1,
+                    (0, 0) => break,
                 }
                 continue;
             };
-            let (tag, has_children) = (entry.tag(), entry.has_children());
+            work.take(1 + entry.attrs().len() as u64)?;
+            if below > 0 {
+                below += u64::from(entry.has_children());
+                continue;
+            }
+            let tag = entry.tag();
             if tag == constants::DW_TAG_variable
                 && let Some(AttributeValue::Exprloc(place)) = entry.attr_value(constants::DW_AT_location)
                 && let Some(address) = address_of(dwarf, unit, place)
+                // The linker leaves what it has dropped at 0.
                 && address > 0
             {
                 self.variables.push((address, number));
             }
-            if tag == constants::DW_TAG_namespace && has_children {
-                depth += 1;
-                cursor.next_entry()?;
-            } else {
-                // Stands on the null entry after the last one.
-                cursor.next_sibling()?;
+            if !entry.has_children() {
+                continue;
+            }
+            match entry.attr_value(constants::DW_AT_sibling) {
+                _ if tag == constants::DW_TAG_namespace => namespaces += 1,
+                Some(AttributeValue::UnitRef(next)) if next > cursor.next_offset() => {
+                    cursor = unit.header.entries_at_offset(&unit.abbreviations, next)?;
+                }
+                _ => below = 1,
             }
         }
+        Ok(())
     }
 }
 
-/// True for sections that names, ranges and addresses of variables stand in.
-fn is_needed(id: SectionId) -> bool {
-    [
-        SectionId::DebugAbbrev,
-        SectionId::DebugAddr,
-        SectionId::DebugStr,
-        SectionId::DebugLineStr,
-        SectionId::DebugStrOffsets,
-        SectionId::DebugRanges,
-        SectionId::DebugRngLists,
-    ]
-    .contains(&id)
+impl Names {
+    /// Adds the name of a unit; names beyond the limit are empty.
+    fn add(&mut self, name: &[u8], folder: &[u8], number: usize) {
+        // Rust names a part of a crate after the path of its source.
+        let name = memchr::memmem::find(name, b"/@/").map_or(name, |end| &name[..end]);
+        self.names.resize_with(number, UnitName::default);
+        let known = self.numbers.get(folder).copied();
+        self.bytes = self.bytes.saturating_add(name.len() + if known.is_none() { 2 * folder.len() } else { 0 });
+        if self.bytes > MAX_NAME_BYTES {
+            return;
+        }
+        let folder = known.unwrap_or_else(|| {
+            self.numbers.insert(folder.into(), self.folders.len());
+            self.folders.push(folder.into());
+            self.folders.len() - 1
+        });
+        self.names.push((name.into(), folder));
+    }
 }
 
 /// Address that an expression names, if it does nothing else.
-fn address_of(dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, place: Expression<Slice<'_>>) -> Option<u64> {
+fn address_of(dwarf: &Dwarf<'_>, unit: &Unit<Slice<'_>>, place: Expression<Slice<'_>>) -> Option<u64> {
     match place.operations(unit.encoding()).next().ok()?? {
         Operation::Address { address } => Some(address),
         Operation::AddressIndex { index } => dwarf.address(unit, index).ok(),
@@ -154,10 +178,10 @@ fn address_of(dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, place: Expressio
 
 /// Unit without its table of lines, which [`Unit::new`] would read.
 fn bare_unit<'d>(
-    dwarf: &Dwarf<Slice<'d>>,
+    dwarf: &Dwarf<'d>,
     header: gimli::UnitHeader<Slice<'d>>,
     abbreviations: Arc<gimli::Abbreviations>,
-) -> gimli::Result<Unit<Slice<'d>>> {
+) -> Result<Unit<Slice<'d>>, Broken> {
     let encoding = header.encoding();
     let file_type = dwarf.file_type;
     let mut unit = Unit {
@@ -173,74 +197,21 @@ fn bare_unit<'d>(
         header,
         abbreviations,
     };
-    let (mut name, mut folder, mut low) = (None, None, None);
+    let (mut name, mut folder) = (None, None);
     {
         let mut cursor = unit.header.entries(&unit.abbreviations);
-        let Some(root) = cursor.next_dfs()? else { return Err(gimli::Error::MissingUnitDie) };
+        let Some(root) = cursor.next_dfs()? else { return Err(Broken) };
         for attribute in root.attrs() {
             match (attribute.name(), attribute.value()) {
                 (constants::DW_AT_name, value) => name = Some(value),
                 (constants::DW_AT_comp_dir, value) => folder = Some(value),
-                (constants::DW_AT_low_pc, value) => low = Some(value),
                 (_, AttributeValue::DebugStrOffsetsBase(base)) => unit.str_offsets_base = base,
                 (_, AttributeValue::DebugAddrBase(base)) => unit.addr_base = base,
-                (_, AttributeValue::DebugRngListsBase(base)) => unit.rnglists_base = base,
                 _ => {}
             }
         }
     }
     unit.name = name.and_then(|value| dwarf.attr_string(&unit, value).ok());
     unit.comp_dir = folder.and_then(|value| dwarf.attr_string(&unit, value).ok());
-    if let Some(value) = low {
-        unit.low_pc = dwarf.attr_address(&unit, value)?.unwrap_or(0);
-    }
     Ok(unit)
-}
-
-/// Bytes of units, one after the other.
-struct UnitSource<'i> {
-    image: &'i Image,
-    section: &'i Section,
-    /// All of it, where the section is compressed.
-    unpacked: Option<Vec<u8>>,
-    at: u64,
-    len: u64,
-    /// The last unit ends beyond the section.
-    is_cut: bool,
-}
-
-impl<'i> UnitSource<'i> {
-    fn new(image: &'i Image, section: &'i Section) -> Result<UnitSource<'i>, ImageError> {
-        let unpacked = if image.is_plain(section) { None } else { Some(image.content(section)?) };
-        let len = unpacked.as_ref().map_or(section.size, |bytes| bytes.len() as u64);
-        Ok(UnitSource { image, section, unpacked, at: 0, len, is_cut: false })
-    }
-
-    /// Bytes of the next unit with its length.
-    fn next_unit(&mut self, endian: RunTimeEndian) -> Result<Option<Vec<u8>>, ImageError> {
-        let left = self.len.saturating_sub(self.at);
-        if left < LENGTH_BYTES {
-            return Ok(None);
-        }
-        let head = self.bytes(LENGTH_BYTES)?;
-        let mut head = EndianSlice::new(&head, endian);
-        let Ok((length, format)) = head.read_initial_length() else { return Ok(None) };
-        let whole = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(format.initial_length_size().into());
-        if whole > left || whole > MAX_UNIT_BYTES {
-            self.is_cut = true;
-            return Ok(None);
-        }
-        let bytes = self.bytes(whole)?;
-        self.at += whole;
-        Ok(Some(bytes))
-    }
-
-    fn bytes(&self, count: u64) -> Result<Vec<u8>, ImageError> {
-        let range = self.at..self.at + count;
-        match &self.unpacked {
-            None => self.image.part(self.section, range),
-            // Within its length: the caller has looked.
-            Some(all) => Ok(all.get(range.start as usize..range.end as usize).unwrap_or_default().to_vec()),
-        }
-    }
 }

@@ -1,0 +1,167 @@
+//! Source files of functions by name, where addresses tell nothing: from another build, or from objects.
+
+use std::collections::HashMap;
+
+/// Neighbours that are asked about a name of several files.
+const MAX_NEIGHBOURS: usize = 256;
+/// Module of the kernel itself.
+const KERNEL: u32 = 0;
+
+/// Source files of functions. A name may be that of functions in several files.
+#[derive(Debug, Default)]
+pub(crate) struct FunctionFiles {
+    /// All names, one after the other.
+    text: Vec<u8>,
+    /// Ascending by name.
+    entries: Vec<Entry>,
+    files: Vec<Box<[u8]>>,
+    modules: HashMap<Box<[u8]>, u32>,
+}
+
+/// Function of a file.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Begin and end of its name.
+    name: (u32, u32),
+    file: u32,
+    /// Number of its module; [`KERNEL`] for none.
+    module: u32,
+}
+
+impl FunctionFiles {
+    /// Begins a file, of a module if one is named: functions that are added next are in it.
+    pub(crate) fn begin_file(&mut self, file: &[u8]) {
+        self.files.push(file.into());
+    }
+
+    /// Number of a module, for [`FunctionFiles::add`]; 0 for the kernel itself.
+    pub(crate) fn module(&mut self, module: Option<&[u8]>) -> u32 {
+        let Some(name) = module else { return KERNEL };
+        let next = u32::try_from(self.modules.len() + 1).unwrap_or(KERNEL);
+        *self.modules.entry(plain_module(name)).or_insert(next)
+    }
+
+    /// Adds a function of the last file. A table has at most 4 GiB of names.
+    pub(crate) fn add(&mut self, function: &[u8], module: u32) {
+        let place = (u32::try_from(self.text.len()), u32::try_from(self.text.len() + function.len()));
+        if let ((Ok(begin), Ok(end)), Some(file)) = (place, self.files.len().checked_sub(1)) {
+            self.text.extend_from_slice(function);
+            self.entries.push(Entry { name: (begin, end), file: u32::try_from(file).unwrap_or(u32::MAX), module });
+        }
+    }
+
+    /// Makes the table ready for questions.
+    pub(crate) fn finish(mut self) -> FunctionFiles {
+        let text = std::mem::take(&mut self.text);
+        let key = |entry: &Entry| (&text[entry.name.0 as usize..entry.name.1 as usize], entry.module, entry.file);
+        self.entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        self.entries.dedup_by(|a, b| key(a) == key(b));
+        FunctionFiles { text, ..self }
+    }
+
+    /// Number of functions.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Source file of a function. A name of several files takes that of its nearest neighbour that is in one of them alone:
+    /// `neighbours` are the names of functions around it, the nearest first, which are asked for only then.
+    ///
+    /// A function of a module is looked for in that module, and elsewhere where the module is not known: one build's module is
+    /// part of another's kernel.
+    pub(crate) fn file_of<'n, I: Iterator<Item = &'n [u8]>>(
+        &self,
+        function: &[u8],
+        module: Option<&[u8]>,
+        neighbours: impl FnOnce() -> I,
+    ) -> Option<&[u8]> {
+        let module = module.map_or(Some(KERNEL), |name| self.modules.get(&*plain_module(name)).copied());
+        let files = self.files_of(function, module);
+        if let [only] = files[..] {
+            return self.files.get(only as usize).map(|file| &**file);
+        }
+        if files.is_empty() {
+            return None;
+        }
+        let decides = |name: &[u8]| match self.files_of(name, module)[..] {
+            [only] => files.contains(&only).then_some(only),
+            _ => None,
+        };
+        let file = neighbours().take(MAX_NEIGHBOURS).find_map(decides)?;
+        self.files.get(file as usize).map(|file| &**file)
+    }
+
+    /// Files of a name, of a module if it has the name, else of all; each once.
+    fn files_of(&self, function: &[u8], module: Option<u32>) -> Vec<u32> {
+        let name = plain_function(function);
+        let begin = self.entries.partition_point(|entry| self.name(entry) < name);
+        let of_name = self.entries.get(begin..).unwrap_or_default().iter().take_while(|entry| self.name(entry) == name);
+        let is_own = |entry: &&Entry| module.is_none_or(|module| entry.module == module);
+        let mut files: Vec<u32> = of_name.clone().filter(is_own).map(|entry| entry.file).collect();
+        if files.is_empty() {
+            files = of_name.map(|entry| entry.file).collect();
+        }
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        self.text.get(entry.name.0 as usize..entry.name.1 as usize).unwrap_or_default()
+    }
+}
+
+/// Name of a function without what a compiler adds to it: `.isra.0`, `.part.0`, `.constprop.0`, `.cold`. Other builds add other
+/// ends.
+pub(crate) fn plain_function(name: &[u8]) -> &[u8] {
+    match memchr::memchr(b'.', name) {
+        None | Some(0) => name,
+        Some(end) => &name[..end],
+    }
+}
+
+/// Name of a module as the kernel has it: `-` in the name of its file is `_`.
+fn plain_module(name: &[u8]) -> Box<[u8]> {
+    name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> FunctionFiles {
+        let mut table = FunctionFiles::default();
+        table.begin_file(b"fs/a.c");
+        for name in [&b"init"[..], b"a_open", b"a_close"] {
+            table.add(name, KERNEL);
+        }
+        table.begin_file(b"fs/b.c");
+        for name in [&b"init"[..], b"b_open"] {
+            table.add(name, KERNEL);
+        }
+        let module = table.module(Some(b"snd-hda"));
+        table.begin_file(b"sound/hda.c");
+        table.add(b"init", module);
+        table.add(b"hda_open", module);
+        table.finish()
+    }
+
+    #[test]
+    fn a_name_of_several_files_takes_that_of_its_nearest_neighbour() {
+        let table = table();
+        let file = |name: &str, module: Option<&str>, around: &[&str]| {
+            let neighbours = || around.iter().map(|name| name.as_bytes());
+            let file = table.file_of(name.as_bytes(), module.map(str::as_bytes), neighbours);
+            file.map(|file| String::from_utf8(file.to_vec()).unwrap())
+        };
+        assert_eq!(file("a_open.isra.0", None, &[]).as_deref(), Some("fs/a.c"));
+        assert_eq!(file("init", None, &["unknown", "b_open", "a_open"]).as_deref(), Some("fs/b.c"));
+        assert_eq!(file("init", None, &["init", "a_close.cold", "b_open"]).as_deref(), Some("fs/a.c"));
+        assert_eq!(file("init", None, &["unknown"]), None, "none is better than a wrong one");
+        assert_eq!(file("init", Some("snd_hda"), &[]).as_deref(), Some("sound/hda.c"));
+        // Part of the kernel in one build, a module in the other.
+        assert_eq!(file("hda_open", None, &[]).as_deref(), Some("sound/hda.c"));
+        assert_eq!(file("b_open", Some("b"), &[]).as_deref(), Some("fs/b.c"));
+        assert_eq!((file("c_open", None, &[]), table.len()), (None, 7));
+    }
+}

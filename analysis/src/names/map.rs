@@ -1,0 +1,195 @@
+//! Maps of functions to source files, made from another build of the series.
+//!
+//! A map is a line `kmemtrace.names/1` and a zstd frame of text: `FILE` of the kernel's sources on a line that begins with a
+//! slash, then the names of its functions, a line each. A line `=MODULE` says that the files after it are of that module.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use super::error::NamesError;
+use super::function_files::{FunctionFiles, plain_function};
+use super::image_sizes::StaticSizes;
+
+/// First line of a map.
+const VERSION: &[u8] = b"kmemtrace.names/1\n";
+/// Begin of the first line of a map of any version.
+const FAMILY: &[u8] = b"kmemtrace.names/";
+/// Greatest text of a map; that of a distribution's kernel with all modules has 6 MB.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+/// Greatest number of lines.
+const MAX_LINES: usize = 4 << 20;
+/// Level of zstd: maps are made once and kept.
+const LEVEL: i32 = 19;
+
+/// Map of functions to source files.
+#[derive(Debug, Default)]
+pub struct NameMap {
+    files: FunctionFiles,
+}
+
+impl NameMap {
+    /// Reads a map.
+    ///
+    /// # Errors
+    /// [`NamesError`] if the file cannot be read, or is no map of this version.
+    pub fn read(path: &Path) -> Result<NameMap, NamesError> {
+        let file = kmemtrace_abi::open::regular::open(path).map_err(|error| NamesError::read(path, error))?;
+        parse(file).map_err(|why| NamesError::unusable(path, why))
+    }
+
+    /// Source file of a function; `neighbours` are the names of functions around it, the nearest first: they decide where the name
+    /// is in several files.
+    pub(crate) fn file_of<'n, I: Iterator<Item = &'n [u8]>>(
+        &self,
+        function: &[u8],
+        module: Option<&[u8]>,
+        neighbours: impl FnOnce() -> I,
+    ) -> Option<&[u8]> {
+        self.files.file_of(function, module, neighbours)
+    }
+
+    /// Number of functions.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// True for a map of nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn parse(file: File) -> Result<NameMap, String> {
+    let mut packed = BufReader::new(file);
+    let mut first = Vec::new();
+    packed.by_ref().take(64).read_until(b'\n', &mut first).map_err(|error| error.to_string())?;
+    if first != VERSION {
+        let why = if first.starts_with(FAMILY) {
+            "a map of another version: make it again with `kmemtrace-report names`"
+        } else {
+            "no map of names: make one with `kmemtrace-report names VMLINUX -o FILE`"
+        };
+        return Err(why.to_owned());
+    }
+    let damaged = |error: io::Error| format!("a damaged map ({error}): make it again with `kmemtrace-report names`");
+    let mut text = Vec::new();
+    let unpacked = zstd::stream::read::Decoder::new(packed).map_err(damaged)?;
+    unpacked.take(MAX_TEXT_BYTES + 1).read_to_end(&mut text).map_err(damaged)?;
+    let lines = memchr::memchr_iter(b'\n', &text).count();
+    if text.len() as u64 > MAX_TEXT_BYTES || lines > MAX_LINES {
+        return Err(format!("a map of more than {} MiB or {MAX_LINES} functions", MAX_TEXT_BYTES >> 20));
+    }
+    let mut files = FunctionFiles::default();
+    let mut module = files.module(None);
+    for line in text.split(|&byte| byte == b'\n') {
+        match line {
+            [] => {}
+            [b'=', name @ ..] => module = files.module(Some(name)),
+            [b'/', file @ ..] => files.begin_file(file),
+            function => files.add(function, module),
+        }
+    }
+    Ok(NameMap { files: files.finish() })
+}
+
+/// Writes a map of a kernel, and of modules with their names.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_map(kernel: &StaticSizes, modules: &[(Box<[u8]>, StaticSizes)], out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(VERSION)?;
+    let mut text = zstd::stream::write::Encoder::new(out, LEVEL)?;
+    // Modules and kernel have many words in common, which a window over all of it sees.
+    text.long_distance_matching(true)?;
+    write_files(kernel, &mut text)?;
+    for (module, sizes) in modules.iter().filter(|(name, _)| can_be_written(name)) {
+        text.write_all(&[b"=", &**module, b"\n"].concat())?;
+        write_files(sizes, &mut text)?;
+    }
+    text.finish()?.flush()
+}
+
+fn write_files(sizes: &StaticSizes, out: &mut dyn Write) -> io::Result<()> {
+    for (file, of_file) in sizes.files().filter(|(file, _)| can_be_written(file)) {
+        let mut names: Vec<&[u8]> = of_file.functions.keys().map(|name| plain_function(name)).collect();
+        names.retain(|name| can_be_written(name) && !is_mark(name) && !matches!(name[0], b'=' | b'/'));
+        names.sort_unstable();
+        names.dedup();
+        if !names.is_empty() {
+            out.write_all(&[b"/", file, b"\n"].concat())?;
+            names.iter().try_for_each(|name| out.write_all(&[name, &b"\n"[..]].concat()))?;
+        }
+    }
+    Ok(())
+}
+
+/// True for a name that is a line.
+fn can_be_written(name: &[u8]) -> bool {
+    !name.is_empty() && !name.contains(&b'\n')
+}
+
+/// True for a symbol that marks the begin of another function, and makes no call.
+fn is_mark(name: &[u8]) -> bool {
+    name.starts_with(b"__pfx_") || name.starts_with(b"__cfi_")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::names::debug::image::Image;
+    use crate::names::debug::sections::Sections;
+    use crate::names::debug::symbols::Symbols;
+    use crate::names::image_sizes::units::Units;
+    use crate::names::kallsyms::Symbolizer;
+
+    /// Text of `/proc/kallsyms` of a linked kernel.
+    fn kallsyms(vmlinux: &Path) -> Vec<u8> {
+        let table = Symbols::read(&Image::open(vmlinux).unwrap()).unwrap();
+        let mut text = Vec::new();
+        for symbol in table.iter().filter(|symbol| symbol.kind == object::elf::STT_FUNC && symbol.section.is_some()) {
+            text.extend_from_slice(format!("{:x} t ", symbol.value).as_bytes());
+            text.extend_from_slice(symbol.name);
+            text.push(b'\n');
+        }
+        text
+    }
+
+    /// Folder of a file.
+    fn folder(file: &[u8]) -> &[u8] {
+        &file[..memchr::memrchr(b'/', file).unwrap_or(0)]
+    }
+
+    #[test]
+    #[ignore = "needs the vmlinux of two revisions with debug information: KMEMTRACE_MAP_FROM, KMEMTRACE_MAP_TO"]
+    fn a_map_of_one_revision_names_the_folders_of_another() {
+        let [from, to] =
+            ["KMEMTRACE_MAP_FROM", "KMEMTRACE_MAP_TO"].map(|name| PathBuf::from(std::env::var_os(name).unwrap()));
+        let place = std::env::temp_dir().join(format!("kmemtrace-map-{}", std::process::id()));
+        let mut packed = Vec::new();
+        write_map(&StaticSizes::of_vmlinux(&from).unwrap(), &[], &mut packed).unwrap();
+        std::fs::write(&place, &packed).unwrap();
+        let map = NameMap::read(&place).unwrap();
+        std::fs::remove_file(&place).unwrap();
+        let image = Image::open(&to).unwrap();
+        let units = Units::read(&Sections::without_lines(image).unwrap());
+        let symbols = Symbolizer::new(kallsyms(&to), b"");
+        let (mut all, mut found, mut right) = (0, 0, 0);
+        let text = kallsyms(&to);
+        for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            let mut words = line.splitn(3, |&byte| byte == b' ');
+            let address = u64::from_str_radix(std::str::from_utf8(words.next().unwrap()).unwrap(), 16).unwrap();
+            let name = words.nth(1).unwrap();
+            let Some(true_file) = units.of_code(address).and_then(|unit| units.source(unit)) else { continue };
+            all += 1;
+            let file = map.file_of(name, None, || symbols.neighbours(address + 1));
+            found += usize::from(file.is_some());
+            right += usize::from(file.is_some_and(|file| folder(file) == folder(true_file)));
+        }
+        println!("{all} functions, {found} with a folder, {right} of them right; {} bytes", packed.len());
+        assert!(all > 1000 && found * 100 >= all * 99 && right * 1000 >= found * 995);
+        assert!(packed.len() < 1 << 20);
+    }
+}
