@@ -39,8 +39,10 @@ function drawVerdict() {
 /** Source of names, as the head of every document tells it. */
 function namesInWords() {
   const names = SUMMARY.names;
-  if (!names || !names.kernel) return "names: symbols of the trace";
   const words = { dwarf: "DWARF", objects: "objects of a built tree", map: "a map of another build", module: "paths of modules", symbols: "symbols of the trace" };
+  const table = DATA.sites || { columns: [], rows: [] }, symbol = table.columns.indexOf("symbol");
+  if (!table.rows.some(row => row[symbol] !== null)) return "no names";
+  if (!names) return null;
   const { from, checked } = names.kernel, modules = names.modules.dwarf;
   const checks = from === "dwarf" || from === "objects" ? checked ? ` (checked by ${checked})` : " (not checked)" : "";
   return "names: " + (words[from] || from || "symbols of the trace") + checks + (modules ? ", " + counted(modules, "module") : "");
@@ -76,7 +78,7 @@ function drawTiles() {
   const doubtful = ["kind_mismatch", "cache_mismatch"].reduce((sum, name) => sum + findings[name].suspect, 0);
   const tiles = [
     tile(bound + bytes(total.live_allocated), "live at the end", counted(total.live_objects, "object") + (bound ? ", at most" : "")),
-    tile(bytes(total.peak_live_allocated), "peak", total.peak_at === null || DATA.unit === "records" ? null : "at " + moment(total.peak_at - TRACE.first)),
+    tile(bytes(total.peak_live_allocated), "peak", total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first)),
     tile(bytes(total.wasted), "wasted, over all", share === "-" ? null : share + " of what was allocated"),
     tile(bytes(total.allocated), "allocated in total", counted(total.allocs, "allocation")),
     tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
