@@ -27,7 +27,7 @@ function shortMoment(keys) {
 
 function drawTime() {
   const section = $("time"), growth = DATA.growth;
-  if (!growth || !growth.slices.length || !SUMMARY.events.total) return missing(section, growth);
+  if (!growth || !growth.slices.length) return missing(section, growth);
   const box = section.querySelector(".body");
   const span = Math.max(1, TRACE.last - TRACE.first);
   const charts = [["Slab objects: kmalloc and cache", growth.total, SUMMARY.total.peak_at === null ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated }]];

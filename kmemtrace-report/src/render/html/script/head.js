@@ -4,6 +4,9 @@ const SUMMARY = DATA.summary;
 const TRACE = SUMMARY.trace;
 const COMPLETENESS = SUMMARY.completeness;
 
+/** True for a page of a saved document, which has rows of call-sites alone. */
+const IS_SAVED = TRACE.input === "document";
+
 /** Mark and words of each verdict; the colour says the same. */
 const VERDICTS = {
   complete: { mark: "\u2713", says: "" },
@@ -20,7 +23,7 @@ function drawVerdict() {
   $("word").append(
     make("span", { class: "mark", "aria-hidden": "true" }, verdict.mark),
     make("b", {}, COMPLETENESS.verdict.toUpperCase()),
-    make("span", {}, counted(SUMMARY.events.total, "event") + ", " + loss),
+    make("span", {}, IS_SAVED ? loss : counted(SUMMARY.events.total, "event") + ", " + loss),
   );
   if (verdict.says) $("word").append(make("span", {}, verdict.says));
   const span = TRACE.order === "sequence" ? null : TRACE.last - TRACE.first;
@@ -51,6 +54,7 @@ function namesInWords() {
 /** Restrictions that a reader must know of. */
 function drawNotes() {
   const notes = [...DATA.asked];
+  if (IS_SAVED) notes.push("from a saved document: it has call-sites, but neither times, caches, sizes, pairs of CPUs nor mismatches");
   if (DATA.branch) notes.push("the tree is that of " + DATA.branch);
   if (DATA.wrapped_live) notes.push(`~ ${bytes(DATA.wrapped_live)} live known by wrapper only: a function that allocates on behalf of its callers`);
   if (COMPLETENESS.truncated_files.length) notes.push("cut: " + COMPLETENESS.truncated_files.join(", "));
@@ -78,11 +82,12 @@ function drawTiles() {
   const doubtful = ["kind_mismatch", "cache_mismatch"].reduce((sum, name) => sum + findings[name].suspect, 0);
   const tiles = [
     tile(bound + bytes(total.live_allocated), "live at the end", counted(total.live_objects, "object") + (bound ? ", at most" : "")),
-    tile(bytes(total.peak_live_allocated), "peak", total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first)),
+    tile(bytes(total.peak_live_allocated), "peak", IS_SAVED ? "not in a saved document" : total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first)),
     tile(bytes(total.wasted), "wasted, over all", share === "-" ? null : share + " of what was allocated"),
     tile(bytes(total.allocated), "allocated in total", counted(total.allocs, "allocation")),
-    tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
-    tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
+    IS_SAVED ? tile(percent(total.cross_cpu, total.frees), "freed on another CPU", total.cross_cpu === null ? null : count(total.cross_cpu) + " of " + counted(total.frees, "free"))
+      : tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
+    IS_SAVED ? tile("-", "mismatches", "not in a saved document") : tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
   ];
   if (HAS_STATIC) tiles.splice(4, 0, tile(bytes(ROOT.static), "static", "code and data of the image"));
   if (kinds.pages.allocs) tiles.push(tile(bytes(kinds.pages.live_allocated), "pages live at the end", counted(kinds.pages.allocs, "allocation")));
