@@ -316,8 +316,10 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     let common = table(&page, "## Options of every view");
     for view in VIEWS {
         let own = table(&page, &format!("### {view}"));
+        let of_text = ["--format", "--bytes", "--show-addresses", "--color"].map(str::to_owned).into();
         let of_every_view: &BTreeSet<String> = match view {
             "pack" => &["--help".to_owned()].into(),
+            "html" => &(&common - &of_text),
             // Commands without a trace.
             "static" | "names" => &BTreeSet::new(),
             _ => &common,
