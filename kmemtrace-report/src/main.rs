@@ -12,6 +12,7 @@ mod cli;
 mod columns;
 mod exit;
 mod names;
+mod old;
 mod pack;
 #[cfg(feature = "html")]
 mod page;
@@ -34,6 +35,7 @@ use views::Run;
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect()) {
         Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Steps(steps)) => old::run(steps, run),
         Ok(CommandLine::Text(text)) => write_text(&text),
         Err(Refusal::Clap(error)) => error.exit(),
         Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
@@ -74,6 +76,8 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),
         Run::Names => built::names(request),
+        // The command line has made steps of it.
+        Run::TraceAnalyze => Ok(exit::OK),
         #[cfg(feature = "html")]
         Run::Page => page::page(request),
         #[cfg(not(feature = "html"))]

@@ -22,17 +22,27 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     if args.output.is_none() && io::stdout().is_terminal() {
         anyhow::bail!("html: a page is no text for a terminal: name a file with -o FILE");
     }
-    let sites =
-        analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true).with_static_sizes(true), Names::All)?;
-    let caches = analyse(request, Query::by_cache(), Names::Filters)?;
-    let sizes = analyse(request, Query::by(&[GroupKey::Size]), Names::Filters)?;
+    let by_site = Query::by_site().with_static_sizes(true);
+    // A saved document has call-sites and nothing else.
+    let (sites, others) = match report::saved_document(request)? {
+        Some(saved) => (with_options(request, by_site, Names::All)?.of_document(&saved)?, None),
+        None => {
+            let sites = analyse(request, by_site.with_cpu_matrix(true).with_growth(true), Names::All)?;
+            let caches = analyse(request, Query::by_cache(), Names::Filters)?;
+            let sizes = analyse(request, Query::by(&[GroupKey::Size]), Names::Filters)?;
+            (sites, Some((caches, sizes)))
+        }
+    };
+    let others = others.as_ref();
+    let of_trace = others.map(|_| &sites);
     let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Wasted], top: Some(top) };
     let summary = documents::summary(&sites, &Shape::default());
     let trace = &summary.head.trace;
     let clock = trace.keys();
-    let loss = match sites.completeness().gaps {
-        0 => Vec::new(),
-        _ => gaps(request)?.intervals(trace.first, trace.last),
+    let loss = match (others, sites.completeness().gaps) {
+        (None, _) => None,
+        (_, 0) => Some(Vec::new()),
+        _ => Some(gaps(request)?.intervals(trace.first, trace.last)),
     };
     let said = report::table_options(request, &request.inputs()[0]);
     let time = said.time.as_ref().map(|time| format!("time {time}"));
@@ -47,12 +57,12 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
         summary,
         tree: *tree,
         sites: documents::sites(&sites, &shape(SortKey::Live, MAX_ROWS)),
-        caches: Some(documents::caches(&caches, &shape(SortKey::Live, MAX_ROWS))),
-        mismatch: Some(documents::mismatch(&sites, &shape(SortKey::Wasted, MAX_ROWS), &[])),
-        growth: Some(documents::growth(&sites, &shape(SortKey::Growth, SHORT))),
-        loss: Some(loss),
-        cross: Some(documents::cross(&sites, &shape(SortKey::Cross, MAX_ROWS))),
-        sizes: Some(documents::sites(&sizes, &shape(SortKey::Wasted, MAX_ROWS))),
+        caches: others.map(|(caches, _)| documents::caches(caches, &shape(SortKey::Live, MAX_ROWS))),
+        mismatch: of_trace.map(|sites| documents::mismatch(sites, &shape(SortKey::Wasted, MAX_ROWS), &[])),
+        growth: of_trace.map(|sites| documents::growth(sites, &shape(SortKey::Growth, SHORT))),
+        loss,
+        cross: of_trace.map(|sites| documents::cross(sites, &shape(SortKey::Cross, MAX_ROWS))),
+        sizes: others.map(|(_, sizes)| documents::sites(sizes, &shape(SortKey::Wasted, MAX_ROWS))),
     };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = html::page(&documents, &mut out);

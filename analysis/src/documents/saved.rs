@@ -62,7 +62,9 @@ impl Query {
             return Err(wrong(format!("a saved document has no {what}: name the trace itself")));
         }
         let saved = Saved::read(path).map_err(&wrong)?;
-        saved.analysis(self, path).map_err(wrong)
+        let analysis = saved.analysis(self, path).map_err(wrong)?;
+        let static_sizes = if self.has_static { analysis.names.places.static_sizes()? } else { None };
+        Ok(Analysis { static_sizes, ..analysis })
     }
 
     /// Part of the query that no document answers.
@@ -292,6 +294,7 @@ impl Saved {
             selects_pages,
             slabinfo: None,
             aliases: None,
+            static_sizes: None,
         })
     }
 }
