@@ -31,7 +31,7 @@ use crate::names::resolver::Places;
 use crate::order::merger::MergeStats;
 use crate::pairing::pairs::{PairingResult, kind_index};
 use crate::query::Query;
-use crate::query::select::{Candidate, Select};
+use crate::query::select::Select;
 
 /// Name of the input in documents that are made of a document.
 const INPUT: &str = "document";
@@ -262,6 +262,8 @@ impl Saved {
             }
         }
         let places = Places::saved(&query.names, places, names.report());
+        let static_sizes =
+            if query.has_static { places.static_sizes().map_err(|error| error.to_string())? } else { None };
         let symbolizer = OnceLock::from(Symbolizer::new(kallsyms(&symbols), b""));
         let (order, lost_before) = (trace.order(), trace.since_boot.as_ref().and_then(|since| since.lost_before_first));
         let window = asked.time;
@@ -291,6 +293,7 @@ impl Saved {
             given: query.given.iter().cloned().chain(saved).collect(),
             frees_name_caches: false,
             gfp_names: None,
+            static_sizes,
             selects_pages,
             slabinfo: None,
             aliases: None,

@@ -319,3 +319,6 @@ fn named(mut frames: Vec<Frame>, site: u64, symbols: &Symbolizer) -> Arc<[Frame]
     }
     frames.into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,9 +39,9 @@ const SCRIPT: &str = concat!(
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it.
-const STYLE_HASH: &str = "NbWotUAIMgvWvC+JYMdSZjdNVyGjnBoy0HCudM7Bxe4=";
+const STYLE_HASH: &str = "Y5EqRBfXuohHjpOKo7vc++vEfERTvxAFmrjHPJZj7X0=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "wFh5Vb22SsxYdcnmHe5KRVpHc1ZUlUSnrmuDk/qGbXo=";
+const SCRIPT_HASH: &str = "VahvQotTq8epryXeV0RhToHAf5LZtmBceh2jmbnXx1Q=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
