@@ -12,6 +12,9 @@ const VERDICTS = {
   corrupt: { mark: "\u2715", says: "Bytes of the trace make no sense: figures are estimates." },
 };
 
+// A saved document has call-sites alone: no events, no peak of all, no findings.
+const IS_DOCUMENT = TRACE.input === "document";
+
 function drawVerdict() {
   const verdict = VERDICTS[COMPLETENESS.verdict] || VERDICTS.corrupt;
   $("verdict").className = COMPLETENESS.verdict;
@@ -20,7 +23,7 @@ function drawVerdict() {
   $("word").append(
     make("span", { class: "mark", "aria-hidden": "true" }, verdict.mark),
     make("b", {}, COMPLETENESS.verdict.toUpperCase()),
-    make("span", {}, counted(SUMMARY.events.total, "event") + ", " + loss),
+    make("span", {}, (IS_DOCUMENT ? "" : counted(SUMMARY.events.total, "event") + ", ") + loss),
   );
   if (verdict.says) $("word").append(make("span", {}, verdict.says));
   const span = TRACE.order === "sequence" ? null : TRACE.last - TRACE.first;
@@ -82,6 +85,7 @@ function drawTiles() {
     tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
     tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
   ];
+  if (IS_DOCUMENT) tiles.splice(5, 1), tiles.splice(1, 1);
   if (HAS_STATIC) tiles.splice(4, 0, tile(bytes(ROOT.static), "static", "code and data of the image"));
   if (kinds.pages.allocs) tiles.push(tile(bytes(kinds.pages.live_allocated), "pages live at the end", counted(kinds.pages.allocs, "allocation")));
   if (errors) tiles[tiles.findIndex(each => each.textContent.includes("mismatch"))].classList.add("bad");
