@@ -41,7 +41,7 @@ const SCRIPT: &str = concat!(
 /// Hash of [`STYLE`] in base64, as a security policy has it.
 const STYLE_HASH: &str = "Y5EqRBfXuohHjpOKo7vc++vEfERTvxAFmrjHPJZj7X0=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "VahvQotTq8epryXeV0RhToHAf5LZtmBceh2jmbnXx1Q=";
+const SCRIPT_HASH: &str = "B0wMec/oRMnqlxpOEbQq16C50pMik0YG/EvrJPVdCPI=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
