@@ -11,6 +11,7 @@ mod classes;
 mod cli;
 mod columns;
 mod exit;
+mod export;
 mod names;
 mod old;
 mod pack;
@@ -88,6 +89,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Chart => {
             anyhow::bail!("chart: this program was built without pictures: build it with the feature pictures")
         }
+        Run::Export => export::export(request),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

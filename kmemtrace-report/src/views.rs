@@ -54,6 +54,8 @@ pub(crate) enum Run {
     Chart,
     /// Does what the old program's command line asks for.
     TraceAnalyze,
+    /// Writes a file for other programs.
+    Export,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -131,7 +133,7 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 17] = [
+pub(crate) static VIEWS: [View; 18] = [
     SUMMARY,
     SITES,
     TREE,
@@ -147,6 +149,7 @@ pub(crate) static VIEWS: [View; 17] = [
     CHART,
     STATIC,
     NAMES,
+    EXPORT,
     TRACE_ANALYZE,
     PACK,
 ];
@@ -480,6 +483,20 @@ something else in the other views. Files are overwritten, as they were. Text log
     groupings: &[],
     sort_keys: &[],
     run: Run::TraceAnalyze,
+};
+
+const EXPORT: View = View {
+    name: "export",
+    alias: None,
+    meaning: "Files that other programs open",
+    help: "\
+Writes the recording, or its figures, in the format of another program: a file that is whole or not there. The verdict stands on \
+standard error, and in the file where its format has room for it.",
+    examples: &[("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof")],
+    options: &["to", "weight", "host"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Export,
 };
 
 const PACK: View = View {
