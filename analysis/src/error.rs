@@ -1,5 +1,8 @@
 //! Reasons for which an analysis ends without figures.
 
+use std::path::PathBuf;
+
+use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::OpenError;
 
@@ -45,6 +48,14 @@ pub enum AnalysisError {
     /// An earlier run has read the trace: a trace is opened anew for each.
     #[error("the trace was read by an earlier run: open it again")]
     AlreadyRead,
+    /// A saved document cannot be read, or does not answer the query.
+    #[error("{}: {why}", escape(.path.as_os_str().as_encoded_bytes()))]
+    Document {
+        /// Path of the document.
+        path: PathBuf,
+        /// Reason and remedy.
+        why: String,
+    },
     /// A file of names that was asked for cannot be used.
     #[error(transparent)]
     Names(#[from] NamesError),

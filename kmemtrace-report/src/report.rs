@@ -24,6 +24,8 @@ use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
+/// Views that take a saved document in place of a trace.
+const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// Children of each node of a tree on a terminal.
 const CHILDREN_ON_TERMINAL: usize = 8;
 
@@ -33,27 +35,68 @@ pub(crate) fn view(
     query: Query,
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
-    let (args, inputs) = (&request.args, request.inputs());
-    let mut trace = open(request, &inputs)?;
+    if let Some(saved) = saved_document(request)? {
+        let analysis = with_options(request, query)?.of_document(&saved)?;
+        return print_view(request, &analysis, document);
+    }
+    let (analysis, suggestions) = analyse(request, query)?;
+    let status = print_view(request, &analysis, document)?;
+    suggestions.iter().for_each(|line| say(line));
+    Ok(status)
+}
+
+/// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
+pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analysis, Vec<String>)> {
+    let args = &request.args;
+    let mut trace = open(request, &request.inputs())?;
     let event_names = trace.names.len();
     let query = with_options(request, query)?;
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    check_branches(args, &analysis)?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
+    let suggestions = match analysis.rows().next() {
+        Some(_) => Vec::new(),
+        None => suggest::suggest(&args.filters, &trace, analysis.names(), event_names),
+    };
+    Ok((analysis, suggestions))
+}
+
+/// Prints the document of an analysis, and finds the exit status.
+fn print_view(
+    request: &Request,
+    analysis: &Analysis,
+    document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
+) -> anyhow::Result<u8> {
+    let args = &request.args;
+    check_branches(args, analysis)?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
-    let document = document(&analysis, &Shape { sort: request.sort_keys(), top }, args);
+    let document = document(analysis, &Shape { sort: request.sort_keys(), top }, args);
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
-    print(request, &document, &TableOptions { selected, ..table_options(request, &inputs[0]) })?;
+    print(request, &document, &TableOptions { selected, ..table_options(request, &request.inputs()[0]) })?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         tell_verdict(analysis.completeness());
     }
-    if analysis.rows().next().is_none() {
-        suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
+    Ok(status(args, analysis.completeness()).max(gate(args, analysis)))
+}
+
+/// Path of the saved document that is named in place of a trace; `None` for a trace.
+///
+/// # Errors
+/// A view that needs more than a document has.
+pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf>> {
+    let inputs = request.inputs();
+    let Some(path) = inputs.first().filter(|path| documents::saved::is_document(path)) else { return Ok(None) };
+    let path_name = path.display();
+    if inputs.len() > 1 {
+        anyhow::bail!("{path_name}: a saved document is named alone");
     }
-    Ok(status(args, analysis.completeness()).max(gate(args, &analysis)))
+    let view = request.view.name;
+    if !OF_DOCUMENTS.contains(&view) {
+        anyhow::bail!("{path_name}: {view} needs a trace; {} take a saved document, too", OF_DOCUMENTS.join(", "));
+    }
+    Ok(Some(path.clone()))
 }
 
 /// Prints the comparison of two traces, or of two windows of one.
@@ -204,7 +247,7 @@ pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
 }
 
 /// Refuses a branch that holds no call-site of the trace: a mistyped folder would look like an empty one.
-fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
+pub(crate) fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
     if args.filters.branch.is_empty() {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 use kmemtrace::documents::{self, Document};
-use kmemtrace::{Analysis, Kind, Query, Shape};
+use kmemtrace::{Analysis, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 
@@ -50,6 +50,12 @@ pub(crate) enum Run {
     Names,
     /// Writes a page for browsers.
     Page,
+    /// Draws a tree.
+    Chart,
+    /// Does what the old program's command line asks for.
+    TraceAnalyze,
+    /// Writes a file for other programs.
+    Export,
     /// Makes a smaller copy of the recording.
     Pack,
 }
@@ -91,7 +97,7 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
-/// Those of them that a page does not have: they shape text.
+/// Those of them that pages and pictures do not have: they shape text.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 const ALL_GROUPINGS: &[GroupBy] = &[
@@ -127,8 +133,26 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 15] =
-    [SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, STATIC, NAMES, PACK];
+pub(crate) static VIEWS: [View; 18] = [
+    SUMMARY,
+    SITES,
+    TREE,
+    CACHES,
+    MISMATCH,
+    LIVE,
+    CROSS,
+    COMPARE,
+    GROWTH,
+    ACCOUNT,
+    EVENTS,
+    STATIC,
+    NAMES,
+    HTML,
+    CHART,
+    EXPORT,
+    TRACE_ANALYZE,
+    PACK,
+];
 
 const SUMMARY: View = View {
     name: "summary",
@@ -345,7 +369,7 @@ complete stands on standard error.",
         document: |analysis, shape, args| {
             // The form has an order of its own where none is asked for.
             let shape = if args.sort.is_empty() { &Shape::default() } else { shape };
-            documents::account(analysis, shape, args.account_style(), args.filters.kind == [Kind::Pages])
+            documents::account(analysis, shape, args.account_style())
         },
     },
 };
@@ -415,6 +439,66 @@ Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. 
     run: Run::Page,
 };
 
+const CHART: View = View {
+    name: "chart",
+    alias: None,
+    meaning: "A picture of the tree, as SVG or PNG",
+    help: "\
+Draws the folders of the kernel's sources, their files and functions, sized by the sort key: rings around the root, a treemap or an \
+icicle. The end of the file's name, .svg or .png, is its form. What is too small to be seen is one striped piece, named other. In SVG the \
+pointer tells name, size and share of each piece.",
+    examples: &[
+        ("chart -o live.svg DIR", "rings of live memory"),
+        ("chart --shape treemap --sort wasted -o wasted.png DIR", "a treemap of wasted memory"),
+        ("chart --branch fs -o fs.png DIR", "one folder"),
+    ],
+    options: &["shape", "by", "sort", "depth"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Chart,
+};
+
+const TRACE_ANALYZE: View = View {
+    name: "trace-analyze",
+    alias: None,
+    meaning: "The command line of trace_analyze",
+    help: "\
+Takes the options of trace_analyze.py with the meanings that they had, on recordings and saved documents: -f, -o and --cache mean \
+something else in the other views. Files are overwritten, as they were. Text logs of ftrace are not read yet.",
+    examples: &[
+        ("trace-analyze -f DIR -c account.txt -o waste", "an account file"),
+        ("trace-analyze -k linux -f DIR -r rings.png -a current", "rings of static and live memory"),
+        ("trace-analyze -f DIR --save-db db", "a document for --db-file"),
+    ],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::TraceAnalyze,
+};
+
+const EXPORT: View = View {
+    name: "export",
+    alias: None,
+    meaning: "Files that other programs open",
+    help: "\
+Writes the recording, or its figures, in the format of another program: a file that is whole or not there. The verdict stands on \
+standard error, and in the file where its format has room for it.",
+    examples: &[("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof")],
+    options: &["to", "weight", "host"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Export,
+};
+
 const PACK: View = View {
     name: "pack",
     alias: None,
@@ -437,8 +521,8 @@ impl View {
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
-            Run::Static | Run::Names | Run::Pack => false,
-            Run::Page => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack => false,
+            Run::Page | Run::Chart => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };
         is_common || self.options.contains(&option)

@@ -3,6 +3,7 @@
 //!
 //! The tests themselves are in `tests/`.
 
+pub mod browser;
 pub mod corpus;
 pub mod generate;
 pub mod guest;

@@ -195,19 +195,23 @@ impl Decoder {
             call_site: 0,
             requested: 0,
             allocated: 0,
-            gfp: plan.gfp.map(read),
+            gfp: None,
             cpu,
             pid: plan.pid.map(|slot| read(slot) as u32 as i32),
             flags: plan.flags.filter(|_| I::FLAGS).map(|slot| read(slot) as u8),
-            node: plan.node.map(|slot| read(slot) as u32 as i32),
+            node: None,
             cache: None,
             name: plan.name,
             action: plan.action,
             failed: false,
         };
+        // Read in each branch: the compiler drops them where `items` does not look at them.
+        let gfp = || plan.gfp.map(read);
+        let node = || plan.node.map(|slot| read(slot) as u32 as i32);
         match plan.action {
             Action::Alloc(kind) => {
                 let (address, call_site) = (read(plan.address), read(plan.call_site));
+                let event = Event { gfp: gfp(), node: node(), ..event };
                 let [mut requested, mut allocated] = plan.sizes.map(read);
                 if plan.has_order {
                     requested = page_bytes(self.page_bytes, requested);
@@ -219,6 +223,7 @@ impl Decoder {
             }
             Action::Free(kind) => {
                 let (address, call_site) = (read(plan.address), read(plan.call_site));
+                let event = Event { gfp: gfp(), node: node(), ..event };
                 let cache = plan.cache_name::<O, I>(record.payload, names);
                 items.event(Event { address, call_site, cache, action: Action::Free(kind), ..event }, names);
             }
@@ -226,7 +231,7 @@ impl Decoder {
                 if names.is_unknown(plan.name) {
                     unknown.count(names.get(plan.name));
                 }
-                items.event(Event { action: Action::Other, ..event }, names);
+                items.event(Event { gfp: gfp(), node: node(), action: Action::Other, ..event }, names);
             }
         }
         Ok(())

@@ -33,6 +33,11 @@ const RECENT: usize = 256;
 /// Id that no thread has.
 const NO_THREAD: i32 = i32::MIN;
 
+/// Sizes and flags whose size classes are at hand.
+const RECENT_SIZES: usize = 256;
+/// Bytes that no allocation has; the class of a trace that has them all the same is looked up each time.
+const NO_SIZE: u64 = u64::MAX;
+
 /// Limit of the values that are remembered of one key: a trace may make up any number of sizes.
 const MAX_REMEMBERED: usize = 1 << 16;
 
@@ -41,6 +46,14 @@ fn limit<K>(memory: &mut Memory<K>) {
     if memory.len() >= MAX_REMEMBERED {
         memory.clear();
     }
+}
+
+/// Slot of a size and its flags: a product's high bits depend on all of theirs.
+#[inline]
+fn recent_size(allocated: u64, gfp: Option<u64>) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (allocated ^ gfp.unwrap_or(0).rotate_right(16)).wrapping_mul(FACTOR);
+    (mixed >> (u64::BITS - RECENT_SIZES.ilog2())) as usize
 }
 
 /// Reader of the keys of events, but for the call-site.
@@ -55,6 +68,8 @@ pub(crate) struct GroupReader<'a> {
     /// Names by key and call-site.
     sites: Memory<(GroupKey, u64)>,
     sizes: Memory<(u64, Option<u64>)>,
+    /// Latest bytes allocated and flags, by some of their bits: most objects are of some tens of them.
+    recent_sizes: Box<[(u64, Option<u64>, GroupValue); RECENT_SIZES]>,
     learned: Memory<(u64, u64)>,
     lists: Memory<Box<[GroupValue]>>,
     /// Values of one event.
@@ -72,6 +87,7 @@ impl<'a> GroupReader<'a> {
             recent_comms: Box::new([(NO_THREAD, 0); RECENT]),
             sites: HashMap::default(),
             sizes: HashMap::default(),
+            recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
             learned: HashMap::default(),
             lists: HashMap::default(),
             values: Vec::new(),
@@ -162,23 +178,72 @@ impl<'a> GroupReader<'a> {
         *self.sites.entry((key, call_site)).or_insert_with(|| number().unwrap_or(0))
     }
 
+    #[inline]
     fn cache(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> GroupValue {
-        let (caches, classes) = (self.facts.caches, self.classes);
-        limit(&mut self.sizes);
-        limit(&mut self.learned);
         match kind {
             _ if cache != 0 => cache.into(),
-            Kind::Kmalloc => {
-                let name = || caches.size_class(event.allocated, event.gfp);
-                let number = || name().map_or(0, |name| classes.cache(name.as_bytes()).into());
-                *self.sizes.entry((event.allocated, event.gfp)).or_insert_with(number)
-            }
-            Kind::Cache => {
-                let place = (event.call_site, event.allocated);
-                let number = || caches.learned(place).map_or(0, |name| classes.cache(name).into());
-                *self.learned.entry(place).or_insert_with(number)
-            }
+            Kind::Kmalloc => self.size_class(event.allocated, event.gfp),
+            Kind::Cache => self.learned_cache((event.call_site, event.allocated)),
             Kind::Pages => 0,
+        }
+    }
+
+    #[inline]
+    fn size_class(&mut self, allocated: u64, gfp: Option<u64>) -> GroupValue {
+        let slot = recent_size(allocated, gfp);
+        let (recent, recent_gfp, value) = self.recent_sizes[slot];
+        if recent == allocated && recent_gfp == gfp && allocated != NO_SIZE {
+            return value;
+        }
+        let value = self.other_size_class(allocated, gfp);
+        self.recent_sizes[slot] = (allocated, gfp, value);
+        value
+    }
+
+    #[cold]
+    fn other_size_class(&mut self, allocated: u64, gfp: Option<u64>) -> GroupValue {
+        let (caches, classes) = (self.facts.caches, self.classes);
+        limit(&mut self.sizes);
+        let name = || caches.size_class(allocated, gfp);
+        let number = || name().map_or(0, |name| classes.cache(name.as_bytes()).into());
+        *self.sizes.entry((allocated, gfp)).or_insert_with(number)
+    }
+
+    fn learned_cache(&mut self, place: (u64, u64)) -> GroupValue {
+        let (caches, classes) = (self.facts.caches, self.classes);
+        limit(&mut self.learned);
+        let number = || caches.learned(place).map_or(0, |name| classes.cache(name).into());
+        *self.learned.entry(place).or_insert_with(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_abi::event::{Action, Names};
+    use kmemtrace_abi::trace::Metadata;
+
+    use super::*;
+
+    #[test]
+    fn sizes_that_share_a_slot_keep_their_classes() {
+        let line = |(name, bytes): (&str, u64)| format!("{name} 1 1 {bytes} 1 1 : tunables 0 0 0 : slabdata 1 1 0\n");
+        let caches = [("kmalloc-64", 64), ("kmalloc-1k", 1024), ("kmalloc-2k", 2048), ("kmalloc-8", u64::MAX)];
+        let text = format!("slabinfo - version: 2.1\n{}", caches.map(line).concat());
+        let metadata = Metadata { slabinfo_start: text.into_bytes(), ..Metadata::default() };
+        let names = CacheNames::of(&metadata);
+        let comms = HashMap::new();
+        let facts = GroupFacts { comms: &comms, symbols: None, caches: &names };
+        let mut own = Names::new();
+        let name = own.intern(b"kmalloc");
+        let classes = Classes::new(own, 1);
+        let mut reader = GroupReader::new(Grouping::CACHE, facts, &classes);
+        let event = Event { action: Action::Alloc(Kind::Kmalloc), ..Event::new(0, 0, name) };
+        // Far more sizes than slots, each among others, and the size that stands for none.
+        let sizes: Vec<u64> = (0..3000).chain([u64::MAX, 64, 1024, 64, u64::MAX, 2048]).collect();
+        for (allocated, gfp) in sizes.iter().flat_map(|&size| [(size, None), (size, Some(0)), (size, Some(0xcc0))]) {
+            let number = reader.others(&Event { allocated, gfp, ..event }, Kind::Kmalloc, 0);
+            let expected = names.size_class(allocated, gfp).map_or(0, |name| classes.cache(name.as_bytes()).into());
+            assert_eq!(number, expected, "{allocated} {gfp:?}");
         }
     }
 }
@@ -211,10 +276,21 @@ pub(crate) fn parts_of_function(name: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     Some((&name[end + 1..], Some(&name[..end]).filter(|module| !module.is_empty())))
 }
 
+/// Line of source, as the name that [`GroupKey::Source`] has for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourceParts<'n> {
+    /// Source file.
+    pub(crate) file: Option<&'n [u8]>,
+    /// Line, from 1.
+    pub(crate) line: Option<u32>,
+    /// Name of the function.
+    pub(crate) function: &'n [u8],
+}
+
 /// File, line and function from the name that [`GroupKey::Source`] has for them.
-pub(crate) fn parts_of_source(name: &[u8]) -> Option<(Option<&[u8]>, Option<u32>, &[u8])> {
+pub(crate) fn parts_of_source(name: &[u8]) -> Option<SourceParts<'_>> {
     let mut parts = name.splitn(3, |byte| *byte == 0);
     let (line, file, function) = (parts.next()?, parts.next()?, parts.next()?);
     let line = std::str::from_utf8(line).ok().and_then(|line| line.parse().ok());
-    Some(((!file.is_empty()).then_some(file), line, function))
+    Some(SourceParts { file: (!file.is_empty()).then_some(file), line, function })
 }

@@ -117,8 +117,6 @@ pub(super) struct Callers<'a> {
     pub(super) frees_made: Option<Box<dyn Iterator<Item = (u64, u64)> + 'a>>,
     /// Names of a call-site.
     pub(super) site: Box<dyn Fn(u64) -> CallSite<'a> + 'a>,
-    /// Source file of a call-site.
-    pub(super) file: Box<dyn Fn(u64) -> Name<'a> + 'a>,
 }
 
 /// Caller with its sums over all kinds that are counted.
@@ -160,7 +158,7 @@ pub(super) fn account<'a>(
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> AccountBody<'a> {
-    let Callers { rows, frees_made, site, file } = callers;
+    let Callers { rows, frees_made, site } = callers;
     let mut by_site: HashMap<u64, Caller, RandomState> = HashMap::default();
     for (call_site, _, stats) in rows.filter(|(_, kind, stats)| (*kind == Kind::Pages) == is_pages && stats.allocs > 0)
     {
@@ -196,10 +194,10 @@ pub(super) fn account<'a>(
         kinds: if is_pages { &["pages"] } else { &["kmalloc", "cache"] },
         callers: sorted.len(),
         total: total.figures(),
-        rows: Rows::of(sorted, move |(call_site, figures)| AccountRow {
-            site: site(*call_site),
-            object: file(*call_site).map(|file| object(&file).into()),
-            figures: figures.clone(),
+        rows: Rows::of(sorted, move |(call_site, figures)| {
+            let site = site(*call_site);
+            let file = site.place.0.source.as_ref().and_then(|source| source.file.as_deref());
+            AccountRow { object: file.map(|file| object(file).into()), site, figures: figures.clone() }
         }),
     }
 }
@@ -218,8 +216,12 @@ fn object(file: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::naming::SitePlace;
     use super::super::row::Address;
     use super::*;
+    use crate::names::place::{Place, SourceLine};
 
     const ORDERING: Ordering = Ordering { is_known: true };
 
@@ -240,17 +242,17 @@ mod tests {
     }
 
     fn account_of<'a>(rows: &'a [(u64, Kind, Stats)], made: &'a [(u64, u64)], style: AccountStyle) -> AccountBody<'a> {
-        let site = |call_site: u64| CallSite {
+        let source = || SourceLine { function: b"f"[..].into(), file: Some(b"fs/inode.c"[..].into()), line: None };
+        let site = move |call_site: u64| CallSite {
             call_site: Address(call_site),
             symbol: (call_site != 9).then(|| format!("f{}+0x1", call_site % 5).into_bytes().into()),
             module: None,
-            place: Default::default(),
+            place: SitePlace(Arc::new(Place { source: (call_site == 1).then(source), ..Place::default() })),
         };
         let callers = Callers {
             rows: Box::new(rows.iter().map(|(site, kind, stats)| (*site, *kind, stats))),
             frees_made: style.counts_frees_made().then(|| Box::new(made.iter().copied()) as Box<_>),
             site: Box::new(site),
-            file: Box::new(|call_site| (call_site == 1).then(|| b"fs/inode.c"[..].into())),
         };
         account(callers, style, false, &Shape::default(), (&Saturation::default(), ORDERING))
     }

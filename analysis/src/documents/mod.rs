@@ -34,6 +34,7 @@ pub mod mismatch;
 pub mod naming;
 pub mod ranked;
 pub mod row;
+pub mod saved;
 pub mod sites;
 #[cfg(feature = "dwarf")]
 pub mod static_sizes;
@@ -190,16 +191,15 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     })
 }
 
-/// `account`: a row per caller, of `pages`, or of `kmalloc` and `cache`. The query is [`crate::Query::by_site`], for
-/// [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
-pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle, is_pages: bool) -> Document<'a> {
+/// `account`: a row per caller, of `kmalloc` and `cache`; of `pages` where the query selects no other kind. The query is
+/// [`crate::Query::by_site`], for [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
+pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle) -> Document<'a> {
     let naming = Naming::of(analysis);
-    let paired = grouped(analysis, Grouping::SITE);
+    let (paired, is_pages) = (grouped(analysis, Grouping::SITE), analysis.selects_pages);
     let callers = account::Callers {
         rows: Box::new(paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats))),
         frees_made: style.counts_frees_made().then(|| Box::new(paired.counts.free_sites.iter(is_pages)) as Box<_>),
         site: Box::new(move |call_site| naming.call_site(call_site)),
-        file: Box::new(|_| None),
     };
     of("account", analysis, |sums| Body::Account(Box::new(account::account(callers, style, is_pages, shape, sums))))
 }

@@ -35,6 +35,8 @@ pub(crate) struct Places {
     #[cfg(feature = "dwarf")]
     map: Option<NameMap>,
     known: Mutex<Known>,
+    /// Origin of the names of a saved document, whose places are all known.
+    saved: Option<NamesReport>,
 }
 
 /// Places that were found.
@@ -53,6 +55,11 @@ impl Places {
         Places { options: options.clone(), module_paths, ..Places::default() }
     }
 
+    /// Places of a saved document, and the origin of its names.
+    pub(crate) fn saved(options: &NameOptions, places: HashMap<u64, Arc<Place>>, report: NamesReport) -> Places {
+        let known = Mutex::new(Known { places, modules: BTreeMap::new() });
+        Places { options: options.clone(), known, saved: Some(report), ..Places::default() }
+    }
     /// Finds and checks debug information and other sources of names.
     ///
     /// # Errors
@@ -205,6 +212,9 @@ impl Places {
 
     /// Origin of the names, for the head of documents.
     pub(crate) fn report(&self, symbols: Option<&Symbolizer>) -> NamesReport {
+        if let Some(saved) = &self.saved {
+            return saved.clone();
+        }
         let has_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
         let modules: Vec<NameSource> =
             self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();

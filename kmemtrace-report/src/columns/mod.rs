@@ -205,30 +205,33 @@ pub(crate) const KINDS: [Column<'static>; 10] = [
 ];
 
 /// `summary`: most bytes live now.
-pub(crate) const TOP_LIVE: [Column<'static>; 5] = [
+pub(crate) const TOP_LIVE: [Column<'static>; 6] = [
     Column::figure("OBJECTS", 2, "Objects live at the end."),
     Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
     Column::figure("SHARE", 1, "Share of all live bytes of kmalloc and cache."),
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
+    KEY_SOURCE,
 ];
 
 /// `summary`: most bytes wasted by objects live now.
-pub(crate) const TOP_LIVE_WASTE: [Column<'static>; 5] = [
+pub(crate) const TOP_LIVE_WASTE: [Column<'static>; 6] = [
     Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
     Column::figure("LIVE WASTE", 0, "Bytes of the live objects that were handed out and not asked for."),
     Column::figure("SHARE", 1, "Share of all live bytes wasted by kmalloc and cache."),
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
+    KEY_SOURCE,
 ];
 
 /// `summary`: churn.
-pub(crate) const TOP_CHURN: [Column<'static>; 5] = [
+pub(crate) const TOP_CHURN: [Column<'static>; 6] = [
     Column::figure("ALLOCS", 2, "Successful allocations."),
     Column::figure("WASTED", 0, "Bytes handed out and not asked for, over all allocations: cumulative."),
     Column::figure("SHARE", 1, "Share of all bytes wasted by kmalloc and cache."),
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
+    KEY_SOURCE,
 ];
 
 /// `mismatch`.
@@ -264,7 +267,7 @@ pub(crate) const LIVE: [Column<'static>; 9] = [
 ];
 
 /// `live --objects`.
-pub(crate) const OBJECTS: [Column<'static>; 10] = [
+pub(crate) const OBJECTS: [Column<'static>; 11] = [
     Column::figure("CPU", 6, "CPU of the allocation."),
     Column::figure("PID", 5, "Thread of the allocation."),
     Column::name("COMM", 3, "Command name of the thread: its last known one."),
@@ -275,16 +278,18 @@ pub(crate) const OBJECTS: [Column<'static>; 10] = [
     ADDRESS,
     Column::figure("SINCE", 0, "Time of the allocation, from the first event of the trace."),
     Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+    KEY_SOURCE,
 ];
 
 /// `cross`.
-pub(crate) const CROSS: [Column<'static>; 6] = [
+pub(crate) const CROSS: [Column<'static>; 7] = [
     Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
     Column::figure("OF FREES", 4, "Objects whose free was seen."),
     Column::figure("XCPU", 2, "Share of the frees that ran on another CPU than the allocation."),
     Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
     Column::figure("BYTES", 0, "Bytes of the objects that were freed on another CPU."),
     Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+    KEY_SOURCE,
 ];
 
 /// `account --style trace-analyze`.

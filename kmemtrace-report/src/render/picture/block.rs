@@ -105,13 +105,17 @@ impl Block {
         children.sort_by_key(|child| Reverse(child.size));
         // Sums beyond 64 bits are saturated; then a parent may be less than its children.
         let sum = children.iter().fold(0u64, |sum, child| sum.saturating_add(child.size));
+        let size = measure.of(node).max(sum);
+        if measure == Measure::Current && node.kind == NodeKind::File && !children.is_empty() && size > sum {
+            let name = "(static)".to_owned();
+            children.push(Block { name, size: size - sum, is_vague: false, children: Vec::new() });
+            children.sort_by_key(|child| Reverse(child.size));
+        }
+        let name = match node.kind {
+            NodeKind::Others => format!("other ({})", node.folded),
+            _ => escape(&node.name).into_owned(),
+        };
         let is_vague = matches!(node.kind, NodeKind::Others | NodeKind::Unknown | NodeKind::Module);
-        Block { name: escape(&node.name).into_owned(), size: measure.of(node).max(sum), is_vague, children }
-    }
-
-    /// Number of levels below this one.
-    #[cfg(test)]
-    pub(crate) fn levels(&self) -> usize {
-        self.children.iter().map(|child| child.levels() + 1).max().unwrap_or(0)
+        Block { name, size, is_vague, children }
     }
 }

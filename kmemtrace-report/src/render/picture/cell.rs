@@ -10,8 +10,8 @@ pub(crate) struct Cell<O = Outline> {
     pub(crate) path: Vec<String>,
     /// Size.
     pub(crate) size: u64,
-    /// Rank of the branch below the root that it belongs to.
-    pub(crate) branch: usize,
+    /// Rank of the branch that it belongs to; `None` where there is one alone.
+    pub(crate) branch: Option<usize>,
     /// True for a node without a place of its own.
     pub(crate) is_vague: bool,
     /// True where cells of its children are drawn.

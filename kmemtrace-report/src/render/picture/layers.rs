@@ -14,7 +14,7 @@ pub(crate) type Span = (f64, f64);
 pub(crate) fn layers(root: &Block, span: Span, least: f64, levels: usize) -> Vec<Cell<Span>> {
     let length = (span.1 - span.0).max(f64::MIN_POSITIVE);
     let mut layers = Layers { least: root.size as f64 * least / length, levels, cells: Vec::new() };
-    layers.add(root, Vec::new(), 0, span);
+    layers.add(root, Vec::new(), None, span);
     let mut cells = layers.cells;
     // A level of a few splinters would take the room of all others.
     let is_covered = |depth: usize| {
@@ -35,7 +35,7 @@ struct Layers {
 }
 
 impl Layers {
-    fn add(&mut self, block: &Block, path: Vec<String>, branch: usize, span: Span) {
+    fn add(&mut self, block: &Block, path: Vec<String>, branch: Option<usize>, span: Span) {
         let depth = path.len();
         let shares = if depth < self.levels { shares(block, self.least) } else { Vec::new() };
         // One grey cell for all children says less than their parent alone.
@@ -47,7 +47,8 @@ impl Layers {
         }
         for (rank, (share, span)) in spans(&shares, span).enumerate() {
             let path = [&path[..], std::slice::from_ref(&share.name)].concat();
-            let branch = if depth == 0 { rank } else { branch };
+            // Branches begin where there are several.
+            let branch = branch.or((shares.len() > 1).then_some(rank));
             match share.child {
                 Some(child) => self.add(child, path, branch, span),
                 None => {

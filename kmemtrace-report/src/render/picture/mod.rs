@@ -123,7 +123,7 @@ fn legend(cells: &[Cell], chart: &Chart, font: &Font, drawing: &mut Drawing) {
         }
         drawing.pieces.push(Piece {
             outline: Outline::Rect([left, baseline - swatch + 2.0, swatch, swatch]),
-            fill: Some(colors::fill(cell.branch, 2, cell.is_vague)),
+            fill: Some(colors::fill(cell.branch.unwrap_or(0), 2, cell.is_vague)),
             is_hatched: cell.is_vague,
             border: 0.0,
             title: String::new(),
@@ -157,7 +157,7 @@ fn paint(cell: &Cell, root: &Block, chart: &Chart, font: &Font, drawing: &mut Dr
         return;
     }
     let depth = cell.depth();
-    let fill = if depth == 0 { colors::ROOT } else { colors::fill(cell.branch, depth, cell.is_vague) };
+    let fill = if depth == 0 { colors::ROOT } else { colors::fill(cell.branch.unwrap_or(0), depth, cell.is_vague) };
     let size = chart.measure.text(cell.size);
     let path = cell.path.join("/");
     let path = if path.is_empty() { root.name.clone() } else { path };

@@ -17,7 +17,7 @@ type Rect = [f64; 4];
 /// Cells of a rectangle, the root first.
 pub(crate) fn treemap(root: &Block, rect: Rect) -> Vec<Cell> {
     let mut map = Map { pixel: root.size as f64 / (rect[2] * rect[3]).max(f64::MIN_POSITIVE), cells: Vec::new() };
-    map.add(root, Vec::new(), 0, rect);
+    map.add(root, Vec::new(), None, rect);
     map.cells
 }
 
@@ -28,7 +28,7 @@ struct Map {
 }
 
 impl Map {
-    fn add(&mut self, block: &Block, path: Vec<String>, branch: usize, rect: Rect) {
+    fn add(&mut self, block: &Block, path: Vec<String>, branch: Option<usize>, rect: Rect) {
         let depth = path.len();
         let is_divided = depth < MAX_LEVELS && rect[2] * rect[3] >= DIVIDED_AREA;
         let shares = if is_divided { shares(block, self.pixel * LEAST_AREA) } else { Vec::new() };
@@ -41,7 +41,8 @@ impl Map {
         }
         for (rank, (share, rect)) in squarified(&shares, rect).into_iter().enumerate() {
             let path = [&path[..], std::slice::from_ref(&share.name)].concat();
-            let branch = if depth == 0 { rank } else { branch };
+            // Branches begin where there are several.
+            let branch = branch.or((shares.len() > 1).then_some(rank));
             match share.child {
                 Some(child) => self.add(child, path, branch, rect),
                 None => {

@@ -39,6 +39,7 @@ pub(crate) fn cross(view: &Cross<'_>, options: &TableOptions, out: &mut dyn Writ
             cells::count(row.cross_cpu).into(),
             cells::bytes(row.cross_cpu_bytes, options).into(),
             cells::site(&row.site, row.kind),
+            cells::source(&row.site.place),
         ]
     };
     let grid = Grid { columns: &CROSS, ranked: Some("BYTES"), screen: &options.screen };

@@ -37,6 +37,14 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     writeln!(out)
 }
 
+/// Parts of a heading in one line: trace, verdict, names, and what was asked for.
+#[cfg(feature = "pictures")]
+pub(crate) fn brief(head: &Head<'_>, options: &TableOptions) -> Vec<String> {
+    let time = options.time.as_ref().map(|time| format!("time {time}"));
+    let origin = trace(&head.trace, options).into_iter().take(2);
+    origin.chain(verdict(head, None)).chain(names(&head.names)).chain(options.filter()).chain(time).collect()
+}
+
 /// Writes a text as lines that fit.
 pub(crate) fn text(text: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", wrap::words(text, 0, options.screen.width, options.screen.cut_mark()))

@@ -8,7 +8,7 @@ pub(crate) mod events;
 mod figures;
 mod groups;
 mod growth;
-mod heading;
+pub(crate) mod heading;
 mod live;
 mod mismatch;
 mod objects;

@@ -37,6 +37,7 @@ pub(crate) fn objects<'a>(
             row.address.to_string().into(),
             cells::moment(&head.trace, row.at).into(),
             cells::site(&row.site, row.kind),
+            cells::source(&row.site.place),
         ];
         OBJECTS.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
     };

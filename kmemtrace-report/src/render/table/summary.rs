@@ -49,7 +49,7 @@ pub(crate) fn summary(
 struct List<'v, 'a> {
     title: &'static str,
     rows: &'v Option<Rows<'a, SiteRow<'a>>>,
-    columns: &'static [Column<'static>; 5],
+    columns: &'static [Column<'static>; 6],
     /// Limit of rows.
     limit: usize,
     /// Sum that the ranking figures are parts of.
@@ -113,7 +113,8 @@ fn top(
         let is_part = row.kind != Kind::Pages;
         let share = if is_part { cells::percent(part, list.whole) } else { "-".to_owned() };
         let bar = if is_part { cells::bar(part, list.whole, &options.screen) } else { Cell::default() };
-        vec![first, ranked, share.into(), bar, cells::site(&row.site, row.kind)]
+        let source = cells::source(&row.site.place);
+        vec![first, ranked, share.into(), bar, cells::site(&row.site, row.kind), source]
     };
     let grid = Grid { columns: list.columns, ranked: Some(list.columns[1].title), screen: &options.screen };
     grid.write(|| rows.iter().take(list.limit).map(row), out)

@@ -46,10 +46,11 @@ function drawBranch() {
   const found = all.filter(node => node.hit);
   const noun = all.every(node => node.kind === "site") ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
   $("branch-title").textContent = some + counted(all.length, noun).replace("leafs", "leaves") + " in " + state.at.name;
+  const place = node => LINES.get(node.name) || (node.kind === "site" || !node.parent ? "" : pathOf(node.parent).join("/"));
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
     make("td", { class: "number" }, (size.key === "live" && node.isBound ? "\u2264 " : "") + size.format(size.of(node))),
     make("td", { class: "number" }, percent(size.of(node), size.of(state.at))),
-    make("td", {}, make("button", { type: "button", class: "link", onclick: () => { walker = node; go(node.parent || ROOT); } }, node.name), LINES.get(node.name) ? make("span", { class: "line" }, " " + LINES.get(node.name)) : ""),
+    make("td", {}, make("button", { type: "button", class: "link", onclick: () => { walker = node; go(node.parent || ROOT); } }, node.name), place(node) ? make("span", { class: "line" }, " " + place(node)) : ""),
   ));
   if (found.length > LISTED) rows.push(make("tr", {}, make("td", { colspan: 3, class: "more" }, `${count(found.length - LISTED)} smaller ones`)));
   $("branch").replaceChildren(make("table", {}, make("tbody", {}, ...rows)));
@@ -60,7 +61,7 @@ const unfolded = new Set();
 const CHILDREN = 200;
 
 function drawOutline() {
-  const box = $("outline"), focused = box.contains(document.activeElement) ? document.activeElement.closest("tr")?.node : null;
+  const box = $("outline"), hadFocus = Boolean(document.activeElement.closest("#outline tbody tr"));
   const columns = [
     ...SIZES.filter(size => HAS_STATIC || !["static", "current"].includes(size.key)),
   ];
@@ -78,7 +79,7 @@ function drawOutline() {
   box.replaceChildren(make("table", { role: "treegrid", "aria-label": "Tree" }, make("thead", {}, header), body));
   const rows = [...body.rows].filter(row => row.node);
   (rows.find(row => row.node === walker) || rows[0]).tabIndex = 0;
-  if (focused) focusOutline(focused);
+  if (hadFocus) focusOutline(walker);
 }
 
 function outlineRow(node, level, columns) {

@@ -120,6 +120,10 @@ function drawPath() {
 function drawAll() {
   $("theme").textContent = "Theme: " + theme;
   drawTree();
+  drawCharts();
+}
+
+function drawCharts() {
   drawTime();
   drawCpus();
   drawSlots();
@@ -180,8 +184,13 @@ drawFoot();
 fillToolbar();
 restore();
 listen();
-find();
-drawAll();
-sitesAgain = drawSites();
-drawCaches();
-drawMismatches();
+$("theme").textContent = "Theme: " + theme;
+drawTree();
+// The rest stands below, so that the tree answers first.
+setTimeout(() => {
+  drawCharts();
+  sitesAgain = drawSites();
+  drawCaches();
+  drawMismatches();
+  document.documentElement.dataset.drawn = "all";
+});

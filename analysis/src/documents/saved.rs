@@ -1,0 +1,491 @@
+//! Documents that were saved: `sites` as JSON, read back in place of a trace.
+//!
+//! A document is a stranger's file: numbers and names are taken as they are, sums are made anew, and nothing in it is believed to
+//! be in any order.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use kmemtrace_abi::clock::OrderKey;
+use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::kernel::unknown::UnknownEvents;
+use kmemtrace_abi::open::regular;
+use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::trace::{InputKind, Scope, TraceInfo};
+use serde::Deserialize;
+
+use crate::account::completeness::Completeness;
+use crate::account::grouping::{Grouping, RowKey};
+use crate::account::stats::Stats;
+use crate::analysis::{Analysis, Names};
+use crate::error::AnalysisError;
+use crate::memory::budget::Budget;
+use crate::names::kallsyms::Symbolizer;
+use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
+use crate::names::resolver::Places;
+use crate::order::merger::MergeStats;
+use crate::pairing::pairs::{PairingResult, kind_index};
+use crate::query::Query;
+use crate::query::select::Select;
+
+/// Name of the input in documents that are made of a document.
+const INPUT: &str = "document";
+/// Schema of the documents that are read.
+const SCHEMA: &str = "kmemtrace.sites/1";
+/// Limit of bytes of a document: 10,000 call-sites have about ten million.
+const MAX_BYTES: u64 = 1 << 30;
+/// Limit of CPUs in a head.
+const MAX_CPUS: u32 = 1 << 16;
+
+/// True for a file that begins as JSON does.
+pub fn is_document(path: &Path) -> bool {
+    let Ok(file) = regular::open(path) else { return false };
+    let mut start = [0; 64];
+    let read = file.take(64).read(&mut start).unwrap_or(0);
+    start[..read].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
+impl Query {
+    /// Answers from a saved `sites` document in place of a trace: rows are its call-sites. Filters on kinds, modules, call-sites and
+    /// branches select among them.
+    ///
+    /// # Errors
+    /// [`AnalysisError::Document`] for a file that is no such document, and for a query that it does not answer.
+    pub fn of_document(&self, path: &Path) -> Result<Analysis, AnalysisError> {
+        let wrong = |why: String| AnalysisError::Document { path: path.to_owned(), why };
+        if let Some(what) = self.beyond_document() {
+            return Err(wrong(format!("a saved document has no {what}: name the trace itself")));
+        }
+        let saved = Saved::read(path).map_err(&wrong)?;
+        let analysis = saved.analysis(self, path).map_err(wrong)?;
+        let static_sizes = if self.has_static { analysis.names.places.static_sizes()? } else { None };
+        Ok(Analysis { static_sizes, ..analysis })
+    }
+
+    /// Part of the query that no document answers.
+    fn beyond_document(&self) -> Option<&'static str> {
+        let Select { pid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
+        let asked = [
+            (self.free_sites, "frees by their own callers"),
+            (self.lists_live, "objects"),
+            (self.growth, "changes over time"),
+            (self.matrix, "pairs of CPUs"),
+            (self.window.is_some(), "times of events"),
+            (self.grouping != Grouping::SITE, "groups but call-sites"),
+            (!pid.is_empty() || !comm.is_empty(), "threads"),
+            (!cache.is_empty(), "caches"),
+            (!size.is_empty(), "sizes of objects"),
+            (!context.is_empty(), "contexts"),
+        ];
+        asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what)
+    }
+}
+
+/// Members of a document that are read back.
+#[derive(Deserialize)]
+struct Saved {
+    schema: String,
+    completeness: SavedCompleteness,
+    trace: SavedTrace,
+    #[serde(default)]
+    names: SavedNames,
+    query: SavedQuery,
+    rows: Vec<SavedRow>,
+    #[serde(default)]
+    others_count: u64,
+}
+
+#[derive(Deserialize)]
+struct SavedCompleteness {
+    verdict: String,
+    lost_events: Option<u64>,
+    gaps: u64,
+    truncated_files: Vec<String>,
+    missing_cpus: Vec<u32>,
+    inferred_frees: u64,
+    frees_without_alloc: u64,
+}
+
+#[derive(Deserialize)]
+struct SavedTrace {
+    source: Option<String>,
+    kernel: Option<String>,
+    arch: Option<String>,
+    endian: Option<String>,
+    word_bytes: Option<u8>,
+    page_bytes: Option<u64>,
+    clock: Option<String>,
+    cpus: u32,
+    order: String,
+    first: u64,
+    last: u64,
+    own_threads: Option<Vec<i32>>,
+    #[serde(default)]
+    scope: String,
+    filtered: Option<String>,
+    host: Option<String>,
+    boot: Option<String>,
+    recording: Option<String>,
+    since_boot: Option<SavedSinceBoot>,
+}
+
+#[derive(Deserialize)]
+struct SavedSinceBoot {
+    lost_before_first: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct SavedNames {
+    kernel: SavedKernelNames,
+    modules: SavedModuleNames,
+}
+
+#[derive(Default, Deserialize)]
+struct SavedKernelNames {
+    from: Option<String>,
+    file: Option<PathBuf>,
+    checked: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct SavedModuleNames {
+    dwarf: usize,
+    path: usize,
+    none: usize,
+}
+
+#[derive(Deserialize)]
+struct SavedQuery {
+    #[serde(default)]
+    filters: HashMap<String, Vec<String>>,
+    time: Option<(u64, u64)>,
+}
+
+#[derive(Deserialize)]
+struct SavedRow {
+    call_site: String,
+    symbol: Option<String>,
+    symbol_hex: Option<String>,
+    module: Option<String>,
+    module_hex: Option<String>,
+    frames: Option<Vec<SavedFrame>>,
+    source: Option<SavedSource>,
+    folder: Option<String>,
+    folder_hex: Option<String>,
+    folder_from: Option<String>,
+    wrapper: Option<String>,
+    wrapper_hex: Option<String>,
+    kind: String,
+    allocs: u64,
+    failed_allocs: u64,
+    requested: u64,
+    allocated: u64,
+    wasted: u64,
+    frees: u64,
+    inferred_frees: u64,
+    cross_cpu: Option<u64>,
+    live_objects: u64,
+    live_requested: u64,
+    live_allocated: u64,
+    live_wasted: u64,
+    peak_live_allocated: Option<u64>,
+    live_is_upper_bound: bool,
+}
+
+#[derive(Deserialize)]
+struct SavedFrame {
+    function: String,
+    file: Option<String>,
+    line: Option<u32>,
+    #[serde(default)]
+    inlined: bool,
+}
+
+#[derive(Deserialize)]
+struct SavedSource {
+    function: String,
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+impl Saved {
+    fn read(path: &Path) -> Result<Saved, String> {
+        let file: File = regular::open(path).map_err(|error| error.to_string())?;
+        if file.metadata().is_ok_and(|data| data.len() > MAX_BYTES) {
+            return Err("is too large for a saved document: name the trace itself".to_owned());
+        }
+        let saved: Saved = serde_json::from_reader(BufReader::new(file.take(MAX_BYTES)))
+            .map_err(|error| format!("is no saved document of call-sites: {error}"))?;
+        if saved.schema != SCHEMA {
+            return Err(format!(
+                "is a document {}, and only {SCHEMA} is read: save one with sites --format json",
+                saved.schema
+            ));
+        }
+        if saved.others_count > 0 {
+            return Err("has only some of the call-sites: save it without --top".to_owned());
+        }
+        Ok(saved)
+    }
+
+    /// Analysis with the rows that the query takes.
+    fn analysis(self, query: &Query, path: &Path) -> Result<Analysis, String> {
+        let Saved { completeness, trace, names, query: asked, rows, .. } = self;
+        let (mut paired, mut places, mut symbols) = (PairingResult::default(), HashMap::new(), Vec::new());
+        let (areas, mut counted) = (&query.names.areas, 0u128);
+        for row in rows {
+            let call_site = row.address()?;
+            let kind = row.kind()?;
+            let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
+            let stats = row.stats();
+            let counts = [stats.allocs, stats.failed_allocs, stats.frees, stats.inferred_frees, stats.cross_cpu];
+            counted = counts.into_iter().chain([stats.live_objects]).fold(counted, |sum, n| sum + u128::from(n));
+            let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
+            symbols.push((call_site, symbol, module));
+            if query.select.takes_row(call_site, kind, symbols.last(), &place) {
+                paired.rows.push((RowKey { site: call_site, others: 0, kind }, stats));
+            }
+            places.insert(call_site, place);
+        }
+        if counted > u64::MAX.into() {
+            return Err("has more objects than any recording".to_owned());
+        }
+        for (key, stats) in &paired.rows {
+            paired.counts.paired += stats.frees;
+            paired.kinds[kind_index(key.kind)].add(stats);
+            if key.kind != Kind::Pages {
+                paired.total.add(stats);
+            }
+        }
+        let places = Places::saved(&query.names, places, names.report());
+        let symbolizer = OnceLock::from(Symbolizer::new(kallsyms(&symbols), b""));
+        let (order, lost_before) = (trace.order(), trace.since_boot.as_ref().and_then(|since| since.lost_before_first));
+        let window = asked.time;
+        let saved: Vec<_> =
+            asked.given().filter(|(option, _)| query.given.iter().all(|(other, _)| other != option)).collect();
+        let is_of_pages = |(option, values): &(&str, Vec<String>)| *option == "kind" && values == &["pages"];
+        let selects_pages = query.select.kind == [Kind::Pages] || saved.iter().any(is_of_pages);
+        Ok(Analysis {
+            completeness: completeness.completeness(lost_before),
+            own_threads: trace.own_threads.clone(),
+            info: trace.info(),
+            order,
+            paired,
+            names: Names {
+                kallsyms: Mutex::default(),
+                modules: Vec::new(),
+                comms: HashMap::new(),
+                trace_names: kmemtrace_abi::event::Names::default(),
+                symbolizer,
+                places,
+            },
+            first_key: 0,
+            grouping: Grouping::SITE,
+            budget: Budget::new(query.max_memory),
+            inputs: vec![path.to_owned()],
+            window,
+            given: query.given.iter().cloned().chain(saved).collect(),
+            frees_name_caches: false,
+            gfp_names: None,
+            selects_pages,
+            slabinfo: None,
+            aliases: None,
+            static_sizes: None,
+        })
+    }
+}
+
+/// Call-site with the symbol and the module of its row.
+type Symbols = (u64, Option<Vec<u8>>, Option<Vec<u8>>);
+
+impl Select {
+    /// True for a row that the filters take; those on objects were refused.
+    fn takes_row(&self, call_site: u64, kind: Kind, symbols: Option<&Symbols>, place: &Place) -> bool {
+        let symbolizer = Symbolizer::new(kallsyms(symbols.map_or(&[][..], std::slice::from_ref)), b"");
+        let symbol = symbolizer.lookup(call_site);
+        self.matches_kind(kind) && self.matches_site(call_site, symbol.as_ref()) && self.matches_branch(place)
+    }
+}
+
+/// Text of symbols that gives each call-site the name of its row, and no name to one without.
+fn kallsyms(symbols: &[Symbols]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (call_site, symbol, module) in symbols {
+        let split = symbol.as_deref().and_then(|symbol| {
+            let plus = symbol.windows(3).rposition(|part| part == b"+0x")?;
+            let offset = std::str::from_utf8(&symbol[plus + 3..]).ok()?;
+            let start = call_site.checked_sub(u64::from_str_radix(offset, 16).ok()?)?;
+            // A name with such bytes would be another line.
+            let is_name = |name: &[u8]| !name.is_empty() && !name.iter().any(|byte| matches!(byte, b'\n' | b'\t'));
+            (start < *call_site && is_name(&symbol[..plus])).then_some((start, &symbol[..plus]))
+        });
+        let Some((start, function)) = split else {
+            // A symbol that is no code ends the one before it.
+            text.extend(format!("{:x} d -\n", call_site.saturating_sub(1)).bytes());
+            continue;
+        };
+        text.extend(format!("{start:x} t ").bytes());
+        text.extend(function);
+        if let Some(module) = module.as_deref().filter(|module| !module.contains(&b'\n')) {
+            text.extend([b"\t[", module, b"]"].concat());
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
+/// Bytes of a name, by its text or by its digits, which stand beside a text that is not exact.
+fn name(text: &Option<String>, hex: &Option<String>) -> Option<Vec<u8>> {
+    let digits = hex.as_deref().filter(|digits| digits.len().is_multiple_of(2) && digits.is_ascii());
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes = digits.and_then(|digits| digits.as_bytes().chunks(2).map(byte).collect());
+    bytes.or_else(|| text.as_ref().map(|text| text.as_bytes().to_vec()))
+}
+
+fn boxed(text: String) -> Box<[u8]> {
+    text.into_bytes().into()
+}
+
+impl SavedRow {
+    fn address(&self) -> Result<u64, String> {
+        let digits = self.call_site.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        digits.ok_or_else(|| format!("has a row whose call_site is no address: {}", self.call_site))
+    }
+
+    fn kind(&self) -> Result<Kind, String> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind);
+        kind.ok_or_else(|| format!("has a row of an unknown kind: {}", self.kind))
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            allocs: self.allocs,
+            failed_allocs: self.failed_allocs,
+            requested: self.requested.into(),
+            allocated: self.allocated.into(),
+            wasted: self.wasted.into(),
+            frees: self.frees,
+            inferred_frees: self.inferred_frees,
+            cross_cpu: self.cross_cpu.unwrap_or(0),
+            cross_cpu_bytes: 0,
+            live_objects: self.live_objects,
+            live_requested: self.live_requested.into(),
+            live_allocated: self.live_allocated.into(),
+            live_wasted: self.live_wasted.into(),
+            peak_live_allocated: self.peak_live_allocated.map(u128::from),
+            live_is_upper_bound: self.live_is_upper_bound,
+        }
+    }
+
+    /// Place in the sources; the area is that of the source file.
+    fn place(self, area: impl Fn(&[u8]) -> Option<Box<[u8]>>) -> Place {
+        let frame = |frame: SavedFrame| Frame {
+            function: boxed(frame.function),
+            file: frame.file.map(boxed),
+            line: frame.line,
+            inlined: frame.inlined,
+        };
+        let source = self.source.map(|source| SourceLine {
+            function: boxed(source.function),
+            file: source.file.map(boxed),
+            line: source.line,
+        });
+        Place {
+            frames: self.frames.into_iter().flatten().map(frame).collect(),
+            area: source.as_ref().and_then(|source| area(source.file.as_deref()?)),
+            source,
+            folder: name(&self.folder, &self.folder_hex).map(Into::into),
+            folder_from: self.folder_from.as_deref().and_then(name_source),
+            wrapper: name(&self.wrapper, &self.wrapper_hex).map(Into::into),
+        }
+    }
+}
+
+fn name_source(word: &str) -> Option<NameSource> {
+    let all = [NameSource::Dwarf, NameSource::Objects, NameSource::Map, NameSource::Module, NameSource::Symbols];
+    all.into_iter().find(|source| source.name() == word)
+}
+
+impl SavedNames {
+    fn report(self) -> NamesReport {
+        NamesReport {
+            kernel: self.kernel.from.as_deref().and_then(name_source),
+            file: self.kernel.file,
+            checked: ["build-id", "symbols"].into_iter().find(|word| self.kernel.checked.as_deref() == Some(word)),
+            modules_dwarf: self.modules.dwarf,
+            modules_path: self.modules.path,
+            modules_none: self.modules.none,
+            ..NamesReport::default()
+        }
+    }
+}
+
+impl SavedQuery {
+    /// Filters that the document was saved with.
+    fn given(self) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+        const OPTIONS: [&str; 9] = ["pid", "comm", "module", "cache", "site", "kind", "size", "context", "branch"];
+        let mut filters = self.filters;
+        OPTIONS.into_iter().filter_map(move |option| Some((option, filters.remove(option)?)))
+    }
+}
+
+impl SavedCompleteness {
+    fn completeness(self, lost_before: Option<u64>) -> Completeness {
+        let verdict = match self.verdict.as_str() {
+            "complete" => Verdict::Complete,
+            "lossy" => Verdict::Lossy,
+            "truncated" => Verdict::Truncated,
+            _ => Verdict::Corrupt,
+        };
+        Completeness {
+            verdict,
+            lost_events: self.lost_events,
+            gaps: self.gaps,
+            lost_before,
+            truncated_files: self.truncated_files,
+            missing_cpus: self.missing_cpus,
+            inferred_frees: self.inferred_frees,
+            frees_without_alloc: self.frees_without_alloc,
+            unknown: UnknownEvents::default(),
+        }
+    }
+}
+
+impl SavedTrace {
+    fn order(&self) -> MergeStats {
+        MergeStats { first: Some(self.first), last: Some(self.last.max(self.first)), ..MergeStats::default() }
+    }
+
+    fn info(self) -> TraceInfo {
+        TraceInfo {
+            input: InputKind::Other(INPUT),
+            source: match self.source.as_deref() {
+                Some("tracefs") => Some(Source::Tracefs),
+                Some("relay") => Some(Source::Relay),
+                _ => None,
+            },
+            kernel: self.kernel,
+            arch: self.arch,
+            endian: [Endian::Little, Endian::Big]
+                .into_iter()
+                .find(|endian| self.endian.as_deref() == Some(endian.name())),
+            word_bytes: self.word_bytes,
+            page_bytes: self.page_bytes,
+            clock: self.clock,
+            since_boot: self.since_boot.is_some(),
+            cpus: (0..self.cpus.min(MAX_CPUS)).collect(),
+            missing: Vec::new(),
+            order: if self.order == "sequence" { OrderKey::Sequence } else { OrderKey::Time },
+            scope: if self.scope == Scope::Tasks.name() { Scope::Tasks } else { Scope::System },
+            filter: self.filtered,
+            host: self.host,
+            boot: self.boot,
+            recording: self.recording,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `chart`: runs the query of a tree, and draws it.
+
+use std::path::Path;
+
+use kmemtrace::documents::tree::TreeNode;
+use kmemtrace::documents::{self, Body, Document, Head};
+use kmemtrace::{Query, Shape};
+
+use crate::args::{ChartShape, SortBy};
+use crate::cli::Request;
+use crate::render::picture::{self, Chart, FileForm, Measure};
+use crate::render::table::heading;
+use crate::report;
+use crate::terminal::output::Output;
+use crate::terminal::progress::ProgressLine;
+
+/// Draws the tree of a trace.
+pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    let form = form(args.output.as_deref())?;
+    let query = report::with_options(request, Query::by_site().with_static_sizes(true))?;
+    let analysis = match report::saved_document(request)? {
+        Some(saved) => query.of_document(&saved)?,
+        None => {
+            let mut trace = report::open(request, &request.inputs())?;
+            query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?
+        }
+    };
+    report::check_branches(args, &analysis)?;
+    let shape = Shape { sort: request.sort_keys(), top: None };
+    let Document { head, body } = documents::tree(&analysis, &shape, &args.tree());
+    let Body::Tree(tree) = body else { anyhow::bail!("chart: the tree has another form") };
+    let is_static = matches!(args.sort.first(), Some(SortBy::Static | SortBy::Current));
+    if is_static && tree.root.static_bytes.is_none() {
+        anyhow::bail!(
+            "--sort: static sizes need a built tree or the kernel with debug information: name one with -k or --vmlinux"
+        );
+    }
+    write(request, &head, &tree.root, form)?;
+    Ok(report::status(args, analysis.completeness()))
+}
+
+/// Writes the picture of a tree.
+fn write(request: &Request, head: &Head<'_>, root: &TreeNode, form: FileForm) -> anyhow::Result<()> {
+    let args = &request.args;
+    let said = report::table_options(request, &request.inputs()[0]);
+    let chart = Chart {
+        shape: shape(args.shape.unwrap_or_default()),
+        measure: measure(args.sort.first().copied().unwrap_or(SortBy::Live)),
+        depth: args.depth.unwrap_or(picture::MAX_LEVELS),
+        subtitle: heading::brief(head, &said).join(" · "),
+    };
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let written = picture::write(root, &chart, form, &mut out);
+    out.finish(written)
+}
+
+/// Form of a file, by the end of its name.
+pub(crate) fn form(output: Option<&Path>) -> anyhow::Result<FileForm> {
+    let Some(output) = output else { anyhow::bail!("chart: name a file: -o FILE.svg or -o FILE.png") };
+    match output.extension().map(|end| end.to_string_lossy().to_lowercase()).as_deref() {
+        Some("svg") => Ok(FileForm::Svg),
+        Some("png") => Ok(FileForm::Png),
+        _ => anyhow::bail!("{}: no picture has such a name: use FILE.svg or FILE.png", output.display()),
+    }
+}
+
+fn shape(shape: ChartShape) -> picture::Shape {
+    match shape {
+        ChartShape::Rings => picture::Shape::Rings,
+        ChartShape::Treemap => picture::Shape::Treemap,
+        ChartShape::Icicle => picture::Shape::Icicle,
+    }
+}
+
+/// Figure of a sort key; the view's table has no others.
+fn measure(sort: SortBy) -> Measure {
+    match sort {
+        SortBy::Wasted => Measure::Wasted,
+        SortBy::LiveWasted => Measure::LiveWasted,
+        SortBy::Total => Measure::Total,
+        SortBy::Requested => Measure::Requested,
+        SortBy::Allocs => Measure::Allocs,
+        SortBy::Frees => Measure::Frees,
+        SortBy::Static => Measure::Static,
+        SortBy::Current => Measure::Current,
+        SortBy::Live | SortBy::Peak | SortBy::Cross | SortBy::Growth | SortBy::Time | SortBy::Site => Measure::Live,
+    }
+}

@@ -1,0 +1,529 @@
+//! The page of `html`: in a headless Chromium where there is one, its bytes everywhere.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use kmemtrace_abi::text::units;
+use kmemtrace_tests::browser::{Browser, key};
+use kmemtrace_tests::generate::symbols::Function;
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runner::{self, Skip, Test};
+use kmemtrace_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+const REPORT: &str = "kmemtrace-report";
+const SHAPES: [&str; 4] = ["treemap", "rings", "icicle", "table"];
+const SIZES: [&str; 4] = ["live", "wasted", "total", "allocs"];
+/// Name of a function that is markup.
+const MARKUP: &str = "</script><img/src=x/onerror=document.title=1>";
+
+const TESTS: &[Test] = &[
+    ("the_same_input_makes_the_same_bytes", the_same_input_makes_the_same_bytes),
+    ("a_page_goes_where_it_is_told", a_page_goes_where_it_is_told),
+    ("a_page_asks_for_nothing", a_page_asks_for_nothing),
+    ("figures_are_those_of_the_documents", figures_are_those_of_the_documents),
+    ("tables_sort_by_every_column", tables_sort_by_every_column),
+    ("keys_walk_over_every_shape", keys_walk_over_every_shape),
+    ("a_search_dims_the_rest_and_says_its_share", a_search_dims_the_rest_and_says_its_share),
+    ("the_address_keeps_what_is_shown", the_address_keeps_what_is_shown),
+    ("loss_is_hatched_and_said", loss_is_hatched_and_said),
+    ("names_are_text", names_are_text),
+    ("text_is_readable_in_both_themes", text_is_readable_in_both_themes),
+    ("a_great_trace_makes_a_quick_page", a_great_trace_makes_a_quick_page),
+];
+
+fn main() -> ExitCode {
+    runner::main(TESTS)
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
+}
+
+/// Page of a trace, in a directory of its own.
+fn page(trace: &Path) -> (Directory, PathBuf) {
+    let dir = Directory::new(&[]);
+    let file = dir.file("page.html");
+    run_to(0, REPORT, &["html", "-o", file.to_str().unwrap()], &[trace]);
+    (dir, file)
+}
+
+/// Document of a view.
+fn document(view: &[&str], trace: &Path) -> Value {
+    json(&run_to(0, REPORT, &[view, &["--format", "json"]].concat(), &[trace]))
+}
+
+/// Recording of functions with these names, each with a call-site; the last ones belong to modules.
+fn recording_of(names: &[String]) -> Directory {
+    let site = |number: usize| 0xffff_ffff_8110_0000 + number as u64 * 0x100;
+    let functions = names.iter().enumerate().map(|(number, name)| Function {
+        start: site(number),
+        end: site(number) + 0x80,
+        name: name.clone(),
+        module: (number * 10 > names.len() * 9).then(|| format!("module_{}", number % 100)),
+    });
+    let functions = functions.collect();
+    let mut scenario = Scenario::new(Shape::plain(), 2).with(|machine| machine.symbols.functions = functions);
+    for number in 0..names.len() {
+        let (at, size) = (1_000_000 * number as u64, 64 << (number % 7));
+        let address = 0xffff_8880_0000_0000 + number as u64 * 0x4000;
+        scenario = scenario.kmalloc(at, 0, site(number) + 0x15, address, (size - number as u64 % 23, size));
+        if number % 3 == 0 {
+            scenario = scenario.kfree(at + 10, 1, site(number) + 0x40, address);
+        }
+    }
+    Directory::new(&trace_dir(&scenario.finish(), 1))
+}
+
+fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
+    let bytes = |jobs: &str| run_to(0, REPORT, &["html", "--jobs", jobs], &[&sample("amd64-6.1")]);
+    let once = bytes("1");
+    assert!(once == bytes("1") && once == bytes("2"), "bytes differ");
+    let text = String::from_utf8(once).unwrap();
+    let own = std::env::current_dir().unwrap();
+    assert_eq!(text.matches(own.to_str().unwrap()).count(), 1, "the path that was given, once");
+    Ok(())
+}
+
+fn a_page_goes_where_it_is_told() -> Result<(), Skip> {
+    let (dir, file) = page(&sample("amd64-6.18"));
+    let again = run(REPORT, &["html", "-o", file.to_str().unwrap()], &[&sample("amd64-6.18")]);
+    assert_eq!(again.status.code(), Some(2), "a file that is there is kept");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
+    let missing = run(REPORT, &["html", "-o", dir.file("x").to_str().unwrap()], &[&dir.file("no-trace")]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(!dir.file("x").exists(), "no trace leaves no page");
+    let text = run(REPORT, &["html", "--format", "json"], &[&sample("amd64-6.18")]);
+    assert_eq!(text.status.code(), Some(2), "a page has no other format");
+    Ok(())
+}
+
+/// Traces of every verdict, and of another byte order.
+fn traces() -> Vec<(&'static str, PathBuf, Option<Directory>)> {
+    let written = |files: &[(String, Vec<u8>)]| {
+        let dir = Directory::new(files);
+        (dir.path().to_owned(), Some(dir))
+    };
+    let (empty, empty_dir) = written(&trace_dir(&Scenario::new(Shape::plain(), 2).finish(), 1));
+    let mut damaged = trace_dir(&workload(7, &Options::plain(Shape::plain(), 2, 3_000)), 7);
+    let (_, bytes) = damaged.iter_mut().find(|(name, _)| name == "cpu1.out").unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0x5a);
+    let (corrupt, corrupt_dir) = written(&damaged);
+    let pages = Scenario::new(Shape::plain(), 2).page_alloc(10, 0, 77, 4096).page_alloc(20, 1, 78, 8192);
+    let (pages, pages_dir) = written(&trace_dir(&pages.page_free(30, 1, 77).finish(), 1));
+    vec![
+        ("complete", sample("amd64-6.1"), None),
+        ("lossy", sample("amd64-6.1-lossy"), None),
+        ("complete", sample("s390x-6.1"), None),
+        ("complete", empty, empty_dir),
+        ("corrupt", corrupt, corrupt_dir),
+        ("complete", pages, pages_dir),
+    ]
+}
+
+fn a_page_asks_for_nothing() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    for (verdict, trace, _dir) in traces() {
+        let (_page_dir, file) = page(&trace);
+        for shape in SHAPES {
+            for size in SIZES {
+                browser.open(&file, &format!("#shape={shape}&size={size}"));
+                let pressed = browser.run("return document.querySelector('#shapes [aria-pressed=true]').textContent");
+                assert_eq!(pressed, *shape, "{}", trace.display());
+            }
+        }
+        let word = browser.run("return document.querySelector('#word b').textContent");
+        assert_eq!(word, verdict.to_uppercase(), "{}", trace.display());
+        let outside = |url: &String| !["file://", "about:blank", "data:,"].iter().any(|own| url.starts_with(own));
+        let requests = browser.requests();
+        assert!(requests.len() >= 16, "each page was loaded: {requests:?}");
+        let files = requests.iter().filter(|url| url.starts_with("file://") && !url.contains("page.html"));
+        assert_eq!(requests.iter().filter(|url| outside(url)).chain(files).count(), 0, "{requests:?}");
+        assert_eq!(browser.console(), [String::new(); 0], "{}", trace.display());
+    }
+    Ok(())
+}
+
+/// Texts of the elements that a selector finds.
+fn texts(browser: &Browser, selector: &str) -> Vec<String> {
+    let found = browser.run(&format!("return [...document.querySelectorAll({selector:?})].map(e => e.textContent)"));
+    found.as_array().unwrap().iter().map(|text| text.as_str().unwrap().trim().to_owned()).collect()
+}
+
+fn figures_are_those_of_the_documents() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let n = |value: &Value| value.as_u64().unwrap();
+    for name in ["amd64-6.1", "amd64-6.1-lossy", "s390x-6.1"] {
+        let trace = sample(name);
+        let (_dir, file) = page(&trace);
+        browser.open(&file, "");
+        let summary = document(&["summary"], &trace);
+        let total = &summary["total"];
+        let tiles = texts(&browser, "#tiles .tile b");
+        let bound = if total["live_is_upper_bound"] == true { "\u{2264} " } else { "" };
+        let expected = [
+            format!("{bound}{}", units::bytes(n(&total["live_allocated"]))),
+            units::bytes(n(&total["peak_live_allocated"])),
+            units::bytes(n(&total["wasted"])),
+            units::bytes(n(&total["allocated"])),
+            units::percent(n(&summary["pairs"]["cross_cpu"]), n(&summary["pairs"]["paired"])),
+        ];
+        assert_eq!(tiles[..5], expected, "{name}");
+        assert_eq!(browser.run("return DATA.summary.total"), *total, "{name}");
+        let root = document(&["tree"], &trace)["root"].clone();
+        let members = ["live_allocated", "wasted", "allocated", "allocs", "frees", "live_objects", "live_wasted"];
+        let figures = browser.run("return Object.fromEntries(Object.entries(MEMBERS).map(([k, v]) => [k, ROOT[v]]))");
+        for member in members {
+            assert_eq!(figures[member], root[member], "{name}: {member}");
+        }
+        let sums = browser.run(
+            "const bad = []; (function f(n) { if (n.children.length && n.children.reduce((s, c) => s + c.live, 0) !== n.live) bad.push(n.name); n.children.forEach(f); })(ROOT); return bad",
+        );
+        assert_eq!(sums, json!([]), "{name}: children sum to parents");
+        let cross = document(&["cross"], &trace);
+        let shown = texts(&browser, "#cpus .matrix tbody td");
+        let pairs = cross["matrix"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
+        assert_eq!(shown, pairs.map(|pairs| units::grouped(n(pairs))).collect::<Vec<_>>(), "{name}");
+        let growth = document(&["growth"], &trace);
+        let live = browser.run("return DATA.growth.total.live_allocated");
+        assert_eq!(live, growth["total"]["live_allocated"], "{name}");
+        let first = n(&growth["trace"]["first"]);
+        let ends: Vec<u64> = growth["slices"].as_array().unwrap().iter().map(|end| n(end) - first).collect();
+        assert_eq!(browser.run("return DATA.growth.slices"), json!(ends), "{name}");
+        let rows = |view: &[&str]| document(view, &trace)["rows"].as_array().unwrap().len();
+        let shown = browser.run(
+            "return [DATA.sites.rows, DATA.caches.rows, DATA.mismatch.rows, DATA.sizes.rows].map(rows => rows.length)",
+        );
+        let counted = [rows(&["sites"]), rows(&["caches"]), rows(&["mismatch"]), rows(&["sites", "--by", "size"])];
+        assert_eq!(shown, json!(counted), "{name}");
+    }
+    Ok(())
+}
+
+fn tables_sort_by_every_column() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let trace = sample("amd64-6.1");
+    let (_dir, file) = page(&trace);
+    browser.open(&file, "");
+    let rows = document(&["sites", "--sort", "live"], &trace)["rows"].as_array().unwrap().clone();
+    let formatted = |member: &str, row: &Value| {
+        let figure = row[member].as_u64().unwrap();
+        let is_bytes = !["allocs", "frees", "live_objects"].contains(&member);
+        if is_bytes { units::bytes(figure) } else { units::grouped(figure) }
+    };
+    let columns = [
+        ("live", "live_allocated"),
+        ("objects", "live_objects"),
+        ("live_wasted", "live_wasted"),
+        ("total", "allocated"),
+        ("wasted", "wasted"),
+        ("peak", "peak_live_allocated"),
+        ("allocs", "allocs"),
+        ("frees", "frees"),
+    ];
+    for (key, member) in columns {
+        let button = format!("#sites th[data-key={key}] button");
+        if key != "live" {
+            browser.click(&button);
+        }
+        for direction in ["descending", "ascending"] {
+            let sorted = browser.run(&format!(
+                "return [document.querySelector('#sites th[data-key={key}]').ariaSort, document.activeElement.closest('th')?.dataset.key ?? 'live']"
+            ));
+            assert_eq!(sorted, json!([direction, key]), "the focus stays on the heading");
+            let mut figures: Vec<&Value> = rows.iter().collect();
+            figures.sort_by_key(|row| row[member].as_u64());
+            if direction == "descending" {
+                figures.reverse();
+            }
+            let expected: Vec<String> = figures.iter().map(|row| formatted(member, row)).take(50).collect();
+            let shown = texts(&browser, "#sites tbody td.chosen");
+            let shown: Vec<&str> = shown.iter().map(|text| text.trim_start_matches("\u{2264} ")).collect();
+            assert_eq!(shown, expected, "{key} {direction}");
+            if direction == "descending" {
+                browser.click(&button);
+            }
+        }
+    }
+    for section in ["caches", "mismatches", "slot-rows"] {
+        let keys = browser
+            .run(&format!("return [...document.querySelectorAll('#{section} th')].map(head => head.dataset.key)"));
+        for key in keys.as_array().unwrap() {
+            browser.click(&format!("#{section} th[data-key={}] button", key.as_str().unwrap()));
+            let sorted = browser.run(&format!("return document.querySelectorAll('#{section} th[aria-sort]').length"));
+            assert_eq!(sorted, 1, "{section} {key}");
+        }
+    }
+    let trace = recording_of(&(0..700).map(|number| format!("function_{number}")).collect::<Vec<_>>());
+    let (_dir, file) = page(trace.path());
+    browser.open(&file, "");
+    for (shown, button) in [(50, "Show 500 more"), (550, "Show 150 more")] {
+        let pager = texts(&browser, "#sites .pager button");
+        assert_eq!((texts(&browser, "#sites tbody tr").len(), pager[0].as_str()), (shown, button));
+        browser.click("#sites .pager button");
+    }
+    assert_eq!(texts(&browser, "#sites tbody tr").len(), 700);
+    assert_eq!(browser.console(), [String::new(); 0]);
+    Ok(())
+}
+
+/// Name and size of the cell or row with the focus, and the name of the node at the top.
+fn place(browser: &Browser) -> (Option<String>, String) {
+    let place = browser.run("return [document.activeElement.node?.name ?? null, state.at.name]");
+    (place[0].as_str().map(str::to_owned), place[1].as_str().unwrap().to_owned())
+}
+
+fn keys_walk_over_every_shape() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let (_dir, file) = page(&sample("amd64-6.1"));
+    let by_size = "return sized(ROOT.children[0], state.size).map(node => node.name)";
+    for shape in SHAPES {
+        browser.open(&file, &format!("#shape={shape}"));
+        let functions: Vec<String> = serde_json::from_value(browser.run(by_size)).unwrap();
+        let is_table = shape == "table";
+        browser.run("document.querySelector('#stage [tabindex=\"0\"]').focus()");
+        // A treemap has no cell for its root, the others begin with it.
+        let (first, _) = place(&browser);
+        let branch = browser.run("return ROOT.children[0].name").as_str().unwrap().to_owned();
+        if first.as_deref() == Some("linux") {
+            browser.press(&[key::DOWN]);
+        }
+        assert_eq!(place(&browser), (Some(branch.clone()), "linux".to_owned()), "{shape}");
+        if is_table {
+            browser.press(&[key::RIGHT]);
+        }
+        browser.press(&[key::DOWN]);
+        assert_eq!(place(&browser).0.as_ref(), Some(&functions[0]), "{shape}: down to the greatest child");
+        let (next, back) = if is_table { (key::DOWN, key::UP) } else { (key::RIGHT, key::LEFT) };
+        browser.press(&[next]);
+        assert_eq!(place(&browser).0.as_ref(), Some(&functions[1]), "{shape}: on to the next one");
+        browser.press(&[back]);
+        assert_eq!(place(&browser).0.as_ref(), Some(&functions[0]), "{shape}: and back");
+        browser.press(&[key::ENTER]);
+        let (focus, at) = place(&browser);
+        assert_eq!(at, functions[0], "{shape}: into it");
+        assert!(focus.is_some(), "{shape}: the focus survives drawing");
+        browser.press(&[key::ESCAPE]);
+        assert_eq!(place(&browser), (Some(functions[0].clone()), branch.clone()), "{shape}: out of it");
+        browser.press(&[key::ESCAPE]);
+        assert_eq!(place(&browser), (Some(branch), "linux".to_owned()), "{shape}: to the top");
+        browser.press(&[key::ESCAPE]);
+        assert_eq!(place(&browser).1, "linux", "{shape}: and no further");
+    }
+    browser.open(&file, "#shape=treemap");
+    browser.click("#branch button");
+    assert_ne!(place(&browser).1, "linux", "a call-site of the list leads to its function");
+    browser.click("#path button");
+    assert_eq!(place(&browser).1, "linux", "the path leads back");
+    assert_eq!(browser.console(), [String::new(); 0]);
+    Ok(())
+}
+
+/// Types a text into the search, and waits for its answer.
+fn search(browser: &Browser, text: &str) {
+    let script = "const find = document.getElementById('find'); find.value = ";
+    browser.run(&format!("{script}{text:?}; find.dispatchEvent(new Event('input'))"));
+    browser.wait_for(&format!("return state.find === {text:?}"));
+}
+
+fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let trace = sample("amd64-6.1");
+    let (_dir, file) = page(&trace);
+    let rows = document(&["sites"], &trace)["rows"].as_array().unwrap().clone();
+    let live = |takes: &dyn Fn(&str) -> bool| -> u64 {
+        let taken = rows.iter().filter(|row| takes(row["symbol"].as_str().unwrap_or_default()));
+        taken.map(|row| row["live_allocated"].as_u64().unwrap()).sum()
+    };
+    let all = live(&|_| true);
+    for shape in ["treemap", "rings", "icicle"] {
+        browser.open(&file, &format!("#shape={shape}"));
+        for (typed, found) in [
+            ("ALLOC_INODE", live(&|symbol| symbol.contains("alloc_inode"))),
+            ("/alloc_(inode|file)/", live(&|symbol| symbol.contains("alloc_inode") || symbol.contains("alloc_file"))),
+            ("/ALLOC_INODE/i", live(&|symbol| symbol.contains("alloc_inode"))),
+        ] {
+            search(&browser, typed);
+            let share = browser.run("return document.getElementById('share').textContent");
+            let expected = format!("{}, {} of all", units::bytes(found), units::percent(found, all));
+            assert_eq!(share, expected, "{shape} {typed}");
+            let dimmed = browser.run(
+                "return [...drawn].every(([node, { element }]) => element.classList.contains('dim') === !node.isNear) && [document.querySelectorAll('.cell.dim').length, document.querySelectorAll('.cell:not(.dim)').length]",
+            );
+            assert!(dimmed[0].as_u64() > Some(0) && dimmed[1].as_u64() > Some(0), "{shape} {typed}: {dimmed}");
+        }
+        search(&browser, "/alloc(/");
+        let said = browser.run("return document.getElementById('share').textContent");
+        assert!(said.as_str().unwrap().starts_with("no regular expression"), "{said}");
+        search(&browser, "no such name");
+        assert_eq!(browser.run("return document.getElementById('share').textContent"), "no match");
+        browser.run("document.getElementById('find').focus()");
+        browser.press(&[key::ESCAPE]);
+        assert_eq!(browser.run("return document.querySelectorAll('.cell.dim').length"), 0, "Escape ends the search");
+    }
+    search(&browser, "alloc_inode");
+    let rows = texts(&browser, "#sites tbody tr");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("alloc_inode")), "{rows:?}");
+    assert_eq!(browser.console(), [String::new(); 0]);
+    Ok(())
+}
+
+fn the_address_keeps_what_is_shown() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let (_dir, file) = page(&sample("amd64-6.1"));
+    browser.open(&file, "");
+    browser.click("#shapes [data-shape=rings]");
+    browser.run(
+        "const size = document.getElementById('size'); size.value = 'wasted'; size.dispatchEvent(new Event('change'))",
+    );
+    browser.click("#branch button");
+    browser.click("#sites th[data-key=peak] button");
+    search(&browser, "a/b&c=%41");
+    let seen = "return JSON.stringify([state.shape, state.size.key, pathOf(state.at), state.find, state.sorts])";
+    let before = browser.run(seen);
+    let fragment = browser.run("return location.hash").as_str().unwrap().to_owned();
+    browser.open(&file, &fragment);
+    assert_eq!(browser.run(seen), before, "{fragment}");
+    let sorted = browser.run("return document.querySelector('#sites th[data-key=peak]').ariaSort");
+    assert_eq!(sorted, "descending");
+    browser.open(&file, "");
+    browser.click("#branch button");
+    browser.run("history.back()");
+    browser.wait_for("return state.at === ROOT");
+    for nonsense in ["#shape=&size=%&at=%E0%A4%A/x/y&sites=.&find=%", "#=&&==", "#at=////", "#shape=__proto__&size=x"] {
+        browser.open(&file, nonsense);
+        assert_eq!(browser.run("return state.at === ROOT && state.size.key"), "live", "{nonsense}");
+    }
+    assert_eq!(browser.console(), [String::new(); 0]);
+    Ok(())
+}
+
+fn loss_is_hatched_and_said() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let lossy = sample("amd64-6.1-lossy");
+    let (_dir, file) = page(&lossy);
+    browser.open(&file, "");
+    let events = run_to(0, REPORT, &["events", "--format", "jsonl"], &[&lossy]);
+    let events = String::from_utf8(events).unwrap();
+    let gaps: Vec<Value> = events.lines().map(|line| json(line.as_bytes())).filter(|e| e["event"] == "gap").collect();
+    let loss = browser.run("return DATA.loss");
+    let first = document(&["summary"], &lossy)["trace"]["first"].as_u64().unwrap();
+    let since = |value: &Value| value.as_u64().unwrap().saturating_sub(first);
+    for gap in &gaps {
+        let is_in =
+            |run: &&Value| run[0].as_u64() <= Some(since(&gap["from"])) && Some(since(&gap["at"])) <= run[1].as_u64();
+        assert_eq!(loss.as_array().unwrap().iter().filter(is_in).count(), 1, "{gap} in {loss}");
+    }
+    assert!(gaps.len() > 1, "{gaps:?}");
+    let drawn = browser.run("return document.querySelectorAll('#time figure rect.lossy').length");
+    assert_eq!(drawn, loss.as_array().unwrap().len());
+    assert!(texts(&browser, "#time .hint")[0].starts_with("hatched: events may be missing"));
+    let (_dir, file) = page(&sample("amd64-6.1"));
+    browser.open(&file, "");
+    assert_eq!(browser.run("return document.querySelectorAll('#time .lossy').length"), 0);
+    Ok(())
+}
+
+fn names_are_text() -> Result<(), Skip> {
+    let unseen = "cod\u{202e}exe\u{200b}.";
+    let names = [MARKUP, "__proto__", "constructor", unseen, "<!--", "plain"].map(str::to_owned);
+    let trace = recording_of(&names);
+    let (_dir, file) = page(trace.path());
+    let bytes = fs::read_to_string(&file).unwrap();
+    assert!(!bytes.contains("<img") && !bytes.contains('\u{202e}'), "no markup, and nothing unseen, in the file");
+    let browser = Browser::start()?;
+    for shape in SHAPES {
+        browser.open(&file, &format!("#shape={shape}&find={}", "%3C%2Fscript%3E"));
+        assert_eq!(browser.run("return [document.images.length, document.scripts.length]"), json!([0, 2]), "{shape}");
+        assert!(texts(&browser, "#sites tbody td:last-child")[0].starts_with(MARKUP), "{shape}");
+        let title = browser.run("return document.title");
+        assert!(title.as_str().unwrap().starts_with("kmemtrace: "), "{title}");
+    }
+    browser.open(&file, "#shape=table");
+    let all = texts(&browser, "#sites tbody td:last-child").join("\n");
+    for name in ["__proto__", "constructor", "<!--", "plain", r"cod\u{202e}exe\u{200b}."] {
+        assert!(all.contains(name), "{name} in {all}");
+    }
+    assert_eq!(browser.console(), [String::new(); 0]);
+    Ok(())
+}
+
+/// Finds texts whose contrast with what is behind them is under 4.5; returns their number and the bad ones.
+const CONTRASTS: &str = r"
+const rgb = text => (text.match(/[\d.]+/g) || []).map(Number);
+const part = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+const light = c => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
+const behind = element => {
+  for (let e = element; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] === 1) return c;
+  }
+  return [255, 255, 255];
+};
+const bad = [];
+let tested = 0;
+const test = (colour, back, text) => {
+  tested++;
+  const [a, b] = [light(colour), light(back)];
+  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (contrast < 4.5) bad.push([text, colour.join(), back.join(), contrast.toFixed(2)]);
+};
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const text = walker.currentNode.textContent.trim(), element = walker.currentNode.parentElement;
+  if (!text || ['SCRIPT', 'STYLE', 'NOSCRIPT', 'TITLE', 'OPTION'].includes(element.tagName) || !element.getClientRects().length) continue;
+  if (element.namespaceURI.endsWith('svg')) {
+    let cell = element.previousElementSibling;
+    while (cell && !cell.classList.contains('cell')) cell = cell.previousElementSibling;
+    const isLabel = element.classList.contains('label');
+    test(rgb(getComputedStyle(element).fill), isLabel ? rgb(getComputedStyle(cell).fill) : behind(element), text);
+  } else test(rgb(getComputedStyle(element).color), behind(element), text);
+}
+return [tested, bad]";
+
+fn text_is_readable_in_both_themes() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    for name in ["amd64-6.1", "amd64-6.1-lossy"] {
+        let (_dir, file) = page(&sample(name));
+        for theme in ["light", "dark"] {
+            browser.set_media("prefers-color-scheme", theme);
+            for shape in SHAPES {
+                for find in ["", "alloc_inode"] {
+                    browser.open(&file, &format!("#shape={shape}&find={find}"));
+                    assert_eq!(browser.run("return dark()"), theme == "dark");
+                    let found = browser.run(CONTRASTS);
+                    assert!(found[0].as_u64() > Some(300), "texts: {}", found[0]);
+                    assert_eq!(found[1], json!([]), "{name} {theme} {shape} {find:?}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn a_great_trace_makes_a_quick_page() -> Result<(), Skip> {
+    let name = |number: usize| format!("subsystem{}_driver_object_alloc_{number}", number % 41);
+    let trace = recording_of(&(0..10_000).map(name).collect::<Vec<_>>());
+    let (_dir, file) = page(trace.path());
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert!(bytes <= 3 << 20, "{bytes} bytes");
+    let browser = Browser::start()?;
+    let usable = (0..5).map(|_| {
+        browser.open(&file, "");
+        let nodes = browser.run("return [nodeCount + DATA.tree.folded, drawn.size]");
+        assert!(nodes[0].as_u64() > Some(20_000) && nodes[1].as_u64() > Some(100), "{nodes}");
+        browser.run("return performance.getEntriesByType('navigation')[0].domInteractive").as_f64().unwrap()
+    });
+    let quickest = usable.fold(f64::MAX, f64::min);
+    assert!(quickest < 1_000.0, "usable after {quickest} ms");
+    let said = texts(&browser, "#foot p").join(" ");
+    let nodes = browser.run("return nodeCount").as_u64().unwrap();
+    assert!(nodes <= 20_000 && said.contains("smaller ones are folded"), "{nodes}: {said}");
+    Ok(())
+}
