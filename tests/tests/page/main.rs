@@ -244,6 +244,10 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
         browser.press(&[key::ESCAPE]);
         assert_eq!(place(&browser).1, "linux", "{shape}: and no further");
     }
+    browser.open(&file, "#shape=table");
+    browser.click("#outline th:nth-child(4) button");
+    let head = browser.run("return [document.activeElement.closest('th')?.ariaSort ?? null, state.size.key]");
+    assert_eq!(head, json!(["descending", "total"]), "a heading sorts, and keeps the focus");
     browser.open(&file, "#shape=treemap");
     browser.click("#branch button");
     assert_ne!(place(&browser).1, "linux", "a call-site of the list leads to its function");

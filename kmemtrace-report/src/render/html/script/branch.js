@@ -61,7 +61,8 @@ const unfolded = new Set();
 const CHILDREN = 200;
 
 function drawOutline() {
-  const box = $("outline"), hadFocus = Boolean(document.activeElement.closest("#outline tbody tr"));
+  const box = $("outline"), focused = document.activeElement;
+  const wasRow = Boolean(focused.closest("#outline tbody tr")), wasHead = focused.closest("#outline th")?.cellIndex;
   const columns = [
     ...SIZES.filter(size => HAS_STATIC || !["static", "current"].includes(size.key)),
   ];
@@ -79,7 +80,8 @@ function drawOutline() {
   box.replaceChildren(make("table", { role: "treegrid", "aria-label": "Tree" }, make("thead", {}, header), body));
   const rows = [...body.rows].filter(row => row.node);
   (rows.find(row => row.node === walker) || rows[0]).tabIndex = 0;
-  if (hadFocus) focusOutline(walker);
+  if (wasRow) focusOutline(walker);
+  if (wasHead !== undefined) box.querySelectorAll("th")[wasHead].querySelector("button").focus({ preventScroll: true });
 }
 
 function outlineRow(node, level, columns) {
