@@ -75,6 +75,15 @@ pub(crate) struct Args {
     /// Show the functions that the compiler put into each other
     #[arg(long)]
     pub(crate) inlines: bool,
+    /// Format of the file
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) to: Option<ExportTo>,
+    /// Figure that folded stacks are weighted by
+    #[arg(long, value_enum, value_name = "FIGURE", default_value = "wasted")]
+    pub(crate) weight: Weight,
+    /// Name of the host, in place of the recorded one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
     /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
@@ -289,6 +298,40 @@ pub(crate) enum ChartShape {
     Treemap,
     /// Rows below the root, widths by size
     Icicle,
+}
+
+/// Formats of `export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTo {
+    /// Profile of go tool pprof, Perfetto, speedscope, Parca, Pyroscope
+    Pprof,
+    /// Folded stacks of flame graph tools and speedscope
+    Folded,
+    /// Tracks of live bytes and events for Perfetto
+    Perfetto,
+    /// Table of call-sites for DuckDB, Spark, Trino, ClickHouse
+    ParquetSites,
+    /// Table of objects
+    ParquetObjects,
+    /// Table of events
+    ParquetEvents,
+    /// Events as JSON Lines
+    Jsonl,
+    /// Events as comma-separated rows
+    Csv,
+}
+
+/// Figures that folded stacks are weighted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Weight {
+    /// Number of allocations
+    Allocs,
+    /// Bytes handed out, over all allocations
+    Allocated,
+    /// Bytes lost to internal fragmentation, over all allocations
+    Wasted,
+    /// Bytes live at the end
+    Live,
 }
 
 /// Use of colours.

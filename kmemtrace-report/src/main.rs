@@ -11,7 +11,9 @@ mod classes;
 mod cli;
 mod columns;
 mod exit;
+mod export;
 mod names;
+mod old;
 mod pack;
 #[cfg(feature = "html")]
 mod page;
@@ -34,6 +36,7 @@ use views::Run;
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect()) {
         Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Steps(steps)) => old::run(steps, run),
         Ok(CommandLine::Text(text)) => write_text(&text),
         Err(Refusal::Clap(error)) => error.exit(),
         Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
@@ -74,6 +77,8 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),
         Run::Names => built::names(request),
+        // The command line has made steps of it.
+        Run::TraceAnalyze => Ok(exit::OK),
         #[cfg(feature = "html")]
         Run::Page => page::page(request),
         #[cfg(not(feature = "html"))]
@@ -84,6 +89,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Chart => {
             anyhow::bail!("chart: this program was built without pictures: build it with the feature pictures")
         }
+        Run::Export => export::export(request),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

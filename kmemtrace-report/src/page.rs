@@ -54,12 +54,13 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
 
 impl Answers {
     fn of_document(request: &Request, saved: &Path) -> anyhow::Result<Answers> {
-        let sites = report::with_options(request, Query::by_site())?.of_document(saved)?;
+        let sites = report::with_options(request, Query::by_site().with_static_sizes(true))?.of_document(saved)?;
         Ok(Answers { sites, of_trace: None, suggestions: Vec::new() })
     }
 
     fn of_trace(request: &Request) -> anyhow::Result<Answers> {
-        let (sites, suggestions) = report::analyse(request, Query::by_site().with_cpu_matrix(true).with_growth(true))?;
+        let by_site = Query::by_site().with_cpu_matrix(true).with_growth(true).with_static_sizes(true);
+        let (sites, suggestions) = report::analyse(request, by_site)?;
         let caches = analyse(request, Query::by_cache())?;
         let sizes = analyse(request, Query::by(&[GroupKey::Size]))?;
         let gaps = if sites.completeness().gaps > 0 { gaps(request)? } else { loss::Gaps::default() };
