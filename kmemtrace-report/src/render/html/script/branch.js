@@ -38,6 +38,12 @@ function drawAbout(node) {
   );
 }
 
+/** Name that may be broken before its offset. */
+function breakable(name) {
+  const at = name.lastIndexOf("+");
+  return at > 0 ? [name.slice(0, at), make("wbr"), name.slice(at)] : [name];
+}
+
 const LISTED = 100;
 
 function drawBranch() {
@@ -50,7 +56,7 @@ function drawBranch() {
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
     make("td", { class: "number" }, (size.key === "live" && node.isBound ? "\u2264 " : "") + size.format(size.of(node))),
     make("td", { class: "number" }, percent(size.of(node), size.of(state.at))),
-    make("td", {}, make("button", { type: "button", class: "link", onclick: () => { walker = node; go(node.parent || ROOT); } }, node.name), place(node) ? make("span", { class: "line" }, " " + place(node)) : ""),
+    make("td", {}, make("button", { type: "button", class: "link", onclick: () => { walker = node; go(node.parent || ROOT); } }, ...breakable(node.name)), place(node) ? make("span", { class: "line" }, " " + place(node)) : ""),
   ));
   if (found.length > LISTED) rows.push(make("tr", {}, make("td", { colspan: 3, class: "more" }, `${count(found.length - LISTED)} smaller ones`)));
   $("branch").replaceChildren(make("table", {}, make("tbody", {}, ...rows)));
