@@ -162,6 +162,7 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             let help = "Kernel with debug information, and a folder with modules that have it, too";
             arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)
         }
+        Some("depth") if matches!(view.run, Run::Chart) => arg.help("Levels below the root [default: all]"),
         Some("output") if matches!(view.run, Run::Chart) => {
             arg.value_name("FILE.svg|FILE.png").help("The picture").required(true)
         }
@@ -191,7 +192,7 @@ fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
 fn list_of_views() -> String {
     let mut list = "Views (without VIEW: summary, without DIR: ./kmemtrace.data):\n".to_owned();
     for view in &VIEWS {
-        let _ = writeln!(list, "  {:<9} {}", view.name, view.meaning);
+        let _ = writeln!(list, "  {:<13} {}", view.name, view.meaning);
     }
     list
 }
