@@ -164,7 +164,7 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
         }
         Some("depth") if matches!(view.run, Run::Chart) => arg.help("Levels below the root [default: all]"),
         Some("output") if matches!(view.run, Run::Chart) => {
-            arg.value_name("FILE.svg|FILE.png").help("The picture").required(true)
+            arg.help("The picture: FILE.svg or FILE.png").required(true)
         }
         Some("output") if matches!(view.run, Run::Names) => arg.help("The map").required(true),
         Some("force") if matches!(view.run, Run::Static | Run::Names) => arg.help("Overwrite the output file"),
