@@ -168,12 +168,6 @@ impl DebugInfo {
             ..NamesReport::default()
         }
     }
-
-    /// True for a module whose debug information is used; known once a call-site of it was asked for.
-    pub(crate) fn has_module(&self, name: &[u8]) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.modules.get(name).is_some_and(|module| module.path.is_some())
-    }
 }
 
 impl Kernel {

