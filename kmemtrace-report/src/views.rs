@@ -97,7 +97,7 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
-/// Those of them that pages and pictures do not have: they shape text.
+/// Options of text, which pages and pictures do not have.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 const ALL_GROUPINGS: &[GroupBy] = &[
@@ -145,10 +145,10 @@ pub(crate) static VIEWS: [View; 18] = [
     GROWTH,
     ACCOUNT,
     EVENTS,
-    HTML,
-    CHART,
     STATIC,
     NAMES,
+    HTML,
+    CHART,
     EXPORT,
     TRACE_ANALYZE,
     PACK,
