@@ -39,9 +39,9 @@ const SCRIPT: &str = concat!(
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it.
-const STYLE_HASH: &str = "4NvzBSaSWdQGz6K+qXFBeBZMyZ6Q/gVenNXqHmtYYZM=";
+const STYLE_HASH: &str = "X44aoUJPkUF2coQAcHAFkdl1pMzARhH1BaM82N7qNug=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "FuwjUG8Bwe9KFdbt7yzoogD4ltye306r+oZ4lXW4oTk=";
+const SCRIPT_HASH: &str = "T/wlzAcpkG815fiBOwoqs77AZBmAiLO33yR/FRlYeoY=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
