@@ -336,7 +336,7 @@ fn formats_have_the_same_bytes() -> Result<(), Skip> {
         assert_eq!(csv.lines().next().unwrap().split(',').nth(3 + column), Some(*member));
         assert_eq!(whole["root"][member], sum(3 + column), "{member}");
     }
-    // What is folded is in a node of its own.
+    // Nodes beyond the limit are one node.
     let folded =
         json(&run_to(0, REPORT, &["static", "--format", "json", "-n", "1", "--depth", "1"], &[&built.objects]));
     assert_sums(&folded["root"]);

@@ -1,7 +1,7 @@
 //! Runs a query: finds the index, the window and the filters, runs the analysis, and makes an [`Analysis`] of its result.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZero;
 use std::sync::OnceLock;
 
@@ -102,7 +102,7 @@ impl Query {
         budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
         // The head of documents tells the origin of all names, so they are found before.
         if self.grouping.has(GroupKey::Site) {
-            names.find_places(&paired);
+            names.find_places(&paired)?;
         }
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
@@ -248,7 +248,8 @@ impl Query {
         if let Some(index) = index.filter(|_| first.is_none() && !ordered.has_ended) {
             index.keep(trace, &completeness, None);
         }
-        Ok(Observed { completeness, events: order.events, first_key: first_key.get() })
+        let source_paths = names.places.paths();
+        Ok(Observed { completeness, events: order.events, first_key: first_key.get(), source_paths })
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {
@@ -312,6 +313,8 @@ pub struct Observed {
     pub events: u64,
     /// Order key of the trace's first event, if the query had a window; else 0.
     pub first_key: u64,
+    /// Folders and files of the call-sites, ascending, if the query selects by them; else none.
+    pub source_paths: BTreeSet<Box<[u8]>>,
 }
 
 /// Has the streams read only what the window needs, where the index tells what that is.
@@ -400,10 +403,10 @@ impl Names {
     }
 
     /// Finds the places of all call-sites of rows and findings.
-    fn find_places(&self, paired: &PairingResult) {
+    fn find_places(&self, paired: &PairingResult) -> Result<(), AnalysisError> {
         let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
         let sites: Vec<u64> = paired.rows.iter().map(|(key, _)| key.site).chain(of_findings).collect();
-        self.places.prepare(&sites, self.symbolizer());
+        Ok(self.places.prepare(&sites, self.symbolizer())?)
     }
 
     /// The symbols of the trace, indexed when they are first asked for.
