@@ -88,7 +88,7 @@ fn a_page_asks_for_nothing() -> Result<(), Skip> {
         assert!(requests.len() >= 16, "each page was loaded: {requests:?}");
         let files = requests.iter().filter(|url| url.starts_with("file://") && !url.contains("page.html"));
         assert_eq!(requests.iter().filter(|url| outside(url)).chain(files).count(), 0, "{requests:?}");
-        assert_eq!(browser.console(), [String::new(); 0], "{}", trace.display());
+        assert_eq!(browser.console(), Vec::<String>::new(), "{}", trace.display());
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ fn tables_sort_by_every_column() -> Result<(), Skip> {
         browser.click("#sites .pager button");
     }
     assert_eq!(texts(&browser, "#sites tbody tr").len(), 700);
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -256,7 +256,7 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
     assert_ne!(place(&browser).1, "linux", "a call-site of the list leads to its function");
     browser.click("#path button");
     assert_eq!(place(&browser).1, "linux", "the path leads back");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -298,7 +298,7 @@ fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
     search(&browser, "alloc_inode");
     let rows = texts(&browser, "#sites tbody tr");
     assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("alloc_inode")), "{rows:?}");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -328,7 +328,7 @@ fn the_address_keeps_what_is_shown() -> Result<(), Skip> {
         browser.open(&file, nonsense);
         assert_eq!(browser.run("return state.at === ROOT && state.size.key"), "live", "{nonsense}");
     }
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -378,7 +378,7 @@ fn names_are_text() -> Result<(), Skip> {
     for name in ["__proto__", "constructor", "<!--", "plain", r"cod\u{202e}exe\u{200b}."] {
         assert!(all.contains(name), "{name} in {all}");
     }
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -394,7 +394,7 @@ fn a_saved_document_makes_a_page_that_names_what_it_lacks() -> Result<(), Skip> 
         assert_eq!(said, ["Not in this input: a saved document does not have it."], "{section}");
     }
     let of_document = (texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree"));
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     let (_dir, file) = page(&trace);
     browser.open(&file, "");
     assert_eq!((texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree")), of_document);
@@ -437,7 +437,7 @@ fn folders_are_walked_and_searched() -> Result<(), Skip> {
     browser.open(&file, "#shape=table&at=fs");
     let names = texts(&browser, "#outline td.text").join(" ");
     assert!(names.contains(r"<b>\u{202e}"), "{names}");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 

@@ -203,19 +203,15 @@ pub(super) fn leave_out_host(trace: &mut Value) {
 
 /// Replaces paths of files that names come from by the files' names: a page is mailed, and a path tells of the machine.
 pub(super) fn shorten_files(names: &mut Value) {
-    let rejected = names["rejected"].as_array_mut().map(std::mem::take).unwrap_or_default();
-    let shortened = |mut file: Value| {
-        if let Some((_, name)) = file["file"].as_str().and_then(|path| path.rsplit_once('/')) {
-            file["file"] = name.to_owned().into();
+    let shorten = |named: &mut Value| {
+        if let Some(Value::String(file)) = named.get_mut("file")
+            && let Some((_, name)) = file.rsplit_once('/')
+        {
+            *file = name.to_owned();
         }
-        file
     };
-    if names["kernel"].is_object() {
-        names["kernel"] = shortened(names["kernel"].take());
-    }
-    if names.is_object() {
-        names["rejected"] = rejected.into_iter().map(shortened).collect();
-    }
+    names.get_mut("kernel").into_iter().for_each(shorten);
+    names.get_mut("rejected").and_then(Value::as_array_mut).into_iter().flatten().for_each(shorten);
 }
 
 #[cfg(test)]
