@@ -47,10 +47,22 @@ pub(crate) fn view(
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
     let status = print_view(request, &analysis, document)?;
-    if analysis.rows().next().is_none() {
-        suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
-    }
+    suggest_filters(request, &trace, &analysis, event_names);
     Ok(status)
+}
+
+/// Explains an analysis without rows: a window without events, or filters that name nothing. `event_names`: names of the trace
+/// before its events were read.
+pub(crate) fn explain_emptiness(request: &Request, trace: &Trace, analysis: &Analysis, event_names: usize) {
+    explain_empty_window(("--time", request.args.time), trace, analysis.events(), analysis.first_key());
+    suggest_filters(request, trace, analysis, event_names);
+}
+
+fn suggest_filters(request: &Request, trace: &Trace, analysis: &Analysis, event_names: usize) {
+    if analysis.rows().next().is_none() {
+        let lines = suggest::suggest(&request.args.filters, trace, analysis.names(), event_names);
+        lines.iter().for_each(|line| say(line));
+    }
 }
 
 /// Prints the document of an analysis, and finds the exit status.
@@ -126,15 +138,15 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     }
 }
 
-/// Prints events and gaps, one by one.
-pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
+/// Prints events and gaps, one by one; in the format of the command line where none is given.
+pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
     let query = with_options(request, Query::by_kind())?;
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
     let options = table_options(request, &inputs[0]);
     let names = match format {
         Format::Table => EventLabels::of(&trace),
@@ -154,11 +166,7 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let written = lines.finish();
     out.finish(written)?;
     let completeness = &observed.completeness;
-    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
-    let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
-    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
-    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
+    tell_counts(completeness, observed.events);
     tell_unknown_events(&completeness.unknown);
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
@@ -166,6 +174,15 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
         suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
     }
     Ok(status)
+}
+
+/// Tells verdict, events, loss and gaps beside an output that is no view.
+pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
+    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
+    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
 }
 
 /// Tells of loss and damage where the output has no place for a verdict.
@@ -262,7 +279,7 @@ fn explain_empty_window((option, window): (&str, Option<TimeWindow>), trace: &Tr
 }
 
 /// Tells of events that may concern objects and that this version does not know: a newer kernel's path would be missing in silence.
-fn tell_unknown_events(unknown: &UnknownEvents) {
+pub(crate) fn tell_unknown_events(unknown: &UnknownEvents) {
     for (name, count) in unknown.iter() {
         let name = escape(name);
         say(&format!(

@@ -95,7 +95,7 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
-/// Those of them that pages and pictures do not have: they shape text.
+/// Those of them that pages, pictures and exported files do not have: they shape text.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 const ALL_GROUPINGS: &[GroupBy] = &[
@@ -456,8 +456,11 @@ const EXPORT: View = View {
     help: "\
 Writes the recording, or its figures, in the format of another program: a file that is whole or not there. The verdict stands on \
 standard error, and in the file where its format has room for it.",
-    examples: &[("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof")],
-    options: &["to", "weight", "host"],
+    examples: &[
+        ("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof"),
+        ("export --to folded --weight live -o live.folded DIR", "stacks for flame graph tools"),
+    ],
+    options: &["to", "weight", "host", "show-addresses"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Export,
@@ -486,7 +489,7 @@ impl View {
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
             Run::Static | Run::Names | Run::Pack => false,
-            Run::Page | Run::Chart => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            Run::Page | Run::Chart | Run::Export => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };
         is_common || self.options.contains(&option)
