@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
     pub(crate) style: Option<Style>,
-    /// Shape of the picture [default: rings]
-    #[arg(long, value_enum, value_name = "SHAPE")]
+    /// Shape: rings (default), treemap or icicle
+    #[arg(long, value_enum, value_name = "SHAPE", hide_possible_values = true)]
     pub(crate) shape: Option<ChartShape>,
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]

@@ -400,7 +400,7 @@ ffffffffc0000010 t bar_last\t[bar]
         assert_eq!(names(0x1250), [""; 0], "the only function of its module");
         assert_eq!(
             (names(0), names(0x3000).len()),
-            (vec!["a".into(), "b".into(), "alias".into(), "c".into(), "d".into(), "e".into()], 6)
+            (vec!["a".into(), "b".into(), "alias".into(), "c".into(), "d".into(), "e".into()], 5)
         );
     }
 
