@@ -54,31 +54,11 @@ pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analys
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
-<<<<<<< HEAD
-    let status = print_view(request, &analysis, document)?;
-    suggest_filters(request, &trace, &analysis, event_names);
-    Ok(status)
-=======
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
         None => suggest::suggest(&args.filters, &trace, analysis.names(), event_names),
     };
     Ok((analysis, suggestions))
->>>>>>> main
-}
-
-/// Explains an analysis without rows: a window without events, or filters that name nothing. `event_names`: names of the trace
-/// before its events were read.
-pub(crate) fn explain_emptiness(request: &Request, trace: &Trace, analysis: &Analysis, event_names: usize) {
-    explain_empty_window(("--time", request.args.time), trace, analysis.events(), analysis.first_key());
-    suggest_filters(request, trace, analysis, event_names);
-}
-
-fn suggest_filters(request: &Request, trace: &Trace, analysis: &Analysis, event_names: usize) {
-    if analysis.rows().next().is_none() {
-        let lines = suggest::suggest(&request.args.filters, trace, analysis.names(), event_names);
-        lines.iter().for_each(|line| say(line));
-    }
 }
 
 /// Prints the document of an analysis, and finds the exit status.
@@ -295,7 +275,7 @@ fn explain_empty_window((option, window): (&str, Option<TimeWindow>), trace: &Tr
 }
 
 /// Tells of events that may concern objects and that this version does not know: a newer kernel's path would be missing in silence.
-pub(crate) fn tell_unknown_events(unknown: &UnknownEvents) {
+fn tell_unknown_events(unknown: &UnknownEvents) {
     for (name, count) in unknown.iter() {
         let name = escape(name);
         say(&format!(

@@ -495,6 +495,7 @@ standard error, and in the file where its format has room for it.",
     examples: &[
         ("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof"),
         ("export --to folded --weight live -o live.folded DIR", "stacks for flame graph tools"),
+        ("export --to perfetto -o kmem.pftrace DIR", "live bytes and events over time, for ui.perfetto.dev"),
     ],
     options: &["to", "weight", "host", "show-addresses"],
     groupings: &[],

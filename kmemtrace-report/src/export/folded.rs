@@ -18,9 +18,8 @@ const KERNEL: &str = "kernel";
 
 /// Writes the stacks of a trace.
 pub(super) fn folded(job: &Job<'_>, weight: Weight) -> anyhow::Result<u8> {
-    let mut trace = job.open()?;
     let mut out = job.output()?;
-    let analysis = job.analyse(&mut trace, Query::by_site())?;
+    let analysis = job.analyse(Query::by_site())?;
     let document = documents::sites(&analysis, &Shape::default());
     let Body::Sites(sites) = &document.body else { anyhow::bail!("folded: rows have another form") };
     // Call-sites of one function are one line.

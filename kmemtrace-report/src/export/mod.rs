@@ -2,17 +2,19 @@
 
 mod about;
 mod folded;
+mod perfetto;
 mod pprof;
 mod protobuf;
 
 use std::io::{self, IsTerminal};
 
-use kmemtrace::{Analysis, Kind, Query, Trace};
+use kmemtrace::{Analysis, Kind, Observer, Query, Trace};
 
 use crate::args::{ExportTo, Format, Weight};
 use crate::cli::Request;
 use crate::render::table::options::TableOptions;
 use crate::report;
+use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 
@@ -33,7 +35,8 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
         ExportTo::Folded => folded::folded(&job, args.weight.unwrap_or(Weight::Wasted)),
         ExportTo::Jsonl => report::events(request, Some(Format::Jsonl)),
         ExportTo::Csv => report::events(request, Some(Format::Csv)),
-        ExportTo::Perfetto | ExportTo::ParquetSites | ExportTo::ParquetObjects | ExportTo::ParquetEvents => {
+        ExportTo::Perfetto => perfetto::perfetto(&job),
+        ExportTo::ParquetSites | ExportTo::ParquetObjects | ExportTo::ParquetEvents => {
             anyhow::bail!("export: this format is not there yet")
         }
     }
@@ -74,19 +77,24 @@ impl Job<'_> {
     }
 
     /// Answer to a query, with the options of the command line.
-    fn analyse(&self, trace: &mut Trace, query: Query) -> anyhow::Result<Analysis> {
-        let event_names = trace.names.len();
-        let query = report::with_options(self.request, query)?;
-        let analysis = query.run_with(trace, &mut ProgressLine::new(self.request.args.quiet))?;
+    fn analyse(&self, query: Query) -> anyhow::Result<Analysis> {
+        let (analysis, suggestions) = report::analyse(self.request, query)?;
         report::check_branches(&self.request.args, &analysis)?;
-        report::explain_emptiness(self.request, trace, &analysis, event_names);
+        suggestions.iter().for_each(|line| say(line));
         Ok(analysis)
+    }
+
+    /// Hands events and gaps to an observer, with the options of the command line.
+    fn observe(&self, observer: &mut dyn Observer) -> anyhow::Result<()> {
+        let mut trace = self.open()?;
+        let query = report::with_options(self.request, Query::by_kind())?;
+        query.observe_with(&mut trace, observer, &mut ProgressLine::new(self.request.args.quiet))?;
+        Ok(())
     }
 
     /// Tells the verdict, and finds the exit status.
     fn end(&self, analysis: &Analysis) -> u8 {
         report::tell_counts(analysis.completeness(), analysis.events());
-        report::tell_unknown_events(analysis.unknown_events());
         report::status(&self.request.args, analysis.completeness())
     }
 }

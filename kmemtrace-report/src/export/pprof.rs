@@ -50,10 +50,9 @@ mod profile {
 
 /// Writes the profile of a trace.
 pub(super) fn pprof(job: &Job<'_>) -> anyhow::Result<u8> {
-    let mut trace = job.open()?;
-    let facts = TraceFacts::of(&trace);
+    let facts = TraceFacts::of(&job.open()?);
     let mut out = job.binary_output()?;
-    let analysis = job.analyse(&mut trace, Query::by(&[GroupKey::Site, GroupKey::Cache]))?;
+    let analysis = job.analyse(Query::by(&[GroupKey::Site, GroupKey::Cache]))?;
     let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Site], top: None });
     let written = write(&analysis, &document, &facts, job, &mut out);
     out.finish(written)?;
