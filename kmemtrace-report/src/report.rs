@@ -136,15 +136,15 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     }
 }
 
-/// Prints events and gaps, one by one.
-pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
+/// Prints events and gaps, one by one; in the format of the command line where none is given.
+pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
     let query = with_options(request, Query::by_kind())?;
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
     let options = table_options(request, &inputs[0]);
     let names = match format {
         Format::Table => EventLabels::of(&trace),
@@ -165,11 +165,7 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let written = lines.finish();
     out.finish(written)?;
     let completeness = &observed.completeness;
-    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
-    let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
-    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
-    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
+    tell_counts(completeness, observed.events);
     tell_unknown_events(&completeness.unknown);
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
@@ -177,6 +173,15 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
         suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
     }
     Ok(status)
+}
+
+/// Tells verdict, events, loss and gaps beside an output that is no view.
+pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
+    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
+    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
 }
 
 /// Tells of loss and damage where the output has no place for a verdict.
