@@ -109,9 +109,9 @@ impl<'a> Tallies<'a> {
         sums.wasted += u128::from(allocated.saturating_sub(requested));
     }
 
-    /// An object is gone; its class, and the bytes that were allocated for it.
+    /// An object is gone; its class and its sizes.
     #[inline(always)]
-    pub(crate) fn close(&mut self, class: u32, own_sizes: Option<Sizes>, how: Closed) -> (Class, u64) {
+    pub(crate) fn close(&mut self, class: u32, own_sizes: Option<Sizes>, how: Closed) -> (Class, Sizes) {
         let tally = self.tally(class);
         match how {
             Closed::Freed => tally.freed += 1,
@@ -123,10 +123,10 @@ impl<'a> Tallies<'a> {
         }
         let of = tally.class;
         match own_sizes {
-            None => (of, of.allocated),
+            None => (of, (of.requested, of.allocated)),
             Some(sizes) => {
                 self.close_own(class, sizes, how);
-                (of, sizes.1)
+                (of, sizes)
             }
         }
     }
