@@ -18,7 +18,7 @@ use crate::terminal::progress::ProgressLine;
 pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     let form = form(args.output.as_deref())?;
-    let query = report::with_options(request, Query::by_site())?;
+    let query = report::with_options(request, Query::by_site().with_static_sizes(true))?;
     let analysis = match report::saved_document(request)? {
         Some(saved) => query.of_document(&saved)?,
         None => {
@@ -30,6 +30,12 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
     let shape = Shape { sort: request.sort_keys(), top: None };
     let Document { head, body } = documents::tree(&analysis, &shape, &args.tree());
     let Body::Tree(tree) = body else { anyhow::bail!("chart: the tree has another form") };
+    let is_static = matches!(args.sort.first(), Some(SortBy::Static | SortBy::Current));
+    if is_static && tree.root.static_bytes.is_none() {
+        anyhow::bail!(
+            "--sort: static sizes need a built tree or the kernel with debug information: name one with -k or --vmlinux"
+        );
+    }
     write(request, &head, &tree.root, form)?;
     Ok(report::status(args, analysis.completeness()))
 }
@@ -50,7 +56,7 @@ fn write(request: &Request, head: &Head<'_>, root: &TreeNode, form: FileForm) ->
 }
 
 /// Form of a file, by the end of its name.
-fn form(output: Option<&Path>) -> anyhow::Result<FileForm> {
+pub(crate) fn form(output: Option<&Path>) -> anyhow::Result<FileForm> {
     let Some(output) = output else { anyhow::bail!("chart: name a file: -o FILE.svg or -o FILE.png") };
     match output.extension().map(|end| end.to_string_lossy().to_lowercase()).as_deref() {
         Some("svg") => Ok(FileForm::Svg),

@@ -13,6 +13,7 @@ mod columns;
 mod exit;
 mod export;
 mod names;
+mod old;
 mod pack;
 #[cfg(feature = "html")]
 mod page;
@@ -35,6 +36,7 @@ use views::Run;
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect()) {
         Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Steps(steps)) => old::run(steps, run),
         Ok(CommandLine::Text(text)) => write_text(&text),
         Err(Refusal::Clap(error)) => error.exit(),
         Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
@@ -75,6 +77,8 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),
         Run::Names => built::names(request),
+        // The command line has made steps of it.
+        Run::TraceAnalyze => Ok(exit::OK),
         #[cfg(feature = "html")]
         Run::Page => page::page(request),
         #[cfg(not(feature = "html"))]

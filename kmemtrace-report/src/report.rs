@@ -35,22 +35,30 @@ pub(crate) fn view(
     query: Query,
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
-    let (args, inputs) = (&request.args, request.inputs());
     if let Some(saved) = saved_document(request)? {
         let analysis = with_options(request, query)?.of_document(&saved)?;
         return print_view(request, &analysis, document);
     }
-    let mut trace = open(request, &inputs)?;
+    let (analysis, suggestions) = analyse(request, query)?;
+    let status = print_view(request, &analysis, document)?;
+    suggestions.iter().for_each(|line| say(line));
+    Ok(status)
+}
+
+/// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
+pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analysis, Vec<String>)> {
+    let args = &request.args;
+    let mut trace = open(request, &request.inputs())?;
     let event_names = trace.names.len();
     let query = with_options(request, query)?;
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
-    let status = print_view(request, &analysis, document)?;
-    if analysis.rows().next().is_none() {
-        suggest::suggest(&args.filters, &trace, analysis.names(), event_names).iter().for_each(|line| say(line));
-    }
-    Ok(status)
+    let suggestions = match analysis.rows().next() {
+        Some(_) => Vec::new(),
+        None => suggest::suggest(&args.filters, &trace, analysis.names(), event_names),
+    };
+    Ok((analysis, suggestions))
 }
 
 /// Prints the document of an analysis, and finds the exit status.

@@ -52,6 +52,8 @@ pub(crate) enum Run {
     Page,
     /// Draws a tree.
     Chart,
+    /// Does what the old program's command line asks for.
+    TraceAnalyze,
     /// Writes a file for other programs.
     Export,
     /// Makes a smaller copy of the recording.
@@ -131,9 +133,25 @@ const FIGURES: &[SortBy] = &[
 ];
 
 /// Commands, in the order of help; the first view is the default.
-pub(crate) static VIEWS: [View; 17] = [
-    SUMMARY, SITES, TREE, CACHES, MISMATCH, LIVE, CROSS, COMPARE, GROWTH, ACCOUNT, EVENTS, HTML, CHART, STATIC, NAMES,
-    EXPORT, PACK,
+pub(crate) static VIEWS: [View; 18] = [
+    SUMMARY,
+    SITES,
+    TREE,
+    CACHES,
+    MISMATCH,
+    LIVE,
+    CROSS,
+    COMPARE,
+    GROWTH,
+    ACCOUNT,
+    EVENTS,
+    HTML,
+    CHART,
+    STATIC,
+    NAMES,
+    EXPORT,
+    TRACE_ANALYZE,
+    PACK,
 ];
 
 const SUMMARY: View = View {
@@ -449,6 +467,24 @@ pointer tells name, size and share of each piece.",
     run: Run::Chart,
 };
 
+const TRACE_ANALYZE: View = View {
+    name: "trace-analyze",
+    alias: None,
+    meaning: "The command line of trace_analyze",
+    help: "\
+Takes the options of trace_analyze.py with the meanings that they had, on recordings and saved documents: -f, -o and --cache mean \
+something else in the other views. Files are overwritten, as they were. Text logs of ftrace are not read yet.",
+    examples: &[
+        ("trace-analyze -f DIR -c account.txt -o waste", "an account file"),
+        ("trace-analyze -k linux -f DIR -r rings.png -a current", "rings of static and live memory"),
+        ("trace-analyze -f DIR --save-db db", "a document for --db-file"),
+    ],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::TraceAnalyze,
+};
+
 const EXPORT: View = View {
     name: "export",
     alias: None,
@@ -485,7 +521,7 @@ impl View {
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
-            Run::Static | Run::Names | Run::Pack => false,
+            Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack => false,
             Run::Page | Run::Chart => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };

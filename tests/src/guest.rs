@@ -82,6 +82,12 @@ pub fn package(name: &str) -> Result<PathBuf, Skip> {
     made("tests/vm/boot", &["-s", name])
 }
 
+/// Folder of a small kernel: its build and its sources. It is built only where `KMEMTRACE_BUILD_KERNEL` is set.
+pub fn small_kernel() -> Result<PathBuf, Skip> {
+    let builds = std::env::var_os("KMEMTRACE_BUILD_KERNEL").is_some();
+    made("tests/vm/small-kernel", if builds { &[] } else { &["-c"] })
+}
+
 /// Guest before its start.
 #[derive(Debug)]
 pub struct Guest {

@@ -276,10 +276,21 @@ pub(crate) fn parts_of_function(name: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     Some((&name[end + 1..], Some(&name[..end]).filter(|module| !module.is_empty())))
 }
 
+/// Line of source, as the name that [`GroupKey::Source`] has for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourceParts<'n> {
+    /// Source file.
+    pub(crate) file: Option<&'n [u8]>,
+    /// Line, from 1.
+    pub(crate) line: Option<u32>,
+    /// Name of the function.
+    pub(crate) function: &'n [u8],
+}
+
 /// File, line and function from the name that [`GroupKey::Source`] has for them.
-pub(crate) fn parts_of_source(name: &[u8]) -> Option<(Option<&[u8]>, Option<u32>, &[u8])> {
+pub(crate) fn parts_of_source(name: &[u8]) -> Option<SourceParts<'_>> {
     let mut parts = name.splitn(3, |byte| *byte == 0);
     let (line, file, function) = (parts.next()?, parts.next()?, parts.next()?);
     let line = std::str::from_utf8(line).ok().and_then(|line| line.parse().ok());
-    Some(((!file.is_empty()).then_some(file), line, function))
+    Some(SourceParts { file: (!file.is_empty()).then_some(file), line, function })
 }

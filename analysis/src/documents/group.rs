@@ -7,7 +7,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::account::group_reader::{parts_of_function, parts_of_source};
+use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 use crate::names::place::SourceLine;
@@ -226,7 +226,7 @@ impl<'a> GroupNaming<'a> {
             match name {
                 GroupKey::Source => {
                     let source = self.naming.numbered(value).and_then(parts_of_source);
-                    let (file, line, function) = source.unwrap_or_default();
+                    let SourceParts { file, line, function } = source.unwrap_or_default();
                     values.push(SortValue(file.map_or(Rank::Unknown, Rank::Text)));
                     values.push(SortValue(line.map_or(Rank::Unknown, |line| Rank::Number(line.into()))));
                     values.push(SortValue(Rank::Text(function)));
@@ -263,7 +263,7 @@ impl<'a> GroupNaming<'a> {
 }
 
 fn source_line(name: &[u8]) -> Option<SourceLine> {
-    let (file, line, function) = parts_of_source(name)?;
+    let SourceParts { file, line, function } = parts_of_source(name)?;
     Some(SourceLine { function: function.into(), file: file.map(Into::into), line })
 }
 

@@ -62,7 +62,9 @@ impl Query {
             return Err(wrong(format!("a saved document has no {what}: name the trace itself")));
         }
         let saved = Saved::read(path).map_err(&wrong)?;
-        saved.analysis(self, path).map_err(wrong)
+        let analysis = saved.analysis(self, path).map_err(wrong)?;
+        let static_sizes = if self.has_static { analysis.names.places.static_sizes()? } else { None };
+        Ok(Analysis { static_sizes, ..analysis })
     }
 
     /// Part of the query that no document answers.
@@ -254,14 +256,13 @@ impl Saved {
             return Err("has more objects than any recording".to_owned());
         }
         for (key, stats) in &paired.rows {
+            paired.counts.paired += stats.frees;
             paired.kinds[kind_index(key.kind)].add(stats);
             if key.kind != Kind::Pages {
                 paired.total.add(stats);
             }
         }
         let places = Places::saved(&query.names, places, names.report());
-        let static_sizes =
-            if query.has_static { places.static_sizes().map_err(|error| error.to_string())? } else { None };
         let symbolizer = OnceLock::from(Symbolizer::new(kallsyms(&symbols), b""));
         let (order, lost_before) = (trace.order(), trace.since_boot.as_ref().and_then(|since| since.lost_before_first));
         let window = asked.time;
@@ -291,10 +292,10 @@ impl Saved {
             given: query.given.iter().cloned().chain(saved).collect(),
             frees_name_caches: false,
             gfp_names: None,
-            static_sizes,
             selects_pages,
             slabinfo: None,
             aliases: None,
+            static_sizes: None,
         })
     }
 }

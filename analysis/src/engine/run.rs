@@ -401,7 +401,7 @@ impl Names {
 
     /// Finds the places of all call-sites of rows and findings.
     fn find_places(&self, paired: &PairingResult) {
-        let of_findings = paired.findings.iter().flat_map(|(key, _)| [key.alloc_site, key.free_site]).flatten();
+        let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
         let sites: Vec<u64> = paired.rows.iter().map(|(key, _)| key.site).chain(of_findings).collect();
         self.places.prepare(&sites, self.symbolizer());
     }

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr};
 use clap::{Arg, ArgAction, Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
+use super::old::OldArgs;
 use crate::args::Args;
 use crate::views::{Run, VIEWS, View};
 use crate::{classes, columns};
@@ -53,6 +54,7 @@ fn view_command(view: &'static View, options: Options) -> Command {
     let inputs = match view.run {
         Run::Compare => "A [B]",
         Run::Static => "TREE|VMLINUX",
+        Run::TraceAnalyze => "",
         Run::Names => "-o FILE VMLINUX [DIR]",
         Run::Chart => "-o FILE.svg|FILE.png [DIR|FILE]...",
         _ => "[DIR|FILE]...",
@@ -66,7 +68,7 @@ fn view_command(view: &'static View, options: Options) -> Command {
         .about(view.meaning)
         .long_about(format!("{}\n\n{}", view.meaning, view.help))
         .bin_name(format!("{PROGRAM} {}", view.name))
-        .override_usage(format!("{PROGRAM} {} [OPTIONS] {inputs}", view.name))
+        .override_usage(format!("{PROGRAM} {} [OPTIONS] {inputs}", view.name).trim_end().to_owned())
         .after_help(short)
         .after_long_help(long_end(view));
     match view.alias {
@@ -130,6 +132,9 @@ pub(crate) fn script(shell: Shell, mut command: Command, program: &str) -> Strin
 
 /// Command with the options of a view, and no words about it.
 fn with_options(view: &'static View, name: &'static str, options: Options) -> Command {
+    if matches!(view.run, Run::TraceAnalyze) {
+        return OldArgs::command().disable_help_subcommand(true).max_term_width(WIDTH);
+    }
     let all = union();
     let is_own = |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long));
     let own = all.get_arguments().filter(is_own).filter(|arg| options == Options::All || !arg.is_hide_set());

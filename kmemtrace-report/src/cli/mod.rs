@@ -5,6 +5,7 @@
 
 pub(crate) mod commands;
 pub(crate) mod nearest;
+pub(crate) mod old;
 mod scan;
 
 use std::ffi::{OsStr, OsString};
@@ -27,6 +28,8 @@ const DEFAULT_INPUT: &str = "kmemtrace.data";
 pub(crate) enum CommandLine {
     /// A view of a trace.
     Request(Box<Request>),
+    /// Steps of the old program's command line.
+    Steps(Vec<old::Step>),
     /// Text to print: an explanation, completions.
     Text(String),
 }
@@ -62,11 +65,21 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
         words.remove(at);
     }
     match (first.as_str(), view) {
+        (_, Some(view)) if matches!(view.run, Run::TraceAnalyze) => trace_analyze(view, &words),
         (_, Some(view)) => request(view, true, &words),
         ("help", _) => help(&words),
         ("completions", _) => completions(&words),
         _ => request(&VIEWS[0], false, &words),
     }
+}
+
+/// Parses the command line of the old program.
+fn trace_analyze(view: &'static View, words: &[OsString]) -> Result<CommandLine, Refusal> {
+    let line = std::iter::once(OsString::from(view.name)).chain(words.iter().cloned());
+    let matches = commands::of_view(view).try_get_matches_from(line).map_err(Refusal::Clap)?;
+    let args = old::OldArgs::from_arg_matches(&matches).map_err(Refusal::Clap)?;
+    let has = |file: &str| Path::new(file).exists();
+    Ok(CommandLine::Steps(args.steps(has("Kbuild") && (has("vmlinux") || has("System.map")))))
 }
 
 /// Parses the words beside the view's name.

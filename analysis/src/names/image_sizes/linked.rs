@@ -133,7 +133,11 @@ impl<'s, 'u> FileRuns<'s, 'u> {
     /// Unit that has the address of a symbol.
     fn unit_at(&self, symbol: &SizedSymbol<'_>) -> Option<usize> {
         match symbol.kind {
-            SymbolKind::Function => self.units.of_code(symbol.address),
+            // A compiler may begin a function's range behind the room that it leaves for tracers.
+            SymbolKind::Function => {
+                let within = [0, symbol.bytes / 2, symbol.bytes.saturating_sub(1)];
+                within.iter().find_map(|bytes| self.units.of_code(symbol.address.checked_add(*bytes)?))
+            }
             SymbolKind::Object => self.units.of_variable(symbol.address),
             SymbolKind::File => None,
         }

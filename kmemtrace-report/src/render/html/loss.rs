@@ -27,9 +27,9 @@ impl Observer for Gaps {
 
 impl Gaps {
     /// Intervals between the first and the last key, counted from the first one. Intervals too close for a picture are one.
-    pub(crate) fn intervals(self, first: u64, last: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn intervals(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
         let within = |at: u64| at.clamp(first, last.max(first)) - first;
-        let gaps = self.gaps.into_iter().map(|(from, to)| (within(from), within(to))).collect();
+        let gaps = self.gaps.iter().map(|(from, to)| (within(*from), within(*to))).collect();
         joined(gaps, last.saturating_sub(first) / SHARES)
     }
 }

@@ -39,9 +39,9 @@ const SCRIPT: &str = concat!(
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it.
-const STYLE_HASH: &str = "Y5EqRBfXuohHjpOKo7vc++vEfERTvxAFmrjHPJZj7X0=";
+const STYLE_HASH: &str = "4NvzBSaSWdQGz6K+qXFBeBZMyZ6Q/gVenNXqHmtYYZM=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "VahvQotTq8epryXeV0RhToHAf5LZtmBceh2jmbnXx1Q=";
+const SCRIPT_HASH: &str = "Bllt6yyZy7pv7ELrIa5gv1jgwoYi/v2m57mtkWuckDU=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
@@ -102,6 +102,7 @@ impl<'a> Data<'a> {
         let mut summary = serde_json::to_value(&documents.summary)?;
         parts::make_harmless(&mut summary);
         parts::shorten_files(&mut summary["names"]);
+        parts::leave_out_host(&mut summary["trace"]);
         let first = documents.summary.head.trace.first;
         let table = |document: &Option<Document<'_>>| document.as_ref().and_then(|document| Table::of(&document.body));
         Ok(Data {

@@ -181,6 +181,13 @@ pub(super) fn make_harmless(value: &mut Value) {
     }
 }
 
+/// Leaves out names of the machine and of the recording: a page is mailed.
+pub(super) fn leave_out_host(trace: &mut Value) {
+    if let Some(trace) = trace.as_object_mut() {
+        trace.retain(|member, _| !["host", "boot", "recording"].contains(&member.as_str()));
+    }
+}
+
 /// Replaces paths of files that names come from by the files' names: a page is mailed, and a path tells of the machine.
 pub(super) fn shorten_files(names: &mut Value) {
     let rejected = names["rejected"].as_array_mut().map(std::mem::take).unwrap_or_default();

@@ -20,17 +20,17 @@ function timesTo(span) {
 }
 
 function shortMoment(keys) {
-  if (DATA.unit !== "ns") return count(Math.round(keys));
+  if (DATA.unit !== "ns") return moment(Math.round(keys));
   const seconds = keys / 1e9;
   return (seconds === 0 || seconds >= 1 ? +seconds.toFixed(2) + " s" : +(keys / 1e6).toFixed(3) + " ms");
 }
 
 function drawTime() {
   const section = $("time"), growth = DATA.growth;
-  if (!growth || !growth.slices.length || !SUMMARY.events.total) return missing(section, growth);
+  if (!growth || !growth.slices.length) return missing(section, growth);
   const box = section.querySelector(".body");
   const span = Math.max(1, TRACE.last - TRACE.first);
-  const charts = [["Slab objects: kmalloc and cache", growth.total, SUMMARY.total.peak_at === null || TRACE.order === "sequence" ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated }]];
+  const charts = [["Slab objects: kmalloc and cache", growth.total, SUMMARY.total.peak_at === null ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated }]];
   if (growth.total_pages.allocs.some(Boolean)) charts.push(["Pages", growth.total_pages, null]);
   box.replaceChildren(
     ...lossInWords(span),
@@ -75,7 +75,7 @@ function timeChart(title, figures, slices, span, peak, width) {
     draw(svg, "line", { x1: left, x2: wide - right, y1: y(step), y2: y(step), class: "grid" });
     draw(svg, "text", { x: left - 8, y: y(step) + 4, "text-anchor": "end", class: "axis" }, bytes(step));
   }
-  for (const at of timesTo(span)) draw(svg, "text", { x: x(at), y: bottom + gap + bars + 18, "text-anchor": at === 0 ? "start" : at > span * 0.94 ? "end" : "middle", class: "axis" }, TRACE.order === "sequence" ? "#" + count(Math.round(at)) : shortMoment(at));
+  for (const at of timesTo(span)) draw(svg, "text", { x: x(at), y: bottom + gap + bars + 18, "text-anchor": at === 0 ? "start" : at > span * 0.94 ? "end" : "middle", class: "axis" }, shortMoment(at));
   const points = [[left, bottom], ...figures.live_allocated.map((live, at) => [x(slices[at]), y(live)])];
   const line = points.map(point => point.map(n => n.toFixed(2)).join(" ")).join("L");
   draw(svg, "path", { d: `M${line}L${points[points.length - 1][0].toFixed(2)} ${bottom}Z`, class: "area" });
@@ -101,7 +101,7 @@ function timeChart(title, figures, slices, span, peak, width) {
     cross.setAttribute("x1", x(slices[at]));
     cross.setAttribute("x2", x(slices[at]));
     cross.setAttribute("visibility", "visible");
-    said.textContent = `at ${moment(Math.min(slices[at], TRACE.order === "sequence" ? slices[at] : span))}: ${bytes(figures.live_allocated[at])} live, ${counted(figures.allocs[at], "allocation")} in the slice before`;
+    said.textContent = `at ${moment(Math.min(slices[at], span))}: ${bytes(figures.live_allocated[at])} live, ${counted(figures.allocs[at], "allocation")} in the slice before`;
   };
   svg.addEventListener("mousemove", event => {
     const place = (event.clientX - svg.getBoundingClientRect().left - left) / plot * span;
@@ -217,7 +217,7 @@ function slotsChart(rows, width) {
   for (let power = least; power <= most; power += every) {
     draw(svg, "line", { x1: left, x2: wide - right, y1: y(2 ** power), y2: y(2 ** power), class: "grid" });
     draw(svg, "text", { x: left - 6, y: y(2 ** power) + 4, "text-anchor": "end", class: "axis" }, tick(2 ** power));
-    draw(svg, "text", { x: x(2 ** power), y: bottom + 16, "text-anchor": "middle", class: "axis" }, tick(2 ** power));
+    draw(svg, "text", { x: x(2 ** power), y: bottom + 16, "text-anchor": x(2 ** power) > wide - 40 ? "end" : "middle", class: "axis" }, tick(2 ** power));
   }
   draw(svg, "text", { x: (left + wide - right) / 2, y: tall - 6, "text-anchor": "middle", class: "axis" }, "requested");
   draw(svg, "text", { x: left + 4, y: top + 8, class: "axis" }, "slot");

@@ -32,10 +32,10 @@ function percent(part, whole) {
   return Math.floor(tenths / 10) + "." + tenths % 10 + "%";
 }
 
-/** Time since the first event, in the unit of the trace's clock. */
+/** A time, counted from the first event, in the unit of the trace's clock; records have numbers of their own. */
 function moment(keys) {
   if (keys === null || keys === undefined) return "-";
-  if (DATA.unit === "records") return "#" + count(keys);
+  if (DATA.unit === "records") return "#" + count(TRACE.first + keys);
   if (DATA.unit === "ticks") return count(keys) + " ticks";
   const seconds = keys / 1e9;
   return seconds >= 100 ? seconds.toFixed(1) + " s" : seconds >= 1 ? seconds.toFixed(3) + " s" : (keys / 1e6).toFixed(3) + " ms";

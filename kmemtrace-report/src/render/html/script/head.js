@@ -4,6 +4,9 @@ const SUMMARY = DATA.summary;
 const TRACE = SUMMARY.trace;
 const COMPLETENESS = SUMMARY.completeness;
 
+/** True for a page of a saved document, which has rows of call-sites alone. */
+const IS_SAVED = TRACE.input === "document";
+
 /** Mark and words of each verdict; the colour says the same. */
 const VERDICTS = {
   complete: { mark: "\u2713", says: "" },
@@ -20,7 +23,7 @@ function drawVerdict() {
   $("word").append(
     make("span", { class: "mark", "aria-hidden": "true" }, verdict.mark),
     make("b", {}, COMPLETENESS.verdict.toUpperCase()),
-    make("span", {}, counted(SUMMARY.events.total, "event") + ", " + loss),
+    make("span", {}, IS_SAVED ? loss : counted(SUMMARY.events.total, "event") + ", " + loss),
   );
   if (verdict.says) $("word").append(make("span", {}, verdict.says));
   const span = TRACE.order === "sequence" ? null : TRACE.last - TRACE.first;
@@ -39,8 +42,10 @@ function drawVerdict() {
 /** Source of names, as the head of every document tells it. */
 function namesInWords() {
   const names = SUMMARY.names;
-  if (!names || !names.kernel) return "names: symbols of the trace";
   const words = { dwarf: "DWARF", objects: "objects of a built tree", map: "a map of another build", module: "paths of modules", symbols: "symbols of the trace" };
+  const table = DATA.sites || { columns: [], rows: [] }, symbol = table.columns.indexOf("symbol");
+  if (!table.rows.some(row => row[symbol] !== null)) return "no names";
+  if (!names) return null;
   const { from, checked } = names.kernel, modules = names.modules.dwarf;
   const checks = from === "dwarf" || from === "objects" ? checked ? ` (checked by ${checked})` : " (not checked)" : "";
   return "names: " + (words[from] || from || "symbols of the trace") + checks + (modules ? ", " + counted(modules, "module") : "");
@@ -49,6 +54,7 @@ function namesInWords() {
 /** Restrictions that a reader must know of. */
 function drawNotes() {
   const notes = [...DATA.asked];
+  if (IS_SAVED) notes.push("from a saved document: it has call-sites, but neither times, caches, sizes, pairs of CPUs nor mismatches");
   if (DATA.branch) notes.push("the tree is that of " + DATA.branch);
   if (DATA.wrapped_live) notes.push(`~ ${bytes(DATA.wrapped_live)} live known by wrapper only: a function that allocates on behalf of its callers`);
   if (COMPLETENESS.truncated_files.length) notes.push("cut: " + COMPLETENESS.truncated_files.join(", "));
@@ -76,11 +82,12 @@ function drawTiles() {
   const doubtful = ["kind_mismatch", "cache_mismatch"].reduce((sum, name) => sum + findings[name].suspect, 0);
   const tiles = [
     tile(bound + bytes(total.live_allocated), "live at the end", counted(total.live_objects, "object") + (bound ? ", at most" : "")),
-    tile(bytes(total.peak_live_allocated), "peak", total.peak_at === null || DATA.unit === "records" ? null : "at " + moment(total.peak_at - TRACE.first)),
+    tile(bytes(total.peak_live_allocated), "peak", IS_SAVED ? "not in a saved document" : total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first)),
     tile(bytes(total.wasted), "wasted, over all", share === "-" ? null : share + " of what was allocated"),
     tile(bytes(total.allocated), "allocated in total", counted(total.allocs, "allocation")),
-    tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
-    tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
+    IS_SAVED ? tile(percent(total.cross_cpu, total.frees), "freed on another CPU", total.cross_cpu === null ? null : count(total.cross_cpu) + " of " + counted(total.frees, "free"))
+      : tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
+    IS_SAVED ? tile("-", "mismatches", "not in a saved document") : tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
   ];
   if (HAS_STATIC) tiles.splice(4, 0, tile(bytes(ROOT.static), "static", "code and data of the image"));
   if (kinds.pages.allocs) tiles.push(tile(bytes(kinds.pages.live_allocated), "pages live at the end", counted(kinds.pages.allocs, "allocation")));
@@ -92,6 +99,8 @@ function drawFoot() {
   const lines = [ROOT_IS_PAGES ? "The tree counts pages." : "The tree counts slab objects: kmalloc and cache. Pages are never added to the objects that they hold."];
   lines.push("Bytes are those that the allocator handed out.");
   if (DATA.tree.folded) lines.push(`The tree has ${count(nodeCount)} nodes here; ${count(DATA.tree.folded)} smaller ones are folded into \u201c(n others)\u201d.`);
+  const unknown = ROOT.children.filter(node => ["unknown", "module"].includes(node.kind)).reduce((sum, node) => sum + node.total, 0);
+  if (unknown > ROOT.total / 2) lines.push("Folders of the sources are not known: --vmlinux names the kernel's debug information, --names a map made from another build.");
   if (!HAS_STATIC) lines.push("Static bytes are not here: no image or tree of this kernel was named.");
   if (SUMMARY.total.live_is_upper_bound) lines.push("\u2264 marks an upper bound: objects are also freed on paths without events, so some of them may be gone.");
   $("foot").append(...lines.map(line => make("p", {}, line)));

@@ -138,7 +138,7 @@ function drawMismatches() {
       plain("count", "count", "Findings of this class between these two call-sites"),
       plain("suspect", "suspect", "Findings that lost events or clocks may explain"),
       plain("unseen", "unseen", "Findings that frees without events explain"),
-      { key: "first", title: "first", of: row => of("first")(row).at, show: row => TRACE.order === "sequence" ? moment(of("first")(row).at) : moment(of("first")(row).at - TRACE.first), help: "Time of the first one" },
+      { key: "first", title: "first", of: row => of("first")(row).at, show: row => moment(of("first")(row).at - TRACE.first), help: "Time of the first one" },
       { key: "kind", title: "kind", of: of("kind"), isText: true, show: row => of("kind")(row), help: "Allocator of the object" },
       side("alloc", "allocated by", "alloc"),
       side("free", "freed by", "free"),

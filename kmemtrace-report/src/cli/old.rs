@@ -1,0 +1,238 @@
+//! The command line of trace_analyze: its options, and the lines of this program that do the same.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, ValueEnum};
+
+/// Options of trace_analyze, with their old meanings.
+#[derive(Debug, Parser)]
+#[command(name = "trace-analyze", infer_long_args = true)]
+pub(crate) struct OldArgs {
+    /// Built tree of the kernel [default: the current folder, if it is one]
+    #[arg(short, long, value_name = "TREE")]
+    pub(crate) kernel: Option<PathBuf>,
+    /// Recording to read; without one only static sizes are reported
+    #[arg(short, long, value_name = "DIR|FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Document of --save-db to read in place of a recording
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub(crate) db_file: Option<PathBuf>,
+    /// Save the call-sites as a document, for --db-file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_db: Option<PathBuf>,
+    /// Only this folder of the sources, which is the root of the rings
+    #[arg(short = 'b', long, value_name = "FOLDER")]
+    pub(crate) start_branch: Option<String>,
+    /// Write a picture of rings: FILE.png or FILE.svg
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) rings_file: Option<PathBuf>,
+    /// Write a page for browsers, and say where it is
+    #[arg(short = 'i', long)]
+    pub(crate) rings_show: bool,
+    /// Size that the rings show
+    #[arg(short = 'a', long, value_enum, value_name = "ATTRIBUTE", default_value = "current_dynamic")]
+    pub(crate) rings_attr: Attribute,
+    /// Only objects of kmalloc
+    #[arg(long)]
+    pub(crate) malloc: bool,
+    /// Only objects of caches
+    #[arg(long)]
+    pub(crate) cache: bool,
+    /// Write an account of the callers
+    #[arg(short = 'c', long, value_name = "FILE")]
+    pub(crate) account_file: Option<PathBuf>,
+    /// Write the callers with their object files
+    #[arg(short = 'l', long, value_name = "FILE")]
+    pub(crate) callers_file: Option<PathBuf>,
+    /// Order of the account, greatest first
+    #[arg(short = 'o', long, value_enum, value_name = "KEY", default_value = "current_dynamic")]
+    pub(crate) order_by: OrderBy,
+}
+
+/// Sizes that rings show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Attribute {
+    /// Static and live bytes
+    Current,
+    /// Bytes of functions and objects in the tree
+    Static,
+    /// Bytes wasted by live objects
+    Waste,
+    /// Bytes live at the end
+    CurrentDynamic,
+    /// Bytes of all allocations
+    TotalDynamic,
+}
+
+/// Orders of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum OrderBy {
+    /// Bytes of all allocations
+    TotalDynamic,
+    /// Bytes live at the end
+    CurrentDynamic,
+    /// Number of allocations
+    AllocCount,
+    /// Number of frees
+    FreeCount,
+    /// Bytes wasted by live objects
+    Waste,
+}
+
+/// One thing to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Line of this program, without its name.
+    Line(Vec<OsString>),
+    /// Picture of the static sizes of a tree.
+    StaticRings {
+        /// The tree.
+        tree: PathBuf,
+        /// Folder that is the root.
+        branch: Option<String>,
+        /// The picture.
+        output: PathBuf,
+    },
+    /// Sentence for the user, once the steps before it are done.
+    Tell(String),
+}
+
+/// Page of `-i`.
+const PAGE: &str = "trace-analyze.html";
+/// Picture of a run without a recording, where none is named.
+const STATIC_RINGS: &str = "rings_static.png";
+
+impl OldArgs {
+    /// Steps that do what the options ask for. `is_tree` tells whether the current folder is a built tree.
+    pub(crate) fn steps(&self, is_tree: bool) -> Vec<Step> {
+        let tree = self.kernel.clone().or_else(|| is_tree.then(|| PathBuf::from(".")));
+        let Some(input) = self.db_file.as_ref().or(self.file.as_ref()) else { return self.static_steps(tree) };
+        let mut steps = Vec::new();
+        let mut line = |view: &str, words: &[&str], output: &Path, takes_branch: bool| {
+            let mut line: Vec<OsString> = vec![view.into()];
+            line.extend(words.iter().map(OsString::from));
+            line.extend(tree.iter().flat_map(|tree| ["-k".into(), tree.clone().into_os_string()]));
+            match (self.malloc, self.cache) {
+                (true, false) => line.extend(["--kind", "kmalloc"].map(OsString::from)),
+                (false, true) => line.extend(["--kind", "cache"].map(OsString::from)),
+                // Both together were all events.
+                _ => {}
+            }
+            if let Some(branch) = self.branch().filter(|_| takes_branch) {
+                line.extend(["--branch".into(), OsString::from(branch)]);
+            }
+            // Files were overwritten, and so they are.
+            line.extend(["--force".into(), "-o".into(), output.as_os_str().to_owned(), "--".into()]);
+            line.push(input.clone().into_os_string());
+            steps.push(Step::Line(line));
+        };
+        if let Some(output) = &self.save_db {
+            line("sites", &["--format", "json"], output, false);
+        }
+        if let Some(output) = &self.callers_file {
+            line("account", &["--style", "callers"], output, true);
+        }
+        if let Some(output) = &self.account_file {
+            line("account", &["--sort", self.order_by.word()], output, true);
+        }
+        if let Some(output) = &self.rings_file {
+            line("chart", &["--shape", "rings", "--sort", self.rings_attr.word()], &picture(output), true);
+        }
+        if self.rings_show {
+            line("html", &[], Path::new(PAGE), true);
+            steps.push(Step::Tell(format!("the page is {PAGE}: open it with a browser")));
+        }
+        if steps.is_empty() {
+            let what = "nothing to write: name a file with -c, -l, -r or --save-db, or ask for a page with -i";
+            steps.push(Step::Tell(what.to_owned()));
+        }
+        steps
+    }
+
+    /// Steps of a run without a recording.
+    fn static_steps(&self, tree: Option<PathBuf>) -> Vec<Step> {
+        let said = "no recording (-f) and no document (--db-file): static sizes alone, as a picture of rings";
+        let output = picture(self.rings_file.as_deref().unwrap_or(Path::new(STATIC_RINGS)));
+        let picture = format!("the picture is {}", output.display());
+        let rings = Step::StaticRings { tree: tree.unwrap_or_else(|| ".".into()), branch: self.branch(), output };
+        vec![Step::Tell(said.to_owned()), rings, Step::Tell(picture)]
+    }
+
+    /// Folder without slashes at its ends.
+    fn branch(&self) -> Option<String> {
+        let branch = self.start_branch.as_deref()?.trim_start_matches("./").trim_matches('/');
+        (!branch.is_empty()).then(|| branch.to_owned())
+    }
+}
+
+/// Picture with the ending that the old program gave to a name without one.
+fn picture(path: &Path) -> PathBuf {
+    if path.extension().is_some() { path.to_owned() } else { path.with_extension("png") }
+}
+
+impl Attribute {
+    fn word(self) -> &'static str {
+        match self {
+            Attribute::Current => "current",
+            Attribute::Static => "static",
+            Attribute::Waste => "live_wasted",
+            Attribute::CurrentDynamic => "live",
+            Attribute::TotalDynamic => "total",
+        }
+    }
+}
+
+impl OrderBy {
+    fn word(self) -> &'static str {
+        match self {
+            OrderBy::TotalDynamic => "total",
+            OrderBy::CurrentDynamic => "live",
+            OrderBy::AllocCount => "allocs",
+            OrderBy::FreeCount => "frees",
+            OrderBy::Waste => "live_wasted",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(line: &str) -> Vec<String> {
+        let args = OldArgs::try_parse_from(std::iter::once("trace-analyze").chain(line.split_whitespace())).unwrap();
+        let text = |step: &Step| match step {
+            Step::Line(words) => words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" "),
+            Step::StaticRings { tree, branch, output } => format!("rings of {tree:?} {branch:?} {output:?}"),
+            Step::Tell(_) => "say".to_owned(),
+        };
+        args.steps(false).iter().map(text).collect()
+    }
+
+    #[test]
+    fn old_options_keep_their_meanings() {
+        assert_eq!(
+            steps("-k linux -f log -c acc.txt -o waste --malloc -b drivers/base/"),
+            ["account --sort live_wasted -k linux --kind kmalloc --branch drivers/base --force -o acc.txt -- log"]
+        );
+        assert_eq!(
+            steps("--kernel=linux --file log --rings-file x --rings-attr total_dynamic --cache --malloc"),
+            ["chart --shape rings --sort total -k linux --force -o x.png -- log"]
+        );
+        assert_eq!(
+            steps("-f log --save-db db -l callers -b fs -i"),
+            [
+                "sites --format json --force -o db -- log",
+                "account --style callers --branch fs --force -o callers -- log",
+                "html --branch fs --force -o trace-analyze.html -- log",
+                "say"
+            ]
+        );
+        assert_eq!(steps("--db-file db --account acc"), ["account --sort live --force -o acc -- db"]);
+        assert_eq!(steps("-k linux"), ["say", r#"rings of "linux" None "rings_static.png""#, "say"]);
+        assert_eq!(steps("-b mm/ -r mm.svg"), ["say", r#"rings of "." Some("mm") "mm.svg""#, "say"]);
+        assert_eq!(steps("-f log"), ["say"]);
+    }
+}

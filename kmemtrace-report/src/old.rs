@@ -1,0 +1,121 @@
+//! `trace-analyze`: does the steps of the old program's command line, one after the other.
+
+use std::ffi::OsString;
+
+use crate::cli::commands::PROGRAM;
+use crate::cli::old::Step;
+use crate::cli::{self, CommandLine, Refusal, Request};
+use crate::exit;
+use crate::terminal::messages::say;
+
+/// Does all steps, up to the first error; `view` runs a view. The status is the worst of all views.
+pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8>) -> anyhow::Result<u8> {
+    let mut status = exit::OK;
+    for step in steps {
+        match step {
+            Step::Tell(line) => say(&line),
+            Step::StaticRings { tree, branch, output } => static_rings(&tree, branch.as_deref(), &output)?,
+            Step::Line(line) => {
+                let words = std::iter::once(OsString::from(PROGRAM)).chain(line).collect();
+                match cli::parse(words) {
+                    Ok(CommandLine::Request(request)) => status = status.max(view(&request)?),
+                    Ok(CommandLine::Steps(_) | CommandLine::Text(_)) => {}
+                    Err(Refusal::Line(line)) => anyhow::bail!(line),
+                    Err(Refusal::Clap(error)) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    Ok(status)
+}
+
+#[cfg(all(feature = "dwarf", feature = "pictures"))]
+use with_pictures::static_rings;
+
+#[cfg(not(all(feature = "dwarf", feature = "pictures")))]
+fn static_rings(_: &std::path::Path, _: Option<&str>, _: &std::path::Path) -> anyhow::Result<()> {
+    anyhow::bail!(
+        "trace-analyze: this program was built without pictures or without the feature dwarf, which static sizes need"
+    )
+}
+
+#[cfg(all(feature = "dwarf", feature = "pictures"))]
+mod with_pictures {
+    use std::path::Path;
+
+    use kmemtrace::StaticSizes;
+    use kmemtrace::documents::static_sizes::{self, SizeNode, StaticShape};
+    use kmemtrace::documents::sums::PrintedStats;
+    use kmemtrace::documents::tree::TreeNode;
+    use kmemtrace_abi::text::escape::escape;
+
+    use crate::chart;
+    use crate::cli::nearest::nearest;
+    use crate::render::picture::{self, Chart, Measure, Shape};
+    use crate::terminal::output::Output;
+
+    /// Draws the static sizes of a built tree, or of an image.
+    pub(super) fn static_rings(tree: &Path, branch: Option<&str>, output: &Path) -> anyhow::Result<()> {
+        let form = chart::form(Some(output))?;
+        let is_tree = std::fs::metadata(tree).is_ok_and(|data| data.is_dir());
+        let sizes = if is_tree { StaticSizes::of_tree(tree)? } else { StaticSizes::of_vmlinux(tree)? };
+        let kind = if is_tree { "tree" } else { "vmlinux" };
+        let name = escape(tree.as_os_str().as_encoded_bytes()).into_owned();
+        let document = static_sizes::static_sizes(&sizes, kind, name.clone(), StaticShape::default());
+        let root = match branch {
+            None => document.root,
+            Some(branch) => below(document.root, branch)?,
+        };
+        let chart = Chart { shape: Shape::Rings, measure: Measure::Static, depth: picture::MAX_LEVELS, subtitle: name };
+        let mut out = Output::open(Some(output), true)?;
+        let written = picture::write(&node(root), &chart, form, &mut out);
+        out.finish(written)
+    }
+
+    /// Folder or file of this path below the root.
+    fn below(root: SizeNode, branch: &str) -> anyhow::Result<SizeNode> {
+        let mut at = root;
+        for part in branch.split('/') {
+            let mut children = at.children;
+            let Some(index) = children.iter().position(|child| *child.name == *part.as_bytes()) else {
+                let names = children.iter().map(|child| escape(&child.name).into_owned());
+                let like = nearest(part, names);
+                let like = if like.is_empty() { String::new() } else { format!("; did you mean {}?", like.join(", ")) };
+                anyhow::bail!("-b {}: no such folder or file in the tree{like}", escape(branch.as_bytes()));
+            };
+            at = children.swap_remove(index);
+        }
+        Ok(SizeNode { name: branch.as_bytes().into(), ..at })
+    }
+
+    /// Node of a tree that has static bytes and nothing else.
+    fn node(sizes: SizeNode) -> TreeNode {
+        let bytes = sizes.sizes.total();
+        TreeNode {
+            name: sizes.name,
+            kind: sizes.kind,
+            stats: NOTHING,
+            static_bytes: Some(bytes),
+            current: Some(bytes),
+            folded: sizes.folded,
+            children: sizes.children.into_iter().map(node).collect(),
+        }
+    }
+
+    const NOTHING: PrintedStats = PrintedStats {
+        allocs: 0,
+        failed_allocs: 0,
+        requested: 0,
+        allocated: 0,
+        wasted: 0,
+        frees: 0,
+        inferred_frees: 0,
+        cross_cpu: None,
+        live_objects: 0,
+        live_requested: 0,
+        live_allocated: 0,
+        live_wasted: 0,
+        peak_live_allocated: None,
+        live_is_upper_bound: false,
+    };
+}
