@@ -232,7 +232,8 @@ mod tests {
         let metadata = Metadata { slabinfo_start: text.into_bytes(), ..Metadata::default() };
         let names = CacheNames::of(&metadata);
         let comms = HashMap::new();
-        let facts = GroupFacts { comms: &comms, symbols: None, caches: &names };
+        let places = Places::default();
+        let facts = GroupFacts { comms: &comms, symbols: None, places: &places, caches: &names };
         let mut own = Names::new();
         let name = own.intern(b"kmalloc");
         let classes = Classes::new(own, 1);

@@ -212,8 +212,8 @@ mod tests {
             let is_sized = tallies.open(class, sizes).is_sized;
             assert_eq!(is_sized, class < max_sized);
             if let Some(how) = end {
-                let (closed, allocated) = tallies.close(class, (!is_sized).then_some(sizes), how);
-                assert_eq!((closed.row, allocated), (tallies.class(class).row, sizes.1));
+                let (closed, closed_sizes) = tallies.close(class, (!is_sized).then_some(sizes), how);
+                assert_eq!((closed.row, closed_sizes), (tallies.class(class).row, sizes));
             }
         };
         object(huge, (HUGE - 1000, HUGE), None);

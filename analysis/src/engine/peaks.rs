@@ -11,7 +11,7 @@ use crate::account::growth::GrowthTracker;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
 use crate::order::pair_event::PairEvent;
-use crate::pairing::pairs::{PairingSink, Number, kind_index};
+use crate::pairing::pairs::{Number, PairingSink, kind_index};
 
 /// Peak of live bytes, and the distance to it: an event mostly changes one number.
 #[derive(Clone, Copy, Debug, Default)]
