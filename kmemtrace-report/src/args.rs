@@ -78,9 +78,9 @@ pub(crate) struct Args {
     /// Format of the file
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<ExportTo>,
-    /// Figure that folded stacks are weighted by
-    #[arg(long, value_enum, value_name = "FIGURE", default_value = "wasted")]
-    pub(crate) weight: Weight,
+    /// Figure that folded stacks are weighted by [default: wasted]
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    pub(crate) weight: Option<Weight>,
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
