@@ -79,7 +79,7 @@ impl Job<'_> {
     /// Answer to a query, with the options of the command line.
     fn analyse(&self, query: Query) -> anyhow::Result<Analysis> {
         let (analysis, suggestions) = report::analyse(self.request, query)?;
-        report::check_branches(&self.request.args, &analysis)?;
+        report::check_branches(&self.request.args, &analysis.source_paths())?;
         suggestions.iter().for_each(|line| say(line));
         Ok(analysis)
     }
