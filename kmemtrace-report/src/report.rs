@@ -1,5 +1,6 @@
 //! Runs a view: opens the trace, asks the query, prints the document, and finds the exit status.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ fn print_view(
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
-    check_branches(args, analysis)?;
+    check_branches(args, &analysis.source_paths())?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
@@ -117,6 +118,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let is_one_trace = first == last;
     let sides = [&before, &after].into_iter().take(if is_one_trace { 1 } else { 2 });
     sides.for_each(|side| tell_unknown_events(side.unknown_events()));
+    check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
     let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
     print(request, &document, &table_options(request, last))?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
@@ -134,15 +136,15 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     }
 }
 
-/// Prints events and gaps, one by one.
-pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
+/// Prints events and gaps, one by one; in the format of the command line where none is given.
+pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
     let query = with_options(request, Query::by_kind())?;
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
     let options = table_options(request, &inputs[0]);
     let names = match format {
         Format::Table => EventLabels::of(&trace),
@@ -159,14 +161,11 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
     let mut lines = Limited::new(lines, args.top);
     let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
     let is_empty = lines.is_empty();
+    check_branches(args, &observed.source_paths)?;
     let written = lines.finish();
     out.finish(written)?;
     let completeness = &observed.completeness;
-    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
-    let (verdict, events, gaps) = (completeness.verdict_name(), observed.events, completeness.gaps);
-    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
-    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
+    tell_counts(completeness, observed.events);
     tell_unknown_events(&completeness.unknown);
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
@@ -174,6 +173,15 @@ pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
         suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
     }
     Ok(status)
+}
+
+/// Tells verdict, events, loss and gaps beside an output that is no view.
+pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
+    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
+    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
 }
 
 /// Tells of loss and damage where the output has no place for a verdict.
@@ -247,14 +255,10 @@ pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
 }
 
 /// Refuses a branch that holds no call-site of the trace: a mistyped folder would look like an empty one.
-pub(crate) fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
-    if args.filters.branch.is_empty() {
-        return Ok(());
-    }
-    let paths = analysis.source_paths();
+pub(crate) fn check_branches(args: &Args, paths: &BTreeSet<Box<[u8]>>) -> anyhow::Result<()> {
     for branch in &args.filters.branch {
         if !paths.iter().any(|path| branch.holds(path)) {
-            anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), &paths));
+            anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), paths));
         }
     }
     Ok(())

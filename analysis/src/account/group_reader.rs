@@ -231,8 +231,8 @@ mod tests {
         let text = format!("slabinfo - version: 2.1\n{}", caches.map(line).concat());
         let metadata = Metadata { slabinfo_start: text.into_bytes(), ..Metadata::default() };
         let names = CacheNames::of(&metadata);
-        let comms = HashMap::new();
-        let facts = GroupFacts { comms: &comms, symbols: None, caches: &names };
+        let (comms, places) = (HashMap::new(), Places::default());
+        let facts = GroupFacts { comms: &comms, symbols: None, places: &places, caches: &names };
         let mut own = Names::new();
         let name = own.intern(b"kmalloc");
         let classes = Classes::new(own, 1);

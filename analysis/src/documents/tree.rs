@@ -471,7 +471,7 @@ mod tests {
         let branches = vec!["fs/ext4".parse().unwrap()];
         let tree = TreeOptions { branches, depth: Some(1), ..TreeOptions::default() };
         // Filters have taken the call-sites of other folders away, but not the static bytes.
-        let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
+        let file = |name: &str, bytes| (Some(Box::<[u8]>::from(name.as_bytes())), bytes);
         let sizes = [file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)];
         let root = Growing::default();
         let form = Form {

@@ -1,7 +1,7 @@
 //! Runs a query: finds the index, the window and the filters, runs the analysis, and makes an [`Analysis`] of its result.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZero;
 use std::sync::OnceLock;
 
@@ -16,6 +16,7 @@ use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::over_time::OverTimeRequest;
 use crate::analysis::{Analysis, Names};
 use crate::cache::{AnalysisRequest, Index, Restricted, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
@@ -83,7 +84,7 @@ impl Query {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
             facts: GroupFacts { comms: &names.comms, symbols, places: &names.places, caches: &caches },
-            growth: self.growth,
+            over_time: self.over_time,
             parallelism: self.parallelism(),
             budget,
             notes: self.notes.clone(),
@@ -155,7 +156,7 @@ impl Query {
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
-        is_known && !self.growth && !self.learns_caches && !self.free_sites
+        is_known && !self.over_time.is_asked() && !self.learns_caches && !self.free_sites
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
@@ -170,7 +171,7 @@ impl Query {
             learns_caches: true,
             // Objects of the recorder come from the same caches.
             shows_own: true,
-            growth: false,
+            over_time: OverTimeRequest::default(),
             free_sites: false,
             matrix: false,
             lists_live: false,
@@ -248,7 +249,8 @@ impl Query {
         if let Some(index) = index.filter(|_| first.is_none() && !ordered.has_ended) {
             index.keep(trace, &completeness, None);
         }
-        Ok(Observed { completeness, events: order.events, first_key: first_key.get() })
+        let source_paths = names.places.paths();
+        Ok(Observed { completeness, events: order.events, first_key: first_key.get(), source_paths })
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {
@@ -312,6 +314,8 @@ pub struct Observed {
     pub events: u64,
     /// Order key of the trace's first event, if the query had a window; else 0.
     pub first_key: u64,
+    /// Folders and files of the call-sites, ascending, if the query selects by them; else none.
+    pub source_paths: BTreeSet<Box<[u8]>>,
 }
 
 /// Has the streams read only what the window needs, where the index tells what that is.

@@ -161,8 +161,9 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             let help = "Kernel with debug information, and a folder with modules that have it, too";
             arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)
         }
+        Some("depth") if matches!(view.run, Run::Chart) => arg.help("Levels below the root [default: all]"),
         Some("output") if matches!(view.run, Run::Chart) => {
-            arg.value_name("FILE.svg|FILE.png").help("The picture").required(true)
+            arg.help("The picture: FILE.svg or FILE.png").required(true)
         }
         Some("output") if matches!(view.run, Run::Names) => arg.help("The map").required(true),
         Some("force") if matches!(view.run, Run::Static | Run::Names) => arg.help("Overwrite the output file"),

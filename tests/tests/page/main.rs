@@ -2,21 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod pages;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kmemtrace_abi::text::units;
 use kmemtrace_tests::browser::{Browser, key};
-use kmemtrace_tests::generate::symbols::Function;
-use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip, Test};
-use kmemtrace_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-const REPORT: &str = "kmemtrace-report";
+use pages::{REPORT, document, page, place, recording_of, sample, search, texts, traces};
+
+/// Script that finds texts that are hard to read.
+const CONTRASTS: &str = include_str!("contrasts.js");
+
 const SHAPES: [&str; 4] = ["treemap", "rings", "icicle", "table"];
 const SIZES: [&str; 4] = ["live", "wasted", "total", "allocs"];
 /// Name of a function that is markup.
@@ -33,51 +35,14 @@ const TESTS: &[Test] = &[
     ("the_address_keeps_what_is_shown", the_address_keeps_what_is_shown),
     ("loss_is_hatched_and_said", loss_is_hatched_and_said),
     ("names_are_text", names_are_text),
+    ("a_saved_document_makes_a_page_that_names_what_it_lacks", a_saved_document_makes_a_page_that_names_what_it_lacks),
+    ("folders_are_walked_and_searched", folders_are_walked_and_searched),
     ("text_is_readable_in_both_themes", text_is_readable_in_both_themes),
     ("a_great_trace_makes_a_quick_page", a_great_trace_makes_a_quick_page),
 ];
 
 fn main() -> ExitCode {
     runner::main(TESTS)
-}
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
-
-/// Page of a trace, in a directory of its own.
-fn page(trace: &Path) -> (Directory, PathBuf) {
-    let dir = Directory::new(&[]);
-    let file = dir.file("page.html");
-    run_to(0, REPORT, &["html", "-o", file.to_str().unwrap()], &[trace]);
-    (dir, file)
-}
-
-/// Document of a view.
-fn document(view: &[&str], trace: &Path) -> Value {
-    json(&run_to(0, REPORT, &[view, &["--format", "json"]].concat(), &[trace]))
-}
-
-/// Recording of functions with these names, each with a call-site; the last ones belong to modules.
-fn recording_of(names: &[String]) -> Directory {
-    let site = |number: usize| 0xffff_ffff_8110_0000 + number as u64 * 0x100;
-    let functions = names.iter().enumerate().map(|(number, name)| Function {
-        start: site(number),
-        end: site(number) + 0x80,
-        name: name.clone(),
-        module: (number * 10 > names.len() * 9).then(|| format!("module_{}", number % 100)),
-    });
-    let functions = functions.collect();
-    let mut scenario = Scenario::new(Shape::plain(), 2).with(|machine| machine.symbols.functions = functions);
-    for number in 0..names.len() {
-        let (at, size) = (1_000_000 * number as u64, 64 << (number % 7));
-        let address = 0xffff_8880_0000_0000 + number as u64 * 0x4000;
-        scenario = scenario.kmalloc(at, 0, site(number) + 0x15, address, (size - number as u64 % 23, size));
-        if number % 3 == 0 {
-            scenario = scenario.kfree(at + 10, 1, site(number) + 0x40, address);
-        }
-    }
-    Directory::new(&trace_dir(&scenario.finish(), 1))
 }
 
 fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
@@ -87,6 +52,8 @@ fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
     let text = String::from_utf8(once).unwrap();
     let own = std::env::current_dir().unwrap();
     assert_eq!(text.matches(own.to_str().unwrap()).count(), 1, "the path that was given, once");
+    let addresses = text.matches("\"0xff").count();
+    assert_eq!(addresses, 0, "addresses of objects, and of call-sites that have a symbol");
     Ok(())
 }
 
@@ -101,30 +68,6 @@ fn a_page_goes_where_it_is_told() -> Result<(), Skip> {
     let text = run(REPORT, &["html", "--format", "json"], &[&sample("amd64-6.18")]);
     assert_eq!(text.status.code(), Some(2), "a page has no other format");
     Ok(())
-}
-
-/// Traces of every verdict, and of another byte order.
-fn traces() -> Vec<(&'static str, PathBuf, Option<Directory>)> {
-    let written = |files: &[(String, Vec<u8>)]| {
-        let dir = Directory::new(files);
-        (dir.path().to_owned(), Some(dir))
-    };
-    let (empty, empty_dir) = written(&trace_dir(&Scenario::new(Shape::plain(), 2).finish(), 1));
-    let mut damaged = trace_dir(&workload(7, &Options::plain(Shape::plain(), 2, 3_000)), 7);
-    let (_, bytes) = damaged.iter_mut().find(|(name, _)| name == "cpu1.out").unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 64].fill(0x5a);
-    let (corrupt, corrupt_dir) = written(&damaged);
-    let pages = Scenario::new(Shape::plain(), 2).page_alloc(10, 0, 77, 4096).page_alloc(20, 1, 78, 8192);
-    let (pages, pages_dir) = written(&trace_dir(&pages.page_free(30, 1, 77).finish(), 1));
-    vec![
-        ("complete", sample("amd64-6.1"), None),
-        ("lossy", sample("amd64-6.1-lossy"), None),
-        ("complete", sample("s390x-6.1"), None),
-        ("complete", empty, empty_dir),
-        ("corrupt", corrupt, corrupt_dir),
-        ("complete", pages, pages_dir),
-    ]
 }
 
 fn a_page_asks_for_nothing() -> Result<(), Skip> {
@@ -145,15 +88,9 @@ fn a_page_asks_for_nothing() -> Result<(), Skip> {
         assert!(requests.len() >= 16, "each page was loaded: {requests:?}");
         let files = requests.iter().filter(|url| url.starts_with("file://") && !url.contains("page.html"));
         assert_eq!(requests.iter().filter(|url| outside(url)).chain(files).count(), 0, "{requests:?}");
-        assert_eq!(browser.console(), [String::new(); 0], "{}", trace.display());
+        assert_eq!(browser.console(), Vec::<String>::new(), "{}", trace.display());
     }
     Ok(())
-}
-
-/// Texts of the elements that a selector finds.
-fn texts(browser: &Browser, selector: &str) -> Vec<String> {
-    let found = browser.run(&format!("return [...document.querySelectorAll({selector:?})].map(e => e.textContent)"));
-    found.as_array().unwrap().iter().map(|text| text.as_str().unwrap().trim().to_owned()).collect()
 }
 
 fn figures_are_those_of_the_documents() -> Result<(), Skip> {
@@ -269,14 +206,8 @@ fn tables_sort_by_every_column() -> Result<(), Skip> {
         browser.click("#sites .pager button");
     }
     assert_eq!(texts(&browser, "#sites tbody tr").len(), 700);
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
-}
-
-/// Name and size of the cell or row with the focus, and the name of the node at the top.
-fn place(browser: &Browser) -> (Option<String>, String) {
-    let place = browser.run("return [document.activeElement.node?.name ?? null, state.at.name]");
-    (place[0].as_str().map(str::to_owned), place[1].as_str().unwrap().to_owned())
 }
 
 fn keys_walk_over_every_shape() -> Result<(), Skip> {
@@ -316,20 +247,17 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
         browser.press(&[key::ESCAPE]);
         assert_eq!(place(&browser).1, "linux", "{shape}: and no further");
     }
+    browser.open(&file, "#shape=table");
+    browser.click("#outline th:nth-child(4) button");
+    let head = browser.run("return [document.activeElement.closest('th')?.ariaSort ?? null, state.size.key]");
+    assert_eq!(head, json!(["descending", "total"]), "a heading sorts, and keeps the focus");
     browser.open(&file, "#shape=treemap");
     browser.click("#branch button");
     assert_ne!(place(&browser).1, "linux", "a call-site of the list leads to its function");
     browser.click("#path button");
     assert_eq!(place(&browser).1, "linux", "the path leads back");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
-}
-
-/// Types a text into the search, and waits for its answer.
-fn search(browser: &Browser, text: &str) {
-    let script = "const find = document.getElementById('find'); find.value = ";
-    browser.run(&format!("{script}{text:?}; find.dispatchEvent(new Event('input'))"));
-    browser.wait_for(&format!("return state.find === {text:?}"));
 }
 
 fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
@@ -370,7 +298,7 @@ fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
     search(&browser, "alloc_inode");
     let rows = texts(&browser, "#sites tbody tr");
     assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("alloc_inode")), "{rows:?}");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -400,7 +328,7 @@ fn the_address_keeps_what_is_shown() -> Result<(), Skip> {
         browser.open(&file, nonsense);
         assert_eq!(browser.run("return state.at === ROOT && state.size.key"), "live", "{nonsense}");
     }
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -450,42 +378,68 @@ fn names_are_text() -> Result<(), Skip> {
     for name in ["__proto__", "constructor", "<!--", "plain", r"cod\u{202e}exe\u{200b}."] {
         assert!(all.contains(name), "{name} in {all}");
     }
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
-/// Finds texts whose contrast with what is behind them is under 4.5; returns their number and the bad ones.
-const CONTRASTS: &str = r"
-const rgb = text => (text.match(/[\d.]+/g) || []).map(Number);
-const part = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
-const light = c => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
-const behind = element => {
-  for (let e = element; e; e = e.parentElement) {
-    const c = rgb(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] === 1) return c;
-  }
-  return [255, 255, 255];
-};
-const bad = [];
-let tested = 0;
-const test = (colour, back, text) => {
-  tested++;
-  const [a, b] = [light(colour), light(back)];
-  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (contrast < 4.5) bad.push([text, colour.join(), back.join(), contrast.toFixed(2)]);
-};
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-while (walker.nextNode()) {
-  const text = walker.currentNode.textContent.trim(), element = walker.currentNode.parentElement;
-  if (!text || ['SCRIPT', 'STYLE', 'NOSCRIPT', 'TITLE', 'OPTION'].includes(element.tagName) || !element.getClientRects().length) continue;
-  if (element.namespaceURI.endsWith('svg')) {
-    let cell = element.previousElementSibling;
-    while (cell && !cell.classList.contains('cell')) cell = cell.previousElementSibling;
-    const isLabel = element.classList.contains('label');
-    test(rgb(getComputedStyle(element).fill), isLabel ? rgb(getComputedStyle(cell).fill) : behind(element), text);
-  } else test(rgb(getComputedStyle(element).color), behind(element), text);
+fn a_saved_document_makes_a_page_that_names_what_it_lacks() -> Result<(), Skip> {
+    let (dir, trace) = (Directory::new(&[]), sample("amd64-6.1-lossy"));
+    let saved = dir.file("sites.json");
+    run_to(0, REPORT, &["sites", "--format", "json", "-o", saved.to_str().unwrap()], &[&trace]);
+    let (_dir, file) = page(&saved);
+    let browser = Browser::start()?;
+    browser.open(&file, "");
+    for section in ["time", "cpus", "slots", "caches", "mismatches"] {
+        let said = texts(&browser, &format!("#{section} .body"));
+        assert_eq!(said, ["Not in this input: a saved document does not have it."], "{section}");
+    }
+    let of_document = (texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree"));
+    assert_eq!(browser.console(), Vec::<String>::new());
+    let (_dir, file) = page(&trace);
+    browser.open(&file, "");
+    assert_eq!((texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree")), of_document);
+    Ok(())
 }
-return [tested, bad]";
+
+fn folders_are_walked_and_searched() -> Result<(), Skip> {
+    let deep = format!("{}end.c", "d/".repeat(300));
+    let files = ["fs/ext4/inode.c", "fs/ext4/dir.c", "fs/<b>\u{202e}/x.c", "mm/util.c", &deep];
+    let mut sites = document(&["sites"], &sample("amd64-6.1"));
+    let rows = sites["rows"].as_array_mut().unwrap();
+    for (number, row) in rows.iter_mut().enumerate() {
+        let file = files[number % files.len()];
+        row["source"] = json!({ "function": row["symbol"], "file": file, "line": number + 1 });
+        row["folder"] = file.rsplit_once('/').unwrap().0.into();
+        row["folder_from"] = "dwarf".into();
+    }
+    let live = |file: &str| -> u64 {
+        let of_file = rows.iter().filter(|row| row["source"]["file"].as_str().unwrap().starts_with(file));
+        of_file.map(|row| row["live_allocated"].as_u64().unwrap()).sum()
+    };
+    let [all, ext4] = [live(""), live("fs/ext4/")];
+    let dir = Directory::new(&[("sites.json".to_owned(), sites.to_string().into_bytes())]);
+    let (_page, file) = page(&dir.file("sites.json"));
+    let browser = Browser::start()?;
+    for shape in SHAPES {
+        browser.open(&file, &format!("#shape={shape}&at=fs/ext4"));
+        let sum = texts(&browser, "#path .sum").remove(0);
+        let shown = (units::bytes(ext4), units::percent(ext4, all));
+        assert_eq!(sum, format!("{} live at the end, {} of all", shown.0, shown.1), "{shape}");
+        assert_eq!(texts(&browser, "#path button"), ["linux", "fs", "ext4"], "{shape}");
+        search(&browser, "/^fs\\/ext4/");
+        assert_eq!(texts(&browser, "#share"), [format!("{}, {} of all", shown.0, shown.1)], "{shape}");
+        let places = texts(&browser, "#branch .line");
+        assert!(
+            !places.is_empty() && places.iter().all(|place| place.starts_with("fs/ext4/") && place.contains(".c:")),
+            "{places:?}"
+        );
+    }
+    browser.open(&file, "#shape=table&at=fs");
+    let names = texts(&browser, "#outline td.text").join(" ");
+    assert!(names.contains(r"<b>\u{202e}"), "{names}");
+    assert_eq!(browser.console(), Vec::<String>::new());
+    Ok(())
+}
 
 fn text_is_readable_in_both_themes() -> Result<(), Skip> {
     let browser = Browser::start()?;
@@ -512,7 +466,17 @@ fn a_great_trace_makes_a_quick_page() -> Result<(), Skip> {
     let trace = recording_of(&(0..10_000).map(name).collect::<Vec<_>>());
     let (_dir, file) = page(trace.path());
     let bytes = fs::metadata(&file).unwrap().len();
-    assert!(bytes <= 3 << 20, "{bytes} bytes");
+    let mut sites = document(&["sites"], trace.path());
+    for (number, row) in sites["rows"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let file = format!("drivers/subsystem{}/driver/object_{}.c", number % 41, number % 2_000);
+        row["source"] = json!({ "function": row["symbol"], "file": file, "line": number });
+        row["folder"] = file.rsplit_once('/').unwrap().0.into();
+    }
+    let dir = Directory::new(&[("sites.json".to_owned(), sites.to_string().into_bytes())]);
+    let (_page, with_sources) = page(&dir.file("sites.json"));
+    let with_sources = fs::metadata(&with_sources).unwrap().len();
+    assert!(bytes.max(with_sources) <= 3 << 20, "{bytes} bytes, {with_sources} with sources");
+    println!("  {bytes} bytes, {with_sources} with sources");
     let browser = Browser::start()?;
     let usable = (0..5).map(|_| {
         browser.open(&file, "");
