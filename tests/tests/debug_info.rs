@@ -204,7 +204,7 @@ fn frames(text: &str) -> HashMap<u64, Vec<Frame>> {
     all
 }
 
-/// What a symbolizer says about addresses.
+/// Frames that a symbolizer tells of addresses.
 fn ask(mut command: Command, addresses: impl Iterator<Item = u64>) -> Option<HashMap<u64, Vec<Frame>>> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut input = child.stdin.take().unwrap();
