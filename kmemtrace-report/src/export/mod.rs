@@ -1,5 +1,8 @@
 //! `export`: files that other programs open, a file a format.
 
+#[cfg(feature = "parquet")]
+mod parquet;
+
 use crate::args::ExportTo;
 use crate::cli::Request;
 
@@ -9,13 +12,18 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
         anyhow::bail!("export: name a format with --to; see kmemtrace-report help export");
     };
     match to {
-        ExportTo::Pprof
-        | ExportTo::Folded
-        | ExportTo::Perfetto
-        | ExportTo::ParquetSites
-        | ExportTo::ParquetObjects
-        | ExportTo::ParquetEvents
-        | ExportTo::Jsonl
-        | ExportTo::Csv => anyhow::bail!("export: this format is not there yet"),
+        #[cfg(feature = "parquet")]
+        ExportTo::ParquetSites => parquet::sites(request),
+        #[cfg(feature = "parquet")]
+        ExportTo::ParquetObjects => parquet::objects(request),
+        #[cfg(feature = "parquet")]
+        ExportTo::ParquetEvents => parquet::events(request),
+        #[cfg(not(feature = "parquet"))]
+        ExportTo::ParquetSites | ExportTo::ParquetObjects | ExportTo::ParquetEvents => {
+            anyhow::bail!("export: this kmemtrace-report was built without Parquet: build it with the feature parquet")
+        }
+        ExportTo::Pprof | ExportTo::Folded | ExportTo::Perfetto | ExportTo::Jsonl | ExportTo::Csv => {
+            anyhow::bail!("export: this format is not there yet")
+        }
     }
 }
