@@ -12,6 +12,7 @@ use kmemtrace_abi::trace::TraceInfo;
 use crate::account::classes::Class;
 use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
+use crate::account::live_curve::LiveCurve;
 use crate::account::stats::Stats;
 use crate::documents::tree::StaticByFile;
 use crate::memory::budget::Budget;
@@ -248,6 +249,11 @@ impl Analysis {
     /// Sums of `kmalloc` and `cache` together; pages are not counted, because caches consist of them.
     pub fn total(&self) -> &Stats {
         &self.paired.total
+    }
+
+    /// Live bytes of each kind over time, where the query asked for them.
+    pub fn live_curve(&self) -> Option<&LiveCurve> {
+        self.paired.curve.as_ref()
     }
 
     /// Findings, in no order.

@@ -116,6 +116,7 @@ pub mod whole_file;
 
 pub use account::completeness::Completeness;
 pub use account::grouping::GroupKey;
+pub use account::live_curve::LiveCurve;
 pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::events::OrderedItem;

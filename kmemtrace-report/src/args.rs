@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
     pub(crate) style: Option<Style>,
-    /// Shape of the picture [default: rings]
-    #[arg(long, value_enum, value_name = "SHAPE")]
+    /// Shape: rings (default), treemap or icicle
+    #[arg(long, value_enum, value_name = "SHAPE", hide_possible_values = true)]
     pub(crate) shape: Option<ChartShape>,
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
@@ -78,9 +78,9 @@ pub(crate) struct Args {
     /// Format of the file
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<ExportTo>,
-    /// Figure that folded stacks are weighted by
-    #[arg(long, value_enum, value_name = "FIGURE", default_value = "wasted")]
-    pub(crate) weight: Weight,
+    /// Figure that folded stacks are weighted by [default: wasted]
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    pub(crate) weight: Option<Weight>,
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,

@@ -73,7 +73,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
-        Run::Events => report::events(request),
+        Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),
         Run::Names => built::names(request),

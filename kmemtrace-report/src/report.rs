@@ -134,15 +134,15 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     }
 }
 
-/// Prints events and gaps, one by one.
-pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
+/// Prints events and gaps, one by one; in the format of the command line where none is given.
+pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
     let query = with_options(request, Query::by_kind())?;
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let format = args.format.unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
+    let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
     let options = table_options(request, &inputs[0]);
     let names = match format {
         Format::Table => EventLabels::of(&trace),

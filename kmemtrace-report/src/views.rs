@@ -97,7 +97,7 @@ pub(crate) const COMMON: &[&str] = &[
     "index-from",
 ];
 
-/// Those of them that pages and pictures do not have: they shape text.
+/// Options of text, which pages, pictures and exported files do not have.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 const ALL_GROUPINGS: &[GroupBy] = &[
@@ -145,10 +145,10 @@ pub(crate) static VIEWS: [View; 18] = [
     GROWTH,
     ACCOUNT,
     EVENTS,
-    HTML,
-    CHART,
     STATIC,
     NAMES,
+    HTML,
+    CHART,
     EXPORT,
     TRACE_ANALYZE,
     PACK,
@@ -492,8 +492,12 @@ const EXPORT: View = View {
     help: "\
 Writes the recording, or its figures, in the format of another program: a file that is whole or not there. The verdict stands on \
 standard error, and in the file where its format has room for it.",
-    examples: &[("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof")],
-    options: &["to", "weight", "host"],
+    examples: &[
+        ("export --to pprof -o kmem.pb.gz DIR", "for go tool pprof"),
+        ("export --to folded --weight live -o live.folded DIR", "stacks for flame graph tools"),
+        ("export --to perfetto -o kmem.pftrace DIR", "live bytes and events over time, for ui.perfetto.dev"),
+    ],
+    options: &["to", "weight", "host", "show-addresses"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Export,
@@ -522,7 +526,7 @@ impl View {
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
             Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack => false,
-            Run::Page | Run::Chart => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            Run::Page | Run::Chart | Run::Export => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };
         is_common || self.options.contains(&option)

@@ -231,8 +231,7 @@ mod tests {
         let text = format!("slabinfo - version: 2.1\n{}", caches.map(line).concat());
         let metadata = Metadata { slabinfo_start: text.into_bytes(), ..Metadata::default() };
         let names = CacheNames::of(&metadata);
-        let comms = HashMap::new();
-        let places = Places::default();
+        let (comms, places) = (HashMap::new(), Places::default());
         let facts = GroupFacts { comms: &comms, symbols: None, places: &places, caches: &names };
         let mut own = Names::new();
         let name = own.intern(b"kmalloc");

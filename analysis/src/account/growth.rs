@@ -1,7 +1,8 @@
-//! Live bytes and allocations over time, in slices of equal width that are a power of two.
+//! Live bytes and allocations over time, in at most [`MAX_SLICES`] slices of equal width.
 //!
-//! The last key is not known in advance: slices merge in pairs while events come, so that there are never more than
-//! [`MAX_SLICES`]. Rows keep only slices in which something changed.
+//! Rows keep only slices in which something changed.
+
+use super::slices::Slices;
 
 /// Limit of slices.
 pub(crate) const MAX_SLICES: u64 = 64;
@@ -16,15 +17,9 @@ struct Change {
 }
 
 /// Growth of all rows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct GrowthTracker {
-    /// Key at which the first slice begins.
-    first: u64,
-    /// Width of a slice as a power of two.
-    shift: u32,
-    /// The slice of the latest event, and the first key beyond it.
-    slice: u64,
-    until: Option<u64>,
+    slices: Slices,
     /// By row; slices ascend.
     rows: Vec<Vec<Change>>,
 }
@@ -32,7 +27,7 @@ pub(crate) struct GrowthTracker {
 impl GrowthTracker {
     /// Tracker whose first slice begins at `first`.
     pub(crate) fn new(first: u64) -> GrowthTracker {
-        GrowthTracker { first, ..GrowthTracker::default() }
+        GrowthTracker { slices: Slices::new(first, MAX_SLICES), rows: Vec::new() }
     }
 
     /// Takes an object of `row` that becomes live, or is gone.
@@ -44,14 +39,14 @@ impl GrowthTracker {
     }
 
     fn change(&mut self, at: u64, row: u32) -> &mut Change {
-        if self.until.is_none_or(|until| at >= until) {
+        if !self.slices.reaches(at) {
             self.advance(at);
         }
         let index = row as usize;
         if index >= self.rows.len() {
             self.rows.resize(index + 1, Vec::new());
         }
-        let (slice, changes) = (self.slice, &mut self.rows[index]);
+        let (slice, changes) = (self.slices.slice(), &mut self.rows[index]);
         if changes.last().is_none_or(|last| last.slice != slice) {
             changes.push(Change { slice, grown: 0, allocs: 0 });
         }
@@ -61,23 +56,18 @@ impl GrowthTracker {
 
     /// Goes on to the slice of `at`, and makes slices wider until there are few enough.
     fn advance(&mut self, at: u64) {
-        let since = at.saturating_sub(self.first);
-        let wider = (0..u64::BITS).find(|more| since.checked_shr(self.shift + more).unwrap_or(0) < MAX_SLICES);
-        let wider = wider.unwrap_or(0);
+        let wider = self.slices.advance(at);
         if wider > 0 {
-            self.shift += wider;
             self.rows.iter_mut().for_each(|changes| merge(changes, wider));
         }
-        self.slice = since >> self.shift;
-        let end = u128::from(self.first) + (u128::from(self.slice + 1) << self.shift);
-        self.until = Some(u64::try_from(end).unwrap_or(u64::MAX));
     }
 
     /// Slices up to the key of the last event; none without an event.
     pub(crate) fn finish(mut self, last: Option<u64>) -> Growth {
         let Some(last) = last else { return Growth::default() };
         self.advance(last);
-        Growth { first: self.first, shift: self.shift, len: self.slice as usize + 1, rows: self.rows }
+        let slices = self.slices;
+        Growth { first: slices.first(), shift: slices.shift(), len: slices.slice() as usize + 1, rows: self.rows }
     }
 }
 

@@ -6,5 +6,8 @@ pub(crate) mod free_sites;
 pub(crate) mod group_reader;
 pub(crate) mod grouping;
 pub(crate) mod growth;
+pub(crate) mod live_curve;
+pub(crate) mod over_time;
+pub(crate) mod slices;
 pub(crate) mod stats;
 pub(crate) mod tally;

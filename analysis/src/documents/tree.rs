@@ -471,7 +471,7 @@ mod tests {
         let branches = vec!["fs/ext4".parse().unwrap()];
         let tree = TreeOptions { branches, depth: Some(1), ..TreeOptions::default() };
         // Filters have taken the call-sites of other folders away, but not the static bytes.
-        let file = |name: &str, bytes| (Some(Box::from(name.as_bytes())), bytes);
+        let file = |name: &str, bytes| (Some(Box::<[u8]>::from(name.as_bytes())), bytes);
         let sizes = [file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)];
         let root = Growing::default();
         let form = Form {
@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn static_bytes_belong_to_files_and_make_nodes_of_their_own() {
-        let file = |name: &str, bytes| (Some(Box::from(name.as_bytes())), bytes);
+        let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
         let sizes = [file("fs/inode.c", 1000), file("net/core/skbuff.c", 200), (None, 5)];
         let sizes = sizes.into_iter().collect();
         let tree = made(&TreeOptions::default(), Some(&sizes), &Shape { sort: vec![SortKey::Current], top: None });

@@ -3,6 +3,7 @@
 use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::Grouping;
+use crate::account::over_time::OverTimeRequest;
 use crate::memory::budget::Budget;
 use crate::order::merge::MAX_CHUNKS;
 use crate::pairing::pairs::{Live, PairingOptions};
@@ -15,8 +16,8 @@ pub(crate) struct RunConfig<'a> {
     pub(crate) grouping: Grouping,
     /// Facts that the values of keys depend on.
     pub(crate) facts: GroupFacts<'a>,
-    /// Growth over time is counted.
-    pub(crate) growth: bool,
+    /// Figures over time that are counted.
+    pub(crate) over_time: OverTimeRequest,
     pub(crate) parallelism: Parallelism,
     pub(crate) budget: Budget,
     /// Receiver of the stages' times.

@@ -14,6 +14,7 @@ use kmemtrace_abi::trace::Trace;
 use crate::account::classes::Classes;
 use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::Grouping;
+use crate::account::over_time::OverTimeRequest;
 use crate::analysis::Names;
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{Parallelism, RunConfig, WINDOW};
@@ -98,7 +99,7 @@ impl Query {
             rules: self.pairing_options(trace, request),
             grouping: Grouping::KIND,
             facts: GroupFacts { comms: &names.comms, symbols: None, places: &names.places, caches: &caches },
-            growth: false,
+            over_time: OverTimeRequest::default(),
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
             budget,
             notes: self.notes.clone(),

@@ -7,7 +7,7 @@
 use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::Class;
-use crate::account::growth::GrowthTracker;
+use crate::account::over_time::OverTime;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
 use crate::order::pair_event::PairEvent;
@@ -73,15 +73,14 @@ pub(crate) struct PeakTracker {
     total: Peak,
     /// Order key of the event that reached the peak of `total`.
     pub(crate) peak_at: Option<u64>,
-    /// Growth in slices of time, where a query asks for it.
-    pub(crate) growth: Option<Box<GrowthTracker>>,
+    /// Figures over time, where a query asks for them.
+    pub(crate) over_time: Option<Box<OverTime>>,
 }
 
 impl PeakTracker {
-    /// A tracker; with `growth_from`, also of growth from that key on.
-    pub(crate) fn new(growth_from: Option<u64>) -> PeakTracker {
-        let growth = growth_from.map(|first| Box::new(GrowthTracker::new(first)));
-        PeakTracker { growth, ..PeakTracker::default() }
+    /// Tracker of peaks, and of figures over time.
+    pub(crate) fn new(over_time: Option<Box<OverTime>>) -> PeakTracker {
+        PeakTracker { over_time, ..PeakTracker::default() }
     }
 
     #[inline(always)]
@@ -123,8 +122,8 @@ impl PeakTracker {
                 && entry.serial == serial
             {
                 *entries = later;
-                if let (Some(growth), Some(event)) = (&mut self.growth, window.events.get(serial as usize)) {
-                    growth.change_live(event.key(), entry.row, entry.allocated, entry.opens);
+                if let (Some(over_time), Some(event)) = (&mut self.over_time, window.events.get(serial as usize)) {
+                    over_time.change_live(event.key(), (entry.row, entry.kind), entry.allocated, entry.opens);
                 }
                 if !entry.opens {
                     self.close(entry.row, entry.kind, entry.allocated);
@@ -152,8 +151,8 @@ impl PeakTracker {
 impl PairingSink for PeakTracker {
     #[inline(always)]
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
-        if let Some(growth) = &mut self.growth {
-            growth.change_live(event.at, class.row, allocated, true);
+        if let Some(over_time) = &mut self.over_time {
+            over_time.change_live(event.at, (class.row, class.kind), allocated, true);
         }
         if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
@@ -162,8 +161,8 @@ impl PairingSink for PeakTracker {
 
     #[inline(always)]
     fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
-        if let Some(growth) = &mut self.growth {
-            growth.change_live(event.at, class.row, allocated, false);
+        if let Some(over_time) = &mut self.over_time {
+            over_time.change_live(event.at, (class.row, class.kind), allocated, false);
         }
         self.close(class.row, class.kind, allocated);
     }

@@ -11,6 +11,7 @@ use kmemtrace_abi::trace::Trace;
 use crate::account::classes::Classes;
 use crate::account::group_reader::GroupReader;
 use crate::account::grouping::GroupKey;
+use crate::account::over_time::OverTime;
 use crate::engine::config::{RunConfig, batch};
 use crate::engine::figures;
 use crate::engine::peaks::PeakTracker;
@@ -54,8 +55,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     read_first(&mut streams, &mut merger, &mut reader, at_once);
     let bounds = bounds(merger.first_key());
     merger.set_bounds(bounds);
-    let growth_from = bounds.0.max(known_first.unwrap_or(merger.first_key()));
-    let peaks = || PeakTracker::new(config.growth.then_some(growth_from));
+    let begin = bounds.0.max(known_first.unwrap_or(merger.first_key()));
+    let peaks = || PeakTracker::new(OverTime::new(config.over_time, begin));
     let sizes = Sizes::new(&config, streams.len(), streams.len().saturating_sub(trace.info.missing.len()));
     let partitions = partitions(&config, &classes, seed, &sizes, peaks);
     let to_read = bytes_to_read(&streams);
@@ -67,7 +68,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     work(&scheduler, reader, &config, to_read, progress)?;
     let finished = scheduler.into_stages().ok_or(AnalysisError::Thread)?;
     let Finished { streams, merger, partitions, mut peaks, times } = finished;
-    let growth = peaks.growth.take().map(|growth| growth.finish(merger.merged.last));
+    let over_time = peaks.over_time.take();
+    let (growth, curve) = over_time.map_or((None, None), |over_time| over_time.finish(merger.merged.last));
     let order = merger.merged;
     // The scheduler's caller looks at the memory after each task but the last.
     if partitions.iter().any(|part| part.pairing.over_budget) {
@@ -80,7 +82,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let is_late = trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);
     let (paired, names) = collected.add_up(classes, &config.rules, &peaks, is_late)?;
     trace.names = names;
-    Ok((order, PairingResult { growth, ..paired }))
+    Ok((order, PairingResult { growth, curve, ..paired }))
 }
 
 /// Sizes of the buffers between the stages, and of the tables.

@@ -16,6 +16,7 @@ use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::over_time::OverTimeRequest;
 use crate::analysis::{Analysis, Names};
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
@@ -82,7 +83,7 @@ impl Query {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
             facts: GroupFacts { comms: &names.comms, symbols, places: &names.places, caches: &caches },
-            growth: self.growth,
+            over_time: self.over_time,
             parallelism: self.parallelism(),
             budget,
             notes: self.notes.clone(),
@@ -154,7 +155,7 @@ impl Query {
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
-        is_known && !self.growth && !self.learns_caches && !self.free_sites
+        is_known && !self.over_time.is_asked() && !self.learns_caches && !self.free_sites
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
@@ -169,7 +170,7 @@ impl Query {
             learns_caches: true,
             // Objects of the recorder come from the same caches.
             shows_own: true,
-            growth: false,
+            over_time: OverTimeRequest::default(),
             free_sites: false,
             matrix: false,
             lists_live: false,

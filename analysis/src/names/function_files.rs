@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 /// Neighbours that are asked about a name of several files.
 const MAX_NEIGHBOURS: usize = 256;
-/// Module of the kernel itself.
+/// Number of the kernel itself among the modules.
 const KERNEL: u32 = 0;
+/// Number that no module has.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Source files of functions. A name may be that of functions in several files.
 #[derive(Debug, Default)]
@@ -67,40 +69,46 @@ impl FunctionFiles {
     /// Source file of a function. A name of several files takes that of its nearest neighbour that is in one of them alone:
     /// `neighbours` are the names of functions around it, the nearest first, which are asked for only then.
     ///
-    /// A function of a module is looked for in that module, and elsewhere where the module is not known: one build's module is
-    /// part of another's kernel.
+    /// A function of a module is looked for in that module, and elsewhere only as far as its neighbours say the same: one build's
+    /// module is part of another's kernel, but a module from elsewhere has names that others have, too.
     pub(crate) fn file_of<'n, I: Iterator<Item = &'n [u8]>>(
         &self,
         function: &[u8],
         module: Option<&[u8]>,
         neighbours: impl FnOnce() -> I,
     ) -> Option<&[u8]> {
-        let module = module.map_or(Some(KERNEL), |name| self.modules.get(&*plain_module(name)).copied());
-        let files = self.files_of(function, module);
-        if let [only] = files[..] {
-            return self.files.get(only as usize).map(|file| &**file);
-        }
-        if files.is_empty() {
-            return None;
-        }
+        // A module that the table does not have has no functions here.
+        let module = module.map_or(KERNEL, |name| self.modules.get(&*plain_module(name)).copied().unwrap_or(UNKNOWN));
+        let own = self.files_of(function, Some(module));
+        let file = match own[..] {
+            [only] => only,
+            [] => self.nearest(&self.files_of(function, None), None, neighbours())?,
+            _ => self.nearest(&own, Some(module), neighbours())?,
+        };
+        self.files.get(file as usize).map(|file| &**file)
+    }
+
+    /// File, of these, of the first neighbour that is in one of them alone.
+    fn nearest<'n>(
+        &self,
+        files: &[u32],
+        module: Option<u32>,
+        neighbours: impl Iterator<Item = &'n [u8]>,
+    ) -> Option<u32> {
         let decides = |name: &[u8]| match self.files_of(name, module)[..] {
             [only] => files.contains(&only).then_some(only),
             _ => None,
         };
-        let file = neighbours().take(MAX_NEIGHBOURS).find_map(decides)?;
-        self.files.get(file as usize).map(|file| &**file)
+        if files.is_empty() { None } else { neighbours.take(MAX_NEIGHBOURS).find_map(decides) }
     }
 
-    /// Files of a name, of a module if it has the name, else of all; each once.
+    /// Files of a name, of a module or of all, each once.
     fn files_of(&self, function: &[u8], module: Option<u32>) -> Vec<u32> {
         let name = plain_function(function);
         let begin = self.entries.partition_point(|entry| self.name(entry) < name);
         let of_name = self.entries.get(begin..).unwrap_or_default().iter().take_while(|entry| self.name(entry) == name);
         let is_own = |entry: &&Entry| module.is_none_or(|module| entry.module == module);
-        let mut files: Vec<u32> = of_name.clone().filter(is_own).map(|entry| entry.file).collect();
-        if files.is_empty() {
-            files = of_name.map(|entry| entry.file).collect();
-        }
+        let mut files: Vec<u32> = of_name.filter(is_own).map(|entry| entry.file).collect();
         files.sort_unstable();
         files.dedup();
         files
@@ -136,13 +144,14 @@ mod tests {
             table.add(name, KERNEL);
         }
         table.begin_file(b"fs/b.c");
-        for name in [&b"init"[..], b"b_open"] {
+        for name in [&b"init"[..], b"b_open", b"b_close"] {
             table.add(name, KERNEL);
         }
         let module = table.module(Some(b"snd-hda"));
         table.begin_file(b"sound/hda.c");
         table.add(b"init", module);
         table.add(b"hda_open", module);
+        table.add(b"hda_close", module);
         table.finish()
     }
 
@@ -159,9 +168,11 @@ mod tests {
         assert_eq!(file("init", None, &["init", "a_close.cold", "b_open"]).as_deref(), Some("fs/a.c"));
         assert_eq!(file("init", None, &["unknown"]), None, "none is better than a wrong one");
         assert_eq!(file("init", Some("snd_hda"), &[]).as_deref(), Some("sound/hda.c"));
-        // Part of the kernel in one build, a module in the other.
-        assert_eq!(file("hda_open", None, &[]).as_deref(), Some("sound/hda.c"));
-        assert_eq!(file("b_open", Some("b"), &[]).as_deref(), Some("fs/b.c"));
-        assert_eq!((file("c_open", None, &[]), table.len()), (None, 7));
+        // Part of the kernel in one build, a module in the other: the neighbours must be there, too.
+        assert_eq!(file("hda_open", None, &["a_open", "hda_close"]).as_deref(), Some("sound/hda.c"));
+        assert_eq!(file("b_open", Some("b"), &["b_close"]).as_deref(), Some("fs/b.c"));
+        assert_eq!(file("b_open", Some("from_elsewhere"), &["x_open", "a_open"]), None);
+        assert_eq!(file("b_open", Some("snd-hda"), &["hda_open"]), None);
+        assert_eq!((file("c_open", None, &[]), table.len()), (None, 9));
     }
 }

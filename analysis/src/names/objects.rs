@@ -34,9 +34,10 @@ impl ObjectNames {
     pub(crate) fn file_of<'n, I: Iterator<Item = &'n [u8]>>(
         &self,
         function: &[u8],
+        module: Option<&[u8]>,
         neighbours: impl FnOnce() -> I,
     ) -> Option<&[u8]> {
-        // Objects do not tell their module, so every name is looked for everywhere.
-        self.files.file_of(function, None, neighbours)
+        // Objects do not tell their module: for one its neighbours must be in the same file.
+        self.files.file_of(function, module, neighbours)
     }
 }

@@ -197,7 +197,8 @@ impl Places {
     #[cfg(feature = "dwarf")]
     fn file_of(&self, call_site: u64, symbol: &Symbol<'_>, symbols: &Symbolizer) -> Option<(Box<[u8]>, NameSource)> {
         let neighbours = || symbols.neighbours(call_site);
-        let of_objects = self.objects.as_ref().and_then(|objects| objects.file_of(symbol.name, neighbours));
+        let of_objects =
+            self.objects.as_ref().and_then(|objects| objects.file_of(symbol.name, symbol.module, neighbours));
         let of_map = || self.map.as_ref()?.file_of(symbol.name, symbol.module, neighbours);
         match of_objects {
             Some(file) => Some((file.into(), NameSource::Objects)),

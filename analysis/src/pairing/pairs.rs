@@ -15,6 +15,7 @@ use crate::account::classes::{CacheNumber, Class, Classes, is_selected, origin_o
 use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
+use crate::account::live_curve::LiveCurve;
 use crate::account::stats::Stats;
 use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
@@ -164,8 +165,10 @@ pub(crate) struct PairingResult {
     pub(crate) live: Vec<Live>,
     /// Classes of the live objects.
     pub(crate) classes: Vec<Class>,
-    /// Live bytes over time, where the query asks for them.
+    /// Live bytes of rows over time, where the query asks for them.
     pub(crate) growth: Option<Growth>,
+    /// Live bytes of kinds over time, where the query asks for them.
+    pub(crate) curve: Option<LiveCurve>,
     /// Names of caches by call-site and bytes allocated, where they were to be learned.
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Nodes of all CPUs are known, so frees on another NUMA node can be told.

@@ -9,6 +9,7 @@ pub(crate) mod window;
 
 use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::over_time::OverTimeRequest;
 use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
 use crate::progress::Notes;
@@ -38,7 +39,7 @@ pub struct Query {
     pub(crate) grouping: Grouping,
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
-    pub(crate) growth: bool,
+    pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
     pub(crate) shows_own: bool,
@@ -83,7 +84,7 @@ impl Query {
             grouping,
             matrix: false,
             lists_live: false,
-            growth: false,
+            over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
             shows_own: false,
@@ -110,7 +111,13 @@ impl Query {
 
     /// Counts live bytes and allocations of each row over time.
     pub fn with_growth(mut self, yes: bool) -> Query {
-        self.growth = yes;
+        self.over_time.growth = yes;
+        self
+    }
+
+    /// Counts live bytes of each kind over time, in curves of at most `points` points: [`crate::Analysis::live_curve`].
+    pub fn with_live_curve(mut self, points: usize) -> Query {
+        self.over_time.curve = Some(points);
         self
     }
 

@@ -99,10 +99,9 @@ fn program_command(options: Options) -> Command {
             arg.hide_short_help(is_hidden || was_hidden)
         })
         .override_usage(format!("{PROGRAM} [VIEW] [OPTIONS] [DIR|FILE]..."))
-        .help_template(format!(
-            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{{all-args}}{{after-help}}",
-            list_of_views()
-        ))
+        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}")
+        .before_help(short_list_of_views())
+        .before_long_help(list_of_views())
         .after_help(short)
         .after_long_help(long)
 }
@@ -162,8 +161,9 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             let help = "Kernel with debug information, and a folder with modules that have it, too";
             arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)
         }
+        Some("depth") if matches!(view.run, Run::Chart) => arg.help("Levels below the root [default: all]"),
         Some("output") if matches!(view.run, Run::Chart) => {
-            arg.value_name("FILE.svg|FILE.png").help("The picture").required(true)
+            arg.help("The picture: FILE.svg or FILE.png").required(true)
         }
         Some("output") if matches!(view.run, Run::Names) => arg.help("The map").required(true),
         Some("force") if matches!(view.run, Run::Static | Run::Names) => arg.help("Overwrite the output file"),
@@ -189,11 +189,25 @@ fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
 
 /// Lines `name   meaning` of all views.
 fn list_of_views() -> String {
-    let mut list = "Views (without VIEW: summary, without DIR: ./kmemtrace.data):\n".to_owned();
+    let mut list = VIEWS_HEADING.to_owned();
     for view in &VIEWS {
+        let _ = writeln!(list, "  {:<13} {}", view.name, view.meaning);
+    }
+    list.trim_end().to_owned()
+}
+
+/// Heading of the lists of views.
+const VIEWS_HEADING: &str = "Views (without VIEW: summary, without DIR: ./kmemtrace.data):\n";
+
+/// Lines of the views, and a line with the names of the commands that write files, so that all of it fits a terminal.
+fn short_list_of_views() -> String {
+    let is_view = |view: &&View| matches!(view.run, Run::Document { .. } | Run::Events | Run::Compare);
+    let mut list = VIEWS_HEADING.to_owned();
+    for view in VIEWS.iter().filter(is_view) {
         let _ = writeln!(list, "  {:<9} {}", view.name, view.meaning);
     }
-    list
+    let others = VIEWS.iter().filter(|view| !is_view(view)).map(|view| format!(" {}", view.name));
+    list + "Files, and input that is no trace:" + &others.collect::<String>()
 }
 
 /// Line with the names of the filters that a view takes.

@@ -9,29 +9,37 @@ use clap::{Parser, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "trace-analyze", infer_long_args = true)]
 pub(crate) struct OldArgs {
-    /// Built tree of the kernel [default: the current folder, if it is one]
+    /// Built tree [default: this folder, if it is one]
     #[arg(short, long, value_name = "TREE")]
     pub(crate) kernel: Option<PathBuf>,
-    /// Recording to read; without one only static sizes are reported
-    #[arg(short, long, value_name = "DIR|FILE")]
+    /// Recording; without one static sizes alone
+    #[arg(short, long, value_name = "TRACE")]
     pub(crate) file: Option<PathBuf>,
-    /// Document of --save-db to read in place of a recording
+    /// Document of --save-db, in place of a recording
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) db_file: Option<PathBuf>,
-    /// Save the call-sites as a document, for --db-file
+    /// Save the call-sites, for --db-file
     #[arg(long, value_name = "FILE")]
     pub(crate) save_db: Option<PathBuf>,
-    /// Only this folder of the sources, which is the root of the rings
-    #[arg(short = 'b', long, value_name = "FOLDER")]
+    /// Only this folder of the sources
+    #[arg(short = 'b', long, value_name = "DIR")]
     pub(crate) start_branch: Option<String>,
-    /// Write a picture of rings: FILE.png or FILE.svg
+    /// Write a picture: FILE.png or FILE.svg
     #[arg(short, long, value_name = "FILE")]
     pub(crate) rings_file: Option<PathBuf>,
     /// Write a page for browsers, and say where it is
     #[arg(short = 'i', long)]
     pub(crate) rings_show: bool,
-    /// Size that the rings show
-    #[arg(short = 'a', long, value_enum, value_name = "ATTRIBUTE", default_value = "current_dynamic")]
+    /// static, current, current_dynamic (default), total_dynamic or waste
+    #[arg(
+        short = 'a',
+        long,
+        value_enum,
+        value_name = "KEY",
+        default_value = "current_dynamic",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     pub(crate) rings_attr: Attribute,
     /// Only objects of kmalloc
     #[arg(long)]
@@ -45,8 +53,16 @@ pub(crate) struct OldArgs {
     /// Write the callers with their object files
     #[arg(short = 'l', long, value_name = "FILE")]
     pub(crate) callers_file: Option<PathBuf>,
-    /// Order of the account, greatest first
-    #[arg(short = 'o', long, value_enum, value_name = "KEY", default_value = "current_dynamic")]
+    /// total_dynamic, current_dynamic (default), alloc_count, free_count or waste
+    #[arg(
+        short = 'o',
+        long,
+        value_enum,
+        value_name = "KEY",
+        default_value = "current_dynamic",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     pub(crate) order_by: OrderBy,
 }
 

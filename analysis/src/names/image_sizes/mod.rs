@@ -131,6 +131,17 @@ impl StaticSizes {
         (&self.left_out, self.left_out_count)
     }
 
+    /// Sizes of nothing but the functions of some files.
+    #[cfg(test)]
+    pub(crate) fn of_functions(files: &[(&str, &[&str])]) -> StaticSizes {
+        let mut sizes = StaticSizes::default();
+        for (file, functions) in files {
+            let known = sizes.files.entry(file.as_bytes().into()).or_default();
+            functions.iter().for_each(|name| known.add_alias(name.as_bytes()));
+        }
+        sizes
+    }
+
     /// Notes a file or folder that is left out.
     fn leave_out(&mut self, path: &Path, why: impl Into<String>) {
         self.left_out_count += 1;

@@ -7,9 +7,8 @@ use parquet::errors::Result;
 
 use super::names::{CommTexts, NameTexts, SiteTexts, symbols};
 use super::table::{Of, Spec, Table, TextId, position};
-use super::{ORIGIN, Origin, observed_footer, open_output};
-use crate::args::Args;
-use crate::cli::Request;
+use super::{ORIGIN, Origin, observed_footer};
+use crate::export::Job;
 use crate::report;
 use crate::terminal::progress::ProgressLine;
 
@@ -42,15 +41,15 @@ const COLUMNS: [Spec; 21] = [
 const LOST: Spec = Spec::some("lost", Of::Int64);
 
 /// Writes the table of events.
-pub(crate) fn events(request: &Request) -> anyhow::Result<u8> {
-    let args = &request.args;
-    let mut trace = report::open(request, &request.inputs())?;
+pub(crate) fn events(job: &Job<'_>) -> anyhow::Result<u8> {
+    let request = job.request;
+    let mut trace = job.open()?;
     let query = report::with_options(request, Query::by_kind())?.without_index();
     query.check_window(&trace)?;
     let event_names = trace.names.len();
-    let origin = Origin::of(&trace.info, args);
-    let mut rows = EventRows::new(&trace, &origin, args)?;
-    let observed = query.observe_with(&mut trace, &mut rows, &mut ProgressLine::new(args.quiet))?;
+    let origin = Origin::of(&trace.info, job.host());
+    let mut rows = EventRows::new(&trace, &origin, job)?;
+    let observed = query.observe_with(&mut trace, &mut rows, &mut ProgressLine::new(request.args.quiet))?;
     let EventRows { table, written, has_rows, .. } = rows;
     table.finish(written, &observed_footer(&trace, &observed, &origin, false))?;
     Ok(report::end_observed(request, &trace, &observed, has_rows, event_names))
@@ -74,9 +73,9 @@ struct EventRows {
 }
 
 impl EventRows {
-    fn new(trace: &Trace, origin: &Origin, args: &Args) -> anyhow::Result<EventRows> {
+    fn new(trace: &Trace, origin: &Origin, job: &Job<'_>) -> anyhow::Result<EventRows> {
         let specs: Vec<Spec> = ORIGIN.into_iter().chain(COLUMNS).chain([LOST]).collect();
-        let mut table = Table::new(open_output(args)?, &specs)?;
+        let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         Ok(EventRows {
             origin: origin.ids(&mut table),

@@ -10,16 +10,12 @@ mod objects;
 mod sites;
 mod table;
 
-use std::io::{self, IsTerminal};
-
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::{Observed, Trace, TraceInfo};
 use serde::Serialize;
 use serde_json::Value;
 
 use self::table::{Of, Spec, Table, TextId};
-use crate::args::Args;
-use crate::terminal::output::Output;
 
 pub(super) use self::events::events;
 pub(super) use self::objects::objects;
@@ -39,9 +35,9 @@ const ORIGIN: [Spec; 5] = [
 struct Origin([Option<String>; ORIGIN.len()]);
 
 impl Origin {
-    fn of(info: &TraceInfo, args: &Args) -> Origin {
+    fn of(info: &TraceInfo, given: Option<&str>) -> Origin {
         let TraceInfo { host, boot, recording, kernel, arch, .. } = info.clone();
-        Origin([args.host.clone().or(host), boot, recording, kernel, arch])
+        Origin([given.map(str::to_owned).or(host), boot, recording, kernel, arch])
     }
 
     /// Numbers of the values, which are the first texts of their columns.
@@ -56,14 +52,6 @@ impl Origin {
     fn host(&self) -> Option<&str> {
         self.0[0].as_deref()
     }
-}
-
-/// Opens the output of a table.
-fn open_output(args: &Args) -> anyhow::Result<Output> {
-    if args.output.is_none() && io::stdout().is_terminal() {
-        anyhow::bail!("export: Parquet is no text for a terminal: name a file with -o FILE");
-    }
-    Output::open(args.output.as_deref(), args.force)
 }
 
 /// Texts of the footer: completeness and origin, as documents have them.

@@ -8,9 +8,8 @@ use parquet::errors::{ParquetError, Result};
 
 use super::names::{CommTexts, SiteTexts, symbols, utf8};
 use super::table::{Of, Spec, Table, TextId, position};
-use super::{ORIGIN, Origin, observed_footer, open_output};
-use crate::args::Args;
-use crate::cli::Request;
+use super::{ORIGIN, Origin, observed_footer};
+use crate::export::Job;
 use crate::report;
 use crate::terminal::progress::ProgressLine;
 
@@ -43,22 +42,23 @@ const COLUMNS: [Spec; 21] = [
 const ADDRESS: Spec = Spec::some("address", Of::Int64);
 
 /// Writes the table of objects.
-pub(crate) fn objects(request: &Request) -> anyhow::Result<u8> {
-    let args = &request.args;
-    let mut trace = report::open(request, &request.inputs())?;
+pub(crate) fn objects(job: &Job<'_>) -> anyhow::Result<u8> {
+    let request = job.request;
+    let mut trace = job.open()?;
     let query = report::with_options(request, Query::by_kind())?.without_index();
     query.check_window(&trace)?;
     let event_names = trace.names.len();
-    let origin = Origin::of(&trace.info, args);
+    let origin = Origin::of(&trace.info, job.host());
+    let symbols = symbols(&trace);
     let mut rows = ObjectRows {
-        args,
+        job,
         origin: &origin,
-        symbols: symbols(&trace),
-        writer: RowWriter::new(&origin, &symbols(&trace), args)?,
+        writer: RowWriter::new(&origin, &symbols, job)?,
+        symbols,
         written: Ok(()),
         has_rows: false,
     };
-    let observed = query.objects_with(&mut trace, &mut rows, &mut ProgressLine::new(args.quiet))?;
+    let observed = query.objects_with(&mut trace, &mut rows, &mut ProgressLine::new(request.args.quiet))?;
     let ObjectRows { writer, written, has_rows, .. } = rows;
     writer.table.finish(written, &observed_footer(&trace, &observed, &origin, true))?;
     Ok(report::end_observed(request, &trace, &observed, has_rows, event_names))
@@ -66,7 +66,7 @@ pub(crate) fn objects(request: &Request) -> anyhow::Result<u8> {
 
 /// Sink that writes the rows, and begins again where they have to be taken back.
 struct ObjectRows<'a> {
-    args: &'a Args,
+    job: &'a Job<'a>,
     origin: &'a Origin,
     symbols: Rc<Symbolizer>,
     writer: RowWriter,
@@ -85,7 +85,7 @@ impl ObjectSink for ObjectRows<'_> {
 
     fn restart(&mut self) {
         let is_hidden = self.writer.table.is_hidden();
-        let again = RowWriter::new(self.origin, &self.symbols, self.args);
+        let again = RowWriter::new(self.origin, &self.symbols, self.job);
         match again {
             Ok(writer) if is_hidden => self.writer = writer,
             Ok(_) => self.fail("loss came to light at the end, and rows were handed out before: name a file with -o"),
@@ -114,10 +114,11 @@ struct RowWriter {
 }
 
 impl RowWriter {
-    fn new(origin: &Origin, symbols: &Rc<Symbolizer>, args: &Args) -> anyhow::Result<RowWriter> {
-        let address = Some(ADDRESS).filter(|_| args.show_addresses);
+    fn new(origin: &Origin, symbols: &Rc<Symbolizer>, job: &Job<'_>) -> anyhow::Result<RowWriter> {
+        let shows_addresses = job.request.args.show_addresses;
+        let address = Some(ADDRESS).filter(|_| shows_addresses);
         let specs: Vec<Spec> = ORIGIN.into_iter().chain(COLUMNS).chain(address).collect();
-        let mut table = Table::new(open_output(args)?, &specs)?;
+        let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         let mut kinds = |name| Kind::ALL.map(|kind| table.text_id(column(name), kind.name().as_bytes()));
         let (kinds, free_kinds) = (kinds("kind"), kinds("free_kind"));
@@ -129,7 +130,7 @@ impl RowWriter {
             kinds,
             free_kinds,
             fates: Fate::ALL.map(|fate| table.text_id(column("fate"), fate.name().as_bytes())),
-            shows_addresses: args.show_addresses,
+            shows_addresses,
             table,
         })
     }

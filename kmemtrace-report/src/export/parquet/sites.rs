@@ -7,10 +7,8 @@ use kmemtrace_abi::clock::{Agreement, Unit};
 
 use super::names::utf8;
 use super::table::{Of, Spec, Table};
-use super::{ORIGIN, Origin, footer, open_output};
-use crate::cli::Request;
-use crate::report;
-use crate::terminal::messages::say;
+use super::{ORIGIN, Origin, footer};
+use crate::export::Job;
 use crate::terminal::output::Output;
 
 /// Columns after those of the origin.
@@ -42,14 +40,10 @@ const COLUMNS: [Spec; 24] = [
 ];
 
 /// Writes the table of call-sites.
-pub(crate) fn sites(request: &Request) -> anyhow::Result<u8> {
-    let args = &request.args;
-    let (analysis, suggestions) = report::analyse(request, Query::by_site())?;
-    report::check_branches(args, &analysis)?;
-    write(&analysis, &Origin::of(analysis.info(), args), open_output(args)?)?;
-    report::tell_counts(analysis.completeness(), analysis.events());
-    suggestions.iter().for_each(|line| say(line));
-    Ok(report::status(args, analysis.completeness()))
+pub(crate) fn sites(job: &Job<'_>) -> anyhow::Result<u8> {
+    let analysis = job.analyse(Query::by_site())?;
+    write(&analysis, &Origin::of(analysis.info(), job.host()), job.binary_output()?)?;
+    Ok(job.end(&analysis))
 }
 
 fn write(analysis: &Analysis, origin: &Origin, out: Output) -> anyhow::Result<()> {

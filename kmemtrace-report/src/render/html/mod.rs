@@ -41,7 +41,7 @@ const SCRIPT: &str = concat!(
 /// Hash of [`STYLE`] in base64, as a security policy has it.
 const STYLE_HASH: &str = "4NvzBSaSWdQGz6K+qXFBeBZMyZ6Q/gVenNXqHmtYYZM=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "Bllt6yyZy7pv7ELrIa5gv1jgwoYi/v2m57mtkWuckDU=";
+const SCRIPT_HASH: &str = "FuwjUG8Bwe9KFdbt7yzoogD4ltye306r+oZ4lXW4oTk=";
 
 /// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;

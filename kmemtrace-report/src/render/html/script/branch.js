@@ -38,6 +38,12 @@ function drawAbout(node) {
   );
 }
 
+/** Name that may be broken before its offset. */
+function breakable(name) {
+  const at = name.lastIndexOf("+");
+  return at > 0 ? [name.slice(0, at), make("wbr"), name.slice(at)] : [name];
+}
+
 const LISTED = 100;
 
 function drawBranch() {
@@ -50,7 +56,7 @@ function drawBranch() {
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
     make("td", { class: "number" }, (size.key === "live" && node.isBound ? "\u2264 " : "") + size.format(size.of(node))),
     make("td", { class: "number" }, percent(size.of(node), size.of(state.at))),
-    make("td", {}, make("button", { type: "button", class: "link", onclick: () => { walker = node; go(node.parent || ROOT); } }, node.name), place(node) ? make("span", { class: "line" }, " " + place(node)) : ""),
+    make("td", {}, make("button", { type: "button", class: "link", onclick: () => { walker = node; go(node.parent || ROOT); } }, ...breakable(node.name)), place(node) ? make("span", { class: "line" }, " " + place(node)) : ""),
   ));
   if (found.length > LISTED) rows.push(make("tr", {}, make("td", { colspan: 3, class: "more" }, `${count(found.length - LISTED)} smaller ones`)));
   $("branch").replaceChildren(make("table", {}, make("tbody", {}, ...rows)));
@@ -61,7 +67,8 @@ const unfolded = new Set();
 const CHILDREN = 200;
 
 function drawOutline() {
-  const box = $("outline"), hadFocus = Boolean(document.activeElement.closest("#outline tbody tr"));
+  const box = $("outline"), focused = document.activeElement;
+  const wasRow = Boolean(focused.closest("#outline tbody tr")), wasHead = focused.closest("#outline th")?.cellIndex;
   const columns = [
     ...SIZES.filter(size => HAS_STATIC || !["static", "current"].includes(size.key)),
   ];
@@ -79,7 +86,8 @@ function drawOutline() {
   box.replaceChildren(make("table", { role: "treegrid", "aria-label": "Tree" }, make("thead", {}, header), body));
   const rows = [...body.rows].filter(row => row.node);
   (rows.find(row => row.node === walker) || rows[0]).tabIndex = 0;
-  if (hadFocus) focusOutline(walker);
+  if (wasRow) focusOutline(walker);
+  if (wasHead !== undefined) box.querySelectorAll("th")[wasHead].querySelector("button").focus({ preventScroll: true });
 }
 
 function outlineRow(node, level, columns) {

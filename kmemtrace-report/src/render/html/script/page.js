@@ -91,18 +91,13 @@ function find() {
 let sitesAgain = null;
 function drawTree() {
   find();
-  const isTable = state.shape === "table", hadFocus = $("stage").contains(document.activeElement);
+  const isTable = state.shape === "table";
   $("picture").toggleAttribute("hidden", isTable);
   $("outline").hidden = !isTable;
-  if (isTable) {
-    drawOutline();
-    if (hadFocus) focusOutline(walker || state.at);
-  } else {
-    drawPicture();
-    if (hadFocus) focusPicture();
-  }
+  if (isTable) drawOutline();
+  else drawPicture();
   aboutNode = null;
-  drawAbout(hadFocus && walker && !isTable ? walker : state.at);
+  drawAbout(document.activeElement.node || state.at);
   drawBranch();
   drawPath();
   for (const button of $("shapes").children) button.setAttribute("aria-pressed", button.dataset.shape === state.shape);

@@ -2,21 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod pages;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kmemtrace_abi::text::units;
 use kmemtrace_tests::browser::{Browser, key};
-use kmemtrace_tests::generate::symbols::Function;
-use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip, Test};
-use kmemtrace_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-const REPORT: &str = "kmemtrace-report";
+use pages::{REPORT, document, page, place, recording_of, sample, search, texts, traces};
+
+/// Script that finds texts that are hard to read.
+const CONTRASTS: &str = include_str!("contrasts.js");
+
 const SHAPES: [&str; 4] = ["treemap", "rings", "icicle", "table"];
 const SIZES: [&str; 4] = ["live", "wasted", "total", "allocs"];
 /// Name of a function that is markup.
@@ -33,51 +35,13 @@ const TESTS: &[Test] = &[
     ("the_address_keeps_what_is_shown", the_address_keeps_what_is_shown),
     ("loss_is_hatched_and_said", loss_is_hatched_and_said),
     ("names_are_text", names_are_text),
+    ("a_saved_document_makes_a_page_that_names_what_it_lacks", a_saved_document_makes_a_page_that_names_what_it_lacks),
     ("text_is_readable_in_both_themes", text_is_readable_in_both_themes),
     ("a_great_trace_makes_a_quick_page", a_great_trace_makes_a_quick_page),
 ];
 
 fn main() -> ExitCode {
     runner::main(TESTS)
-}
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
-
-/// Page of a trace, in a directory of its own.
-fn page(trace: &Path) -> (Directory, PathBuf) {
-    let dir = Directory::new(&[]);
-    let file = dir.file("page.html");
-    run_to(0, REPORT, &["html", "-o", file.to_str().unwrap()], &[trace]);
-    (dir, file)
-}
-
-/// Document of a view.
-fn document(view: &[&str], trace: &Path) -> Value {
-    json(&run_to(0, REPORT, &[view, &["--format", "json"]].concat(), &[trace]))
-}
-
-/// Recording of functions with these names, each with a call-site; the last ones belong to modules.
-fn recording_of(names: &[String]) -> Directory {
-    let site = |number: usize| 0xffff_ffff_8110_0000 + number as u64 * 0x100;
-    let functions = names.iter().enumerate().map(|(number, name)| Function {
-        start: site(number),
-        end: site(number) + 0x80,
-        name: name.clone(),
-        module: (number * 10 > names.len() * 9).then(|| format!("module_{}", number % 100)),
-    });
-    let functions = functions.collect();
-    let mut scenario = Scenario::new(Shape::plain(), 2).with(|machine| machine.symbols.functions = functions);
-    for number in 0..names.len() {
-        let (at, size) = (1_000_000 * number as u64, 64 << (number % 7));
-        let address = 0xffff_8880_0000_0000 + number as u64 * 0x4000;
-        scenario = scenario.kmalloc(at, 0, site(number) + 0x15, address, (size - number as u64 % 23, size));
-        if number % 3 == 0 {
-            scenario = scenario.kfree(at + 10, 1, site(number) + 0x40, address);
-        }
-    }
-    Directory::new(&trace_dir(&scenario.finish(), 1))
 }
 
 fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
@@ -103,30 +67,6 @@ fn a_page_goes_where_it_is_told() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Traces of every verdict, and of another byte order.
-fn traces() -> Vec<(&'static str, PathBuf, Option<Directory>)> {
-    let written = |files: &[(String, Vec<u8>)]| {
-        let dir = Directory::new(files);
-        (dir.path().to_owned(), Some(dir))
-    };
-    let (empty, empty_dir) = written(&trace_dir(&Scenario::new(Shape::plain(), 2).finish(), 1));
-    let mut damaged = trace_dir(&workload(7, &Options::plain(Shape::plain(), 2, 3_000)), 7);
-    let (_, bytes) = damaged.iter_mut().find(|(name, _)| name == "cpu1.out").unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 64].fill(0x5a);
-    let (corrupt, corrupt_dir) = written(&damaged);
-    let pages = Scenario::new(Shape::plain(), 2).page_alloc(10, 0, 77, 4096).page_alloc(20, 1, 78, 8192);
-    let (pages, pages_dir) = written(&trace_dir(&pages.page_free(30, 1, 77).finish(), 1));
-    vec![
-        ("complete", sample("amd64-6.1"), None),
-        ("lossy", sample("amd64-6.1-lossy"), None),
-        ("complete", sample("s390x-6.1"), None),
-        ("complete", empty, empty_dir),
-        ("corrupt", corrupt, corrupt_dir),
-        ("complete", pages, pages_dir),
-    ]
-}
-
 fn a_page_asks_for_nothing() -> Result<(), Skip> {
     let browser = Browser::start()?;
     for (verdict, trace, _dir) in traces() {
@@ -148,12 +88,6 @@ fn a_page_asks_for_nothing() -> Result<(), Skip> {
         assert_eq!(browser.console(), [String::new(); 0], "{}", trace.display());
     }
     Ok(())
-}
-
-/// Texts of the elements that a selector finds.
-fn texts(browser: &Browser, selector: &str) -> Vec<String> {
-    let found = browser.run(&format!("return [...document.querySelectorAll({selector:?})].map(e => e.textContent)"));
-    found.as_array().unwrap().iter().map(|text| text.as_str().unwrap().trim().to_owned()).collect()
 }
 
 fn figures_are_those_of_the_documents() -> Result<(), Skip> {
@@ -273,12 +207,6 @@ fn tables_sort_by_every_column() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Name and size of the cell or row with the focus, and the name of the node at the top.
-fn place(browser: &Browser) -> (Option<String>, String) {
-    let place = browser.run("return [document.activeElement.node?.name ?? null, state.at.name]");
-    (place[0].as_str().map(str::to_owned), place[1].as_str().unwrap().to_owned())
-}
-
 fn keys_walk_over_every_shape() -> Result<(), Skip> {
     let browser = Browser::start()?;
     let (_dir, file) = page(&sample("amd64-6.1"));
@@ -316,6 +244,10 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
         browser.press(&[key::ESCAPE]);
         assert_eq!(place(&browser).1, "linux", "{shape}: and no further");
     }
+    browser.open(&file, "#shape=table");
+    browser.click("#outline th:nth-child(4) button");
+    let head = browser.run("return [document.activeElement.closest('th')?.ariaSort ?? null, state.size.key]");
+    assert_eq!(head, json!(["descending", "total"]), "a heading sorts, and keeps the focus");
     browser.open(&file, "#shape=treemap");
     browser.click("#branch button");
     assert_ne!(place(&browser).1, "linux", "a call-site of the list leads to its function");
@@ -323,13 +255,6 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
     assert_eq!(place(&browser).1, "linux", "the path leads back");
     assert_eq!(browser.console(), [String::new(); 0]);
     Ok(())
-}
-
-/// Types a text into the search, and waits for its answer.
-fn search(browser: &Browser, text: &str) {
-    let script = "const find = document.getElementById('find'); find.value = ";
-    browser.run(&format!("{script}{text:?}; find.dispatchEvent(new Event('input'))"));
-    browser.wait_for(&format!("return state.find === {text:?}"));
 }
 
 fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
@@ -454,38 +379,24 @@ fn names_are_text() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Finds texts whose contrast with what is behind them is under 4.5; returns their number and the bad ones.
-const CONTRASTS: &str = r"
-const rgb = text => (text.match(/[\d.]+/g) || []).map(Number);
-const part = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
-const light = c => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
-const behind = element => {
-  for (let e = element; e; e = e.parentElement) {
-    const c = rgb(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] === 1) return c;
-  }
-  return [255, 255, 255];
-};
-const bad = [];
-let tested = 0;
-const test = (colour, back, text) => {
-  tested++;
-  const [a, b] = [light(colour), light(back)];
-  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (contrast < 4.5) bad.push([text, colour.join(), back.join(), contrast.toFixed(2)]);
-};
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-while (walker.nextNode()) {
-  const text = walker.currentNode.textContent.trim(), element = walker.currentNode.parentElement;
-  if (!text || ['SCRIPT', 'STYLE', 'NOSCRIPT', 'TITLE', 'OPTION'].includes(element.tagName) || !element.getClientRects().length) continue;
-  if (element.namespaceURI.endsWith('svg')) {
-    let cell = element.previousElementSibling;
-    while (cell && !cell.classList.contains('cell')) cell = cell.previousElementSibling;
-    const isLabel = element.classList.contains('label');
-    test(rgb(getComputedStyle(element).fill), isLabel ? rgb(getComputedStyle(cell).fill) : behind(element), text);
-  } else test(rgb(getComputedStyle(element).color), behind(element), text);
+fn a_saved_document_makes_a_page_that_names_what_it_lacks() -> Result<(), Skip> {
+    let (dir, trace) = (Directory::new(&[]), sample("amd64-6.1-lossy"));
+    let saved = dir.file("sites.json");
+    run_to(0, REPORT, &["sites", "--format", "json", "-o", saved.to_str().unwrap()], &[&trace]);
+    let (_dir, file) = page(&saved);
+    let browser = Browser::start()?;
+    browser.open(&file, "");
+    for section in ["time", "cpus", "slots", "caches", "mismatches"] {
+        let said = texts(&browser, &format!("#{section} .body"));
+        assert_eq!(said, ["Not in this input: a saved document does not have it."], "{section}");
+    }
+    let of_document = (texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree"));
+    assert_eq!(browser.console(), [String::new(); 0]);
+    let (_dir, file) = page(&trace);
+    browser.open(&file, "");
+    assert_eq!((texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree")), of_document);
+    Ok(())
 }
-return [tested, bad]";
 
 fn text_is_readable_in_both_themes() -> Result<(), Skip> {
     let browser = Browser::start()?;
