@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Finding, Notes, Query, Shape, TimeWindow, Trace, UnknownEvents};
+use kmemtrace::{Analysis, Completeness, Finding, Notes, Observed, Query, Shape, TimeWindow, Trace, UnknownEvents};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
@@ -164,15 +164,27 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     check_branches(args, &observed.source_paths)?;
     let written = lines.finish();
     out.finish(written)?;
-    let completeness = &observed.completeness;
+    Ok(end_observed(request, &trace, &observed, !is_empty, event_names))
+}
+
+/// Tells verdict, counts and unknown events of a pass over events or objects, suggests filters where there was nothing, and finds
+/// the exit status.
+pub(crate) fn end_observed(
+    request: &Request,
+    trace: &Trace,
+    observed: &Observed,
+    has_rows: bool,
+    event_names: usize,
+) -> u8 {
+    let (args, completeness) = (&request.args, &observed.completeness);
     tell_counts(completeness, observed.events);
     tell_unknown_events(&completeness.unknown);
     let status = status(args, completeness);
-    explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
-    if is_empty {
-        suggest::suggest(&args.filters, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
+    explain_empty_window(("--time", args.time), trace, observed.events, observed.first_key);
+    if !has_rows {
+        suggest::suggest(&args.filters, trace, &trace.names, event_names).iter().for_each(|line| say(line));
     }
-    Ok(status)
+    status
 }
 
 /// Tells verdict, events, loss and gaps beside an output that is no view.

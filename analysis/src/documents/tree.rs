@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn static_bytes_belong_to_files_and_make_nodes_of_their_own() {
-        let file = |name: &str, bytes| (Some(Box::from(name.as_bytes())), bytes);
+        let file = |name: &str, bytes| (Some(name.as_bytes().into()), bytes);
         let sizes = [file("fs/inode.c", 1000), file("net/core/skbuff.c", 200), (None, 5)];
         let sizes = sizes.into_iter().collect();
         let tree = made(&TreeOptions::default(), Some(&sizes), &Shape { sort: vec![SortKey::Current], top: None });
