@@ -33,8 +33,15 @@ pub struct NamesMembers {
     pub kernel: KernelNames,
     /// Modules of the call-sites, by what is known of them.
     pub modules: ModuleNames,
+    /// Units of debug information that make no sense: their functions have no names from there.
+    #[serde(skip_serializing_if = "is_none")]
+    pub broken_units: u64,
     /// Files that failed a check.
     pub rejected: Vec<RejectedFile>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Names of the kernel itself.
@@ -78,6 +85,7 @@ impl NamesMembers {
                 file: report.file.map(|file| file.to_string_lossy().into_owned()),
                 checked: report.checked,
             },
+            broken_units: report.broken_units,
             modules: ModuleNames { dwarf: report.modules_dwarf, path: report.modules_path, none: report.modules_none },
             rejected: rejected
                 .map(|(file, why)| RejectedFile { file: file.to_string_lossy().into_owned(), why })
