@@ -3,6 +3,8 @@
 //! The documents are made within this process, which makes a million of them possible: `tests/tests/contract.rs` does
 //! the same with the program as it is run, and some more.
 
+mod objects;
+
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;

@@ -121,7 +121,8 @@ pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::events::OrderedItem;
 pub use documents::{Shape, SortKey, TreeOptions};
-pub use engine::run::Observed;
+pub use engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
+pub use engine::observe::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
 pub use kmemtrace_abi::event::{
@@ -146,6 +147,7 @@ pub use names::size_class::SizeClasses;
 pub use names::slabinfo::{CacheChange, SlabCache, Slabinfo};
 pub use names::wrappers::Wrappers;
 pub use order::ordered::Observer;
+pub use pairing::fate::Fate;
 pub use pairing::findings::Finding;
 pub use progress::{Notes, Progress, Silent};
 pub use query::Query;

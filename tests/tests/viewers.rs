@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{json, json_lines, run, run_to};
 use kmemtrace_tests::python;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         ("pprof_shows_verdict_names_and_the_wasted_bytes_first", pprof_shows_verdict_names_and_the_wasted_bytes_first),
         ("a_trace_gives_the_same_file_wherever_it_lies", a_trace_gives_the_same_file_wherever_it_lies),
         ("profiles_of_two_boots_merge_by_call_site", profiles_of_two_boots_merge_by_call_site),
+        ("inlined_functions_are_frames", inlined_functions_are_frames),
         ("stacks_sum_up_to_the_summary", stacks_sum_up_to_the_summary),
         ("tracks_are_exact_at_their_points", tracks_are_exact_at_their_points),
         ("tracks_tell_loss_and_rates", tracks_tell_loss_and_rates),
@@ -163,6 +165,40 @@ fn profiles_of_two_boots_merge_by_call_site() -> Result<(), Skip> {
     assert_eq!(named(&merged).len(), 6, "{merged}");
     assert_eq!(named(&merged), named(&one));
     assert_eq!(sums(&merged)["all"], sums(&one)["all"].map(|sum| 2 * sum));
+    Ok(())
+}
+
+fn inlined_functions_are_frames() -> Result<(), Skip> {
+    const TEXT: u64 = 0xffff_ffff_8100_0000;
+    // A return address behind the call that fork_1 has from the third function put into it.
+    let call_site = TEXT + 0x53;
+    let scenario = Scenario::new(Shape::plain(), 1).kmalloc(1000, 0, call_site, 0xffff_8880_0000_0000, (40, 64));
+    let mut files = tree(&scenario.finish(), 1);
+    files.retain(|(name, _)| name != "uname");
+    let others = (1..=20).map(|n| (0x40 + (n - 1) * 0x50, format!("fork_{n}")));
+    let named =
+        [(0, "fork_failed"), (0x680, "_stext"), (0x6f0, "slab_alloc"), (0x720, "slab_reset"), (0x72c, "copy_words")];
+    let named = named.map(|(at, name)| (at, name.to_owned()));
+    let line = |(at, name): (u64, String)| format!("{:x} T {name}\n", TEXT + at);
+    let kallsyms: String = named.into_iter().chain(others).map(line).collect();
+    files.push(("kallsyms".to_owned(), kallsyms.into_bytes()));
+    let trace = Directory::new(&files);
+    let vmlinux = data("debug-info/vmlinux").display().to_string();
+    let folded = exported("folded", &["--vmlinux", &vmlinux], trace.path());
+    assert_eq!(folded.text("exported"), "kernel;fork_1;dup;kzalloc;kmalloc 24\n");
+    let profile = exported("pprof", &["--vmlinux", &vmlinux], trace.path());
+    let raw = pprof("-raw", &[profile.file("exported")])?;
+    let frames = part(&raw, "Locations", "Mappings").join(" ");
+    let frames: Vec<&str> = frames.split_whitespace().filter(|word| !word.starts_with("s=")).collect();
+    let expected = [
+        ["kmalloc", "include/linux/slab.h:6"],
+        ["kzalloc", "include/linux/slab.h:10"],
+        ["dup", "kernel/fork.c:6"],
+        ["fork_1", "kernel/fork.c:17"],
+    ];
+    assert_eq!(frames[..3], ["1:", &format!("{call_site:#x}"), "M=1"]);
+    assert_eq!(frames[3..], expected.concat());
+    assert!(raw.contains("[kernel.kallsyms]  [FN][FL][LN][IN]"), "{raw}");
     Ok(())
 }
 

@@ -194,6 +194,20 @@ impl Classes {
         self.lock().classes.all.get(from..).unwrap_or_default().iter().for_each(take);
     }
 
+    /// Hands the call-sites of the origins from number `from` on to `take`.
+    pub(crate) fn sites_from(&self, from: usize, mut take: impl FnMut(u64)) {
+        let registry = &*self.lock();
+        for origin in registry.origins.all.get(from..).unwrap_or_default() {
+            take(registry.sites.all.get(origin.site as usize).map_or(0, |(site, _)| *site));
+        }
+    }
+
+    /// Hands the names from index `from` on to `take`: index and one is the [`CacheNumber`].
+    pub(crate) fn names_from(&self, from: usize, take: impl FnMut(&[u8])) {
+        let registry = &*self.lock();
+        (from..registry.names.len()).filter_map(|index| registry.names.at(index)).for_each(take);
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.lock().rows.all.len()

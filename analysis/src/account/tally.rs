@@ -109,9 +109,9 @@ impl<'a> Tallies<'a> {
         sums.wasted += u128::from(allocated.saturating_sub(requested));
     }
 
-    /// An object is gone; its class, and the bytes that were allocated for it.
+    /// An object is gone; its class and its sizes.
     #[inline(always)]
-    pub(crate) fn close(&mut self, class: u32, own_sizes: Option<Sizes>, how: Closed) -> (Class, u64) {
+    pub(crate) fn close(&mut self, class: u32, own_sizes: Option<Sizes>, how: Closed) -> (Class, Sizes) {
         let tally = self.tally(class);
         match how {
             Closed::Freed => tally.freed += 1,
@@ -123,10 +123,10 @@ impl<'a> Tallies<'a> {
         }
         let of = tally.class;
         match own_sizes {
-            None => (of, of.allocated),
+            None => (of, (of.requested, of.allocated)),
             Some(sizes) => {
                 self.close_own(class, sizes, how);
-                (of, sizes.1)
+                (of, sizes)
             }
         }
     }
@@ -212,8 +212,8 @@ mod tests {
             let is_sized = tallies.open(class, sizes).is_sized;
             assert_eq!(is_sized, class < max_sized);
             if let Some(how) = end {
-                let (closed, allocated) = tallies.close(class, (!is_sized).then_some(sizes), how);
-                assert_eq!((closed.row, allocated), (tallies.class(class).row, sizes.1));
+                let (closed, closed_sizes) = tallies.close(class, (!is_sized).then_some(sizes), how);
+                assert_eq!((closed.row, closed_sizes), (tallies.class(class).row, sizes));
             }
         };
         object(huge, (HUGE - 1000, HUGE), None);

@@ -185,7 +185,7 @@ impl<'a> Side<'a> {
         let keys = analysis.info.keys();
         let is_time = keys.unit == Unit::Nanoseconds;
         Side {
-            completeness: CompletenessMembers::of(analysis, false),
+            completeness: CompletenessMembers::of(&analysis.completeness, false),
             trace: TraceMembers::of(analysis),
             time: analysis.window,
             seconds: is_time.then(|| last.saturating_sub(first) as f64 / 1e9),

@@ -10,15 +10,21 @@ use super::row::{Address, text_of};
 pub enum OrderedItem<'a> {
     /// An event.
     Event {
+        /// Place in the total order of all events and gaps of the query's window, from 0; filters do not change it.
+        seq: u64,
         /// The event.
         event: &'a Event,
         /// Names of caches and events.
         names: &'a Names,
         /// Command name of its thread, where the trace tells it.
         comm: Option<&'a [u8]>,
+        /// True for an allocation that figures leave out: the recorder's own.
+        own: bool,
     },
     /// An interval in which events of one CPU may be missing.
     Gap {
+        /// Place in the total order.
+        seq: u64,
         /// Order key of its begin.
         from: u64,
         /// Order key of its end.
@@ -34,14 +40,14 @@ impl Serialize for OrderedItem<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
         match *self {
-            OrderedItem::Gap { from, at, cpu, lost } => {
+            OrderedItem::Gap { from, at, cpu, lost, .. } => {
                 members.serialize_entry("at", &at)?;
                 members.serialize_entry("from", &from)?;
                 members.serialize_entry("cpu", &cpu)?;
                 members.serialize_entry("event", "gap")?;
                 members.serialize_entry("lost", &lost)?;
             }
-            OrderedItem::Event { event, names, comm } => put_event(&mut members, event, names, comm)?,
+            OrderedItem::Event { event, names, comm, .. } => put_event(&mut members, event, names, comm)?,
         }
         members.end()
     }

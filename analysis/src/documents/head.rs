@@ -3,9 +3,12 @@
 use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::trace::TraceInfo;
 use serde::{Serialize, Serializer};
 
+use crate::account::completeness::Completeness;
 use crate::analysis::Analysis;
+use crate::engine::observe::Observed;
 use crate::names::place::NameSource;
 
 /// The members that every document opens with.
@@ -195,9 +198,8 @@ impl TraceMembers<'_> {
 }
 
 impl<'a> CompletenessMembers<'a> {
-    /// Loss and damage of an analysis; `saturated`: a sum of the document did not fit 64 bits.
-    pub(super) fn of(analysis: &'a Analysis, saturated: bool) -> CompletenessMembers<'a> {
-        let completeness = &analysis.completeness;
+    /// Loss and damage; `saturated`: a sum of the document did not fit 64 bits.
+    pub fn of(completeness: &'a Completeness, saturated: bool) -> CompletenessMembers<'a> {
         CompletenessMembers {
             verdict: completeness.verdict_name(),
             lost_events: completeness.lost_events,
@@ -215,6 +217,22 @@ impl<'a> TraceMembers<'a> {
     /// Origin of an analysis.
     pub(super) fn of(analysis: &'a Analysis) -> TraceMembers<'a> {
         let Analysis { completeness, info, own_threads, order, .. } = analysis;
+        TraceMembers::new(info, completeness, own_threads.as_deref(), order.first.zip(order.last))
+    }
+
+    /// Origin of what a pass of [`crate::Query::observe`] or [`crate::Query::objects`] handed over.
+    pub fn of_observed(info: &'a TraceInfo, observed: &'a Observed) -> TraceMembers<'a> {
+        TraceMembers::new(info, &observed.completeness, observed.own_threads.as_deref(), observed.keys)
+    }
+
+    /// Origin of events whose first and last key are `keys`.
+    fn new(
+        info: &'a TraceInfo,
+        completeness: &'a Completeness,
+        own_threads: Option<&'a [i32]>,
+        keys: Option<(u64, u64)>,
+    ) -> TraceMembers<'a> {
+        let (first, last) = keys.unwrap_or_default();
         TraceMembers {
             input: info.input.name(),
             source: info.source.map(|source| match source {
@@ -230,9 +248,9 @@ impl<'a> TraceMembers<'a> {
             clock: info.clock.as_deref(),
             cpus: info.cpus.len(),
             order: info.order,
-            first: order.first.unwrap_or(0),
-            last: order.last.unwrap_or(0),
-            own_threads: own_threads.as_deref(),
+            first,
+            last,
+            own_threads,
             scope: info.scope.name(),
             filtered: info.filter.as_deref(),
             host: info.host.as_deref(),
@@ -249,7 +267,7 @@ impl<'a> Head<'a> {
     pub(super) fn new(view: &str, analysis: &'a Analysis, by: Vec<&'static str>, saturated: bool) -> Head<'a> {
         Head {
             schema: if view.contains('/') { format!("kmemtrace.{view}") } else { format!("kmemtrace.{view}/1") },
-            completeness: CompletenessMembers::of(analysis, saturated),
+            completeness: CompletenessMembers::of(&analysis.completeness, saturated),
             trace: TraceMembers::of(analysis),
             names: NamesMembers::of(analysis),
             query: QueryMembers { filters: Filters(&analysis.given), time: analysis.window, by },

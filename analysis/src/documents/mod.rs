@@ -171,7 +171,7 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
     let body = compare::compare(before, after, shape.top, &saturation);
     let worse = if before.completeness.verdict > after.completeness.verdict { before } else { after };
     let head = Head::new("compare", after, compare::words(after.grouping), false);
-    let completeness = CompletenessMembers::of(worse, saturation.has_occurred());
+    let completeness = CompletenessMembers::of(&worse.completeness, saturation.has_occurred());
     Ok(Document { head: Head { completeness, ..head }, body: Body::Compare(Box::new(body)) })
 }
 

@@ -11,7 +11,7 @@ use crate::account::over_time::OverTime;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
 use crate::order::pair_event::PairEvent;
-use crate::pairing::pairs::{LiveBytesSink, Number, kind_index};
+use crate::pairing::pairs::{Number, PairingSink, kind_index};
 
 /// Peak of live bytes, and the distance to it: an event mostly changes one number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,7 +153,7 @@ impl PeakTracker {
     }
 }
 
-impl LiveBytesSink for PeakTracker {
+impl PairingSink for PeakTracker {
     #[inline(always)]
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         if let Some(over_time) = &mut self.over_time {
@@ -203,7 +203,7 @@ impl LiveDeltas {
     }
 }
 
-impl LiveBytesSink for LiveDeltas {
+impl PairingSink for LiveDeltas {
     #[inline(always)]
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         self.push(event, class, allocated, true);

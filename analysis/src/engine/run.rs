@@ -18,7 +18,7 @@ use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::account::over_time::OverTimeRequest;
 use crate::analysis::{Analysis, Names};
-use crate::cache::{AnalysisRequest, Index, Restricted, Settings};
+use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::pass::AnalysisRun;
 use crate::engine::sequential;
@@ -31,7 +31,6 @@ use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
-use crate::order::ordered::{Observer, Ordered};
 use crate::order::pair_event::{All, AllWithKeys};
 use crate::pairing::learn::LearnedName;
 use crate::pairing::pairs::{PairingOptions, PairingResult};
@@ -103,7 +102,7 @@ impl Query {
         budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
         // The head of documents tells the origin of all names, so they are found before.
         if self.grouping.has(GroupKey::Site) {
-            names.find_places(&paired);
+            names.find_places(&paired)?;
         }
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
@@ -130,7 +129,7 @@ impl Query {
     }
 
     /// Rules of the pairing on this trace.
-    fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
+    pub(super) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
         PairingOptions {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
@@ -160,7 +159,7 @@ impl Query {
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
-    fn cache_names(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<CacheNames, AnalysisError> {
+    pub(super) fn cache_names(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<CacheNames, AnalysisError> {
         let names = CacheNames::of(&trace.metadata);
         let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
         if !is_asked || !trace.frees_alone_name_caches() {
@@ -185,71 +184,6 @@ impl Query {
         };
         let named = learned.paired.learned.iter().filter_map(|(place, cache)| Some((*place, name(cache)?)));
         Ok(names.with_learned(named.collect()))
-    }
-
-    /// Hands all events of the query, and all gaps, to `observer`, in the total order, on the caller's thread. Grouping, live
-    /// objects and [`Query::with_own`] do not matter here: the recorder's own events are handed over, too. The crate's front page has an example.
-    ///
-    /// # Errors
-    /// [`AnalysisError::NoSeconds`], [`AnalysisError::EndUnknown`] or [`AnalysisError::Open`]; with a filter on caches that only frees
-    /// name those of [`Query::run`], too, which learns the names.
-    pub fn observe(&self, trace: &mut Trace, observer: &mut dyn Observer) -> Result<Observed, AnalysisError> {
-        self.observe_with(trace, observer, &mut Silent)
-    }
-
-    /// [`Query::observe`] with progress.
-    ///
-    /// # Errors
-    /// As for [`Query::observe`].
-    pub fn observe_with(
-        &self,
-        trace: &mut Trace,
-        observer: &mut dyn Observer,
-        progress: &mut dyn Progress,
-    ) -> Result<Observed, AnalysisError> {
-        begin(trace)?;
-        let mut index = self.find_index(trace, Budget::new(self.max_memory));
-        let (mut names, _) = Names::take(trace, &self.names);
-        if !self.select.branch.is_empty() {
-            names.find_sources(trace)?;
-        }
-        let first_key = Cell::new(0);
-        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
-        let caches = self.cache_names(trace, progress)?;
-        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
-        let select = self.select.with_aliases(aliases.as_ref());
-        let filter = Selected::new(&select, &names, &caches);
-        let mut restricted = restrict(index.as_mut(), trace, window);
-        if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
-            // No line can be taken back, so all is read once before the first of them.
-            sequential::last_key(trace, progress);
-            let is_good = index.was_good(trace);
-            *trace = Trace::open(&trace.inputs)?;
-            restricted = if is_good { restrict(Some(index), trace, window) } else { None };
-        }
-        if let Some(index) = index.as_ref().filter(|_| restricted.is_none()) {
-            index.prepare(trace);
-        }
-        let first = restricted.as_ref().map(|restricted| restricted.first);
-        let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
-        let bounds = |first| restricted.as_ref().map_or_else(|| resolve(first), |restricted| restricted.bounds);
-        let mut ordered = Ordered::new(observer, &names.comms, filter);
-        let order = sequential::in_order(trace, first, bounds, progress, |window, first, names| {
-            ordered.window(window, first, names);
-            !ordered.has_ended
-        });
-        if trace.dropped_beyond(order.missing) > 0 {
-            ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
-        }
-        ordered.finish(order.last.unwrap_or(0));
-        let completeness = match restricted {
-            Some(restricted) => restricted.completeness,
-            None => Completeness::of(trace, &order),
-        };
-        if let Some(index) = index.filter(|_| first.is_none() && !ordered.has_ended) {
-            index.keep(trace, &completeness, None);
-        }
-        Ok(Observed { completeness, events: order.events, first_key: first_key.get() })
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {
@@ -304,25 +238,8 @@ impl Query {
     }
 }
 
-/// Totals of a pass for an observer.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// Loss and damage over all files; after [`std::ops::ControlFlow::Break`] only of what was read by then.
-    pub completeness: Completeness,
-    /// Events in the window; filters do not change the number.
-    pub events: u64,
-    /// Order key of the trace's first event, if the query had a window; else 0.
-    pub first_key: u64,
-}
-
-/// Has the streams read only what the window needs, where the index tells what that is.
-fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
-    let (index, window) = (index?, window?);
-    index.restrict(trace, |first| window.resolve(first))
-}
-
 /// Refuses a trace whose events were handed out before: its streams are at their ends.
-fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
+pub(super) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 
@@ -394,17 +311,17 @@ impl Names {
     }
 
     /// Finds the sources of names beside the trace.
-    fn find_sources(&mut self, trace: &Trace) -> Result<(), AnalysisError> {
+    pub(super) fn find_sources(&mut self, trace: &Trace) -> Result<(), AnalysisError> {
         self.symbolizer();
         let Names { places, symbolizer, .. } = self;
         symbolizer.get().map_or(Ok(()), |symbols| Ok(places.find_sources(trace, symbols)?))
     }
 
     /// Finds the places of all call-sites of rows and findings.
-    fn find_places(&self, paired: &PairingResult) {
+    fn find_places(&self, paired: &PairingResult) -> Result<(), AnalysisError> {
         let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
         let sites: Vec<u64> = paired.rows.iter().map(|(key, _)| key.site).chain(of_findings).collect();
-        self.places.prepare(&sites, self.symbolizer());
+        Ok(self.places.prepare(&sites, self.symbolizer())?)
     }
 
     /// The symbols of the trace, indexed when they are first asked for.

@@ -9,10 +9,11 @@ use crate::order::merge::Chunk;
 use crate::order::merger::{MergeStats, Merger, Window};
 use crate::progress::Progress;
 
-/// Hands all events within the bounds to `take`, in windows, with the first key of all: `first` where the caller knows it, else
+/// Hands all events within the bounds to `take`, in windows of about `window_events` events, with the first key of all: `first` where the caller knows it, else
 /// the first key read. Ends early where `take` returns false.
 pub(crate) fn in_order(
     trace: &mut Trace,
+    window_events: usize,
     first: Option<u64>,
     bounds: impl FnOnce(u64) -> (u64, u64),
     progress: &mut dyn Progress,
@@ -23,7 +24,7 @@ pub(crate) fn in_order(
     let cpus = trace.streams.iter().map(CpuStream::cpu).collect();
     let mut merger = Merger::new(cpus, trace.info.order, 1);
     let (streams, names) = (&mut trace.streams, &mut trace.names);
-    let batch = batch(WINDOW, streams.len());
+    let batch = batch(window_events, streams.len());
     let read = |stream: &mut CpuStream, names: &mut Names, mut chunk: Chunk<Event>| {
         chunk.clear();
         let ended = !stream.decode(names, &mut chunk, batch);

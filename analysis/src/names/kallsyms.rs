@@ -110,11 +110,13 @@ impl Symbolizer {
     /// Address at which the kernel's code begins: `_text`, else `_stext`. Two boots of one kernel with equal bases have their
     /// functions at equal addresses. `None` where the trace does not have the symbol, or the kernel hid its address.
     pub fn text_base(&self) -> Option<u64> {
-        let base = |name: &[u8]| {
-            let mut lines = self.entries.iter().filter_map(|entry| self.line(entry));
-            lines.find(|line| line.module.is_none() && line.name == name).map(|line| line.address)
-        };
-        base(b"_text").or_else(|| base(b"_stext"))
+        self.kernel_symbol(b"_text").or_else(|| self.kernel_symbol(b"_stext"))
+    }
+
+    /// Address of a symbol of the kernel itself.
+    pub fn kernel_symbol(&self, name: &[u8]) -> Option<u64> {
+        let mut lines = self.entries.iter().filter_map(|entry| self.line(entry));
+        lines.find(|line| line.module.is_none() && line.name == name).map(|line| line.address)
     }
 
     /// Addresses of the kernel itself, from `_text` or `_stext` to the page of its last symbol: the same for all boots of one kernel but for

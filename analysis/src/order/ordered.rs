@@ -10,6 +10,7 @@ use crate::documents::events::OrderedItem;
 use crate::order::merge::{Chunk, Keyed};
 use crate::order::merger::Window;
 use crate::order::pair_event::Filter;
+use crate::query::own::OwnThreads;
 
 /// Takes events and gaps in the total order.
 pub trait Observer {
@@ -29,13 +30,35 @@ impl<F: FnMut(&OrderedItem<'_>) -> ControlFlow<()>> Observer for F {
 /// Gap that has not ended yet: its end, CPU and begin, and the number of events lost.
 type OpenGap = (u64, u32, u64, Option<u64>);
 
+/// Gaps that have not ended, by their ends. A gap stands before the first event with the key at which it ends, or behind those of
+/// that key in an earlier window.
+#[derive(Debug, Default)]
+pub(crate) struct OpenGaps(BinaryHeap<Reverse<OpenGap>>);
+
+impl OpenGaps {
+    /// Adds the gaps of a window; `first` is the first key of the trace.
+    pub(crate) fn add(&mut self, gaps: &[Gap], first: u64) {
+        let open = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
+        self.0.extend(gaps.iter().map(open));
+    }
+
+    /// Takes out the next gap that stands before an event with this key.
+    #[inline]
+    pub(crate) fn next_before(&mut self, key: u64) -> Option<OpenGap> {
+        let &Reverse((to, ..)) = self.0.peek()?;
+        if to <= key { self.0.pop().map(|Reverse(gap)| gap) } else { None }
+    }
+}
+
 /// Puts gaps between events, and hands both to an observer.
 pub(crate) struct Ordered<'a, F> {
     observer: &'a mut dyn Observer,
     comms: &'a HashMap<i32, Box<[u8]>>,
     filter: Option<F>,
-    /// Gaps that have not ended, by their ends.
-    gaps: BinaryHeap<Reverse<OpenGap>>,
+    own: Option<OwnThreads<'a>>,
+    gaps: OpenGaps,
+    /// Place of the next item in the total order, whatever the filter.
+    seq: u64,
     /// Set once the observer has taken the first key.
     has_begun: bool,
     /// Set once the observer has ended the pass.
@@ -71,8 +94,10 @@ impl<'a, F: Filter> Ordered<'a, F> {
         observer: &'a mut dyn Observer,
         comms: &'a HashMap<i32, Box<[u8]>>,
         filter: Option<F>,
+        own: Option<OwnThreads<'a>>,
     ) -> Ordered<'a, F> {
-        Ordered { observer, comms, filter, gaps: BinaryHeap::new(), has_begun: false, has_ended: false }
+        let gaps = OpenGaps::default();
+        Ordered { observer, comms, filter, own, gaps, seq: 0, has_begun: false, has_ended: false }
     }
 
     /// Hands over the events of a window, and the gaps that end before them. `first` is the first key of the trace.
@@ -81,14 +106,10 @@ impl<'a, F: Filter> Ordered<'a, F> {
             self.has_begun = true;
             self.observer.begin(first);
         }
-        let open = |gap: &Gap| Reverse((gap.to.unwrap_or(u64::MAX), gap.cpu, gap.from.unwrap_or(first), gap.lost));
-        self.gaps.extend(window.gaps.iter().map(open));
+        self.gaps.add(&window.gaps, first);
         for event in &window.events {
-            while let Some(&Reverse((to, cpu, from, lost))) = self.gaps.peek()
-                && to <= event.at
-            {
-                self.gaps.pop();
-                self.hand_over(&OrderedItem::Gap { from, at: to, cpu, lost });
+            while let Some(gap) = self.gaps.next_before(event.at) {
+                self.gap(gap);
             }
             self.event(event, names);
         }
@@ -96,24 +117,37 @@ impl<'a, F: Filter> Ordered<'a, F> {
 
     /// Adds a gap of an unknown number of events on each of these CPUs, between two keys. The merge knows of it only at the end.
     pub(crate) fn gap_on_every_cpu(&mut self, cpus: &[u32], (from, to): (u64, u64)) {
-        self.gaps.extend(cpus.iter().map(|&cpu| Reverse((to, cpu, from, None))));
+        self.gaps.0.extend(cpus.iter().map(|&cpu| Reverse((to, cpu, from, None))));
     }
 
     /// Hands over the gaps that go to the end, whose key is `last`.
     pub(crate) fn finish(&mut self, last: u64) {
-        while let Some(Reverse((to, cpu, from, lost))) = self.gaps.pop() {
-            let at = if to == u64::MAX { last.max(from) } else { to };
-            self.hand_over(&OrderedItem::Gap { from, at, cpu, lost });
+        while let Some((to, cpu, from, lost)) = self.gaps.next_before(u64::MAX) {
+            self.gap((if to == u64::MAX { last.max(from) } else { to }, cpu, from, lost));
         }
     }
 
+    fn gap(&mut self, (at, cpu, from, lost): OpenGap) {
+        let seq = self.next_seq();
+        self.hand_over(&OrderedItem::Gap { seq, from, at, cpu, lost });
+    }
+
     fn event(&mut self, event: &Event, names: &Names) {
+        let seq = self.next_seq();
         let is_object = event.action != Action::Other;
         if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
             return;
         }
         let comm = event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm);
-        self.hand_over(&OrderedItem::Event { event, names, comm });
+        let own = self.own.is_some_and(|own| own.allocates(event));
+        self.hand_over(&OrderedItem::Event { seq, event, names, comm, own });
+    }
+
+    #[inline]
+    fn next_seq(&mut self) -> u64 {
+        let seq = self.seq;
+        self.seq += 1;
+        seq
     }
 
     fn hand_over(&mut self, item: &OrderedItem<'_>) {

@@ -175,6 +175,24 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
     }
 }
 
+impl<F: Filter> PairEventReader<'_, F> {
+    /// Appends events that were read as such, and are in order already, to `ordered`; `stream` gives the number of a CPU's stream.
+    pub(crate) fn convert(
+        &mut self,
+        events: &[Event],
+        names: &Names,
+        stream: impl Fn(u32) -> u16,
+        ordered: &mut Vec<PairEvent>,
+    ) {
+        self.sink.chunk.clear();
+        for event in events {
+            self.sink.number = stream(event.cpu);
+            self.sink.event(*event, names);
+        }
+        ordered.append(&mut self.sink.chunk.events);
+    }
+}
+
 /// Class of an earlier event, with the event's facts that it depends on.
 #[derive(Clone, Copy, Debug)]
 struct Recent {

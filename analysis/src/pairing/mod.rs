@@ -1,5 +1,6 @@
 //! Pairs of allocation and free: the table of live objects, freed addresses, findings. The contract's section "Pairing", in code.
 
+pub(crate) mod fate;
 pub(crate) mod findings;
 pub(crate) mod freed;
 mod grow;

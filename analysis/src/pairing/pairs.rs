@@ -1,7 +1,8 @@
 //! Pairing of allocations and frees: the contract's section "Pairing", in code.
 //!
 //! A [`Pairing`] goes through the events of one partition of the addresses, in order. Sums are kept
-//! here; changes in the live bytes go to a [`LiveBytesSink`], because peaks depend on the order over all partitions.
+//! here; changes in the live bytes go to a [`PairingSink`], because peaks depend on the order over all partitions. A sink may
+//! ask for the fate of each object, too.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,11 +21,12 @@ use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
 use crate::order::merger::{Part, Share, Window};
 use crate::order::pair_event::{PairAction, PairEvent};
+use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::loss::{LossState, Suspicion};
 use crate::pairing::slot::{AllocInfo, SlotState};
-use crate::pairing::table::{FIXED_SLOTS, Table};
+use crate::pairing::table::{FIXED_SLOTS, Sizes, Table};
 
 /// Facts of the trace and of the query that the pairing depends on.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +55,26 @@ pub(crate) struct PairingOptions {
     pub(crate) counts_free_sites: bool,
 }
 
-/// Takes the changes in the live bytes, in the order of events.
-pub(crate) trait LiveBytesSink {
+/// Takes the changes in the live bytes, and the fates of objects where it asks for them, in the order of events.
+pub(crate) trait PairingSink {
+    /// The sink takes fates; where false, nothing is done for them. The table keeps an [`AllocInfo`] of each object then.
+    const FATES: bool = false;
+
     /// Takes an object that becomes live.
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64);
     /// Takes an object that is gone.
     fn freed(&mut self, event: Number, class: &Class, allocated: u64);
+
+    /// Tie-breaker that the table keeps of an allocation, in place of its own.
+    fn tie(&self, _: Number) -> u32 {
+        0
+    }
+
+    /// Takes an object whose life has ended with an event.
+    fn ended(&mut self, _object: &Ended, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Suspicion) {}
+
+    /// Takes a failed allocation, or a free where no object is live.
+    fn alone(&mut self, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Option<Suspicion>) {}
 }
 
 /// An event's number in its window, and its key.
@@ -252,7 +268,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// Takes the partition's events of the next window.
-    pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
+    pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl PairingSink) {
         let open = self.loss.begin_window(window.gap_at_last_frontier, window.complete_until);
         self.findings.decide_open(open);
         if let Some(learner) = &mut self.learner {
@@ -265,7 +281,7 @@ impl<'a> Pairing<'a> {
         self.share = share;
     }
 
-    fn take_part(&mut self, part: Part<'_, PairEvent>, window: &Window<PairEvent>, sink: &mut impl LiveBytesSink) {
+    fn take_part(&mut self, part: Part<'_, PairEvent>, window: &Window<PairEvent>, sink: &mut impl PairingSink) {
         part.events.iter().take(AHEAD).for_each(|event| self.ask(event));
         let mut from = 0;
         for (index, run) in window.loss_runs.iter().enumerate() {
@@ -295,7 +311,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// Pairs events between which no gap begins or ends.
-    fn run(&mut self, part: Part<'_, PairEvent>, range: Range<usize>, sink: &mut impl LiveBytesSink) {
+    fn run(&mut self, part: Part<'_, PairEvent>, range: Range<usize>, sink: &mut impl PairingSink) {
         let Some(events) = part.events.get(range.clone()) else { return };
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
@@ -326,18 +342,42 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline(always)]
-    fn take_event(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+    fn take_event(&mut self, event: &PairEvent, number: Number, sink: &mut impl PairingSink) {
         match event.action {
             PairAction::Alloc => self.alloc(event, number, sink),
             PairAction::Free => self.free(event, number, sink),
             PairAction::Own => self.own(event, number, sink),
-            _ => self.other(event),
+            _ => {
+                self.other(event);
+                let fate = match event.action {
+                    PairAction::Failed => Fate::Failed,
+                    PairAction::NullFree => Fate::NullFree,
+                    _ => return,
+                };
+                self.alone(fate, event, number, None, sink);
+            }
+        }
+    }
+
+    /// Hands over an event without an object.
+    #[inline(always)]
+    fn alone<S: PairingSink>(
+        &self,
+        fate: Fate,
+        event: &PairEvent,
+        number: Number,
+        before: Option<SlotState>,
+        sink: &mut S,
+    ) {
+        if S::FATES && is_selected(event.class) {
+            let suspicion = before.map(|before| self.suspicion(Finding::FreeAfterFree, event, before));
+            sink.alone(fate, event, number, suspicion);
         }
     }
 
     /// Counts an allocation of the recorder itself, and pairs it.
     #[cold]
-    fn own(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+    fn own(&mut self, event: &PairEvent, number: Number, sink: &mut impl PairingSink) {
         self.counts.own_allocs += 1;
         self.counts.own_allocated += u128::from(event.allocated);
         self.alloc(event, number, sink);
@@ -374,19 +414,24 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline(always)]
-    fn alloc(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+    fn alloc<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
         let sizes = (event.requested, event.allocated);
         let class = is_selected(event.class).then(|| self.tallies.open(event.class, sizes));
         let is_unsized = class.is_some_and(|class| !class.is_sized);
         let state = SlotState::alloc(event.class, is_unsized, event.stream, self.loss.now());
         let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
-        let before = table.record(event.address, event.hash, state, || {
+        let mut old = AllocInfo::default();
+        let before = table.record(event.address, event.hash, state, |info_before| {
+            if S::FATES {
+                old = info_before;
+                return Some(AllocInfo { at: event.at, tie: sink.tie(number), pid: event.extra });
+            }
             let tie_before = if event.at == self.tie_base.0 { self.first_serial - self.tie_base.1 } else { 0 };
             let tie = u32::try_from(tie_before + u64::from(number.serial)).unwrap_or(u32::MAX);
             Some(AllocInfo { at: event.at, tie, pid: event.extra })
         });
         if before.is_live() {
-            self.infer_free(before, event, number, sink);
+            self.infer_free(before, &old, event, number, sink);
         }
         let Some(class) = class else {
             self.counts.unselected_allocs += 1;
@@ -403,7 +448,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Closes the object at an event's address; returns its class and its bytes.
+    /// Closes the object at an event's address; returns its class and its sizes.
     #[inline(always)]
     fn close(
         &mut self,
@@ -411,20 +456,32 @@ impl<'a> Pairing<'a> {
         how: Closed,
         event: &PairEvent,
         number: Number,
-        sink: &mut impl LiveBytesSink,
-    ) -> (Class, u64) {
+        sink: &mut impl PairingSink,
+    ) -> (Class, Sizes) {
         let own_sizes = if object.is_unsized() { self.table_mut(event.kind).take_sizes(event.address) } else { None };
-        let (class, allocated) = self.tallies.close(object.class(), own_sizes, how);
-        sink.freed(number, &class, allocated);
-        (class, allocated)
+        let (class, sizes) = self.tallies.close(object.class(), own_sizes, how);
+        sink.freed(number, &class, sizes.1);
+        (class, sizes)
     }
 
     /// Closes an object whose address the kernel has handed out again: its free was lost or not traced.
     #[inline(never)]
-    fn infer_free(&mut self, object: SlotState, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+    fn infer_free<S: PairingSink>(
+        &mut self,
+        object: SlotState,
+        info: &AllocInfo,
+        event: &PairEvent,
+        number: Number,
+        sink: &mut S,
+    ) {
         self.counts.all_inferred += 1;
         let (origin, kind) = if is_selected(object.class()) {
-            let (class, _) = self.close(object, Closed::Inferred, event, number, sink);
+            let (class, sizes) = self.close(object, Closed::Inferred, event, number, sink);
+            if S::FATES {
+                let suspicion = self.suspicion(Finding::InferredFree, event, object);
+                let ended = Ended { info: *info, stream: object.stream(), class, sizes };
+                sink.ended(&ended, Fate::Inferred, event, number, suspicion);
+            }
             (class.origin, class.kind)
         } else if let Some(origin) = origin_of_unselected(object.class()) {
             // The kind of an object that is not counted does not matter.
@@ -440,11 +497,20 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline(always)]
-    fn free(&mut self, event: &PairEvent, number: Number, sink: &mut impl LiveBytesSink) {
+    fn free<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
         let state = SlotState::free(self.loss.now());
-        let object = self.table_mut(event.kind).record(event.address, event.hash, state, || None);
+        let mut info = AllocInfo::default();
+        let object = self.table_mut(event.kind).record(event.address, event.hash, state, |info_before| {
+            if S::FATES {
+                info = info_before;
+            }
+            None
+        });
         if !object.is_live() {
-            return self.free_again(object, event, number);
+            self.free_again(object, event, number);
+            let (fate, before) =
+                if object.is_nothing() { (Fate::FreeWithoutAlloc, None) } else { (Fate::FreeAfterFree, Some(object)) };
+            return self.alone(fate, event, number, before, sink);
         }
         if !is_selected(object.class()) {
             return;
@@ -453,7 +519,13 @@ impl<'a> Pairing<'a> {
         self.counts.paired += 1;
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
-        let (class, allocated) = self.close(object, how, event, number, sink);
+        let (class, sizes) = self.close(object, how, event, number, sink);
+        if S::FATES {
+            // A mismatch of any class is suspect under the same conditions.
+            let suspicion = self.suspicion(Finding::KindMismatch, event, object);
+            let ended = Ended { info, stream: object.stream(), class, sizes };
+            sink.ended(&ended, Fate::Pair, event, number, suspicion);
+        }
         if crossed {
             self.count_cpus(object.stream(), event.stream);
         } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
@@ -468,7 +540,7 @@ impl<'a> Pairing<'a> {
             self.mismatch(Finding::CacheMismatch, &class, object, event, number);
         }
         if self.learner.is_some() && class.kind == Kind::Cache && event.kind == Kind::Cache && event.extra != 0 {
-            self.learn(&class, allocated, object, event);
+            self.learn(&class, sizes.1, object, event);
         }
     }
 

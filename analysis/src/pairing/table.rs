@@ -158,21 +158,21 @@ impl Table {
         }
     }
 
-    /// Records the event `now` at an address of this hash, with `alloc_info` of an allocation; returns the event before. Sizes of
-    /// its own that the object before had are for the caller to take.
+    /// Records the event `now` at an address of this hash, with `alloc_info` of an allocation, made of that of the object before;
+    /// returns the event before. Sizes of its own that the object before had are for the caller to take.
     #[inline(always)]
     pub(crate) fn record(
         &mut self,
         address: u64,
         hash: u32,
         now: SlotState,
-        alloc_info: impl FnOnce() -> Option<AllocInfo>,
+        alloc_info: impl FnOnce(AllocInfo) -> Option<AllocInfo>,
     ) -> SlotState {
         let (bucket, index) = self.probe(hash, |bucket| bucket.find(address));
         let slot = Slot { address, state: now };
         let before = std::mem::replace(&mut self.buckets[bucket].0[index], slot).state;
         if let Some(alloc_infos) = &mut self.alloc_infos
-            && let Some(alloc_info) = alloc_info()
+            && let Some(alloc_info) = alloc_info(alloc_infos[bucket][index])
         {
             alloc_infos[bucket][index] = alloc_info;
         }
@@ -400,7 +400,7 @@ mod tests {
                     false => SlotState::free(epoch),
                 };
                 let before =
-                    table.record(address, hash, now, || allocates.then_some(AllocInfo { at: step, tie: 0, pid: 0 }));
+                    table.record(address, hash, now, |_| allocates.then_some(AllocInfo { at: step, tie: 0, pid: 0 }));
                 let sizes_before = if before.is_unsized() { table.take_sizes(address) } else { None };
                 if let Some(sizes) = own_sizes {
                     table.keep_sizes(address, sizes);
@@ -434,7 +434,7 @@ mod tests {
             let mut table = Table::new(seed, fixed, keeps_alloc_infos);
             let addresses = 3 * fixed;
             for address in 1..=addresses as u64 {
-                table.record(address, seed.hash(address), SlotState::alloc(1, false, 0, LossEpoch::FIRST), || {
+                table.record(address, seed.hash(address), SlotState::alloc(1, false, 0, LossEpoch::FIRST), |_| {
                     Some(AllocInfo::default())
                 });
                 assert!(!table.over_budget(), "{parts} partitions, at address {address}");
@@ -453,11 +453,11 @@ mod tests {
             table.set_max_bytes(most);
             let mut addresses = 0u64;
             let see = |table: &mut Table, address: u64| {
-                table.record(address, seed.hash(address), SlotState::alloc(1, false, 0, LossEpoch::FIRST), || {
+                table.record(address, seed.hash(address), SlotState::alloc(1, false, 0, LossEpoch::FIRST), |_| {
                     Some(AllocInfo::default())
                 });
                 if address % 100 >= percent {
-                    table.record(address, seed.hash(address), SlotState::free(LossEpoch::FIRST), || None);
+                    table.record(address, seed.hash(address), SlotState::free(LossEpoch::FIRST), |_| None);
                 }
             };
             while !table.over_budget() {
@@ -473,7 +473,7 @@ mod tests {
                 table.live_objects() as u64,
                 (1..=later).filter(|address| address % 100 < percent).count() as u64
             );
-            let known = table.record(later, seed.hash(later), SlotState::free(LossEpoch::FIRST), || None);
+            let known = table.record(later, seed.hash(later), SlotState::free(LossEpoch::FIRST), |_| None);
             assert!(if later % 100 < percent { known.is_live() } else { known == SlotState::free(LossEpoch::FIRST) });
         }
     }
@@ -483,7 +483,7 @@ mod tests {
     fn an_epoch_with_the_number_of_an_older_one_is_another() {
         let seed = Seed::random();
         let mut table = Table::new(seed, FIXED, false);
-        let see = |table: &mut Table, address, now| table.record(address, seed.hash(address), now, || None);
+        let see = |table: &mut Table, address, now| table.record(address, seed.hash(address), now, |_| None);
         see(&mut table, 7, SlotState::alloc(5, false, 3, LossEpoch::FIRST));
         see(&mut table, 8, SlotState::free(LossEpoch::FIRST));
         let epochs = std::iter::successors(Some(LossEpoch::FIRST.next()), |epoch| Some(epoch.next()));
@@ -501,7 +501,7 @@ mod tests {
     fn frees_before_a_gap_stay_apart_from_those_after() {
         let seed = Seed::random();
         let mut table = Table::new(seed, 24, false);
-        let see = |table: &mut Table, address, now| table.record(address, seed.hash(address), now, || None);
+        let see = |table: &mut Table, address, now| table.record(address, seed.hash(address), now, |_| None);
         let mut epoch = LossEpoch::FIRST;
         for round in 0..5 {
             let own = round * 1000..(round + 1) * 1000;
@@ -535,11 +535,11 @@ mod tests {
                 address += 1;
                 let hash = seed.hash(address);
                 let epoch = table.epoch;
-                table.record(address, hash, SlotState::alloc(1, is_unsized, 0, epoch), || None);
+                table.record(address, hash, SlotState::alloc(1, is_unsized, 0, epoch), |_| None);
                 if is_unsized {
                     table.keep_sizes(address, (address, address));
                 } else {
-                    table.record(address, hash, SlotState::free(epoch), || None);
+                    table.record(address, hash, SlotState::free(epoch), |_| None);
                     if address % 1000 == 0 {
                         table.begin_epoch(epoch.next());
                     }
@@ -567,7 +567,7 @@ mod tests {
             let alloc_info = |address: u64| AllocInfo { at: address * 3, tie: address as u32, pid: 9 };
             for address in 0..30_000u64 {
                 let now = SlotState::alloc(address as u32 & 0xffff, false, address as u16, LossEpoch::FIRST);
-                let before = table.record(address, seed.hash(address), now, || Some(alloc_info(address)));
+                let before = table.record(address, seed.hash(address), now, |_| Some(alloc_info(address)));
                 assert!(before.is_nothing());
             }
             assert_eq!(table.live_objects(), 30_000);
@@ -590,12 +590,12 @@ mod tests {
             let (mut live, mut freed) = (0, 0);
             for address in 1..600_000u64 {
                 let hash = seed.hash(address);
-                table.record(address, hash, SlotState::alloc(1, false, 0, LossEpoch::FIRST), || {
+                table.record(address, hash, SlotState::alloc(1, false, 0, LossEpoch::FIRST), |_| {
                     Some(AllocInfo::default())
                 });
                 live += 1;
                 if address > all_stay && address % 10 != 0 {
-                    table.record(address, hash, SlotState::free(LossEpoch::FIRST), || None);
+                    table.record(address, hash, SlotState::free(LossEpoch::FIRST), |_| None);
                     (live, freed) = (live - 1, freed + 1);
                 }
                 if address % 1000 == 0 {

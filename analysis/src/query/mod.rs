@@ -188,6 +188,12 @@ impl Query {
         self
     }
 
+    /// Neither reads nor writes an index. Places in the total order are then the same in each pass, whatever the window.
+    pub fn without_index(mut self) -> Query {
+        self.uses_index = false;
+        self
+    }
+
     /// Hands notes on the index and on the times of the stages to `notes`.
     pub fn notes(mut self, notes: Notes) -> Query {
         self.notes = notes;

@@ -27,7 +27,7 @@ impl<'a> OwnThreads<'a> {
     /// True for an allocation that the recorder makes for itself. An interrupt or a softirq on one of its threads works for
     /// others; without flags the context is not known, and the object is not left out.
     #[inline(always)]
-    fn allocates(&self, event: &Event) -> bool {
+    pub(crate) fn allocates(&self, event: &Event) -> bool {
         matches!(event.action, Action::Alloc(_))
             && event.pid.is_some_and(|pid| self.remainders[word(pid)] & bit(pid) != 0 && self.has(pid))
             && event.context() == Some(Context::Task)

@@ -13,7 +13,7 @@ use crate::terminal::progress::ProgressLine;
 
 /// Export of one file.
 pub(super) struct Job<'a> {
-    request: &'a Request,
+    pub(super) request: &'a Request,
     /// Filters and window as the user gave them.
     pub(super) asked: TableOptions,
 }
@@ -52,7 +52,7 @@ impl<'a> Job<'a> {
     /// Answer to a query, with the options of the command line.
     pub(super) fn analyse(&self, query: Query) -> anyhow::Result<Analysis> {
         let (analysis, suggestions) = report::analyse(self.request, query)?;
-        report::check_branches(&self.request.args, &analysis)?;
+        report::check_branches(&self.request.args, &analysis.source_paths())?;
         suggestions.iter().for_each(|line| say(line));
         Ok(analysis)
     }

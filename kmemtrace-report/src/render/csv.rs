@@ -118,13 +118,13 @@ impl<'a> EventRows<'a> {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         let name = |name: Option<&[u8]>| name.map_or(String::new(), |name| escape_csv(name).into_owned());
         let row: [String; EVENT_MEMBERS.len()] = match *item {
-            OrderedItem::Gap { from, at, cpu, lost } => {
+            OrderedItem::Gap { from, at, cpu, lost, .. } => {
                 let mut row = <[String; EVENT_MEMBERS.len()]>::default();
                 (row[0], row[1], row[2]) = (at.to_string(), from.to_string(), cpu.to_string());
                 (row[6], row[14]) = ("gap".to_owned(), number(lost));
                 row
             }
-            OrderedItem::Event { event, names, comm } => {
+            OrderedItem::Event { event, names, comm, .. } => {
                 let is_alloc = matches!(event.action, Action::Alloc(_));
                 let is_object = event.action != Action::Other;
                 let address = |n: u64| if is_object { Address(n).to_string() } else { String::new() };

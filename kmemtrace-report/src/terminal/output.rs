@@ -62,6 +62,12 @@ impl Output {
         Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_file, is_closed: false }
     }
 
+    /// True for a file that has no name yet: no other program has seen what was written.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
     /// Ends the output with the result of writing. The error is an [`io::Error`] of kind `BrokenPipe` if the reader
     /// closed the pipe, however the writer reported it.
     pub(crate) fn finish(mut self, written: io::Result<()>) -> anyhow::Result<()> {

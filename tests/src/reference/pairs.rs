@@ -115,6 +115,8 @@ pub struct Finding {
     pub suspect: bool,
     /// Event that shows the finding.
     pub event: Event,
+    /// Position of the event in the total order.
+    pub number: usize,
     /// True if the finding is not suspect and its allocation's row has inferred frees that are not: the address may have
     /// changed hands on paths without events.
     pub unseen: bool,
@@ -187,7 +189,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
     for (number, event) in events.iter().enumerate() {
         let finding = |class, alloc_site, free_site, kind, suspect| {
             let event = *event;
-            Finding { class, alloc_site, free_site, kind, suspect, event, unseen: false, owner: event }
+            Finding { class, alloc_site, free_site, kind, suspect, event, number, unseen: false, owner: event }
         };
         match event.action {
             Action::Other => {}
@@ -331,6 +333,12 @@ impl Pairs {
         let is_own = matches!(event.action, Action::Alloc(_)) && known.is_own(event);
         known.selection.takes(event, &Named { comm: known.comm(event), function, cache })
             && (known.shows_own || !is_own)
+    }
+
+    /// True if loss or a clock may explain what a pair of allocation and free shows.
+    pub fn is_suspect_pair(&self, known: &Known, alloc: &Event, free: &Event) -> bool {
+        let before = Last { at: alloc.at, cpu: alloc.cpu, object: None };
+        is_suspect(known, &self.gaps, &before, free, Class::KindMismatch)
     }
 
     /// Events that are not left out.

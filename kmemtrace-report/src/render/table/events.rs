@@ -97,12 +97,12 @@ impl<'a> EventTable<'a> {
 
     fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
         match *item {
-            OrderedItem::Event { event, names, comm } => {
+            OrderedItem::Event { event, names, comm, .. } => {
                 let first = self.titles(event.at)?;
                 let row = self.event(event, names, comm, first);
                 writeln!(self.out, "{}", self.line(&row))
             }
-            OrderedItem::Gap { from, at, cpu, lost } => {
+            OrderedItem::Gap { from, at, cpu, lost, .. } => {
                 let first = self.titles(from)?;
                 let lost =
                     lost.map_or("events lost, number unknown".to_owned(), |n| cells::counted(n, "event") + " lost");

@@ -1,0 +1,323 @@
+//! Sink of the pairing that makes an [`ObjectFate`] of each fate: names, places in the total order, and suspicion.
+
+use std::collections::HashMap;
+
+use kmemtrace_abi::event::{Event, Kind};
+
+use crate::account::classes::{CacheNumber, Class, Classes};
+use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
+use crate::order::pair_event::{NO_PID, PairEvent};
+use crate::pairing::fate::{Ended, Fate};
+use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
+use crate::pairing::pairs::{Live, Number, PairingSink};
+use crate::pairing::slot::AllocInfo;
+
+/// Object or event alone, with numbers for its names. Few are kept: those whose suspicion is open.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    fate: Fate,
+    seq: u64,
+    at: u64,
+    cpu: u32,
+    pid: Option<i32>,
+    address: u64,
+    call_site: u64,
+    kind: Kind,
+    cache: CacheNumber,
+    requested: u64,
+    allocated: u64,
+    end: Option<ObjectEnd>,
+    /// CPU, call-site, kind and cache of the free.
+    free: Option<(u32, u64, Kind, CacheNumber)>,
+}
+
+/// Fates of objects on their way to the caller's sink.
+pub(super) struct Fates<'a> {
+    sink: &'a mut dyn ObjectSink,
+    names: FoundNames<'a>,
+    cpus: &'a [u32],
+    /// Places of the window's events in the total order.
+    seqs: Vec<u64>,
+    places: Places,
+    loss: LossState,
+    /// Fates whose suspicion the next window decides.
+    open: Vec<Found>,
+    is_all_suspect: bool,
+    /// Set once the sink has ended the pass.
+    pub(super) has_ended: bool,
+}
+
+impl<'a> Fates<'a> {
+    /// Fates for `sink`; `cpus` are those of the streams. `is_all_suspect`: loss may explain every finding.
+    pub(super) fn new(
+        sink: &'a mut dyn ObjectSink,
+        classes: &'a Classes,
+        comms: &'a HashMap<i32, Box<[u8]>>,
+        cpus: &'a [u32],
+        is_all_suspect: bool,
+    ) -> Fates<'a> {
+        Fates {
+            sink,
+            names: FoundNames { classes, comms, sites: Vec::new(), caches: Vec::new() },
+            cpus,
+            seqs: Vec::new(),
+            places: Places::default(),
+            loss: LossState::default(),
+            open: Vec::new(),
+            is_all_suspect,
+            has_ended: false,
+        }
+    }
+
+    /// Begins a window: a gap may begin at the last one's frontier, which decides on the fates that were left open.
+    pub(super) fn begin_window(&mut self, gap_at_last_frontier: bool, complete_until: Option<u64>) {
+        match self.loss.begin_window(gap_at_last_frontier, complete_until) {
+            OpenFindings::Suspect => self.decide(true),
+            OpenFindings::Unexplained => self.decide(false),
+            OpenFindings::StillOpen => {}
+        }
+        self.seqs.clear();
+    }
+
+    /// Adds the place of the window's next event.
+    #[inline]
+    pub(super) fn add_seq(&mut self, at: u64, seq: u64) {
+        self.seqs.push(seq);
+        self.places.add(at, seq);
+    }
+
+    /// Decides on what is open: no gap has begun.
+    pub(super) fn decide_rest(&mut self) {
+        self.decide(false);
+    }
+
+    fn decide(&mut self, is_suspect: bool) {
+        for found in std::mem::take(&mut self.open) {
+            self.hand_over(&found, Some(is_suspect));
+        }
+    }
+
+    fn seq(&self, number: Number) -> u64 {
+        self.seqs.get(number.serial as usize).copied().unwrap_or(0)
+    }
+
+    fn cpu(&self, stream: u16) -> u32 {
+        self.cpus.get(usize::from(stream)).copied().unwrap_or(0)
+    }
+
+    fn take(&mut self, found: Found, suspicion: Option<Suspicion>) {
+        match suspicion {
+            Some(_) if self.is_all_suspect => self.hand_over(&found, Some(true)),
+            Some(Suspicion::Open) => self.open.push(found),
+            suspicion => self.hand_over(&found, suspicion.map(|suspicion| suspicion == Suspicion::Suspect)),
+        }
+    }
+
+    fn hand_over(&mut self, found: &Found, suspect: Option<bool>) {
+        if self.has_ended {
+            return;
+        }
+        self.names.learn_cache(found.cache.max(found.free.map_or(0, |(.., cache)| cache)));
+        let names = &self.names;
+        let free = found.free.map(|(cpu, call_site, kind, cache)| ObjectFree {
+            cpu,
+            call_site,
+            kind,
+            cache: names.cache(cache),
+        });
+        let object = ObjectFate {
+            fate: found.fate,
+            seq: found.seq,
+            at: found.at,
+            cpu: found.cpu,
+            pid: found.pid,
+            comm: found.pid.and_then(|pid| names.comms.get(&pid)).map(|comm| &**comm),
+            address: found.address,
+            call_site: found.call_site,
+            kind: found.kind,
+            cache: names.cache(found.cache),
+            requested: found.requested,
+            allocated: found.allocated,
+            end: found.end,
+            free,
+            suspect,
+        };
+        self.has_ended = self.sink.object(&object).is_break();
+    }
+
+    /// An object as the tables kept it.
+    fn object(&mut self, fate: Fate, address: u64, info: &AllocInfo, class: &Class, cpu: u32) -> Found {
+        Found {
+            fate,
+            seq: self.places.seq(info),
+            at: info.at,
+            cpu,
+            pid: (info.pid != NO_PID).then(|| info.pid.cast_signed()),
+            address,
+            call_site: self.names.call_site(class.origin),
+            kind: class.kind,
+            cache: class.cache,
+            requested: class.requested,
+            allocated: class.allocated,
+            end: None,
+            free: None,
+        }
+    }
+
+    /// Hands over the live objects, oldest first; `classes` are theirs.
+    pub(super) fn live(&mut self, mut live: Vec<Live>, classes: &[Class]) {
+        live.sort_unstable_by_key(|object| self.places.seq(&object.alloc_info));
+        for object in &live {
+            let Some(class) = classes.get(object.class as usize) else { continue };
+            let found = self.object(Fate::Live, object.address, &object.alloc_info, class, object.cpu);
+            self.hand_over(&found, None);
+            if self.has_ended {
+                return;
+            }
+        }
+    }
+}
+
+/// Sink of one window's fates.
+pub(super) struct WindowFates<'w, 'a> {
+    pub(super) fates: &'w mut Fates<'a>,
+    /// Events of the window.
+    pub(super) events: &'w [Event],
+}
+
+impl PairingSink for WindowFates<'_, '_> {
+    const FATES: bool = true;
+
+    fn allocated(&mut self, _: Number, _: &Class, _: u64) {}
+
+    fn freed(&mut self, _: Number, _: &Class, _: u64) {}
+
+    fn tie(&self, number: Number) -> u32 {
+        self.fates.seq(number) as u32
+    }
+
+    fn ended(&mut self, object: &Ended, fate: Fate, event: &PairEvent, number: Number, suspicion: Suspicion) {
+        let fates = &mut *self.fates;
+        let (cpu, (requested, allocated)) = (fates.cpu(object.stream), object.sizes);
+        let end = Some(ObjectEnd { seq: fates.seq(number), at: event.at });
+        // Of a free, `requested` is the call-site and `extra` the cache.
+        let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, event.kind, event.extra));
+        let found = fates.object(fate, event.address, &object.info, &object.class, cpu);
+        fates.take(Found { requested, allocated, end, free, ..found }, Some(suspicion));
+    }
+
+    fn alone(&mut self, fate: Fate, event: &PairEvent, number: Number, suspicion: Option<Suspicion>) {
+        let Some(of) = self.events.get(number.serial as usize) else { return };
+        let fates = &mut *self.fates;
+        let is_failed = fate == Fate::Failed;
+        let found = Found {
+            fate,
+            seq: fates.seq(number),
+            at: event.at,
+            cpu: of.cpu,
+            pid: of.pid,
+            address: if is_failed { 0 } else { event.address },
+            call_site: of.call_site,
+            kind: event.kind,
+            cache: if is_failed { fates.names.cache_of_class(event.class) } else { event.extra },
+            requested: if is_failed { of.requested } else { 0 },
+            allocated: 0,
+            end: None,
+            free: None,
+        };
+        fates.take(found, suspicion);
+    }
+}
+
+/// Names by their numbers, as far as they were needed.
+struct FoundNames<'a> {
+    classes: &'a Classes,
+    comms: &'a HashMap<i32, Box<[u8]>>,
+    /// Call-sites of origins.
+    sites: Vec<u64>,
+    caches: Vec<Box<[u8]>>,
+}
+
+impl FoundNames<'_> {
+    fn call_site(&mut self, origin: u32) -> u64 {
+        if self.sites.len() <= origin as usize {
+            let sites = &mut self.sites;
+            self.classes.sites_from(sites.len(), |site| sites.push(site));
+        }
+        self.sites.get(origin as usize).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn learn_cache(&mut self, number: CacheNumber) {
+        if self.caches.len() < number as usize {
+            let caches = &mut self.caches;
+            self.classes.names_from(caches.len(), |name| caches.push(name.into()));
+        }
+    }
+
+    fn cache(&self, number: CacheNumber) -> Option<&[u8]> {
+        self.caches.get((number as usize).checked_sub(1)?).map(|name| &**name)
+    }
+
+    /// Cache of a class; failed allocations are rare.
+    #[cold]
+    fn cache_of_class(&self, class: u32) -> CacheNumber {
+        let mut cache = None;
+        self.classes.from(class as usize, |class| {
+            cache.get_or_insert(class.cache);
+        });
+        cache.unwrap_or(0)
+    }
+}
+
+/// Places in the total order, of which the table keeps the low half: keys at which the high half changed tell the rest.
+#[derive(Debug, Default)]
+struct Places {
+    high: u64,
+    /// Keys of the first events of each high half from 1 on.
+    keys: Vec<u64>,
+}
+
+impl Places {
+    #[inline]
+    fn add(&mut self, at: u64, seq: u64) {
+        if seq >> 32 > self.high {
+            self.high = seq >> 32;
+            self.keys.push(at);
+        }
+    }
+
+    /// Place of an allocation.
+    #[inline]
+    fn seq(&self, info: &AllocInfo) -> u64 {
+        let low = u64::from(info.tie);
+        if self.keys.is_empty() { low } else { self.high_half(info.at, low) << 32 | low }
+    }
+
+    /// High half of the place of an event with the key `at`: among events of the key at which it changes, those before have a low
+    /// half that is large.
+    #[cold]
+    fn high_half(&self, at: u64, low: u64) -> u64 {
+        let begun = self.keys.partition_point(|&key| key <= at);
+        let is_before = begun > 0 && self.keys[begun - 1] == at && low >= 1 << 31;
+        (begun - usize::from(is_before)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table keeps 32 bits of a place: the key tells the rest, also among events of one key.
+    #[test]
+    fn a_place_is_found_again_from_its_key_and_its_low_half() {
+        let mut places = Places::default();
+        let around = |half: u64| ((half << 32) - 3..).zip([0, 5, 5, 5, 5, 9].map(|key| half * 10 + key));
+        let events: Vec<(u64, u64)> = [(0, 1)].into_iter().chain((1..4).flat_map(around)).collect();
+        events.iter().for_each(|&(seq, at)| places.add(at, seq));
+        for (seq, at) in events {
+            let info = AllocInfo { at, tie: seq as u32, pid: 0 };
+            assert_eq!(places.seq(&info), seq, "{seq:#x} at {at}");
+        }
+    }
+}

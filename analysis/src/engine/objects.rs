@@ -1,0 +1,239 @@
+//! Objects one by one: [`Query::objects`] hands over each object when its fate becomes known, and each free without one.
+//!
+//! The pass reads events in the total order, as observers get them, and pairs them by the same code as reports. The table keeps
+//! of each live object its order key, its thread and the low half of its place in the order; its class tells the rest.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use kmemtrace_abi::event::{Event, Names as EventNames};
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::Trace;
+
+use crate::account::classes::Classes;
+use crate::account::group_reader::{GroupFacts, GroupReader};
+use crate::account::grouping::Grouping;
+use crate::account::over_time::OverTimeRequest;
+use crate::analysis::Names;
+use crate::cache::AnalysisRequest;
+use crate::engine::config::{Parallelism, RunConfig, WINDOW};
+use crate::engine::fates::{Fates, WindowFates};
+use crate::engine::object::ObjectSink;
+use crate::engine::observe::{Observed, has_late_loss, in_order};
+use crate::engine::run::begin;
+use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
+use crate::memory::budget::Budget;
+use crate::memory::hashing::Seed;
+use crate::names::aliases::CacheAliases;
+use crate::order::merge::MAX_CHUNKS;
+use crate::order::merger::{MergeStats, Window};
+use crate::order::ordered::OpenGaps;
+use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::pairing::pairs::{Counts, Pairing};
+use crate::progress::{Progress, Silent};
+use crate::query::Query;
+use crate::query::filter::Selected;
+use crate::query::own::OwnThreads;
+
+/// Interval between two looks at the memory of the process.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// Memory that grows with the trace, for messages.
+const KEPT: &str = "live objects, freed addresses and their sizes";
+
+impl Query {
+    /// Hands each object of the query to `sink`, and each failed allocation and free without an object, paired as the figures of
+    /// [`Query::run`] are. Filters take an object by its allocation, a free without an object by itself. The rows of the query
+    /// do not matter here.
+    ///
+    /// # Errors
+    /// As for [`Query::run`].
+    pub fn objects(&self, trace: &mut Trace, sink: &mut dyn ObjectSink) -> Result<Observed, AnalysisError> {
+        self.objects_with(trace, sink, &mut Silent)
+    }
+
+    /// [`Query::objects`] with progress.
+    ///
+    /// # Errors
+    /// As for [`Query::run`].
+    pub fn objects_with(
+        &self,
+        trace: &mut Trace,
+        sink: &mut dyn ObjectSink,
+        progress: &mut dyn Progress,
+    ) -> Result<Observed, AnalysisError> {
+        let (observed, has_ended) = self.pass_objects(trace, sink, progress, false)?;
+        if !observed.has_late_loss || has_ended || trace.inputs.is_empty() {
+            return Ok(observed);
+        }
+        *trace = Trace::open(&trace.inputs)?;
+        sink.restart();
+        Ok(self.pass_objects(trace, sink, progress, true)?.0)
+    }
+
+    /// One pass over the objects; `is_all_suspect`: loss may explain every finding. Also returns true where the sink ended it.
+    fn pass_objects(
+        &self,
+        trace: &mut Trace,
+        sink: &mut dyn ObjectSink,
+        progress: &mut dyn Progress,
+        is_all_suspect: bool,
+    ) -> Result<(Observed, bool), AnalysisError> {
+        begin(trace)?;
+        let budget = Budget::new(self.max_memory);
+        let index = self.find_index(trace, budget);
+        let (mut names, own_threads) = Names::take(trace, &self.names);
+        if !self.select.branch.is_empty() {
+            names.find_sources(trace)?;
+        }
+        let first_key = Cell::new(0);
+        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
+        let caches = self.cache_names(trace, progress)?;
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
+        let filter = ObjectFilter { selected: Selected::new(&select, &names, &caches), own, shows_own: self.shows_own };
+        let request =
+            AnalysisRequest { grouping: Grouping::KIND, matrix: false, lists_live: true, shows_own: self.shows_own };
+        let mut config = RunConfig {
+            rules: self.pairing_options(trace, request),
+            grouping: Grouping::KIND,
+            facts: GroupFacts { comms: &names.comms, symbols: None, places: &names.places, caches: &caches },
+            over_time: OverTimeRequest::default(),
+            parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
+            budget,
+            notes: self.notes.clone(),
+        };
+        config.rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
+        let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
+        let fates = Fates::new(sink, &classes, &names.comms, &config.rules.cpus, is_all_suspect);
+        let mut pass = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
+        let (order, mut completeness) =
+            in_order(trace, self.window_events, index, window, progress, |window, first, names| {
+                pass.window(window, first, names);
+                !pass.is_over && !pass.fates.has_ended
+            })?;
+        let (counts, has_ended) = pass.finish(order.events)?;
+        completeness.inferred_frees = counts.all_inferred;
+        completeness.frees_without_alloc = counts.all_without_alloc;
+        let (has_late_loss, keys) = (has_late_loss(trace, &order), order.first.zip(order.last));
+        let MergeStats { events, .. } = order;
+        let first_key = first_key.get();
+        let source_paths = names.places.paths();
+        let observed = Observed { completeness, events, first_key, keys, own_threads, has_late_loss, source_paths };
+        Ok((observed, has_ended))
+    }
+}
+
+/// Filter of the query, and the recorder's own allocations.
+#[derive(Clone)]
+struct ObjectFilter<'a> {
+    selected: Option<Selected<'a>>,
+    own: Option<OwnThreads<'a>>,
+    shows_own: bool,
+}
+
+impl Filter for ObjectFilter<'_> {
+    const FLAGS: bool = true;
+    const KEYS: bool = false;
+
+    fn takes(&mut self, event: &Event, names: &EventNames) -> bool {
+        (self.shows_own || !self.is_own(event))
+            && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
+    }
+
+    fn is_own(&self, event: &Event) -> bool {
+        self.own.is_some_and(|own| own.allocates(event))
+    }
+}
+
+/// Pairing of windows of events, whose places in the total order are told to the sink of fates.
+struct ObjectPass<'a> {
+    config: &'a RunConfig<'a>,
+    classes: &'a Classes,
+    reader: PairEventReader<'a, ObjectFilter<'a>>,
+    streams: HashMap<u32, u16>,
+    pairing: Pairing<'a>,
+    fates: Fates<'a>,
+    gaps: OpenGaps,
+    /// Gaps before the next event.
+    gaps_before: u64,
+    paired: Window<PairEvent>,
+    looked: Instant,
+    /// The memory limit is exceeded.
+    is_over: bool,
+}
+
+impl<'a> ObjectPass<'a> {
+    fn new(
+        config: &'a RunConfig<'a>,
+        classes: &'a Classes,
+        names: &EventNames,
+        filter: ObjectFilter<'a>,
+        fates: Fates<'a>,
+    ) -> ObjectPass<'a> {
+        let seed = Seed::random();
+        let groups = GroupReader::new(config.grouping, config.facts, classes);
+        let mut pairing = Pairing::new(&config.rules, classes, seed, 0, 1);
+        let cpus = &config.rules.cpus;
+        let read_ahead = (cpus.len() * 256).max(WINDOW) * MAX_CHUNKS * size_of::<Event>();
+        pairing.set_max_bytes(usize::try_from(config.budget.left(read_ahead as u64)).unwrap_or(usize::MAX));
+        ObjectPass {
+            config,
+            classes,
+            reader: PairEventReader::new(names, classes, groups, false, seed, filter),
+            streams: cpus.iter().copied().zip(0..).collect(),
+            pairing,
+            fates,
+            gaps: OpenGaps::default(),
+            gaps_before: 0,
+            paired: Window::default(),
+            looked: Instant::now(),
+            is_over: false,
+        }
+    }
+
+    /// Pairs the next window; `first` is the first key of the trace.
+    fn window(&mut self, window: &Window<Event>, first: u64, names: &EventNames) {
+        self.gaps.add(&window.gaps, first);
+        self.fates.begin_window(window.gap_at_last_frontier, window.complete_until);
+        for (event, serial) in window.events.iter().zip(window.first_serial..) {
+            while self.gaps.next_before(event.at).is_some() {
+                self.gaps_before += 1;
+            }
+            self.fates.add_seq(event.at, serial + self.gaps_before);
+        }
+        let paired = &mut self.paired;
+        paired.events.clear();
+        let streams = &self.streams;
+        let stream = |cpu| streams.get(&cpu).copied().unwrap_or(0);
+        self.reader.convert(&window.events, names, stream, &mut paired.events);
+        paired.loss_runs.clone_from(&window.loss_runs);
+        (paired.first_serial, paired.tie_base) = (window.first_serial, window.tie_base);
+        (paired.gap_at_last_frontier, paired.complete_until) = (window.gap_at_last_frontier, window.complete_until);
+        self.pairing.take(paired, &mut WindowFates { fates: &mut self.fates, events: &window.events });
+        self.is_over |= self.pairing.over_budget;
+        if self.looked.elapsed() > BETWEEN_LOOKS {
+            self.looked = Instant::now();
+            self.is_over |= self.config.budget.is_exceeded();
+        }
+    }
+
+    /// Hands over the live objects. Returns the sums, and true where the sink has ended the pass.
+    fn finish(mut self, events: u64) -> Result<(Counts, bool), AnalysisError> {
+        let over = |what| Err(self.config.budget.exceeded(what, events, LESS_OF_THE_TRACE));
+        if self.is_over {
+            return over(KEPT);
+        }
+        self.fates.decide_rest();
+        if !self.config.has_room_for(self.pairing.live_objects(), self.pairing.table_bytes()) {
+            return over("rows of live objects");
+        }
+        let (mut live, mut known) = (Vec::new(), Vec::new());
+        live.reserve_exact(self.pairing.live_objects());
+        self.classes.from(0, |class| known.push(*class));
+        self.pairing.list_live(&mut live, &mut known);
+        self.fates.live(live, &known);
+        Ok((self.pairing.counts(), self.fates.has_ended))
+    }
+}

@@ -1,0 +1,151 @@
+//! Passes that hand over events in the total order: [`Query::observe`], and the windows that the pass over objects shares with it.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use kmemtrace_abi::event::{Event, Names as EventNames};
+use kmemtrace_abi::trace::Trace;
+
+use crate::account::completeness::Completeness;
+use crate::analysis::Names;
+use crate::cache::{Index, Restricted};
+use crate::engine::config::WINDOW;
+use crate::engine::run::begin;
+use crate::engine::sequential;
+use crate::error::AnalysisError;
+use crate::memory::budget::Budget;
+use crate::names::aliases::CacheAliases;
+use crate::order::merger::{MergeStats, Window};
+use crate::order::ordered::{Observer, Ordered};
+use crate::progress::{Progress, Silent};
+use crate::query::Query;
+use crate::query::filter::Selected;
+use crate::query::own::OwnThreads;
+use crate::query::window::AskedWindow;
+
+/// Totals of a pass for an observer.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Loss and damage over all files; after [`std::ops::ControlFlow::Break`] only of what was read by then.
+    pub completeness: Completeness,
+    /// Events in the window; filters do not change the number.
+    pub events: u64,
+    /// Order key of the trace's first event, if the query had a window; else 0.
+    pub first_key: u64,
+    /// Order keys of the first and the last event of the window; `None` without events.
+    pub keys: Option<(u64, u64)>,
+    /// Thread ids of the recorder, if the trace tells them.
+    pub own_threads: Option<Vec<i32>>,
+    /// Loss without a place came to light at the end: it may explain every finding.
+    pub has_late_loss: bool,
+    /// Folders and files of the call-sites, ascending, if the query selects by them; else none.
+    pub source_paths: BTreeSet<Box<[u8]>>,
+}
+
+impl Query {
+    /// Hands all events of the query, and all gaps, to `observer`, in the total order, on the caller's thread. Grouping, live
+    /// objects and [`Query::with_own`] do not matter here: the recorder's own events are handed over, too. The crate's front page has an example.
+    ///
+    /// # Errors
+    /// [`AnalysisError::NoSeconds`], [`AnalysisError::EndUnknown`] or [`AnalysisError::Open`]; with a filter on caches that only frees
+    /// name those of [`Query::run`], too, which learns the names.
+    pub fn observe(&self, trace: &mut Trace, observer: &mut dyn Observer) -> Result<Observed, AnalysisError> {
+        self.observe_with(trace, observer, &mut Silent)
+    }
+
+    /// [`Query::observe`] with progress.
+    ///
+    /// # Errors
+    /// As for [`Query::observe`].
+    pub fn observe_with(
+        &self,
+        trace: &mut Trace,
+        observer: &mut dyn Observer,
+        progress: &mut dyn Progress,
+    ) -> Result<Observed, AnalysisError> {
+        begin(trace)?;
+        let index = self.find_index(trace, Budget::new(self.max_memory));
+        let (mut names, own_threads) = Names::take(trace, &self.names);
+        if !self.select.branch.is_empty() {
+            names.find_sources(trace)?;
+        }
+        let first_key = Cell::new(0);
+        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
+        let caches = self.cache_names(trace, progress)?;
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        let filter = Selected::new(&select, &names, &caches);
+        let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
+        let mut ordered = Ordered::new(observer, &names.comms, filter, own);
+        let (order, completeness) =
+            in_order(trace, self.window_events, index, window, progress, |window, first, names| {
+                ordered.window(window, first, names);
+                !ordered.has_ended
+            })?;
+        if trace.dropped_beyond(order.missing) > 0 {
+            ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
+        }
+        ordered.finish(order.last.unwrap_or(0));
+        let has_late_loss = has_late_loss(trace, &order);
+        let (events, keys) = (order.events, order.first.zip(order.last));
+        let (first_key, source_paths) = (first_key.get(), names.places.paths());
+        Ok(Observed { completeness, events, first_key, keys, own_threads, has_late_loss, source_paths })
+    }
+}
+
+/// Hands all events within the window to `take`, in order, and what the merge knows of gaps; an index tells the parts of the files
+/// that the window needs. `take` ends the pass where it returns false.
+pub(super) fn in_order(
+    trace: &mut Trace,
+    window_events: Option<usize>,
+    mut index: Option<Index>,
+    window: Option<AskedWindow<'_>>,
+    progress: &mut dyn Progress,
+    mut take: impl FnMut(&Window<Event>, u64, &EventNames) -> bool,
+) -> Result<(MergeStats, Completeness), AnalysisError> {
+    let mut restricted = restrict(index.as_mut(), trace, window);
+    if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
+        // No line can be taken back, so all is read once before the first of them.
+        sequential::last_key(trace, progress);
+        let is_good = index.was_good(trace);
+        *trace = Trace::open(&trace.inputs)?;
+        restricted = if is_good { restrict(Some(index), trace, window) } else { None };
+    }
+    if let Some(index) = index.as_ref().filter(|_| restricted.is_none()) {
+        index.prepare(trace);
+    }
+    let first = restricted.as_ref().map(|restricted| restricted.first);
+    let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
+    let bounds = |first| restricted.as_ref().map_or_else(|| resolve(first), |restricted| restricted.bounds);
+    let mut has_ended = false;
+    let order = sequential::in_order(
+        trace,
+        window_events.unwrap_or(WINDOW),
+        first,
+        bounds,
+        progress,
+        |window, first, names| {
+            has_ended = !take(window, first, names);
+            !has_ended
+        },
+    );
+    let completeness = match restricted {
+        Some(restricted) => restricted.completeness,
+        None => Completeness::of(trace, &order),
+    };
+    if let Some(index) = index.filter(|_| first.is_none() && !has_ended) {
+        index.keep(trace, &completeness, None);
+    }
+    Ok((order, completeness))
+}
+
+/// True where loss without a place came to light at the end of a pass.
+pub(super) fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
+    trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|stream| stream.report().late_loss)
+}
+
+/// Has the streams read only what the window needs, where the index tells what that is.
+fn restrict(index: Option<&mut Index>, trace: &mut Trace, window: Option<AskedWindow<'_>>) -> Option<Restricted> {
+    let (index, window) = (index?, window?);
+    index.restrict(trace, |first| window.resolve(first))
+}

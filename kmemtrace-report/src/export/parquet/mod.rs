@@ -1,0 +1,87 @@
+//! Tables of sites, objects and events as Parquet, for engines that add up over hosts.
+//!
+//! Columns are INT32, INT64, DOUBLE, BOOLEAN and UTF-8 alone: Spark reads an unsigned 64-bit integer as a decimal. Addresses are
+//! INT64 of the same bits.
+
+mod dictionary;
+mod events;
+mod names;
+mod objects;
+mod sites;
+mod table;
+
+use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
+use kmemtrace::{Observed, Trace, TraceInfo};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::table::{Of, Spec, Table, TextId};
+
+pub(super) use self::events::events;
+pub(super) use self::objects::objects;
+pub(super) use self::sites::sites;
+
+/// Columns that each table begins with: files may be moved and joined.
+const ORIGIN: [Spec; 5] = [
+    Spec::some("host", Of::Text),
+    Spec::some("boot", Of::Text),
+    Spec::some("recording", Of::Text),
+    Spec::some("kernel", Of::Text),
+    Spec::some("arch", Of::Text),
+];
+
+/// Values of [`ORIGIN`].
+#[derive(Clone, Debug)]
+struct Origin([Option<String>; ORIGIN.len()]);
+
+impl Origin {
+    fn of(info: &TraceInfo, given: Option<&str>) -> Origin {
+        let TraceInfo { host, boot, recording, kernel, arch, .. } = info.clone();
+        Origin([given.map(str::to_owned).or(host), boot, recording, kernel, arch])
+    }
+
+    /// Numbers of the values, which are the first texts of their columns.
+    fn ids(&self, table: &mut Table) -> [TextId; ORIGIN.len()] {
+        let mut column = 0..;
+        self.0.each_ref().map(|value| {
+            let column = column.next().unwrap_or(0);
+            value.as_ref().map_or(TextId::NONE, |value| table.text_id(column, value.as_bytes()))
+        })
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.0[0].as_deref()
+    }
+}
+
+/// Texts of the footer: completeness and origin, as documents have them.
+fn footer(
+    completeness: CompletenessMembers<'_>,
+    origin: TraceMembers<'_>,
+    host: Option<&str>,
+    counts_pairs: bool,
+) -> Vec<(&'static str, String)> {
+    let mut completeness = to_value(&completeness);
+    if !counts_pairs && let Value::Object(members) = &mut completeness {
+        // A pass over events pairs nothing.
+        members.insert("inferred_frees".to_owned(), Value::Null);
+        members.insert("frees_without_alloc".to_owned(), Value::Null);
+    }
+    let origin = to_value(&TraceMembers { host: host.or(origin.host), ..origin });
+    vec![("completeness", completeness.to_string()), ("trace", origin.to_string())]
+}
+
+fn to_value(members: &impl Serialize) -> Value {
+    serde_json::to_value(members).unwrap_or(Value::Null)
+}
+
+/// Footer of a table that a pass over events or objects fills.
+fn observed_footer(
+    trace: &Trace,
+    observed: &Observed,
+    origin: &Origin,
+    counts_pairs: bool,
+) -> Vec<(&'static str, String)> {
+    let completeness = CompletenessMembers::of(&observed.completeness, false);
+    footer(completeness, TraceMembers::of_observed(&trace.info, observed), origin.host(), counts_pairs)
+}
