@@ -109,11 +109,11 @@ fn names(names: &NamesMembers) -> Vec<String> {
         Some("objects") => format!("names: objects of a built tree ({checked})"),
         Some("map") => "names: map of another build".to_owned(),
         _ if modules.dwarf > 0 => "names: symbols".to_owned(),
-        _ => return rejected_files(rejected.len()).into_iter().collect(),
+        _ => return rejected_files(rejected.len()).into_iter().chain(broken).collect(),
     };
     let modules =
         if modules.dwarf > 0 { format!(", {}", counted(modules.dwarf as u64, "module")) } else { String::new() };
-    std::iter::once(from + &modules).chain(rejected_files(rejected.len())).collect()
+    std::iter::once(from + &modules).chain(rejected_files(rejected.len())).chain(broken).collect()
 }
 
 fn rejected_files(files: usize) -> Option<String> {
