@@ -448,6 +448,7 @@ fn wrong_requests_are_refused_and_leave_no_file() -> Result<(), Skip> {
         let _ = fs::remove_file(place.file("exported"));
     }
     assert_eq!(fs::read(place.file("sites.json")).unwrap(), sites);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "no unfinished file is left");
     let refused = run(REPORT, &["export", "--to", "folded"], &[&place.file("sites.json")]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("export needs a trace"), "{refused:?}");
     // A device that is always full.
