@@ -178,7 +178,14 @@ impl Analysis {
 
     /// Folders and files of the call-sites, ascending: those that a filter may name.
     pub fn source_paths(&self) -> BTreeSet<Box<[u8]>> {
-        self.names.places.paths()
+        let mut paths = self.names.places.paths();
+        paths.extend(self.static_sizes.iter().flat_map(|sizes| sizes.keys()).flatten().cloned());
+        paths
+    }
+
+    /// True where static sizes are known, which [`crate::Query::with_static_sizes`] reads.
+    pub fn has_static_sizes(&self) -> bool {
+        self.static_sizes.is_some()
     }
 
     /// Origin of the names of call-sites: files, checks, and files that failed them.

@@ -472,7 +472,8 @@ impl Args {
     pub(crate) fn tree(&self) -> TreeOptions {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
         TreeOptions {
-            by_area: self.by.first() == Some(&GroupBy::Area),
+            // Areas that were given are meant, whatever else is not said.
+            by_area: self.by.first() == Some(&GroupBy::Area) || (self.by.is_empty() && self.names.areas.is_some()),
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
             branches: self.filters.branch.clone(),
         }

@@ -27,15 +27,11 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
         }
     };
     report::check_branches(args, &analysis.source_paths())?;
+    report::tell_rejected(&analysis);
+    report::check_static(request, &analysis)?;
     let shape = Shape { sort: request.sort_keys(), top: None };
     let Document { head, body } = documents::tree(&analysis, &shape, &args.tree());
     let Body::Tree(tree) = body else { anyhow::bail!("chart: the tree has another form") };
-    let is_static = matches!(args.sort.first(), Some(SortBy::Static | SortBy::Current));
-    if is_static && tree.root.static_bytes.is_none() {
-        anyhow::bail!(
-            "--sort: static sizes need a built tree or the kernel with debug information: name one with -k or --vmlinux"
-        );
-    }
     write(request, &head, &tree.root, form)?;
     Ok(report::status(args, analysis.completeness()))
 }

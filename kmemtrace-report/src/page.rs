@@ -44,6 +44,7 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
         None => Answers::of_trace(request)?,
     };
     report::check_branches(args, &answers.sites.source_paths())?;
+    report::tell_rejected(&answers.sites);
     let documents = documents(request, &answers)?;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = html::page(&documents, &mut out);

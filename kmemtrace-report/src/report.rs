@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Finding, Notes, Observed, Query, Shape, TimeWindow, Trace, UnknownEvents};
+use kmemtrace::{Analysis, Completeness, Finding, Notes, Observed, Query, Shape, SortKey, TimeWindow, Trace, UnknownEvents};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
@@ -70,6 +70,8 @@ fn print_view(
 ) -> anyhow::Result<u8> {
     let args = &request.args;
     check_branches(args, &analysis.source_paths())?;
+    tell_rejected(analysis);
+    check_static(request, analysis)?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
@@ -92,6 +94,20 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
     let path_name = path.display();
     if inputs.len() > 1 {
         anyhow::bail!("{path_name}: a saved document is named alone");
+    }
+    let names = &request.args.names;
+    let given = [
+        ("--vmlinux", names.vmlinux.is_some()),
+        ("--debug-dir", !names.debug_dir.is_empty()),
+        ("--names", names.map.is_some()),
+        ("--wrappers", names.wrappers.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        anyhow::bail!("{path_name}: a saved document keeps its names: give {option} where it is saved");
+    }
+    if let Some(tree) = &names.kernel {
+        let tree = escape(tree.as_os_str().as_encoded_bytes());
+        say(&format!("{tree}: static sizes are taken as they are: a saved document cannot check the tree"));
     }
     let view = request.view.name;
     if !OF_DOCUMENTS.contains(&view) {
@@ -116,8 +132,8 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
     let is_one_trace = first == last;
-    let sides = [&before, &after].into_iter().take(if is_one_trace { 1 } else { 2 });
-    sides.for_each(|side| tell_unknown_events(side.unknown_events()));
+    sides_of(&before, &after, is_one_trace).for_each(|side| tell_unknown_events(side.unknown_events()));
+    sides_of(&before, &after, is_one_trace).for_each(tell_rejected);
     check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
     let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
     print(request, &document, &table_options(request, last))?;
@@ -233,7 +249,7 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
     let mut query = query
         .given(request.asked.filters.clone())
         .select(args.filters.select())
-        .names(names::options(&args.names)?)
+        .names(names::options(args)?)
         .time(args.time)
         .with_own(args.own)
         .threads(threads(args))
@@ -272,6 +288,30 @@ pub(crate) fn check_branches(args: &Args, paths: &BTreeSet<Box<[u8]>>) -> anyhow
         if !paths.iter().any(|path| branch.holds(path)) {
             anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), paths));
         }
+    }
+    Ok(())
+}
+
+/// Analyses to tell of: one where both are of one trace.
+fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -> impl Iterator<Item = &'a Analysis> {
+    [before, after].into_iter().take(if is_one_trace { 1 } else { 2 })
+}
+
+/// Tells of files of debug information that failed a check, with the reasons.
+pub(crate) fn tell_rejected(analysis: &Analysis) {
+    for (file, why) in analysis.names_report().rejected {
+        let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
+        say(&format!("{file}: not used for names: {why}"));
+    }
+}
+
+/// Refuses an order by static sizes where none are known.
+pub(crate) fn check_static(request: &Request, analysis: &Analysis) -> anyhow::Result<()> {
+    let is_asked = request.sort_keys().iter().any(|key| matches!(key, SortKey::Static | SortKey::Current));
+    if is_asked && !analysis.has_static_sizes() {
+        anyhow::bail!(
+            "--sort: static sizes need a built tree or the kernel with debug information: name one with -k or --vmlinux"
+        );
     }
     Ok(())
 }

@@ -75,6 +75,9 @@ fn slab(line: &[u8]) -> Option<&[u8]> {
     (!line.starts_with(b"slabinfo") && !line.starts_with(b"#")).then_some(name)
 }
 
+/// Limit of folders that are listed where none is like the one that was asked for.
+const MAX_FOLDERS: usize = 12;
+
 /// Reason why a branch is refused: the names nearest to it, or that no folder is known.
 pub(crate) fn no_branch(branch: &str, paths: &BTreeSet<Box<[u8]>>) -> String {
     let shown = escape(branch.as_bytes());
@@ -83,9 +86,18 @@ pub(crate) fn no_branch(branch: &str, paths: &BTreeSet<Box<[u8]>>) -> String {
             "{shown}: no source folder is known of this trace; --vmlinux, --kernel or --names tell them, see docs/names.md"
         );
     }
-    let names: Vec<String> = paths.iter().map(|path| escape(path).into_owned()).collect();
-    let like = nearest(branch, names.iter().map(String::as_str));
-    let like = if like.is_empty() { String::new() } else { format!("; did you mean {}?", like.join(", ")) };
+    let mut folders: BTreeSet<String> = BTreeSet::new();
+    for path in paths.iter().map(|path| escape(path)) {
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        folders.extend(ends.map(|end| path[..end].to_owned()));
+    }
+    let like = nearest(branch, folders.iter().map(String::as_str));
+    let first = folders.iter().filter(|folder| !folder.contains('/')).take(MAX_FOLDERS).map(String::as_str);
+    let like = if like.is_empty() {
+        format!("; there are {}", first.collect::<Vec<_>>().join(", "))
+    } else {
+        format!("; did you mean {}?", like.join(", "))
+    };
     format!("{shown}: no call-site of this trace is there{like}")
 }
 

@@ -3,7 +3,7 @@
 //! A document is a stranger's file: numbers and names are taken as they are, sums are made anew, and nothing in it is believed to
 //! be in any order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -238,9 +238,13 @@ impl Saved {
         let Saved { completeness, trace, names, query: asked, rows, .. } = self;
         let (mut paired, mut places, mut symbols) = (PairingResult::default(), HashMap::new(), Vec::new());
         let (areas, mut counted) = (&query.names.areas, 0u128);
+        let mut seen = HashSet::new();
         for row in rows {
             let call_site = row.address()?;
             let kind = row.kind()?;
+            if !seen.insert((call_site, kind)) {
+                return Err(format!("has the call-site {call_site:#x} twice"));
+            }
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
             let stats = row.stats();
             let counts = [stats.allocs, stats.failed_allocs, stats.frees, stats.inferred_frees, stats.cross_cpu];

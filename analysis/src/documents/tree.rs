@@ -313,7 +313,7 @@ fn steps_of_file(file: &[u8]) -> Path {
 }
 
 fn steps_of_folder(folder: &[u8]) -> Path {
-    let parts = folder.splitn(MAX_DEPTH, |byte| *byte == b'/').filter(|part| !part.is_empty());
+    let parts = folder.splitn(MAX_DEPTH, |byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
     parts.map(|part| (NodeKind::Folder, part.into())).collect()
 }
 

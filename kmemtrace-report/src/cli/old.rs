@@ -170,11 +170,23 @@ impl OldArgs {
 
     /// Steps of a run without a recording.
     fn static_steps(&self, tree: Option<PathBuf>) -> Vec<Step> {
-        let said = "no recording (-f) and no document (--db-file): static sizes alone, as a picture of rings";
+        let without = [
+            ("--save-db", self.save_db.is_some()),
+            ("-l", self.callers_file.is_some()),
+            ("-c", self.account_file.is_some()),
+            ("-i", self.rings_show),
+            ("--malloc", self.malloc),
+            ("--cache", self.cache),
+        ];
+        let dropped: Vec<&str> = without.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| *option).collect();
+        let dropped = if dropped.is_empty() { String::new() } else { format!("; not done: {}", dropped.join(", ")) };
+        let said = format!(
+            "no recording (-f) and no document (--db-file): static sizes alone, as a picture of rings{dropped}"
+        );
         let output = picture(self.rings_file.as_deref().unwrap_or(Path::new(STATIC_RINGS)));
         let picture = format!("the picture is {}", output.display());
         let rings = Step::StaticRings { tree: tree.unwrap_or_else(|| ".".into()), branch: self.branch(), output };
-        vec![Step::Tell(said.to_owned()), rings, Step::Tell(picture)]
+        vec![Step::Tell(said), rings, Step::Tell(picture)]
     }
 
     /// Folder without slashes at its ends.

@@ -9,6 +9,8 @@ pub(crate) enum Holds {
     Word,
     /// Names of commands and caches: aligned left, cut in a narrow table.
     Name,
+    /// Paths with lines: aligned left, lose their begin in a narrow table.
+    Path,
     /// Call-sites: never dropped. Long ones lose their middle, but neither the offset nor the module.
     Site,
     /// Bars: aligned left, never cut.
@@ -44,6 +46,11 @@ impl<'a> Column<'a> {
         Column { title, meaning, holds: Holds::Name, drop }
     }
 
+    /// Column of paths.
+    pub(crate) const fn path(title: &'a str, drop: u8, meaning: &'a str) -> Column<'a> {
+        Column { title, meaning, holds: Holds::Path, drop }
+    }
+
     /// Column of call-sites.
     pub(crate) const fn site(title: &'a str, meaning: &'a str) -> Column<'a> {
         Column { title, meaning, holds: Holds::Site, drop: 0 }
@@ -56,6 +63,6 @@ impl<'a> Column<'a> {
 
     /// True if the content may lose characters.
     pub(crate) fn can_be_cut(&self) -> bool {
-        matches!(self.holds, Holds::Name | Holds::Site)
+        matches!(self.holds, Holds::Name | Holds::Path | Holds::Site)
     }
 }

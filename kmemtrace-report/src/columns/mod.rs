@@ -87,7 +87,7 @@ pub(crate) const KEY_CONTEXT: Column<'static> =
     Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
 
 /// Line of source of a call-site.
-pub(crate) const KEY_SOURCE: Column<'static> = Column::name(
+pub(crate) const KEY_SOURCE: Column<'static> = Column::path(
     "SOURCE",
     4,
     "Line of the kernel's sources that asked for the memory; where debug information tells it.",

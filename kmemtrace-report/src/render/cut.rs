@@ -90,6 +90,22 @@ pub(super) fn middle(text: &str, limit: usize, mark: char) -> String {
     format!("{}{mark}{}", &text[..end], &text[start..])
 }
 
+/// Text that fits `limit` columns: a long one loses its begin. File and line stand at the end of a path.
+pub(super) fn begin(text: &str, limit: usize, mark: char) -> String {
+    if width(text) <= limit {
+        return text.to_owned();
+    }
+    let (mut used, mut start) = (0, text.len());
+    for (range, wide) in units(text).iter().rev() {
+        if used + wide > limit.saturating_sub(1) {
+            break;
+        }
+        used += wide;
+        start = range.start;
+    }
+    format!("{mark}{}", &text[start..])
+}
+
 /// Pieces that stay whole, with their widths: escape sequences, and characters with those that combine with them.
 fn units(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut units: Vec<(Range<usize>, usize)> = Vec::new();

@@ -23,9 +23,9 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens standard output, or a file that must not exist yet unless `force` is given.
+    /// Opens standard output (no path, or `-`), or a file that must not exist yet unless `force` is given.
     pub(crate) fn open(path: Option<&Path>, force: bool) -> anyhow::Result<Output> {
-        let Some(path) = path else {
+        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             let stdout = io::stdout().lock();
             let is_file = rustix::fs::fstat(&stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
             return Ok(Output { is_file, ..Output::to(Box::new(stdout), "standard output", None) });

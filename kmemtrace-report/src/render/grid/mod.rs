@@ -69,7 +69,8 @@ impl Grid<'_> {
     /// Widths of the columns; `None` for one that is not shown.
     fn widths(&self, needs: &[Need]) -> Vec<Option<usize>> {
         // A column of names that no row has says nothing.
-        let has_content = |index: usize| self.columns[index].holds != Holds::Name || !needs[index].is_empty;
+        let has_content =
+            |index: usize| !matches!(self.columns[index].holds, Holds::Name | Holds::Path) || !needs[index].is_empty;
         let can_be_shown =
             |index: &usize| (self.screen.has_bars || self.columns[*index].holds != Holds::Bar) && has_content(*index);
         let places: Vec<usize> = (0..self.columns.len()).filter(can_be_shown).collect();
@@ -101,7 +102,7 @@ impl Grid<'_> {
             width: cut::width(column.title),
             site: (column.holds == Holds::Site).then_some(share),
             kept: 0,
-            is_name: column.holds == Holds::Name,
+            is_name: matches!(column.holds, Holds::Name | Holds::Path),
             is_empty: true,
             drop: if Some(column.title) == self.ranked { 0 } else { column.drop },
         };
@@ -132,7 +133,11 @@ impl Grid<'_> {
             let column = &self.columns[index];
             let mark = self.screen.cut_mark();
             if self.screen.width.is_some() && column.can_be_cut() {
-                let fitted = if column.holds == Holds::Site { cut::site } else { cut::middle };
+                let fitted = match column.holds {
+                    Holds::Site => cut::site,
+                    Holds::Path => cut::begin,
+                    _ => cut::middle,
+                };
                 cell.text = fitted(&cell.text, width, mark);
             }
             if column.holds == Holds::Figure && cell.paint.is_none() && ZEROS.contains(&cell.text.as_str()) {

@@ -99,7 +99,8 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
 /// Origin of the names, where it is not the trace alone.
 fn names(names: &NamesMembers) -> Vec<String> {
     let NamesMembers { kernel, modules, rejected, broken_units } = names;
-    let broken = (*broken_units > 0).then(|| format!("{} of debug information damaged", counted(*broken_units, "unit")));
+    let broken =
+        (*broken_units > 0).then(|| format!("{} of debug information damaged", counted(*broken_units, "unit")));
     let checked = match kernel.checked {
         Some(check) => format!("checked by {check}"),
         None => "not checked".to_owned(),
