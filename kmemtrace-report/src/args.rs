@@ -250,7 +250,7 @@ pub(crate) struct NameArgs {
     /// Functions that allocate for their callers, a name a line; none: no function
     #[arg(long, value_name = "FILE|none", hide_short_help = true)]
     pub(crate) wrappers: Option<PathBuf>,
-    /// Areas of source files: the kernel's MAINTAINERS, or lines AREA<TAB>GLOB
+    /// Areas of source files: the kernel's MAINTAINERS, or lines of area, tab and pattern
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) areas: Option<PathBuf>,
 }

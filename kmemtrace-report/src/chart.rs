@@ -26,7 +26,7 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
             query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?
         }
     };
-    report::check_branches(args, &analysis)?;
+    report::check_branches(args, &analysis.source_paths())?;
     let shape = Shape { sort: request.sort_keys(), top: None };
     let Document { head, body } = documents::tree(&analysis, &shape, &args.tree());
     let Body::Tree(tree) = body else { anyhow::bail!("chart: the tree has another form") };

@@ -43,7 +43,7 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
         Some(saved) => Answers::of_document(request, &saved)?,
         None => Answers::of_trace(request)?,
     };
-    report::check_branches(args, &answers.sites)?;
+    report::check_branches(args, &answers.sites.source_paths())?;
     let documents = documents(request, &answers)?;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = html::page(&documents, &mut out);

@@ -1,5 +1,6 @@
 //! Runs a view: opens the trace, asks the query, prints the document, and finds the exit status.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ fn print_view(
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
-    check_branches(args, analysis)?;
+    check_branches(args, &analysis.source_paths())?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
@@ -117,6 +118,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let is_one_trace = first == last;
     let sides = [&before, &after].into_iter().take(if is_one_trace { 1 } else { 2 });
     sides.for_each(|side| tell_unknown_events(side.unknown_events()));
+    check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
     let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
     print(request, &document, &table_options(request, last))?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
@@ -159,6 +161,7 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let mut lines = Limited::new(lines, args.top);
     let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
     let is_empty = lines.is_empty();
+    check_branches(args, &observed.source_paths)?;
     let written = lines.finish();
     out.finish(written)?;
     Ok(end_observed(request, &trace, &observed, !is_empty, event_names))
@@ -264,14 +267,10 @@ pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
 }
 
 /// Refuses a branch that holds no call-site of the trace: a mistyped folder would look like an empty one.
-pub(crate) fn check_branches(args: &Args, analysis: &Analysis) -> anyhow::Result<()> {
-    if args.filters.branch.is_empty() {
-        return Ok(());
-    }
-    let paths = analysis.source_paths();
+pub(crate) fn check_branches(args: &Args, paths: &BTreeSet<Box<[u8]>>) -> anyhow::Result<()> {
     for branch in &args.filters.branch {
         if !paths.iter().any(|path| branch.holds(path)) {
-            anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), &paths));
+            anyhow::bail!("--branch {}", suggest::no_branch(&branch.to_string(), paths));
         }
     }
     Ok(())

@@ -433,8 +433,8 @@ Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. 
         ("html -o page.html DIR", "a page of a recording"),
         ("html -o page.html --module ext4 DIR", "of what one module allocates"),
     ],
-    options: &[],
-    groupings: &[],
+    options: &["by"],
+    groupings: &[GroupBy::Folder, GroupBy::Area],
     sort_keys: &[],
     run: Run::Page,
 };

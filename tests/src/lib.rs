@@ -10,6 +10,7 @@ pub mod guest;
 pub mod live;
 pub mod load;
 pub mod programs;
+pub mod python;
 pub mod recorder;
 pub mod recording;
 pub mod reference;

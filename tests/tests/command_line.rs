@@ -337,7 +337,7 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
         let of_every_view: &BTreeSet<String> = match view {
             "pack" => &["--help".to_owned()].into(),
             // Files that are no text lack the options of text; the file of a picture has a form of its own.
-            "html" => &(&common - &of_text),
+            "html" | "export" => &(&common - &of_text),
             "chart" => &(&(&common - &of_text) - &own),
             // Commands without a trace, or with options of their own.
             "static" | "names" | "trace-analyze" => &BTreeSet::new(),

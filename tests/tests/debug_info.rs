@@ -204,7 +204,7 @@ fn frames(text: &str) -> HashMap<u64, Vec<Frame>> {
     all
 }
 
-/// What a symbolizer says about addresses.
+/// Frames that a symbolizer tells of addresses.
 fn ask(mut command: Command, addresses: impl Iterator<Item = u64>) -> Option<HashMap<u64, Vec<Frame>>> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut input = child.stdin.take().unwrap();
@@ -264,7 +264,8 @@ fn frames_are_those_of_binutils(arch: &str, count: usize) -> Result<(), Skip> {
     let module_count = modules.len();
     assert!(module_count >= 3, "{modules:?}");
     // Each section of each module somewhere else, and in another order than in the file.
-    let mut free = kernel.functions.iter().map(|function| function.at + SHIFT).max().unwrap() + (64 << 20) & !0xffff;
+    let highest = kernel.functions.iter().map(|function| function.at + SHIFT).max().unwrap();
+    let mut free = (highest + (64 << 20)) & !0xffff;
     for file in modules {
         let name = file.file_stem().unwrap().to_str().unwrap().replace('-', "_");
         let code = code(&file);
@@ -326,10 +327,7 @@ fn compare(asked: &Asked, rows: &HashMap<u64, Vec<Frame>>, theirs: &HashMap<u64,
         let files = |frames: &[Frame]| -> Vec<String> { frames.iter().map(|(_, file, _)| file.clone()).collect() };
         if files(ours) != files(theirs) {
             let differ = ours.iter().zip(theirs).find(|(ours, theirs)| ours.1 != theirs.1);
-            assert!(
-                differ.is_some_and(|(ours, theirs)| ours.1.ends_with(".h") && theirs.1.ends_with(".c")),
-                "{ours:?} {theirs:?}"
-            );
+            assert!(differ.is_some_and(|(_, theirs)| theirs.1.ends_with(".c")), "{ours:?} {theirs:?}");
             doubtful.push(*own);
         }
     }

@@ -181,6 +181,32 @@ fn no_output_of_any_view_acts_on_a_terminal() {
 }
 
 #[test]
+fn exported_text_has_a_line_a_row_and_nothing_that_acts() {
+    let (_dir, path) = hostile();
+    for to in ["folded", "jsonl", "csv"] {
+        let output = run(
+            "kmemtrace-report",
+            &["export", "--to", to, "--weight", "allocs"][..if to == "folded" { 5 } else { 3 }],
+            &[&path],
+        );
+        assert_eq!(output.status.code(), Some(0), "{to}: {output:?}");
+        let text = assert_harmless(to, &output);
+        let lines: Vec<&str> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
+        if to != "folded" {
+            assert!(lines.len() >= 4 * NAMES.len() && text.contains("52;c;cm0gLXJm"), "{to}");
+            continue;
+        }
+        let frame = |name: &[u8]| escape(name).replace(';', r"\x3b").replace(' ', r"\x20");
+        let stack =
+            |name: &&[u8]| format!("{};{} 2", frame(&[*name, b"\t\0"].concat()), frame(&[*name, b"\0"].concat()));
+        assert_eq!(
+            lines.iter().map(|line| (*line).to_owned()).collect::<BTreeSet<_>>(),
+            NAMES.iter().map(stack).collect()
+        );
+    }
+}
+
+#[test]
 fn json_parses_to_the_names_as_they_are() {
     let (_dir, path) = hostile();
     let rows = |view: &str| json(&run("kmemtrace-report", &[view, "--format", "json"], &[&path]).stdout);

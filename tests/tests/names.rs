@@ -87,7 +87,7 @@ fn a_branch_is_a_filter_of_every_view() {
     let sites = document(&files, &["sites", "-b", "fs/pipe.c,net"]);
     let rows = sites["rows"].as_array().unwrap_or_else(|| panic!("{sites}"));
     let folders: Vec<&str> = rows.iter().filter_map(|row| row["folder"].as_str()).collect();
-    assert!(folders.len() == rows.len() && folders.iter().any(|folder| *folder == "net/core"), "{folders:?}");
+    assert!(folders.len() == rows.len() && folders.contains(&"net/core"), "{folders:?}");
     let refused = |branch: &str| {
         let map = files.file("map").display().to_string();
         let output = run(REPORT, &["sites", "--names", &map, "-b", branch], &[&sample()]);

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ("a_built_tree_has_the_bytes_of_its_objects", a_built_tree_has_the_bytes_of_its_objects),
         ("parts_are_those_of_the_sections", parts_are_those_of_the_sections),
         ("loops_and_unreadable_objects_are_told", loops_and_unreadable_objects_are_told),
+        ("names_of_files_are_data", names_of_files_are_data),
         ("a_linked_kernel_has_the_bytes_of_its_symbols", a_linked_kernel_has_the_bytes_of_its_symbols),
         ("formats_have_the_same_bytes", formats_have_the_same_bytes),
         ("damaged_kernels_end_nothing", damaged_kernels_end_nothing),
@@ -286,6 +288,26 @@ fn loops_and_unreadable_objects_are_told() -> Result<(), Skip> {
     Ok(())
 }
 
+fn names_of_files_are_data() -> Result<(), Skip> {
+    let built = Built::new(None)?;
+    let hostile = std::ffi::OsStr::from_bytes(b"lib/=\x1b[31m\xff\n.c");
+    let source = built.objects.join(hostile);
+    fs::write(&source, "").unwrap();
+    fs::copy(built.objects.join("fs/inode.o"), source.with_extension("o")).unwrap();
+    for (format, shown) in
+        [("table", r"=\x1b[31m\xff\x0a.c"), ("csv", r"'=\x1b[31m\xff\x0a.c"), ("json", r"\u001b[31m\ufffd\n.c")]
+    {
+        let words = ["static", "--depth", "9", "--format", format];
+        let text = run_to(0, REPORT, &words, &[&built.objects]);
+        assert!(!text.contains(&0x1b), "{format}");
+        let text = String::from_utf8_lossy(&text).replace('\u{fffd}', r"\ufffd");
+        assert!(text.contains(shown), "{format}: {text}");
+    }
+    let tree = document(&built.objects);
+    assert!(tree.to_string().contains(r#""name_hex":"3d1b5b33316dff0a2e63""#), "{tree}");
+    Ok(())
+}
+
 fn a_linked_kernel_has_the_bytes_of_its_symbols() -> Result<(), Skip> {
     let built = Built::new(None)?;
     let linked = built.vmlinux()?;
@@ -336,7 +358,7 @@ fn formats_have_the_same_bytes() -> Result<(), Skip> {
         assert_eq!(csv.lines().next().unwrap().split(',').nth(3 + column), Some(*member));
         assert_eq!(whole["root"][member], sum(3 + column), "{member}");
     }
-    // What is folded is in a node of its own.
+    // Nodes beyond the limit are one node.
     let folded =
         json(&run_to(0, REPORT, &["static", "--format", "json", "-n", "1", "--depth", "1"], &[&built.objects]));
     assert_sums(&folded["root"]);

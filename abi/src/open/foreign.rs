@@ -1,7 +1,7 @@
 //! Files of other programs, by their first bytes: an error says what a file is, and what to do with it.
 
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
-const FORMATS: [(usize, &[u8], &str, &str); 22] = [
+const FORMATS: [(usize, &[u8], &str, &str); 23] = [
     (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", READ_LATER),
     (0, b"PERFILE2", "a perf.data of perf", READ_LATER),
     (0, b"2ELIFREP", "a perf.data of perf", READ_LATER),
@@ -24,6 +24,8 @@ const FORMATS: [(usize, &[u8], &str, &str); 22] = [
     (0, b"\x4d\x3c\xb2\xa1", "a capture of network packets (pcap)", NO_TRACE),
     (0, b"\x0a\x0d\x0d\x0a", "a capture of network packets (pcapng)", NO_TRACE),
     (0, b"SQLite format 3\0", "a database of SQLite", NO_TRACE),
+    // The first object in it is the path of a tree, as text.
+    (0, b"S'", "a Python pickle, as trace_analyze saved them", "save a document from the trace with --save-db"),
 ];
 
 const READ_LATER: &str = "cannot be read yet";
@@ -73,6 +75,7 @@ mod tests {
             (b"\x1f\x8b\x08", "compressed with gzip; unpack"),
             (&tar, "a tar archive"),
             (b"\x7fELF\x02", "an ELF file"),
+            (b"S'/usr/src/linux'\np0\n.", "a Python pickle, as trace_analyze saved them; save a document"),
             (b"", "an empty file"),
             (b"# tracer: nop\n#\n", "text of ftrace"),
             ("größe\n".as_bytes(), "a text;"),

@@ -3,7 +3,6 @@
 use kmemtrace_abi::event::Kind;
 
 use super::slices::Slices;
-use crate::pairing::pairs::kind_index;
 
 /// Live bytes of a kind in a slice, in bytes more than at the slice's begin.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +19,7 @@ struct Change {
 #[derive(Clone, Debug)]
 pub(crate) struct CurveTracker {
     slices: Slices,
-    /// By kind; slices ascend.
+    /// By kind, in the order of [`Kind::ALL`]; slices ascend.
     kinds: [Vec<Change>; 3],
 }
 
@@ -31,13 +30,13 @@ impl CurveTracker {
         CurveTracker { slices: Slices::new(first, (points as u64).saturating_sub(1)), kinds: Default::default() }
     }
 
-    /// Takes an object that becomes live, or is gone.
-    pub(crate) fn change_live(&mut self, at: u64, kind: Kind, bytes: u64, becomes_live: bool) {
+    /// Takes an object that becomes live, or is gone; `kind`: place of its kind in [`Kind::ALL`].
+    pub(crate) fn change_live(&mut self, at: u64, kind: usize, bytes: u64, becomes_live: bool) {
         if !self.slices.reaches(at) {
             self.advance(at);
         }
         let slice = self.slices.slice();
-        let changes = &mut self.kinds[kind_index(kind)];
+        let changes = &mut self.kinds[kind];
         if changes.last().is_none_or(|last| last.slice != slice) {
             changes.push(Change { slice, grown: 0, highest: 0, highest_at: self.slices.begin(slice) });
         }
@@ -120,7 +119,8 @@ impl LiveCurve {
     /// Points of a kind in the order of their keys: an order key, and the live bytes at that key. Between two points there were never
     /// more live bytes than at the greater of them; the last point is that of the last event. None for a kind without objects.
     pub fn points(&self, kind: Kind) -> &[(u64, u64)] {
-        &self.kinds[kind_index(kind)]
+        let place = Kind::ALL.iter().position(|other| *other == kind);
+        place.and_then(|place| self.kinds.get(place)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
                 }
                 live = if frees { live - bytes } else { live + bytes };
                 numbers.push((at, live));
-                tracker.change_live(at, Kind::Cache, bytes, !frees);
+                tracker.change_live(at, 1, bytes, !frees);
             }
             let has_objects = numbers.len() > 1;
             let last = at + random.below(3) * 100;

@@ -25,7 +25,7 @@ use crate::account::stats::Stats;
 use crate::analysis::{Analysis, Names};
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
-use crate::names::kallsyms::Symbolizer;
+use crate::names::kallsyms::{Symbol, Symbolizer};
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
 use crate::order::merger::MergeStats;
@@ -247,7 +247,7 @@ impl Saved {
             counted = counts.into_iter().chain([stats.live_objects]).fold(counted, |sum, n| sum + u128::from(n));
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
-            if query.select.takes_row(call_site, kind, symbols.last(), &place) {
+            if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
                 paired.rows.push((RowKey { site: call_site, others: 0, kind }, stats));
             }
             places.insert(call_site, place);
@@ -305,36 +305,44 @@ type Symbols = (u64, Option<Vec<u8>>, Option<Vec<u8>>);
 
 impl Select {
     /// True for a row that the filters take; those on objects were refused.
-    fn takes_row(&self, call_site: u64, kind: Kind, symbols: Option<&Symbols>, place: &Place) -> bool {
-        let symbolizer = Symbolizer::new(kallsyms(symbols.map_or(&[][..], std::slice::from_ref)), b"");
-        let symbol = symbolizer.lookup(call_site);
-        self.matches_kind(kind) && self.matches_site(call_site, symbol.as_ref()) && self.matches_branch(place)
+    fn takes_row(&self, kind: Kind, symbols: &Symbols, place: &Place) -> bool {
+        let symbol = function(symbols);
+        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module: symbols.2.as_deref() });
+        self.matches_kind(kind) && self.matches_site(symbols.0, symbol.as_ref()) && self.matches_branch(place)
     }
+}
+
+/// Function of a row's symbol, and the offset of the call-site in it.
+fn function((call_site, symbol, _): &Symbols) -> Option<(&[u8], u64)> {
+    let symbol = symbol.as_deref()?;
+    let plus = symbol.windows(3).rposition(|part| part == b"+0x")?;
+    let offset = u64::from_str_radix(std::str::from_utf8(&symbol[plus + 3..]).ok()?, 16).ok()?;
+    // A name with such bytes would be another line of symbols.
+    let is_name = !symbol[..plus].is_empty() && !symbol[..plus].iter().any(|byte| matches!(byte, b'\n' | b'\t'));
+    (is_name && offset > 0 && offset < *call_site).then_some((&symbol[..plus], offset))
 }
 
 /// Text of symbols that gives each call-site the name of its row, and no name to one without.
 fn kallsyms(symbols: &[Symbols]) -> Vec<u8> {
     let mut text = Vec::new();
-    for (call_site, symbol, module) in symbols {
-        let split = symbol.as_deref().and_then(|symbol| {
-            let plus = symbol.windows(3).rposition(|part| part == b"+0x")?;
-            let offset = std::str::from_utf8(&symbol[plus + 3..]).ok()?;
-            let start = call_site.checked_sub(u64::from_str_radix(offset, 16).ok()?)?;
-            // A name with such bytes would be another line.
-            let is_name = |name: &[u8]| !name.is_empty() && !name.iter().any(|byte| matches!(byte, b'\n' | b'\t'));
-            (start < *call_site && is_name(&symbol[..plus])).then_some((start, &symbol[..plus]))
-        });
-        let Some((start, function)) = split else {
+    let mut ends: HashMap<u64, (u64, Vec<u8>)> = HashMap::new();
+    for row in symbols {
+        let (call_site, _, module) = row;
+        let Some((name, offset)) = function(row) else {
             // A symbol that is no code ends the one before it.
             text.extend(format!("{:x} d -\n", call_site.saturating_sub(1)).bytes());
             continue;
         };
-        text.extend(format!("{start:x} t ").bytes());
-        text.extend(function);
-        if let Some(module) = module.as_deref().filter(|module| !module.contains(&b'\n')) {
-            text.extend([b"\t[", module, b"]"].concat());
-        }
-        text.push(b'\n');
+        let module = module.as_deref().filter(|module| !module.contains(&b'\n'));
+        let module = module.map(|module| [b"\t[", module, b"]"].concat()).unwrap_or_default();
+        let start = call_site - offset;
+        text.extend([format!("{start:x} t ").as_bytes(), name, &module, b"\n"].concat());
+        let end = ends.entry(start).or_insert((*call_site, module));
+        end.0 = end.0.max(*call_site);
+    }
+    // A function without a symbol after it would end with its page.
+    for (end, module) in ends.into_values() {
+        text.extend([format!("{end:x} d -").as_bytes(), &module, b"\n"].concat());
     }
     text
 }

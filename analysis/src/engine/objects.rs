@@ -119,7 +119,9 @@ impl Query {
         let (has_late_loss, keys) = (has_late_loss(trace, &order), order.first.zip(order.last));
         let MergeStats { events, .. } = order;
         let first_key = first_key.get();
-        Ok((Observed { completeness, events, first_key, keys, own_threads, has_late_loss }, has_ended))
+        let source_paths = names.places.paths();
+        let observed = Observed { completeness, events, first_key, keys, own_threads, has_late_loss, source_paths };
+        Ok((observed, has_ended))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Passes that hand over events in the total order: [`Query::observe`], and the windows that the pass over objects shares with it.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::trace::Trace;
@@ -37,6 +38,8 @@ pub struct Observed {
     pub own_threads: Option<Vec<i32>>,
     /// Loss without a place came to light at the end: it may explain every finding.
     pub has_late_loss: bool,
+    /// Folders and files of the call-sites, ascending, if the query selects by them; else none.
+    pub source_paths: BTreeSet<Box<[u8]>>,
 }
 
 impl Query {
@@ -85,7 +88,8 @@ impl Query {
         ordered.finish(order.last.unwrap_or(0));
         let has_late_loss = has_late_loss(trace, &order);
         let (events, keys) = (order.events, order.first.zip(order.last));
-        Ok(Observed { completeness, events, first_key: first_key.get(), keys, own_threads, has_late_loss })
+        let (first_key, source_paths) = (first_key.get(), names.places.paths());
+        Ok(Observed { completeness, events, first_key, keys, own_threads, has_late_loss, source_paths })
     }
 }
 

@@ -123,7 +123,12 @@ impl PeakTracker {
             {
                 *entries = later;
                 if let (Some(over_time), Some(event)) = (&mut self.over_time, window.events.get(serial as usize)) {
-                    over_time.change_live(event.key(), (entry.row, entry.kind), entry.allocated, entry.opens);
+                    over_time.change_live(
+                        event.key(),
+                        (entry.row, kind_index(entry.kind)),
+                        entry.allocated,
+                        entry.opens,
+                    );
                 }
                 if !entry.opens {
                     self.close(entry.row, entry.kind, entry.allocated);
@@ -152,7 +157,7 @@ impl PairingSink for PeakTracker {
     #[inline(always)]
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         if let Some(over_time) = &mut self.over_time {
-            over_time.change_live(event.at, (class.row, class.kind), allocated, true);
+            over_time.change_live(event.at, (class.row, kind_index(class.kind)), allocated, true);
         }
         if self.open(class.row, class.kind, allocated) {
             self.peak_at = Some(event.at);
@@ -162,7 +167,7 @@ impl PairingSink for PeakTracker {
     #[inline(always)]
     fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
         if let Some(over_time) = &mut self.over_time {
-            over_time.change_live(event.at, (class.row, class.kind), allocated, false);
+            over_time.change_live(event.at, (class.row, kind_index(class.kind)), allocated, false);
         }
         self.close(class.row, class.kind, allocated);
     }

@@ -102,7 +102,7 @@ impl Query {
         budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
         // The head of documents tells the origin of all names, so they are found before.
         if self.grouping.has(GroupKey::Site) {
-            names.find_places(&paired);
+            names.find_places(&paired)?;
         }
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
@@ -318,10 +318,10 @@ impl Names {
     }
 
     /// Finds the places of all call-sites of rows and findings.
-    fn find_places(&self, paired: &PairingResult) {
+    fn find_places(&self, paired: &PairingResult) -> Result<(), AnalysisError> {
         let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
         let sites: Vec<u64> = paired.rows.iter().map(|(key, _)| key.site).chain(of_findings).collect();
-        self.places.prepare(&sites, self.symbolizer());
+        Ok(self.places.prepare(&sites, self.symbolizer())?)
     }
 
     /// The symbols of the trace, indexed when they are first asked for.

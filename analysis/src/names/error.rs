@@ -17,7 +17,7 @@ pub enum NamesError {
         /// Reason of the system.
         error: io::Error,
     },
-    /// It is of another kind than was asked for, or damaged.
+    /// File or folder of another kind than was asked for, or a damaged one.
     #[error("{}: {why}", shown(.path))]
     Unusable {
         /// File or folder.

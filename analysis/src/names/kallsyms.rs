@@ -308,6 +308,28 @@ ffffffffc0000010 t bar_last\t[bar]
 ";
     const MODULES: &[u8] = b"foo 8192 1 - Live 0xffffffffc0100000 (O)\nbar 4096 0 - Live 0xffffffffc0000000\n";
 
+    #[test]
+    fn ranges_are_those_of_the_kernel_and_of_each_module() {
+        let symbols = Symbolizer::new(KALLSYMS.to_vec(), MODULES);
+        assert_eq!(symbols.kernel_range(), Some((0xffff_ffff_8100_0000, 0xffff_ffff_8180_1000)));
+        let (foo, bar) = (0xffff_ffff_c010_0000, 0xffff_ffff_c000_0000);
+        // A return address may be the first one beyond the module.
+        for (call_site, range) in [
+            (foo, None),
+            (foo + 1, Some((foo, foo + 8192))),
+            (foo + 8192, Some((foo, foo + 8192))),
+            (foo + 8193, None),
+            (bar + 4096, Some((bar, bar + 4096))),
+            (bar + 4097, None),
+            (0xffff_ffff_8100_0110, None),
+            (0, None),
+        ] {
+            assert_eq!(symbols.module_range(call_site), range, "{call_site:#x}");
+        }
+        let bare = Symbolizer::new(b"ffffffffc0100000 t foo_open\t[foo]\n".to_vec(), b"");
+        assert_eq!((bare.kernel_range(), bare.module_range(foo + 1)), (None, None));
+    }
+
     fn text(symbols: &Symbolizer, call_site: u64) -> Option<String> {
         symbols.lookup(call_site).map(|s| match s.module {
             Some(module) => format!("{} [{}]", escape(&s.text()), escape(module)),

@@ -116,12 +116,16 @@ impl Places {
     }
 
     /// Finds the places of many call-sites at once, which reads each unit of debug information once.
-    pub(crate) fn prepare(&self, call_sites: &[u64], symbols: &Symbolizer) {
+    ///
+    /// # Errors
+    /// [`NamesError`] for a file that was named and does not fit the call-sites, where these are all that it can be checked by.
+    pub(crate) fn prepare(&self, call_sites: &[u64], symbols: &Symbolizer) -> Result<(), NamesError> {
         #[cfg(feature = "dwarf")]
         if let Some(debug) = &self.debug {
-            debug.prepare(call_sites, symbols);
+            debug.prepare(call_sites, symbols)?;
         }
         call_sites.iter().for_each(|site| drop(self.place(*site, symbols)));
+        Ok(())
     }
 
     /// Place of a call-site.

@@ -9,7 +9,7 @@ use kmemtrace::documents::{self, Body};
 use kmemtrace::{Kind, Query, Shape};
 use kmemtrace_abi::text::escape::escape;
 
-use super::Job;
+use super::job::Job;
 use crate::args::Weight;
 use crate::terminal::output::Output;
 

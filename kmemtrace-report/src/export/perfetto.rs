@@ -12,8 +12,9 @@ use kmemtrace::{Analysis, Kind, LiveCurve, Observer, OrderedItem, Query, Shape};
 use kmemtrace_abi::clock::{Agreement, Clock, Unit};
 use kmemtrace_abi::text::units::grouped;
 
+use super::about;
+use super::job::Job;
 use super::protobuf::Message;
-use super::{Job, about};
 
 /// Greatest number of points of a track.
 const MAX_POINTS: usize = 10_000;
@@ -174,7 +175,6 @@ impl<'a, 'b> Rates<'a, 'b> {
     /// Counter for the keys of a trace.
     fn new(tracks: &'a mut Tracks<'b>, trace: &TraceMembers<'_>) -> Rates<'a, 'b> {
         let (first, last) = (trace.first, trace.last);
-        // Half of the points are those of slices without events.
         let width = last.saturating_sub(first) / MAX_POINTS as u64 + 1;
         let (cpus, lossy) = (BTreeMap::new(), Vec::new());
         Rates { tracks, keys: trace.keys(), first, last, width, cpus, lossy, error: None }

@@ -16,8 +16,9 @@ use kmemtrace::{Analysis, Frame, GroupKey, Kind, ModuleInfo, Query, Shape, SortK
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 
+use super::about;
+use super::job::Job;
 use super::protobuf::Message;
-use super::{Job, about};
 
 /// Types of samples and their units.
 const SAMPLE_TYPES: [(&str, &str); 5] = [

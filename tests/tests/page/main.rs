@@ -36,6 +36,7 @@ const TESTS: &[Test] = &[
     ("loss_is_hatched_and_said", loss_is_hatched_and_said),
     ("names_are_text", names_are_text),
     ("a_saved_document_makes_a_page_that_names_what_it_lacks", a_saved_document_makes_a_page_that_names_what_it_lacks),
+    ("folders_are_walked_and_searched", folders_are_walked_and_searched),
     ("text_is_readable_in_both_themes", text_is_readable_in_both_themes),
     ("a_great_trace_makes_a_quick_page", a_great_trace_makes_a_quick_page),
 ];
@@ -51,6 +52,8 @@ fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
     let text = String::from_utf8(once).unwrap();
     let own = std::env::current_dir().unwrap();
     assert_eq!(text.matches(own.to_str().unwrap()).count(), 1, "the path that was given, once");
+    let addresses = text.matches("\"0xff").count();
+    assert_eq!(addresses, 0, "addresses of objects, and of call-sites that have a symbol");
     Ok(())
 }
 
@@ -85,7 +88,7 @@ fn a_page_asks_for_nothing() -> Result<(), Skip> {
         assert!(requests.len() >= 16, "each page was loaded: {requests:?}");
         let files = requests.iter().filter(|url| url.starts_with("file://") && !url.contains("page.html"));
         assert_eq!(requests.iter().filter(|url| outside(url)).chain(files).count(), 0, "{requests:?}");
-        assert_eq!(browser.console(), [String::new(); 0], "{}", trace.display());
+        assert_eq!(browser.console(), Vec::<String>::new(), "{}", trace.display());
     }
     Ok(())
 }
@@ -203,7 +206,7 @@ fn tables_sort_by_every_column() -> Result<(), Skip> {
         browser.click("#sites .pager button");
     }
     assert_eq!(texts(&browser, "#sites tbody tr").len(), 700);
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -253,7 +256,7 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
     assert_ne!(place(&browser).1, "linux", "a call-site of the list leads to its function");
     browser.click("#path button");
     assert_eq!(place(&browser).1, "linux", "the path leads back");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -295,7 +298,7 @@ fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
     search(&browser, "alloc_inode");
     let rows = texts(&browser, "#sites tbody tr");
     assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("alloc_inode")), "{rows:?}");
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -325,7 +328,7 @@ fn the_address_keeps_what_is_shown() -> Result<(), Skip> {
         browser.open(&file, nonsense);
         assert_eq!(browser.run("return state.at === ROOT && state.size.key"), "live", "{nonsense}");
     }
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -375,7 +378,7 @@ fn names_are_text() -> Result<(), Skip> {
     for name in ["__proto__", "constructor", "<!--", "plain", r"cod\u{202e}exe\u{200b}."] {
         assert!(all.contains(name), "{name} in {all}");
     }
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -391,10 +394,50 @@ fn a_saved_document_makes_a_page_that_names_what_it_lacks() -> Result<(), Skip> 
         assert_eq!(said, ["Not in this input: a saved document does not have it."], "{section}");
     }
     let of_document = (texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree"));
-    assert_eq!(browser.console(), [String::new(); 0]);
+    assert_eq!(browser.console(), Vec::<String>::new());
     let (_dir, file) = page(&trace);
     browser.open(&file, "");
     assert_eq!((texts(&browser, "#sites tbody tr"), browser.run("return DATA.tree")), of_document);
+    Ok(())
+}
+
+fn folders_are_walked_and_searched() -> Result<(), Skip> {
+    let deep = format!("{}end.c", "d/".repeat(300));
+    let files = ["fs/ext4/inode.c", "fs/ext4/dir.c", "fs/<b>\u{202e}/x.c", "mm/util.c", &deep];
+    let mut sites = document(&["sites"], &sample("amd64-6.1"));
+    let rows = sites["rows"].as_array_mut().unwrap();
+    for (number, row) in rows.iter_mut().enumerate() {
+        let file = files[number % files.len()];
+        row["source"] = json!({ "function": row["symbol"], "file": file, "line": number + 1 });
+        row["folder"] = file.rsplit_once('/').unwrap().0.into();
+        row["folder_from"] = "dwarf".into();
+    }
+    let live = |file: &str| -> u64 {
+        let of_file = rows.iter().filter(|row| row["source"]["file"].as_str().unwrap().starts_with(file));
+        of_file.map(|row| row["live_allocated"].as_u64().unwrap()).sum()
+    };
+    let [all, ext4] = [live(""), live("fs/ext4/")];
+    let dir = Directory::new(&[("sites.json".to_owned(), sites.to_string().into_bytes())]);
+    let (_page, file) = page(&dir.file("sites.json"));
+    let browser = Browser::start()?;
+    for shape in SHAPES {
+        browser.open(&file, &format!("#shape={shape}&at=fs/ext4"));
+        let sum = texts(&browser, "#path .sum").remove(0);
+        let shown = (units::bytes(ext4), units::percent(ext4, all));
+        assert_eq!(sum, format!("{} live at the end, {} of all", shown.0, shown.1), "{shape}");
+        assert_eq!(texts(&browser, "#path button"), ["linux", "fs", "ext4"], "{shape}");
+        search(&browser, "/^fs\\/ext4/");
+        assert_eq!(texts(&browser, "#share"), [format!("{}, {} of all", shown.0, shown.1)], "{shape}");
+        let places = texts(&browser, "#branch .line");
+        assert!(
+            !places.is_empty() && places.iter().all(|place| place.starts_with("fs/ext4/") && place.contains(".c:")),
+            "{places:?}"
+        );
+    }
+    browser.open(&file, "#shape=table&at=fs");
+    let names = texts(&browser, "#outline td.text").join(" ");
+    assert!(names.contains(r"<b>\u{202e}"), "{names}");
+    assert_eq!(browser.console(), Vec::<String>::new());
     Ok(())
 }
 
@@ -423,7 +466,17 @@ fn a_great_trace_makes_a_quick_page() -> Result<(), Skip> {
     let trace = recording_of(&(0..10_000).map(name).collect::<Vec<_>>());
     let (_dir, file) = page(trace.path());
     let bytes = fs::metadata(&file).unwrap().len();
-    assert!(bytes <= 3 << 20, "{bytes} bytes");
+    let mut sites = document(&["sites"], trace.path());
+    for (number, row) in sites["rows"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let file = format!("drivers/subsystem{}/driver/object_{}.c", number % 41, number % 2_000);
+        row["source"] = json!({ "function": row["symbol"], "file": file, "line": number });
+        row["folder"] = file.rsplit_once('/').unwrap().0.into();
+    }
+    let dir = Directory::new(&[("sites.json".to_owned(), sites.to_string().into_bytes())]);
+    let (_page, with_sources) = page(&dir.file("sites.json"));
+    let with_sources = fs::metadata(&with_sources).unwrap().len();
+    assert!(bytes.max(with_sources) <= 3 << 20, "{bytes} bytes, {with_sources} with sources");
+    println!("  {bytes} bytes, {with_sources} with sources");
     let browser = Browser::start()?;
     let usable = (0..5).map(|_| {
         browser.open(&file, "");

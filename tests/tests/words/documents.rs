@@ -66,7 +66,8 @@ pub(crate) fn broken_links(root: &Path) -> Vec<String> {
             let target = if file.is_empty() { own } else { own.parent().unwrap().join(file) };
             let is_there = match fs::read_to_string(&target) {
                 Ok(text) => anchor.is_empty() || anchors(&text).contains(anchor),
-                Err(_) => target.is_dir() && anchor.is_empty(),
+                // A folder, or a picture.
+                Err(_) => target.exists() && anchor.is_empty(),
             };
             if !is_there {
                 broken.push(format!("{}: {link}", document.display()));

@@ -42,12 +42,14 @@ impl KernelFacts<'_> {
 }
 
 /// Image that passed a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Match {
     /// Check that it passed; `None` for an image that could not be checked.
     pub(super) checked: Option<&'static str>,
     /// Distance from the image's addresses to the trace's, modulo 2^64: KASLR.
     pub(super) distance: u64,
+    /// The functions that the trace's call-sites have to be in, where these are known only after it was read.
+    pub(super) unproven: Option<Functions>,
 }
 
 /// Checks an image of a kernel. `is_named`: the caller named this very file.
@@ -69,8 +71,13 @@ pub(super) fn kernel(image: &Image, facts: &KernelFacts<'_>, is_named: bool) -> 
         if !same_build && !is_named {
             return Err("the trace has neither a build-id nor symbols to check it by".into());
         }
-        by_call_sites(image, &symbols, facts.call_sites)?;
-        return Ok(Match { checked: same_build.then_some("build-id"), distance: 0 });
+        let functions = Functions::of(image, &symbols);
+        let checked = same_build.then_some("build-id");
+        if facts.call_sites.is_empty() {
+            return Ok(Match { checked, distance: 0, unproven: Some(functions) });
+        }
+        functions.check(facts.call_sites)?;
+        return Ok(Match { checked, distance: 0, unproven: None });
     }
     let listed_at = || listed().map(|symbol| (symbol.name, symbol.address));
     let own_at = || symbols.iter().filter(|symbol| symbol.section.is_some()).map(|symbol| (symbol.name, symbol.value));
@@ -89,7 +96,7 @@ pub(super) fn kernel(image: &Image, facts: &KernelFacts<'_>, is_named: bool) -> 
     if !same_build && !is_nearly_all(equal, count) {
         return Err(format!("it is another build: {equal} of {count} functions are where the trace has them"));
     }
-    Ok(Match { checked: Some(if same_build { "build-id" } else { "symbols" }), distance })
+    Ok(Match { checked: Some(if same_build { "build-id" } else { "symbols" }), distance, unproven: None })
 }
 
 /// Distance that most functions have whose names stand once in the image.
@@ -110,31 +117,43 @@ fn commonest_distance<'n>(
     votes.into_iter().max_by_key(|&(distance, votes)| (votes, distance)).map(|(distance, _)| distance)
 }
 
-/// Checks that the call-sites are in the image's functions.
-fn by_call_sites(image: &Image, symbols: &Symbols, call_sites: &[u64]) -> Result<(), String> {
-    let mut sites: Vec<u64> = call_sites.iter().filter_map(|site| site.checked_sub(1)).collect();
-    sites.sort_unstable();
-    sites.dedup();
-    if sites.len() < FEWEST {
-        return Err(format!("the trace has neither symbols nor {FEWEST} call-sites to check it by"));
+/// Addresses of an image's functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Functions {
+    /// Begin and end, ascending by begin.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Functions {
+    fn of(image: &Image, symbols: &Symbols) -> Functions {
+        let is_code = |section: Option<usize>| {
+            section.and_then(|section| image.sections.get(section)).is_some_and(super::image::Section::is_executable)
+        };
+        let functions = symbols.iter().filter(|symbol| symbol.kind == elf::STT_FUNC && is_code(symbol.section));
+        let mut ranges: Vec<(u64, u64)> =
+            functions.map(|function| (function.value, function.value.saturating_add(function.size))).collect();
+        ranges.sort_unstable();
+        Functions { ranges }
     }
-    let is_code = |section: Option<usize>| {
-        section.and_then(|section| image.sections.get(section)).is_some_and(super::image::Section::is_executable)
-    };
-    let functions = symbols.iter().filter(|symbol| symbol.kind == elf::STT_FUNC && is_code(symbol.section));
-    let mut inside = vec![false; sites.len()];
-    for function in functions {
-        let first = sites.partition_point(|&site| site < function.value);
-        let after = sites.partition_point(|&site| site < function.value.saturating_add(function.size));
-        if let Some(inside) = inside.get_mut(first..after.max(first)) {
-            inside.fill(true);
+
+    /// Checks that the call-sites are in these functions.
+    pub(super) fn check(&self, call_sites: &[u64]) -> Result<(), String> {
+        let mut sites: Vec<u64> = call_sites.iter().filter_map(|site| site.checked_sub(1)).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        if sites.len() < FEWEST {
+            return Err(format!("the trace has neither symbols nor {FEWEST} call-sites to check it by"));
         }
+        let holds = |site: &&u64| {
+            let after = self.ranges.partition_point(|range| range.0 <= **site);
+            after.checked_sub(1).and_then(|last| self.ranges.get(last)).is_some_and(|range| **site < range.1)
+        };
+        let count = sites.iter().filter(holds).count();
+        if is_nearly_all(count, sites.len()) {
+            return Ok(());
+        }
+        Err(format!("{count} of the trace's {} call-sites are in its functions", sites.len()))
     }
-    let count = inside.iter().filter(|&&inside| inside).count();
-    if is_nearly_all(count, sites.len()) {
-        return Ok(());
-    }
-    Err(format!("{count} of the trace's {} call-sites are in its functions", sites.len()))
 }
 
 /// True for 99% or more.

@@ -40,11 +40,6 @@ impl DwarfFile {
         DwarfFile { sections, units, work, names: HashMap::new() }
     }
 
-    #[cfg(test)]
-    pub(super) fn work_done(&self) -> u64 {
-        self.work.left()
-    }
-
     /// Units that could not be read so far.
     pub(super) fn broken(&self) -> u64 {
         self.units.broken

@@ -133,7 +133,8 @@ impl Image {
         Image::of_data(path, data)
     }
 
-    /// Reads the headers of an ELF file in memory, as of an archive's member. `path` stands in errors.
+    /// Reads the headers of an ELF file in memory. `path` stands in errors.
+    #[cfg(test)]
     pub(crate) fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Image, ImageError> {
         Image::of_data(path, Data::Memory(bytes))
     }
@@ -163,11 +164,6 @@ impl Image {
     /// An error about this file.
     pub(crate) fn error(&self, why: impl Into<String>) -> ImageError {
         ImageError { path: self.path.clone(), why: why.into(), is_missing: false }
-    }
-
-    /// Path of the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The first section of this name.

@@ -37,7 +37,7 @@ pub(super) fn lines(
                 lines.entry(probe).or_insert(line);
             }
         }
-        // Of several rows with one address the last counts.
+        // The last of several rows with one address counts.
         let line = Line { file: row.file_index(), line: row.line().map_or(0, std::num::NonZeroU64::get) };
         before = (!row.end_sequence()).then_some((address, line));
     }

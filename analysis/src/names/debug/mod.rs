@@ -18,6 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use check::Functions;
 pub(crate) use check::KernelFacts;
 use dwarf::DwarfFile;
 use image::{Image, ImageError};
@@ -63,6 +64,9 @@ struct Kernel {
     distance: u64,
     is_64: bool,
     dwarf: DwarfFile,
+    /// Functions that call-sites have to be in before the image counts; with a file that was named, before the report is done.
+    unproven: Option<Functions>,
+    is_named: bool,
 }
 
 #[derive(Debug, Default)]
@@ -126,9 +130,16 @@ impl DebugInfo {
         Ok(DebugInfo { state: Mutex::new(state) })
     }
 
-    /// Finds the frames of many call-sites at once: each unit and each module is read once.
-    pub(crate) fn prepare(&self, call_sites: &[u64], symbols: &Symbolizer) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).find(call_sites, symbols);
+    /// Finds the frames of many call-sites at once: each unit and each module is read once. A kernel that has only call-sites to be
+    /// checked by is checked by these.
+    ///
+    /// # Errors
+    /// [`NamesError`] for a file that was named and fails this check.
+    pub(crate) fn prepare(&self, call_sites: &[u64], symbols: &Symbolizer) -> Result<(), NamesError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.prove(call_sites)?;
+        state.find(call_sites, symbols);
+        Ok(())
     }
 
     /// Frames of a call-site, innermost first; `None` where debug information knows none.
@@ -157,12 +168,6 @@ impl DebugInfo {
             ..NamesReport::default()
         }
     }
-
-    /// True for a module whose debug information is used; known once a call-site of it was asked for.
-    pub(crate) fn has_module(&self, name: &[u8]) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.modules.get(name).is_some_and(|module| module.path.is_some())
-    }
 }
 
 impl Kernel {
@@ -184,7 +189,8 @@ impl Kernel {
         };
         let (is_64, path) = (image.is_64, path.to_owned());
         let dwarf = DwarfFile::new(Sections::of_image(image)?);
-        Ok(Ok(Kernel { path, checked: found.checked, distance: found.distance, is_64, dwarf }))
+        let (checked, distance, unproven) = (found.checked, found.distance, found.unproven);
+        Ok(Ok(Kernel { path, checked, distance, is_64, dwarf, unproven, is_named }))
     }
 
     /// The image of a built tree, where it has debug information.
@@ -209,6 +215,22 @@ impl Kernel {
 }
 
 impl State {
+    /// Checks the kernel by call-sites, where there is nothing else.
+    fn prove(&mut self, call_sites: &[u64]) -> Result<(), NamesError> {
+        let unproven =
+            self.kernel.as_mut().filter(|_| !call_sites.is_empty()).and_then(|kernel| kernel.unproven.take());
+        let Some(Err(why)) = unproven.map(|functions| functions.check(call_sites)) else { return Ok(()) };
+        self.known.clear();
+        match self.kernel.take() {
+            Some(kernel) if kernel.is_named => Err(NamesError::unusable(&kernel.path, why)),
+            Some(kernel) => {
+                self.rejected.push((kernel.path, why));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Finds the frames of those call-sites that are not known.
     fn find(&mut self, call_sites: &[u64], symbols: &Symbolizer) {
         let mut of_kernel: Vec<u64> = Vec::new();
@@ -238,7 +260,8 @@ impl State {
     }
 
     fn find_in_kernel(&mut self, sites: &[u64], symbols: &Symbolizer) {
-        let Some(kernel) = &mut self.kernel else { return };
+        let is_usable = |kernel: &&mut Kernel| kernel.unproven.is_none() || kernel.is_named;
+        let Some(kernel) = self.kernel.as_mut().filter(is_usable) else { return };
         // The call itself is before the address that it returns to.
         let own: Vec<u64> = sites.iter().map(|site| kernel.own_address(site.wrapping_sub(1))).collect();
         let mut frames = kernel.dwarf.frames(&own);

@@ -28,9 +28,9 @@ pub(super) struct ModuleFacts<'a> {
 /// Reason for which a module's file is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It has no debug information: this is no fault.
+    /// File without debug information: this is no fault.
     NoDwarf,
-    /// It fails a check, or cannot be read.
+    /// File that fails a check, or cannot be read.
     Rejected(String),
 }
 

@@ -78,8 +78,10 @@ fn apply(image: &Image, relocation: &Relocation, value: u64, offset: u64, place:
     let implicit = if relocation.has_implicit_addend() { number.get()? } else { 0 };
     match relocation.kind() {
         RelocationKind::None => Some(()),
-        RelocationKind::Absolute if bits % 8 == 0 => number.set(value.wrapping_add(implicit)),
-        RelocationKind::Relative if bits % 8 == 0 => number.set(value.wrapping_add(implicit).wrapping_sub(offset)),
+        RelocationKind::Absolute if bits.is_multiple_of(8) => number.set(value.wrapping_add(implicit)),
+        RelocationKind::Relative if bits.is_multiple_of(8) => {
+            number.set(value.wrapping_add(implicit).wrapping_sub(offset))
+        }
         _ => {
             let RelocationFlags::Elf { r_type } = relocation.flags() else { return None };
             difference(image.machine, r_type.0, value, place, image.endian)

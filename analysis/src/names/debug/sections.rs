@@ -55,11 +55,6 @@ impl Work {
         Work { left: MAX_WORK }
     }
 
-    #[cfg(test)]
-    pub(super) fn left(&self) -> u64 {
-        MAX_WORK - self.left
-    }
-
     /// Takes `steps` of the work that is left.
     pub(crate) fn take(&mut self, steps: u64) -> Result<(), Broken> {
         self.left = self.left.checked_sub(steps).ok_or(Broken)?;

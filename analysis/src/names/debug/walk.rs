@@ -168,7 +168,7 @@ fn chains_of<'a>(
     Ok(chains)
 }
 
-/// Those of the ascending probes that are in a range.
+/// Part of the ascending probes that is in a range.
 fn held(probes: &[u64], begin: u64, end: u64) -> &[u64] {
     let first = probes.partition_point(|&probe| probe < begin);
     let after = probes.partition_point(|&probe| probe < end);

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::sizes::{Counted, SectionPlaces, StaticSizes};
+use super::symbols;
 use super::symbols::{SizedSymbol, SymbolKind};
 use super::units::Units;
-use super::{Counted, SectionPlaces, StaticSizes, symbols};
 use crate::names::debug::image::Image;
 use crate::names::debug::relocate;
 use crate::names::debug::sections::Sections;
@@ -30,7 +31,8 @@ pub(super) fn read(path: &Path, kind: Linked) -> Result<StaticSizes, NamesError>
         ));
     }
     let table = symbols::table(&image)?;
-    let mut sizes = StaticSizes { objects: 1, ..StaticSizes::default() };
+    let mut sizes = StaticSizes::default();
+    sizes.objects = 1;
     sizes.add_sections(&mut SectionPlaces::new(), symbols::sections(&image));
     let parts = symbols::parts(&image);
     let layout = if image.is_relocatable { relocate::layout(&image) } else { None };

@@ -4,7 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::folders::{self, Found};
-use super::{LeftOut, StaticSizes};
+use super::linked::{self, Linked};
+use super::sizes::{LeftOut, StaticSizes};
 use crate::names::error::NamesError;
 
 /// Endings of a module's file after its name, packed or not.
@@ -33,7 +34,7 @@ impl ModuleSizes {
             Found::File(file) => {
                 let Some(name) = module_name(file) else { return };
                 let path = folder.join(file);
-                match StaticSizes::of_module(&path) {
+                match linked::read(&path, Linked::Module) {
                     Ok(sizes) if sizes.files().next().is_some() => found.modules.push((name, sizes)),
                     Ok(_) => leave_out.push(LeftOut { path, why: "it has no debug information".to_owned() }),
                     Err(NamesError::Unusable { why, .. }) => leave_out.push(LeftOut { path, why }),

@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::folders::{self, Found};
+use super::sizes::{Counted, SectionPlaces, StaticSizes};
+use super::symbols;
 use super::symbols::SymbolKind;
-use super::{Counted, SectionPlaces, StaticSizes, symbols};
 use crate::names::debug::image::Image;
 use crate::names::error::NamesError;
 

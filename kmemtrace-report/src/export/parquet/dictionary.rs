@@ -91,7 +91,7 @@ fn encode(numbers: impl Iterator<Item = u32>, width: u32, out: &mut Vec<u8>) {
         while numbers.next_if_eq(&number).is_some() {
             count += 1;
         }
-        let fill = if literals.len() % RUN == 0 { 0 } else { (RUN - literals.len() % RUN).min(count) };
+        let fill = if literals.len().is_multiple_of(RUN) { 0 } else { (RUN - literals.len() % RUN).min(count) };
         literals.extend(std::iter::repeat_n(number, fill));
         count -= fill;
         if count < RUN {

@@ -6,7 +6,7 @@ use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::{Cell, Row};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// CPUs of the matrix at most.
 const MAX_CPUS: usize = 64;
@@ -140,19 +140,32 @@ fn values_of(row: &dyn Row) -> Vec<Value> {
     members_of(row).into_iter().map(|(_, value)| value).collect()
 }
 
+/// Members of a row. Addresses of call-sites with a symbol are left out, as in tables: they tell where the kernel was loaded.
 fn members_of(row: &dyn Row) -> Vec<(&'static str, Value)> {
+    const SITES: [(&str, &str); 3] =
+        [("call_site", "symbol"), ("alloc_site", "alloc_symbol"), ("free_site", "free_symbol")];
     let mut members = Vec::new();
     row.members(&mut |name, cell| {
         if !LEFT_OUT.contains(&name) {
             members.push((name, value_of(&cell)));
         }
     });
+    for (site, symbol) in SITES {
+        if members.iter().any(|(name, value)| *name == symbol && !value.is_null())
+            && let Some((_, value)) = members.iter_mut().find(|(name, _)| *name == site)
+        {
+            *value = Value::Null;
+        }
+    }
     members
 }
 
-/// Value of a cell, with names as tables show them, and a source as `fs/inode.c:263`.
+/// Value of a cell: a name as tables show it, a source as `fs/inode.c:263`, an event without the address of its object, and 1 for
+/// yes, because there are many.
 fn value_of(cell: &Cell<'_>) -> Value {
     match cell {
+        Cell::Bool(yes) => u8::from(*yes).into(),
+        Cell::Event(place) => json!({ "at": place.at, "cpu": place.cpu }),
         Cell::Name(name) => escape(name).into_owned().into(),
         Cell::Source(source) => match (&source.file, source.line) {
             (Some(file), Some(line)) => format!("{}:{line}", escape(file)).into(),
@@ -190,25 +203,19 @@ pub(super) fn leave_out_host(trace: &mut Value) {
 
 /// Replaces paths of files that names come from by the files' names: a page is mailed, and a path tells of the machine.
 pub(super) fn shorten_files(names: &mut Value) {
-    let rejected = names["rejected"].as_array_mut().map(std::mem::take).unwrap_or_default();
-    let shortened = |mut file: Value| {
-        if let Some((_, name)) = file["file"].as_str().and_then(|path| path.rsplit_once('/')) {
-            file["file"] = name.to_owned().into();
+    let shorten = |named: &mut Value| {
+        if let Some(Value::String(file)) = named.get_mut("file")
+            && let Some((_, name)) = file.rsplit_once('/')
+        {
+            *file = name.to_owned();
         }
-        file
     };
-    if names["kernel"].is_object() {
-        names["kernel"] = shortened(names["kernel"].take());
-    }
-    if names.is_object() {
-        names["rejected"] = rejected.into_iter().map(shortened).collect();
-    }
+    names.get_mut("kernel").into_iter().for_each(shorten);
+    names.get_mut("rejected").and_then(Value::as_array_mut).into_iter().flatten().for_each(shorten);
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -44,13 +44,6 @@ pub(crate) struct Share<'b> {
     pub(crate) child: Option<&'b Block>,
 }
 
-impl Share<'_> {
-    /// True for a share without a place of its own.
-    pub(crate) fn is_vague(&self) -> bool {
-        self.child.is_none_or(|child| child.is_vague)
-    }
-}
-
 /// Shares of a node's children, the greatest first; together they are the node. Children of less than `least` become one, the last.
 pub(crate) fn shares(block: &Block, least: f64) -> Vec<Share<'_>> {
     let is_small = |child: &&Block| (child.size as f64) < least;

@@ -39,7 +39,7 @@ fn write_piece(piece: &Piece, out: &mut dyn Write) -> io::Result<()> {
     let title = if title.is_empty() { String::new() } else { format!("<title>{title}</title>") };
     writeln!(out, "<{shape} fill=\"{}\" {border}>{title}</{}>", hex(fill), element(&piece.outline))?;
     if piece.is_hatched {
-        writeln!(out, "<{shape} fill=\"url(#stripes)\" pointer-events=\"none\"/>")?;
+        writeln!(out, "<{shape} fill=\"url(#stripes)\" {border} pointer-events=\"none\"/>")?;
     }
     Ok(())
 }

@@ -155,8 +155,7 @@ mod tests {
         let children = [6u64, 6, 4, 3, 2, 2, 1].map(|n| block(&n.to_string(), n, vec![])).to_vec();
         let cells = treemap(&block("", 24, children), [0.0, 0.0, 600.0, 400.0]);
         // The example of the paper.
-        let ratios: Vec<f64> =
-            cells[1..].iter().map(|cell| rect(cell)).map(|[_, _, w, h]| (w / h).max(h / w)).collect();
+        let ratios: Vec<f64> = cells[1..].iter().map(rect).map(|[_, _, w, h]| (w / h).max(h / w)).collect();
         assert!(ratios.iter().all(|ratio| *ratio < 2.8), "{ratios:?}");
     }
 }

@@ -72,7 +72,7 @@ function drawOutline() {
   const columns = [
     ...SIZES.filter(size => HAS_STATIC || !["static", "current"].includes(size.key)),
   ];
-  const header = make("tr", {}, make("th", { scope: "col", class: "text" }, "Name"), ...columns.map(size => make("th", { scope: "col", "aria-sort": size === state.size ? "descending" : null },
+  const header = make("tr", {}, make("th", { scope: "col", class: "text" }, "Name"), ...columns.map(size => make("th", { scope: "col", class: size === state.size ? "chosen" : null, "aria-sort": size === state.size ? "descending" : null },
     make("button", { type: "button", onclick: () => resize(size) }, size.title.split(":")[0].split(",")[0], make("span", { "aria-hidden": "true" }, size === state.size ? " \u25bc" : "")))),
     make("th", { scope: "col" }, "share"));
   const body = make("tbody", {});
