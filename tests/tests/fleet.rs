@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{json, program, run_to};
+use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use serde_json::Value;
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         ("duckdb_counts_what_sites_counts", || counts_what_sites_counts("duckdb")),
         ("spark_counts_what_sites_counts", || counts_what_sites_counts("spark")),
         ("boots_merge_by_symbol_and_kernels_by_function", boots_and_kernels),
+        ("a_table_is_whole_or_not_there", whole_or_not_there),
     ])
 }
 
@@ -233,5 +234,36 @@ fn boots_and_kernels() -> Result<(), Skip> {
     let merged: Vec<&Value> = answers["sites over hosts"].iter().filter(|row| !row["symbol"].is_null()).collect();
     assert_eq!(merged.len(), of_symbols(&rows[0]));
     assert!(merged.len() > 5 && merged.iter().all(|row| row["hosts"] == 2), "{merged:?}");
+    Ok(())
+}
+
+/// A full disk and a memory limit end an export with status 2, and without a file. One that is there stays.
+fn whole_or_not_there() -> Result<(), Skip> {
+    let (trace, dir) = (recording(5, &Options::plain(Shape::plain(), 2, 2000)), Directory::new(&[]));
+    let export = |to: &str, file: &Path, arguments: &[&str]| {
+        let to = format!("parquet-{to}");
+        let arguments = [&["export", "--to", &to, "-o", file.to_str().unwrap()], arguments].concat();
+        let output = run(REPORT, &arguments, &[trace.path()]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for table in TABLES {
+        let (status, message) = export(table, Path::new("/dev/full"), &["-f"]);
+        assert!(status == Some(2) && message.contains("/dev/full: cannot be written"), "{table}: {message}");
+        let file = dir.file(table);
+        let (status, message) = export(table, &file, &["--max-memory", "1M"]);
+        // Events are handed through, and none is kept.
+        let is_kept = table != "events";
+        assert_eq!((status, file.exists()), if is_kept { (Some(2), false) } else { (Some(0), true) }, "{message}");
+        assert!(!is_kept || message.contains("memory"), "{table}: {message}");
+        fs::write(&file, "mine").unwrap();
+        let (status, _) = export(table, &file, &[]);
+        assert_eq!((status, fs::read_to_string(&file).unwrap().as_str()), (Some(2), "mine"), "{table}");
+        assert_eq!(export(table, &file, &["-f"]).0, Some(0));
+        assert!(
+            fs::read(&file).unwrap().starts_with(b"PAR1") && fs::read(&file).unwrap().ends_with(b"PAR1"),
+            "{table}"
+        );
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), TABLES.len(), "no unfinished file is left");
     Ok(())
 }
