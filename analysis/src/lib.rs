@@ -21,6 +21,7 @@
 //! | know how far the figures can be trusted | [`Completeness`], [`FindingEntry::suspect`], [`Stats::live_is_upper_bound`] |
 //! | name call-sites | [`Analysis::symbolizer`], [`Symbol`] |
 //! | take every event in order | [`Observer`], [`Query::observe`] |
+//! | take every object at its end | [`ObjectSink`], [`Query::objects`], [`Fate`] |
 //! | print the JSON of `kmemtrace-report`, or write a renderer | [`documents`] |
 //! | show progress, and notes on time and cache | [`Progress`], [`Notes`] |
 //! | read another tool's trace | [`EventSource`], below |

@@ -200,7 +200,7 @@ impl PairingSink for WindowFates<'_, '_> {
         let fates = &mut *self.fates;
         let (cpu, (requested, allocated)) = (fates.cpu(object.stream), object.sizes);
         let end = Some(ObjectEnd { seq: fates.seq(number), at: event.at });
-        // Of a free, `requested` is the call-site and `extra` the cache.
+        // A free has its call-site in `requested` and its cache in `extra`.
         let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, event.kind, event.extra));
         let found = fates.object(fate, event.address, &object.info, &object.class, cpu);
         fates.take(Found { requested, allocated, end, free, ..found }, Some(suspicion));

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use kmemtrace_abi::event::{Action, Event, Kind};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::Random;
-use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::recording::{Directory, random_relay};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::reference::pairs::{Class, End, Pairs, pairs};
 use kmemtrace_tests::reference::selection::Selection;
@@ -149,6 +149,26 @@ fn places(dir: &Directory, options: &Cut) -> Vec<u64> {
     seqs
 }
 
+/// Objects of a query against those of the reference; returns how often the pass began again.
+fn assert_same(what: &str, dir: &Directory, known: &Known, options: &Cut) -> usize {
+    let query = Query::by_kind().with_own(options.shows_own).time(options.time).select(options.select.clone());
+    let query = query.cut(Some(options.window_events), Some(options.sized_classes));
+    let mut collected = Collected::default();
+    let mut trace = Trace::open(&[dir.path().to_owned()]).unwrap();
+    let observed = query.objects(&mut trace, &mut collected).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let Collected { mut objects, restarts } = collected;
+    assert_eq!(observed.has_late_loss, restarts == 1, "{what}");
+    let live = objects.iter().position(|object| object.fate == Fate::Live).unwrap_or(objects.len());
+    assert!(objects[live..].is_sorted_by_key(|object| (object.fate != Fate::Live, object.seq)), "{what}");
+    objects.sort();
+    let pairs = pairs(known);
+    assert_eq!(objects, expected(known, &pairs, &places(dir, options)), "{what}");
+    let (inferred, old) = pairs.unfiltered;
+    let of = &observed.completeness;
+    assert_eq!((of.inferred_frees, of.frees_without_alloc), (inferred as u64, old as u64), "{what}");
+    restarts
+}
+
 /// Objects of the whole trace, of a window, or of some allocations.
 fn assert_objects_exact(seed: u64) {
     let (dir, mut known) = recorded(seed);
@@ -162,27 +182,29 @@ fn assert_objects_exact(seed: u64) {
         if turn >= 2 {
             take_selection(&mut known, &mut random, &mut options);
         }
-        let what = format!("seed {seed}, {options:?}");
-        let query = Query::by_kind().with_own(options.shows_own).time(options.time).select(options.select.clone());
-        let query = query.cut(Some(options.window_events), Some(options.sized_classes));
-        let mut collected = Collected::default();
-        let mut trace = Trace::open(&[dir.path().to_owned()]).unwrap();
-        let observed = query.objects(&mut trace, &mut collected).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let Collected { mut objects, restarts } = collected;
-        assert_eq!(observed.has_late_loss, restarts == 1, "{what}");
-        let live = objects.iter().position(|object| object.fate == Fate::Live).unwrap_or(objects.len());
-        assert!(objects[live..].is_sorted_by_key(|object| (object.fate != Fate::Live, object.seq)), "{what}");
-        objects.sort();
-        let pairs = pairs(&known);
-        let seqs = places(&dir, &options);
-        assert_eq!(objects, expected(&known, &pairs, &seqs), "{what}");
-        let (inferred, old) = pairs.unfiltered;
-        let of = &observed.completeness;
-        assert_eq!((of.inferred_frees, of.frees_without_alloc), (inferred as u64, old as u64), "{what}");
+        assert_same(&format!("seed {seed}, {options:?}"), &dir, &known, &options);
     }
 }
 
 #[test]
 fn objects_of_random_traces_are_handed_over_exactly() {
     each_seed(0..300, assert_objects_exact);
+}
+
+/// A relay channel's counter tells of loss that has no place: the pass begins again, and all findings are suspect.
+#[test]
+fn loss_that_comes_to_light_at_the_end_makes_everything_suspect() {
+    let mut restarts = 0;
+    for seed in 0..30 {
+        let (workload, options, streams) = random_relay(seed, 80);
+        let dir = Directory::new(&[]);
+        for stream in &streams.cpus {
+            dir.write(&format!("cpu{}", stream.cpu), &stream.bytes());
+        }
+        let overruns = seed % 2 * 1000;
+        dir.write("total_overruns", format!("{overruns}\n").as_bytes());
+        let known = Known::of_relay(workload, &options, &streams, true, Some(overruns));
+        restarts += assert_same(&format!("seed {seed}"), &dir, &known, &cut(&known, 1, seed as usize));
+    }
+    assert_eq!(restarts, 15);
 }

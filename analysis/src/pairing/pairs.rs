@@ -431,7 +431,7 @@ impl<'a> Pairing<'a> {
             Some(AllocInfo { at: event.at, tie, pid: event.extra })
         });
         if before.is_live() {
-            self.infer_free(before, &old, event, number, sink);
+            self.infer_free((before, old), event, number, sink);
         }
         let Some(class) = class else {
             self.counts.unselected_allocs += 1;
@@ -468,8 +468,7 @@ impl<'a> Pairing<'a> {
     #[inline(never)]
     fn infer_free<S: PairingSink>(
         &mut self,
-        object: SlotState,
-        info: &AllocInfo,
+        (object, info): (SlotState, AllocInfo),
         event: &PairEvent,
         number: Number,
         sink: &mut S,
@@ -479,7 +478,7 @@ impl<'a> Pairing<'a> {
             let (class, sizes) = self.close(object, Closed::Inferred, event, number, sink);
             if S::FATES {
                 let suspicion = self.suspicion(Finding::InferredFree, event, object);
-                let ended = Ended { info: *info, stream: object.stream(), class, sizes };
+                let ended = Ended { info, stream: object.stream(), class, sizes };
                 sink.ended(&ended, Fate::Inferred, event, number, suspicion);
             }
             (class.origin, class.kind)

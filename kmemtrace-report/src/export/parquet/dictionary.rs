@@ -41,24 +41,15 @@ pub(super) fn chunk(
     let width = u32::BITS - (used.len().saturating_sub(1) as u32).leading_zeros();
     values.push(width as u8);
     encode(numbers.iter().copied(), width, &mut values);
+    let bytes_of = |text: &[u8]| ByteArray::from(text.to_vec());
     let statistics = Statistics::byte_array(
-        used.iter().map(text).min().map(ByteArray::from_slice),
-        used.iter().map(text).max().map(ByteArray::from_slice),
+        used.iter().map(text).min().map(bytes_of),
+        used.iter().map(text).max().map(bytes_of),
         None,
         Some(nulls),
         false,
     );
     write(column, (dictionary, used.len()), (values, rows.len()), statistics, level)
-}
-
-trait FromSlice {
-    fn from_slice(bytes: &[u8]) -> Self;
-}
-
-impl FromSlice for ByteArray {
-    fn from_slice(bytes: &[u8]) -> ByteArray {
-        ByteArray::from(bytes.to_vec())
-    }
 }
 
 /// Texts that the rows use, in the order of their first row; the number of each row's text among them, without rows that have none;

@@ -116,3 +116,14 @@ impl NameTexts {
         id
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_replaced_as_in_json() {
+        assert_eq!(*utf8("d\u{e9}ntry".as_bytes()), *"d\u{e9}ntry".as_bytes());
+        assert_eq!(*utf8(b"a\xff\x00b"), *"a\u{fffd}\0b".as_bytes());
+    }
+}
