@@ -6,7 +6,9 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
-use kmemtrace::{Analysis, Completeness, Finding, Notes, Observed, Query, Shape, SortKey, TimeWindow, Trace, UnknownEvents};
+use kmemtrace::{
+    Analysis, Completeness, Finding, Notes, Observed, Query, Shape, SortKey, TimeWindow, Trace, UnknownEvents,
+};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
 
