@@ -319,8 +319,10 @@ impl Names {
 
     /// Finds the places of all call-sites of rows and findings.
     fn find_places(&self, paired: &PairingResult) -> Result<(), AnalysisError> {
+        // Rows without an allocation are in no document: a part of the trace may have them, and another not.
+        let rows = paired.rows.iter().filter(|(_, stats)| !stats.is_empty());
         let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
-        let sites: Vec<u64> = paired.rows.iter().map(|(key, _)| key.site).chain(of_findings).collect();
+        let sites: Vec<u64> = rows.map(|(key, _)| key.site).chain(of_findings).collect();
         Ok(self.places.prepare(&sites, self.symbolizer())?)
     }
 
