@@ -68,6 +68,8 @@ fn commands_of_the_documents_are_understood() {
     for name in TRACES {
         symlink(in_tree("tests/data/amd64-6.18"), directory.file(name)).unwrap();
     }
+    // The folder that a debug package is unpacked to.
+    fs::create_dir_all(directory.file("usr/lib/debug")).unwrap();
     let folder = program("kmemtrace-report").parent().unwrap().to_owned();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let (mut runs, mut refused) = (0, Vec::new());
