@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
+use kmemtrace_tests::generate::{Era, Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -220,7 +220,8 @@ fn boots_and_kernels() -> Result<(), Skip> {
     let moved = Options { slide: 0x1200_0000, ..options.clone() };
     let fleet = Directory::on_disk();
     let mut rows = Vec::new();
-    for (host, options) in [("first", &options), ("second", &moved)] {
+    let older = Options { shape: Shape { era: Era::V6_1, ..Shape::plain() }, slide: 0x600_0000, ..options.clone() };
+    for (host, options) in [("first", &options), ("second", &moved), ("third", &older)] {
         let trace = recording(7, options);
         export(fleet.path(), "sites", host, trace.path());
         for table in ["objects", "events"] {
@@ -231,9 +232,20 @@ fn boots_and_kernels() -> Result<(), Skip> {
     let of_symbols = |rows: &[Value]| rows.iter().filter(|row| !row["symbol"].is_null()).count();
     assert_ne!(rows[0][1]["call_site"], rows[1][1]["call_site"], "the kernel has moved");
     let answers = query("duckdb", &bin, fleet.path(), &["sites over hosts", "functions over kernels"]);
-    let merged: Vec<&Value> = answers["sites over hosts"].iter().filter(|row| !row["symbol"].is_null()).collect();
+    let of_kernel = |row: &&Value| !row["symbol"].is_null() && row["kernel"] == rows[0][0]["kernel"];
+    let merged: Vec<&Value> = answers["sites over hosts"].iter().filter(of_kernel).collect();
     assert_eq!(merged.len(), of_symbols(&rows[0]));
     assert!(merged.len() > 5 && merged.iter().all(|row| row["hosts"] == 2), "{merged:?}");
+    let function = |row: &Value| {
+        let symbol = row["symbol"].as_str()?;
+        let name = symbol.rsplit_once("+0x").map_or(symbol, |(name, _)| name);
+        Some((row["module"].to_string(), name.to_owned(), row["kind"].to_string()))
+    };
+    let functions: BTreeSet<_> = rows.iter().flatten().filter_map(function).collect();
+    let answered: Vec<&Value> =
+        answers["functions over kernels"].iter().filter(|row| !row["function"].is_null()).collect();
+    assert_eq!(answered.len(), functions.len(), "a row for each function");
+    assert!(answered.iter().any(|row| row["kernels"] == 2 && row["hosts"] == 3), "{answered:?}");
     Ok(())
 }
 
