@@ -56,8 +56,12 @@ fn stripped(value: Value, name: &str) -> Value {
             Value::Object(members)
         }
         Value::Object(members) => {
-            const OF_KERNEL: [&str; 5] = ["module", "cross_node", "slabinfo_change", "visibility_percent", "aliases"];
-            let is_of_kernel = |name: &str| name.ends_with("symbol") || OF_KERNEL.contains(&name);
+            const OF_KERNEL: [&str; 6] =
+                ["module", "cross_node", "slabinfo_change", "visibility_percent", "aliases", "names"];
+            // Places of call-sites, also of the two sides of a pair.
+            const OF_PLACES: [&str; 6] = ["symbol", "frames", "source", "folder", "folder_from", "wrapper"];
+            let is_of_kernel =
+                |name: &str| OF_KERNEL.contains(&name) || OF_PLACES.iter().any(|of_place| name.ends_with(of_place));
             let members = members.into_iter().filter(|(name, _)| !is_of_kernel(name));
             Value::Object(members.map(|(name, value)| (name.clone(), stripped(value, &name))).collect())
         }
