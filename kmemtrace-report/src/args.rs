@@ -234,7 +234,7 @@ pub(crate) struct Filters {
 pub(crate) struct NameArgs {
     /// Kernel with debug information [default: searched for by build-id and release]
     ///
-    /// It is the vmlinux of the very kernel that the trace is of, as a distribution's debug package has it. It is checked: another
+    /// The vmlinux of the very kernel that the trace is of, as a distribution's debug package has it. The report checks it: another
     /// build's is refused.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) vmlinux: Option<PathBuf>,

@@ -96,7 +96,7 @@ fn parse(file: File) -> Result<NameMap, String> {
 /// Writes a map of a kernel, and of modules with their names.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_map(kernel: &StaticSizes, modules: &[(Box<[u8]>, StaticSizes)], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(VERSION)?;
     let mut text = zstd::stream::write::Encoder::new(out, LEVEL)?;

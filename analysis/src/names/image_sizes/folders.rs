@@ -32,7 +32,7 @@ struct Walk<'w> {
 /// `is_left_out` takes.
 ///
 /// # Errors
-/// That of the root; those of folders below it are handed over.
+/// Error of the root; errors of folders below it are handed over.
 pub(super) fn each_file(
     root: &Path,
     is_left_out: &dyn Fn(&Path) -> bool,

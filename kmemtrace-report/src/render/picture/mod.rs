@@ -77,7 +77,7 @@ const HEIGHT: f64 = 860.0;
 /// Writes the picture of a tree.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of the output.
 pub(crate) fn write(root: &TreeNode, chart: &Chart, form: FileForm, out: &mut dyn Write) -> io::Result<()> {
     let font = Font::bundled()?;
     let drawing = draw(&Block::of(root, chart.measure, chart.depth), chart, &font);

@@ -19,7 +19,7 @@ const STRIPES: u32 = 12;
 /// Writes a drawing.
 ///
 /// # Errors
-/// That of the output, and one of the kind `InvalidInput` for a picture that is too large.
+/// Errors of the output, and one of the kind `InvalidInput` for a picture that is too large.
 pub(crate) fn png(drawing: &Drawing, font: &Font, out: &mut dyn Write) -> io::Result<()> {
     let pixels = painted(drawing, font).ok_or(io::ErrorKind::InvalidInput)?;
     out.write_all(&pixels.encode_png().map_err(io::Error::other)?)
