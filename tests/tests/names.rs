@@ -173,3 +173,20 @@ fn files_that_are_no_use_are_refused_in_one_line() {
         assert!(said.contains(line[2]) && output.stdout.is_empty(), "{line:?}: {said}");
     }
 }
+
+#[test]
+fn every_sample_has_a_tree_that_sums_up() {
+    let samples = ["amd64-6.18", "amd64-6.1-lossy", "i386-6.1", "ppc64el-6.1", "arm64-16k-6.12", "s390x-6.1"];
+    let files = files();
+    let map = files.file("map").display().to_string();
+    for sample in samples {
+        let trace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data").join(sample);
+        let document = |view: &str| json(&run_to(0, REPORT, &[view, "--format", "json", "--names", &map], &[&trace]));
+        let (tree, summary) = (document("tree"), document("summary"));
+        assert_sums(&tree["root"]);
+        for member in ["allocs", "requested", "allocated", "wasted", "frees", "live_allocated", "live_wasted"] {
+            assert_eq!(tree["root"][member], summary["total"][member], "{sample}: {member}");
+        }
+        assert!(number(child(&tree["root"], "net"), "allocs") > 0 || sample == "amd64-6.18", "{sample}");
+    }
+}
