@@ -187,6 +187,7 @@ fn every_sample_has_a_tree_that_sums_up() {
         for member in ["allocs", "requested", "allocated", "wasted", "frees", "live_allocated", "live_wasted"] {
             assert_eq!(tree["root"][member], summary["total"][member], "{sample}: {member}");
         }
-        assert!(number(child(&tree["root"], "net"), "allocs") > 0 || sample == "amd64-6.18", "{sample}");
+        // The load of the guests opens sockets, that of the other machine none.
+        assert!(sample == "amd64-6.18" || number(child(&tree["root"], "net"), "allocs") > 0, "{sample}");
     }
 }
