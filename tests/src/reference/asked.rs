@@ -8,6 +8,9 @@ use super::pairs::Pairs;
 use super::{Known, documents, groups, growth};
 use crate::generate::Random;
 
+/// Areas of source files: what is grouped by area must have some.
+const AREAS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/areas.txt");
+
 /// View of one trace with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -68,6 +71,9 @@ impl Asked {
         let mut words = vec![self.view.to_owned()];
         if let Some(keys) = &self.by {
             words.extend(["--by".to_owned(), keys::words(keys).join(",")]);
+            if keys.contains(&Key::Area) {
+                words.extend(["--areas".to_owned(), AREAS.to_owned()]);
+            }
         }
         if self.objects {
             words.push("--objects".to_owned());
