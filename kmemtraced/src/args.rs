@@ -60,6 +60,12 @@ pub(crate) struct Args {
     /// The kernel tests the filter, in its own words for the fields of the events. Frees stay whole.
     #[arg(long, value_name = "EXPR", conflicts_with_all = ["relay", "boot"])]
     pub(crate) filter: Option<String>,
+    /// Record call stacks: alloc (with allocations), all, or a filter on allocations, as 'order > 0' [default WHEN: alloc]
+    ///
+    /// A stack costs the machine a few microseconds. With alloc and a filter, triggers write them, where the kernel
+    /// writes a trigger's stacks into the recorder's instance; else all events have one.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
+    pub(crate) stack: Option<StackWhen>,
     /// Record COMMAND and its children alone
     ///
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
@@ -186,6 +192,30 @@ pub(crate) enum Verb {
     Recover,
     /// List the events, clocks and buffers of this kernel
     Probe,
+}
+
+/// Events that have stacks, from `--stack`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StackWhen {
+    /// All allocations.
+    Alloc,
+    /// All events.
+    All,
+    /// Allocations that a filter of the kernel takes.
+    Filter(String),
+}
+
+impl std::str::FromStr for StackWhen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StackWhen, String> {
+        match text.trim() {
+            "" => Err("alloc, all, or a filter such as 'order > 0'".to_owned()),
+            "alloc" => Ok(StackWhen::Alloc),
+            "all" => Ok(StackWhen::All),
+            filter => Ok(StackWhen::Filter(filter.to_owned())),
+        }
+    }
 }
 
 /// Interval between two syncs of the files, from `--sync`.

@@ -27,7 +27,8 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         || args.buffer_size.is_some()
         || args.clock.is_some()
         || args.filter.is_some()
-        || args.only_command;
+        || args.only_command
+        || args.stack.is_some();
     if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
         return set_up_relay(channel);
     }
@@ -37,6 +38,7 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         events: args.events.as_deref().unwrap_or(&slab),
         clock: args.clock.as_deref().unwrap_or("mono"),
         filter: args.filter.as_deref(),
+        stack: args.stack.as_ref(),
         scope: if args.only_command { Scope::Tasks } else { Scope::System },
         buffer_bytes: &|cpus| args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus)),
     };

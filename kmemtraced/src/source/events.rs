@@ -43,8 +43,16 @@ fn name(event: &str) -> &str {
     event.rsplit('/').next().unwrap_or(event)
 }
 
-/// Sets the filter `expression` on the allocation events among `events`. An error names the event and the kernel's reason.
-pub(crate) fn set_filter(fs: &KernelFs, events: &[String], expression: &str) -> anyhow::Result<()> {
+/// Checks that the allocation events among `events` can have the filter `expression`, which the user gave with `option`; leaves
+/// them without a filter. An error names the event and the kernel's reason.
+pub(crate) fn check_filter(fs: &KernelFs, events: &[String], option: &str, expression: &str) -> anyhow::Result<()> {
+    set_filter(fs, events, option, expression)?;
+    allocations(events).try_for_each(|event| fs.set(&filter_file(event), "0"))
+}
+
+/// Sets the filter `expression`, which the user gave with `option`, on the allocation events among `events`. An error names the
+/// event and the kernel's reason.
+pub(crate) fn set_filter(fs: &KernelFs, events: &[String], option: &str, expression: &str) -> anyhow::Result<()> {
     let shown = escape(expression.as_bytes());
     let mut is_set = false;
     for event in allocations(events) {
@@ -56,19 +64,19 @@ pub(crate) fn set_filter(fs: &KernelFs, events: &[String], expression: &str) -> 
             let reason = text.lines().find_map(|line| line.strip_prefix("parse_error: ")).unwrap_or_default();
             let reason = if reason.is_empty() { error.to_string() } else { escape(reason.as_bytes()).into_owned() };
             bail!(
-                "--filter '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
+                "{option} '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
             );
         }
         if text.trim() != expression.trim() {
             let kept = escape(text.trim().as_bytes());
             bail!(
-                "--filter '{shown}': {event} has the filter '{kept}' instead: give an expression such as 'bytes_req >= 4096'"
+                "{option} '{shown}': {event} has the filter '{kept}' instead: give an expression such as 'bytes_req >= 4096'"
             );
         }
         is_set = true;
     }
     if !is_set {
-        bail!("--filter '{shown}': no allocation event is recorded: add one to -e, or leave out --filter");
+        bail!("{option} '{shown}': no allocation event is recorded: add one to -e, or leave out {option}");
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;
+use crate::source::SourceFacts;
 use crate::write::header::now;
 use crate::write::{module_info, slab_aliases};
 
@@ -19,12 +20,14 @@ const MEMORY: &str = "figures of the machine's memory";
 /// Most bytes of an item; a longer text is several items.
 const MAX_ITEM: usize = 256 << 10;
 
-/// Payloads of the blocks of `meta.out` for these texts, by item tag; long texts are cut into pieces.
+/// Payloads of the blocks of `meta.out` for these texts, by item tag; long texts are cut into pieces. Of the empty ones only that
+/// about stacks says anything.
 pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
-    for (tag, text) in texts.iter().filter(|(_, text)| !text.is_empty()) {
-        let pieces = text.len().div_ceil(MAX_ITEM);
-        for (index, piece) in text.chunks(MAX_ITEM).enumerate() {
+    for (tag, text) in texts.iter().filter(|(tag, text)| !text.is_empty() || *tag == item::STACKS) {
+        let pieces = text.len().div_ceil(MAX_ITEM).max(1);
+        for index in 0..pieces {
+            let piece = &text[index * MAX_ITEM..text.len().min((index + 1) * MAX_ITEM)];
             let mut payload = Vec::new();
             item::put(&mut payload, *tag, if index + 1 < pieces { item::MORE } else { 0 }, piece);
             payloads.push(payload);
@@ -151,7 +154,7 @@ impl HostTexts {
     }
 
     /// Texts by item tag, read before the first event, besides the symbols. The host's name is among them if `names_host`.
-    pub(crate) fn at_start(&mut self, events: &[String], names_host: bool) -> Vec<(u16, Vec<u8>)> {
+    pub(crate) fn at_start(&mut self, facts: &SourceFacts, names_host: bool) -> Vec<(u16, Vec<u8>)> {
         let system = rustix::system::uname();
         let host = if names_host { system.nodename() } else { c"-" };
         let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
@@ -170,7 +173,8 @@ impl HostTexts {
             (item::SLABINFO_START, self.proc("slabinfo", "some caches")),
             (item::UNAME, uname.into_bytes()),
             (item::COMMAND_LINE, command.join("\0").into_bytes()),
-            (item::EVENTS, events.join("\n").into_bytes()),
+            (item::EVENTS, facts.events.join("\n").into_bytes()),
+            (item::STACKS, facts.stacks.recorded.clone().into_bytes()),
             (item::CPU_NODES, self.of_sysfs("NUMA nodes", cpu_nodes)),
             (item::COMMS, b"0 <idle>\n".to_vec()),
         ]

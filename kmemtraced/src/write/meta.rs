@@ -43,7 +43,7 @@ impl MetaFile {
         let MetaFile { file, texts, .. } = self;
         texts.symbols(|payload| put(file, &mut compressor, payload))?;
         drop(compressor);
-        let texts = self.texts.at_start(&description.facts.events, description.host.is_some());
+        let texts = self.texts.at_start(&description.facts, description.host.is_some());
         self.put(&texts)?;
         if self.sync { self.file.sync() } else { Ok(()) }
     }
