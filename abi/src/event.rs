@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use crate::stack::{StackId, Stacks};
+
 /// Allocators that objects belong to. `Kmalloc` and `Cache` share one address space; `Pages`,
 /// keyed by page frame number, have one of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -134,6 +136,10 @@ pub struct Event {
     pub action: Action,
     /// An allocation that returned null (pages: frame number all ones).
     pub failed: bool,
+    /// Binary logarithm of the number of pages, of events of pages that carry a frame number.
+    pub order: Option<u8>,
+    /// Call stack that the kernel recorded with the event; kept in [`Names::stacks`].
+    pub stack: Option<StackId>,
 }
 
 impl Event {
@@ -159,6 +165,8 @@ impl Event {
             name,
             action: Action::Other,
             failed: false,
+            order: None,
+            stack: None,
         }
     }
 
@@ -218,6 +226,8 @@ pub trait EventSink {
     const NAMES: bool = true;
     /// The consumer looks at `Event::flags`; where false, they are not read.
     const FLAGS: bool = true;
+    /// The consumer looks at `Event::stack`; where false, stacks are not tied to their events.
+    const STACKS: bool = true;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.
@@ -248,6 +258,8 @@ pub struct Names {
     recent_fields: Box<[Option<Recent>; RECENT]>,
     /// Names of events that may allocate or free objects and that are not known.
     unknown: Vec<bool>,
+    /// Call stacks of events.
+    pub stacks: Stacks,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -263,7 +275,14 @@ const RECENT: usize = 1024;
 impl Default for Names {
     fn default() -> Names {
         let recent = Box::new([None; RECENT]);
-        Names { by_id: Vec::new(), by_name: HashMap::new(), recent_fields: recent.clone(), recent, unknown: Vec::new() }
+        Names {
+            by_id: Vec::new(),
+            by_name: HashMap::new(),
+            recent_fields: recent.clone(),
+            recent,
+            unknown: Vec::new(),
+            stacks: Stacks::default(),
+        }
     }
 }
 

@@ -141,6 +141,9 @@ pub struct Metadata {
     pub vmstat_start: Vec<u8>,
     /// `/proc/vmstat` of the recording's end.
     pub vmstat_end: Vec<u8>,
+    /// How the recorder asked the kernel for call stacks, as `trigger alloc`; empty: it did not. `None`: the recording does not
+    /// say, and stacks are tied where they are found.
+    pub stacks: Option<String>,
     /// System name, node name, release and so on.
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.

@@ -73,6 +73,8 @@ impl Scenario {
             name: self.workload.names.intern(b"kmalloc"),
             action,
             failed: allocates && address == 0,
+            order: None,
+            stack: None,
         }
     }
 

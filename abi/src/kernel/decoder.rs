@@ -85,6 +85,8 @@ struct Plan {
     /// `bytes_req` and `bytes_alloc`; or `order`, of which the bytes are `page_bytes << order`.
     sizes: [Slot; 2],
     has_order: bool,
+    /// Order of the block, where the event carries a frame number.
+    order: Option<Slot>,
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
@@ -131,6 +133,7 @@ impl Decoder {
             failed: None,
             sizes: [Slot::ABSENT; 2],
             has_order: false,
+            order: None,
             gfp: None,
             node: None,
             cache: None,
@@ -204,6 +207,8 @@ impl Decoder {
             name: plan.name,
             action: plan.action,
             failed: false,
+            order: plan.order.map(|slot| u8::try_from(read(slot)).unwrap_or(u8::MAX)),
+            stack: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
         let gfp = || plan.gfp.map(read);
@@ -260,10 +265,10 @@ impl Plan {
             }
             return plain;
         };
-        let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key.null)));
-        let Some((address, null)) = key else { return plain };
+        let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key)));
+        let Some((address, key)) = key else { return plain };
         let action = profile.action;
-        let null = match null {
+        let null = match key.null {
             Null::Zero => 0,
             Null::AllOnes => address.mask,
         };
@@ -281,19 +286,37 @@ impl Plan {
         });
         let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot(fields.gfp), slot(fields.node));
-        let slots = [Some(address), Some(call_site), pid, flags, gfp, node, cache.map(|name| name.location)];
+        let order = profile.order.filter(|_| key.null == Null::AllOnes).and_then(slot);
+        let slots = [Some(address), Some(call_site), pid, flags, order, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
         let far = Vec::new();
-        Plan { name, action, pid, flags, call_site, address, failed, sizes, has_order, gfp, node, cache, least, far }
-            .brought_near()
+        Plan {
+            name,
+            action,
+            pid,
+            flags,
+            call_site,
+            address,
+            failed,
+            sizes,
+            has_order,
+            order,
+            gfp,
+            node,
+            cache,
+            least,
+            far,
+        }
+        .brought_near()
     }
 
     /// With all numbers where [`Slot::read_near`] finds them.
     fn brought_near(mut self) -> Plan {
-        let Plan { address, call_site, sizes: [requested, allocated], pid, flags, gfp, node, far, .. } = &mut self;
+        let Plan { address, call_site, sizes: [requested, allocated], pid, flags, order, gfp, node, far, .. } =
+            &mut self;
         let always = [address, call_site, requested, allocated].into_iter();
-        let slots: Vec<&mut Slot> = always.chain(pid).chain(flags).chain(gfp).chain(node).collect();
+        let slots: Vec<&mut Slot> = always.chain(pid).chain(flags).chain(order).chain(gfp).chain(node).collect();
         if slots.iter().any(|slot| slot.offset as usize >= NEAR) {
             far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
         }

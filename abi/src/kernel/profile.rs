@@ -25,6 +25,8 @@ pub(crate) struct EventProfile {
     pub(crate) keys: &'static [Key],
     /// Fields that hold the size.
     pub(crate) size: Size,
+    /// Field of the binary logarithm of the number of pages.
+    pub(crate) order: Option<&'static str>,
     /// Fields with the same meaning in all events of a system.
     pub(crate) fields: Fields,
     /// True for an event that kernels of every version have.
@@ -85,7 +87,25 @@ const ORDER: Size = Size::Order("order");
 
 /// An event of slabs or pages.
 const fn kmem(name: &'static str, action: Action, keys: &'static [Key], size: Size) -> EventProfile {
-    EventProfile { system: "kmem", name, action, keys, size, fields: KMEM, is_in_every_kernel: false, until: None }
+    EventProfile {
+        system: "kmem",
+        name,
+        action,
+        keys,
+        size,
+        order: order_of(action),
+        fields: KMEM,
+        is_in_every_kernel: false,
+        until: None,
+    }
+}
+
+/// Field that only events of pages have.
+const fn order_of(action: Action) -> Option<&'static str> {
+    match action {
+        Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages) => Some("order"),
+        _ => None,
+    }
 }
 
 /// An event that every kernel has.

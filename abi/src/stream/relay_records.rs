@@ -163,5 +163,7 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         name: if allocation.is_some() { alloc } else { free },
         action: if allocation.is_some() { Action::Alloc(record.kind) } else { Action::Free(record.kind) },
         failed: allocation.is_some() && record.ptr == 0,
+        order: None,
+        stack: None,
     }
 }

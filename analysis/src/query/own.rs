@@ -101,6 +101,8 @@ mod tests {
             name,
             action: Action::Alloc(Kind::Kmalloc),
             failed: false,
+            order: None,
+            stack: None,
         };
         let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
         for pid in pids {

@@ -132,6 +132,8 @@ impl Load {
             name,
             action,
             failed: false,
+            order: None,
+            stack: None,
         };
         (event, number, sort)
     }

@@ -503,6 +503,8 @@ impl<'a> Machine<'a> {
             name: self.names.intern(name.as_bytes()),
             action,
             failed: false,
+            order: None,
+            stack: None,
         }
     }
 
