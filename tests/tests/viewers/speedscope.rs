@@ -46,13 +46,10 @@ fn weights(texts: &[String]) -> BTreeMap<String, String> {
     rows.chunks_exact(3).map(row).filter(|(_, weight)| weight != "0" && weight != "0 B").collect()
 }
 
-/// Bytes as speedscope prints them.
+/// Bytes below a mebibyte as speedscope prints them.
 fn bytes(number: u64) -> String {
-    match number {
-        0..1024 => format!("{number} B"),
-        0..0x10_0000 => format!("{:.2} KB", number as f64 / 1024.0),
-        _ => format!("{:.2} MB", number as f64 / 1024.0 / 1024.0),
-    }
+    let kibibytes = number as f64 / 1024.0;
+    if kibibytes < 1.0 { format!("{number} B") } else { format!("{kibibytes:.2} KB") }
 }
 
 pub(crate) fn shows_the_bytes_of_each_function() -> Result<(), Skip> {
