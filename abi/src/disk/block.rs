@@ -475,9 +475,9 @@ pub mod item {
     pub const COMMAND_LINE: u16 = 107;
     /// Text: the events that were enabled, a line each.
     pub const EVENTS: u16 = 108;
-    /// Text: lines of `/proc/kallsyms` at the end that were not there at the start.
+    /// Text: lines of `/proc/kallsyms` that were not there at the start, as modules are loaded, and at the end.
     pub const KALLSYMS_LATER: u16 = 109;
-    /// Text: lines of `/proc/modules` at the end that were not there at the start.
+    /// Text: such lines of `/proc/modules`.
     pub const MODULES_LATER: u16 = 110;
     /// Time of day and CLOCK_MONOTONIC at the end, ns, u64 each.
     pub const STOPPED: u16 = 111;

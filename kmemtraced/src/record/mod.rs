@@ -121,8 +121,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
             comms.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
         }
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
-        let comms = &mut comms;
-        let stop = Running { args, workers: &workers, output, signals, source, watcher, child, comms }.wait();
+        let (comms, meta) = (&mut comms, &mut meta);
+        let stop = Running { args, workers: &workers, output, signals, source, watcher, child, comms, meta }.wait();
         (stop, started)
     });
     if waited.is_ok() {

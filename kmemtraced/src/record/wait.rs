@@ -15,6 +15,7 @@ use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::source::TraceSource;
 use crate::write::comms::Comms;
+use crate::write::meta::MetaFile;
 use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
 
@@ -46,6 +47,7 @@ pub(crate) struct Running<'a> {
     pub(crate) child: Option<&'a mut Child>,
     /// Names of the threads that were seen.
     pub(crate) comms: &'a mut Comms,
+    pub(crate) meta: &'a mut MetaFile,
 }
 
 impl Running<'_> {
@@ -96,7 +98,8 @@ impl Running<'_> {
 
     /// A stop by a failure: a file cannot be written, or the source or the trace directory is gone.
     fn failed(&mut self) -> Option<Stop> {
-        if self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
+        let is_unwritable = self.meta.add_new_modules().is_err();
+        if is_unwritable || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
         report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));

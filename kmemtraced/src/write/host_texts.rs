@@ -1,5 +1,6 @@
 //! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes; and figures of the memory.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
@@ -13,10 +14,15 @@ use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;
 use crate::source::SourceFacts;
 use crate::write::header::now;
+use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::{module_info, slab_aliases};
 
 /// Name of `meminfo` and `vmstat` for messages.
 const MEMORY: &str = "figures of the machine's memory";
+/// File with the symbols.
+const KALLSYMS: &str = "kallsyms";
+/// Bytes of symbols that are read at once.
+const PIECE: usize = 64 << 10;
 /// Most bytes of an item; a longer text is several items.
 const MAX_ITEM: usize = 256 << 10;
 
@@ -44,6 +50,7 @@ pub(crate) struct HostTexts {
     modules: LineHashes,
     module_info: LineHashes,
     kallsyms: LineHashes,
+    known_modules: KnownModules,
     /// Texts of memory by item tag, read while the kernel records.
     memory: Vec<(u16, Vec<u8>)>,
 }
@@ -82,6 +89,12 @@ impl LineHashes {
         self.hashes.shrink_to_fit();
     }
 
+    /// Adds lines after the end of the text.
+    fn add_later(&mut self, lines: &[u8]) {
+        self.hashes.extend(lines.split(|&b| b == b'\n').map(line_hash));
+        self.hashes.sort_unstable();
+    }
+
     /// Lines of `now` that were not in the text.
     fn later(&self, now: &[u8]) -> Vec<u8> {
         let is_new = |line: &&[u8]| !line.is_empty() && self.hashes.binary_search(&line_hash(line)).is_err();
@@ -101,6 +114,7 @@ impl HostTexts {
             modules: LineHashes::default(),
             module_info: LineHashes::default(),
             kallsyms: LineHashes::default(),
+            known_modules: KnownModules::default(),
             memory: Vec::new(),
         }
     }
@@ -120,9 +134,8 @@ impl HostTexts {
     /// Hands over the symbols in payloads of a block, read piece by piece: the whole text is megabytes. Returns the first error of
     /// `put`.
     pub(crate) fn symbols(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        const FILE: &str = "kallsyms";
         let Some(proc) = &self.proc else { return Ok(()) };
-        let mut file = match proc.open_if_there(FILE, OFlags::RDONLY) {
+        let mut file = match proc.open_if_there(KALLSYMS, OFlags::RDONLY) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
             Err(error) => {
@@ -135,7 +148,7 @@ impl HostTexts {
             let len = match fill(&mut file, &mut piece) {
                 Ok(len) => len,
                 Err(error) => {
-                    unnamed("some symbols", &anyhow!("{}: cannot be read: {error}", proc.path(FILE).display()));
+                    unnamed("some symbols", &anyhow!("{}: cannot be read: {error}", proc.path(KALLSYMS).display()));
                     0
                 }
             };
@@ -164,6 +177,7 @@ impl HostTexts {
         self.modules.add(&modules);
         self.modules.finish();
         let module_info = self.module_info_of(&modules);
+        self.known_modules.take(modules.clone());
         self.module_info.add(&module_info);
         self.module_info.finish();
         vec![
@@ -192,12 +206,43 @@ impl HostTexts {
         self.memory.push((item::VMSTAT_END, self.proc("vmstat", MEMORY)));
     }
 
+    /// Texts by item tag about modules that are new since the last call. A file that cannot be read is told at the end.
+    pub(crate) fn new_modules(&mut self) -> Vec<(u16, Vec<u8>)> {
+        let text = self.proc.as_ref().and_then(|proc| proc.read("modules").ok()).unwrap_or_default();
+        let (modules, names) = self.known_modules.take(text);
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let symbols = self.symbols_of(&names).unwrap_or_default();
+        let module_info = self.module_info_of(&modules);
+        for (known, lines) in
+            [(&mut self.modules, &modules), (&mut self.module_info, &module_info), (&mut self.kallsyms, &symbols)]
+        {
+            known.add_later(lines);
+        }
+        let texts = [modules, module_info, symbols];
+        [item::MODULES_LATER, item::MODULE_INFO_LATER, item::KALLSYMS_LATER].into_iter().zip(texts).collect()
+    }
+
+    /// Symbols of the modules, as lines of kallsyms.
+    fn symbols_of(&self, modules: &BTreeSet<Vec<u8>>) -> io::Result<Vec<u8>> {
+        let Some(proc) = &self.proc else { return Ok(Vec::new()) };
+        let mut file = proc.open(KALLSYMS, OFlags::RDONLY)?;
+        let (mut symbols, mut piece) = (SymbolsOf::new(modules), vec![0; PIECE]);
+        loop {
+            match fill(&mut file, &mut piece)? {
+                0 => return Ok(symbols.finish()),
+                len => symbols.add(&piece[..len]),
+            }
+        }
+    }
+
     /// Texts by item tag, read after the last event: names that are new since the start, and the final counts.
     pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let modules = self.modules.later(&self.proc("modules", "modules"));
         let module_info = self.module_info.later(&self.module_info_of(&modules));
         let symbols =
-            if modules.is_empty() { Vec::new() } else { self.kallsyms.later(&self.proc("kallsyms", "symbols")) };
+            if modules.is_empty() { Vec::new() } else { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
         let mut texts = std::mem::take(&mut self.memory);
@@ -302,6 +347,7 @@ fn cpu_nodes(sysfs: &KernelFs) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::write::fixture;
 
     #[test]
     fn only_new_lines_are_kept_at_the_end() {
@@ -312,6 +358,36 @@ mod tests {
             assert_eq!(lines.later(b"a\nc\nbb\nb\n"), b"c\nb\n", "{pieces:?}");
             assert!(lines.later(b"a\n").is_empty());
         }
+    }
+
+    #[test]
+    fn symbols_of_a_module_that_comes_and_goes_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(dir.path().join(file), text).unwrap();
+        let fs = || KernelFs::at(dir.path()).ok();
+        let (old, foo) = ("old 4096 1 - Live 0x10\n", "foo 4096 0 - Loading 0x20\n");
+        let (core, init) = ("1 T stext\n2 t old_x\t[old]\n", "3 t foo_init\t[foo]\n");
+        write("modules", old);
+        write("kallsyms", core);
+        let mut texts = HostTexts { proc: fs(), sysfs: None, ..HostTexts::open() };
+        texts.symbols(|_| Ok(())).unwrap();
+        texts.at_start(&fixture::description(&fixture::one_cpu()).facts, false);
+        assert!(texts.new_modules().is_empty());
+        write("modules", &format!("{foo}{old}"));
+        write("kallsyms", &format!("{core}{init}"));
+        let of = |texts: &[(u16, Vec<u8>)], tag| {
+            let text = texts.iter().find(|(of, _)| *of == tag).map(|(_, text)| text.clone());
+            String::from_utf8(text.unwrap_or_default()).unwrap()
+        };
+        let new = texts.new_modules();
+        assert_eq!([item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&new, tag)), [foo, init]);
+        assert!(texts.new_modules().is_empty(), "once");
+        // Later in memory, without its part for the initialisation.
+        let (live, end) = (foo.replace("Loading", "Live"), "4 t foo_y\t[foo]\n");
+        write("modules", &format!("{live}{old}"));
+        write("kallsyms", &format!("{core}{end}{init}"));
+        let end_texts = texts.at_end(b"");
+        assert_eq!([item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&end_texts, tag)), [&live, end]);
     }
 
     #[test]

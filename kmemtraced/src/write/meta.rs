@@ -1,7 +1,8 @@
-//! `meta.out`: texts that name things in a trace, written before the first event and after the last one.
+//! `meta.out`: texts that name things in a trace, written before the first event and after the last one; those of a
+//! new module at once.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
@@ -14,6 +15,8 @@ use crate::write::header::Description;
 use crate::write::host_texts::{self, HostTexts};
 
 const NAME: &str = "meta.out";
+/// Interval between two looks for new modules.
+const MODULES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// `meta.out` while it is written.
 pub(crate) struct MetaFile {
@@ -21,6 +24,8 @@ pub(crate) struct MetaFile {
     texts: HostTexts,
     compression: Compression,
     sync: bool,
+    /// Time of the last look for new modules.
+    looked: Instant,
 }
 
 impl MetaFile {
@@ -32,7 +37,8 @@ impl MetaFile {
         sync: Option<Duration>,
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
-        let mut meta = MetaFile { file, texts: HostTexts::open(), compression, sync: sync.is_some() };
+        let mut meta =
+            MetaFile { file, texts: HostTexts::open(), compression, sync: sync.is_some(), looked: Instant::now() };
         meta.put_start(description).with_context(|| output.unwritable(NAME))?;
         Ok(meta)
     }
@@ -57,6 +63,20 @@ impl MetaFile {
     /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
     pub(crate) fn begun(&mut self) {
         self.texts.begun();
+    }
+
+    /// Adds the symbols of modules that are new, once a second.
+    pub(crate) fn add_new_modules(&mut self) -> io::Result<()> {
+        if self.looked.elapsed() < MODULES_INTERVAL {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let texts = self.texts.new_modules();
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.put(&texts)?;
+        if self.sync { self.file.sync() } else { Ok(()) }
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
