@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
 use crate::account::grouping::{GroupValue, RowKey, ValueLists};
+use crate::account::stacks::{KnownStacks, StackNumber, StackTable};
 
 /// Numbers below are classes of objects that the filters take; those from here on are classes of objects that they do not take,
 /// and stand for an origin: [`FIRST_UNSELECTED`] and the number of the origin.
@@ -97,6 +98,7 @@ pub(crate) struct Registry {
     list_values: Vec<GroupValue>,
     /// Number of values of each list.
     list_len: usize,
+    stacks: StackTable,
     max_sized: u32,
     classes: Numbered<Class>,
     /// True if there were more classes than numbers.
@@ -112,6 +114,7 @@ pub(crate) struct Numbers {
     pub(crate) sites: Vec<(u64, Kind)>,
     pub(crate) origins: Vec<Origin>,
     pub(crate) lists: ValueLists,
+    pub(crate) stacks: KnownStacks,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
 }
@@ -130,6 +133,7 @@ impl Classes {
             lists: HashMap::default(),
             list_values: Vec::new(),
             list_len: 0,
+            stacks: StackTable::default(),
             max_sized,
             classes: Numbered::default(),
             exhausted: false,
@@ -156,6 +160,16 @@ impl Classes {
         registry.list_values.extend_from_slice(values);
         registry.lists.insert(values.into(), number);
         number
+    }
+
+    /// The number of the stack that `recorded` is from the frame `site` on.
+    pub(crate) fn stack(&self, recorded: &[u64], site: usize) -> StackNumber {
+        self.lock().stacks.number(recorded, site)
+    }
+
+    /// Frames of a stack, its site first.
+    pub(crate) fn frames(&self, number: StackNumber) -> Box<[u64]> {
+        self.lock().stacks.frames(number).into()
     }
 
     /// The class of objects of these sizes that count in the row `key`, were allocated at `site` and come from `cache`.
@@ -221,6 +235,7 @@ impl Classes {
             sites: registry.sites.all,
             origins: registry.origins.all,
             lists: ValueLists::new(registry.list_values, registry.list_len),
+            stacks: registry.stacks.finish(),
             exhausted: registry.exhausted,
         }
     }

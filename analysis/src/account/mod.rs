@@ -9,5 +9,7 @@ pub(crate) mod growth;
 pub(crate) mod live_curve;
 pub(crate) mod over_time;
 pub(crate) mod slices;
+pub(crate) mod stack_reader;
+pub(crate) mod stacks;
 pub(crate) mod stats;
 pub(crate) mod tally;

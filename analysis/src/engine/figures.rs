@@ -90,6 +90,7 @@ impl Collected {
             paired.learned = learned(learners, &numbers);
         }
         paired.lists = numbers.lists;
+        paired.stacks = numbers.stacks;
         Ok((paired, numbers.names))
     }
 }

@@ -82,7 +82,15 @@ impl Query {
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
-            facts: GroupFacts { comms: &names.comms, symbols, places: &names.places, caches: &caches },
+            facts: GroupFacts {
+                comms: &names.comms,
+                symbols,
+                places: &names.places,
+                caches: &caches,
+                names: Some(&names),
+                gfp_names: trace.metadata.gfp_names.as_deref(),
+                module_rule: self.module_rule,
+            },
             over_time: self.over_time,
             parallelism: self.parallelism(),
             budget,

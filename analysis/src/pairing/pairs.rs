@@ -16,6 +16,7 @@ use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::live_curve::LiveCurve;
+use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
 use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
@@ -155,6 +156,8 @@ pub(crate) struct PairingResult {
     pub(crate) rows: Vec<(RowKey, Stats)>,
     /// Values of the rows' keys, where there are several beside the call-site.
     pub(crate) lists: ValueLists,
+    /// Stacks of allocations by their numbers.
+    pub(crate) stacks: KnownStacks,
     /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
     /// Stats of `kmalloc` and `cache` together.

@@ -8,7 +8,7 @@ pub(crate) mod time;
 pub(crate) mod window;
 
 use crate::account::classes::MAX_SIZED_CLASSES;
-use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::over_time::OverTimeRequest;
 use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
@@ -42,6 +42,7 @@ pub struct Query {
     pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
+    pub(crate) module_rule: ModuleRule,
     pub(crate) shows_own: bool,
     pub(crate) select: Select,
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
@@ -87,6 +88,7 @@ impl Query {
             over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
+            module_rule: ModuleRule::Site,
             shows_own: false,
             select: Select::default(),
             given: Vec::new(),
@@ -112,6 +114,13 @@ impl Query {
     /// Counts live bytes and allocations of each row over time.
     pub fn with_growth(mut self, yes: bool) -> Query {
         self.over_time.growth = yes;
+        self
+    }
+
+    /// Rule by which rows of modules take an allocation. Default: the module of its call-site. An allocation without a stack belongs
+    /// to the module of its call-site by any rule.
+    pub fn module_rule(mut self, rule: ModuleRule) -> Query {
+        self.module_rule = rule;
         self
     }
 
