@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::naming::Naming;
 use super::row::{Address, Cell, Field, Name, TakeMember, text_of};
+use crate::account::completeness::Completeness;
 use crate::analysis::Analysis;
 
 /// Frame of a stack.
@@ -176,7 +177,7 @@ pub struct StackCounts {
 
 impl StackCounts {
     pub(super) fn of(analysis: &Analysis) -> StackCounts {
-        let (seen, unmatched) = analysis.completeness.stacks;
-        StackCounts { seen, distinct: analysis.paired.stacks.distinct, unmatched }
+        let Completeness { stacks, stacks_unmatched, .. } = analysis.completeness;
+        StackCounts { seen: stacks, distinct: analysis.paired.stacks.distinct, unmatched: stacks_unmatched }
     }
 }

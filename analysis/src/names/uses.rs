@@ -150,8 +150,9 @@ mod tests {
 
     #[test]
     fn flags_and_orders_are_conditions() {
-        let format = include_str!("../../../tests/data/formats/mm_page_alloc");
-        let names = GfpNames::of_format(format);
+        let print = r#"print fmt: "%s", __print_flags(REC->gfp_flags, "|", {0x6UL, "GFP_HIGHUSER_MOVABLE"})"#;
+        let field = "\tfield:unsigned long gfp_flags;\toffset:40;\tsize:8;\tsigned:0;";
+        let names = GfpNames::of_format(&format!("name: mm_page_alloc\nID: 5\n{field}\n{print}\n"));
         let uses = Uses::parse("big: order 9\nmovable: no-stack; gfp GFP_HIGHUSER_MOVABLE\n").unwrap();
         assert_eq!((of(&uses, &["a"], Some(9)), of(&uses, &["a"], Some(8)), of(&uses, &[], None)), ("big", OTHER, OTHER));
         let names = names.unwrap();

@@ -10,6 +10,7 @@ pub(crate) mod window;
 use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::over_time::OverTimeRequest;
+use crate::account::row_paths::PathForm;
 use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
 use crate::progress::Notes;
@@ -103,6 +104,14 @@ impl Query {
             window_events: None,
             sized_classes: MAX_SIZED_CLASSES,
         }
+    }
+
+    /// Counts the peaks of all nodes of a tree over the keys of the query, the first key at the top. Where rows of modules overlap
+    /// ([`ModuleRule::Any`]) the nodes are the modules themselves, of a query by the module alone.
+    pub fn with_nodes(mut self, yes: bool) -> Query {
+        let form = if self.module_rule == ModuleRule::Any { PathForm::Groups } else { PathForm::Tree };
+        self.over_time.nodes = yes.then_some(form);
+        self
     }
 
     /// Lists the objects that are live at the end; about 48 bytes of memory for each.
