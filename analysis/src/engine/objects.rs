@@ -85,7 +85,15 @@ impl Query {
         let mut config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: Grouping::KIND,
-            facts: GroupFacts { comms: &names.comms, symbols: None, places: &names.places, caches },
+            facts: GroupFacts {
+                comms: &names.comms,
+                symbols: None,
+                places: &names.places,
+                caches,
+                names: Some(names),
+                gfp_names: None,
+                module_rule: self.module_rule,
+            },
             over_time: OverTimeRequest::default(),
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
             budget,
