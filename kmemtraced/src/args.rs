@@ -19,6 +19,11 @@ const VIEWS: [&str; 9] = ["summary", "sites", "caches", "mismatch", "live", "cro
 /// Verbs: words that may stand in place of options and COMMAND.
 const VERBS: [&str; 2] = ["recover", "probe"];
 
+/// Kernel buffer of a CPU with `--lean`, bytes.
+const LEAN_BUFFER_BYTES: u64 = 256 << 10;
+/// Compression with `--lean`.
+const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
+
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
 
@@ -74,12 +79,21 @@ pub(crate) struct Args {
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
-    /// Stop when the trace has this size
+    /// Stop when the trace's files have this size, with exit status 0
+    ///
+    /// Events that are in the kernel's buffers by then come on top, and the names that are written at the end.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
     /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
-    #[arg(long, value_name = "HOW", default_value = "auto", help_heading = "Buffer and disk", hide_short_help = true)]
-    pub(crate) compress: Compression,
+    ///
+    /// The default is auto.
+    #[arg(long, value_name = "HOW", help_heading = "Buffer and disk", hide_short_help = true)]
+    pub(crate) compress: Option<Compression>,
+    /// Take little memory: 3 blocks of 64 KiB a CPU, -b 256K, --compress zstd:1, symbols at the end only
+    ///
+    /// For an initramfs. Other options win. A recorder that is killed leaves a recording without symbols.
+    #[arg(long, help_heading = "Buffer and disk", hide_short_help = true)]
+    pub(crate) lean: bool,
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) flush: Duration,
@@ -142,6 +156,16 @@ impl Args {
             }
             None => error.exit(),
         })
+    }
+
+    /// Compression of the files.
+    pub(crate) fn compression(&self) -> Compression {
+        self.compress.unwrap_or(if self.lean { LEAN_COMPRESSION } else { Compression::Auto })
+    }
+
+    /// Bytes of a CPU's kernel buffer; `None`: the default that depends on the machine.
+    pub(crate) fn buffer_bytes(&self) -> Option<u64> {
+        self.buffer_size.or(self.lean.then_some(LEAN_BUFFER_BYTES))
     }
 
     /// Name of COMMAND, for messages; empty without one.

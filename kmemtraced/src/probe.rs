@@ -38,7 +38,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
 /// Lines about tracefs, as (name, text).
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
-    let buffer = args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus));
+    let buffer = args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus));
     let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable")).unwrap_or(false);
     let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };

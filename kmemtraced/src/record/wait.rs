@@ -90,7 +90,7 @@ impl Running<'_> {
         if self.args.duration.is_some_and(|limit| start.elapsed() >= limit) {
             return Stop::new("--duration", END_LIMIT);
         }
-        if self.args.max_size.is_some_and(|limit| self.sum(|p| &p.bytes) >= limit) {
+        if self.args.max_size.is_some_and(|limit| self.bytes() >= limit) {
             return Stop::new("--max-size", END_LIMIT);
         }
         None
@@ -110,6 +110,11 @@ impl Running<'_> {
             return Stop::new(format!("{} was removed", self.output.dir.display()), END_ERROR);
         }
         None
+    }
+
+    /// Bytes of all files.
+    fn bytes(&self) -> u64 {
+        self.sum(|p| &p.bytes) + self.meta.bytes()
     }
 
     fn sum(&self, counter: fn(&Progress) -> &AtomicU64) -> u64 {

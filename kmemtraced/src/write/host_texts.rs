@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;
 use crate::source::SourceFacts;
 use crate::write::header::now;
+use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::{module_info, slab_aliases};
 
@@ -53,54 +53,6 @@ pub(crate) struct HostTexts {
     known_modules: KnownModules,
     /// Texts of memory by item tag, read while the kernel records.
     memory: Vec<(u16, Vec<u8>)>,
-}
-
-/// Hashes of the lines of a text, which take a fifth of the text's memory.
-#[derive(Debug, Default)]
-struct LineHashes {
-    hashes: Vec<u64>,
-    /// Beginning of a line whose end is in the next piece.
-    partial: Vec<u8>,
-}
-
-fn line_hash(line: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(line);
-    hasher.finish()
-}
-
-impl LineHashes {
-    /// Adds a piece of the text, which may end within a line.
-    fn add(&mut self, piece: &[u8]) {
-        let mut lines = piece.split(|&b| b == b'\n').peekable();
-        while let Some(line) = lines.next() {
-            self.partial.extend_from_slice(line);
-            if lines.peek().is_some() {
-                self.hashes.push(line_hash(&self.partial));
-                self.partial.clear();
-            }
-        }
-    }
-
-    /// Ends the text.
-    fn finish(&mut self) {
-        self.hashes.push(line_hash(&std::mem::take(&mut self.partial)));
-        self.hashes.sort_unstable();
-        self.hashes.shrink_to_fit();
-    }
-
-    /// Adds lines after the end of the text.
-    fn add_later(&mut self, lines: &[u8]) {
-        self.hashes.extend(lines.split(|&b| b == b'\n').map(line_hash));
-        self.hashes.sort_unstable();
-    }
-
-    /// Lines of `now` that were not in the text.
-    fn later(&self, now: &[u8]) -> Vec<u8> {
-        let is_new = |line: &&[u8]| !line.is_empty() && self.hashes.binary_search(&line_hash(line)).is_err();
-        let new = now.split(|&b| b == b'\n').filter(is_new);
-        new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
-    }
 }
 
 impl HostTexts {
@@ -163,6 +115,38 @@ impl HostTexts {
                 self.kallsyms.finish();
                 return Ok(());
             }
+        }
+    }
+
+    /// Hands over the symbols that were not handed over before, in payloads of a block, after the last event. Returns the first error
+    /// of `put`.
+    pub(crate) fn symbols_at_end(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Some(proc) = &self.proc else { return Ok(()) };
+        let mut file = match proc.open_if_there(KALLSYMS, OFlags::RDONLY) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                unnamed("symbols", &error);
+                return Ok(());
+            }
+        };
+        let (mut piece, mut kept) = (vec![0; PIECE], 0);
+        loop {
+            let len = kept + fill(&mut file, &mut piece[kept..]).unwrap_or(0);
+            let is_last = len < PIECE;
+            // A line longer than a piece is none of the kernel's.
+            let whole = piece[..len].iter().rposition(|&b| b == b'\n').filter(|_| !is_last).map_or(len, |end| end + 1);
+            let lines = self.kallsyms.later(&piece[..whole]);
+            if !lines.is_empty() {
+                let mut payload = Vec::with_capacity(lines.len() + 8);
+                item::put(&mut payload, item::KALLSYMS_LATER, 0, &lines);
+                put(&payload)?;
+            }
+            if is_last {
+                return Ok(());
+            }
+            piece.copy_within(whole..len, 0);
+            kept = len - whole;
         }
     }
 
@@ -237,12 +221,13 @@ impl HostTexts {
         }
     }
 
-    /// Texts by item tag, read after the last event: names that are new since the start, and the final counts.
-    pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    /// Texts by item tag, read after the last event: names that are new since the start, the symbols if
+    /// `with_symbols`, and the final counts.
+    pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8], with_symbols: bool) -> Vec<(u16, Vec<u8>)> {
         let modules = self.modules.later(&self.proc("modules", "modules"));
         let module_info = self.module_info.later(&self.module_info_of(&modules));
-        let symbols =
-            if modules.is_empty() { Vec::new() } else { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) };
+        let has_new = with_symbols && !modules.is_empty();
+        let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
         let mut texts = std::mem::take(&mut self.memory);
@@ -350,17 +335,6 @@ mod tests {
     use crate::write::fixture;
 
     #[test]
-    fn only_new_lines_are_kept_at_the_end() {
-        for pieces in [&["a\nbb\n"][..], &["a\nb", "b\n"], &["a", "", "\nbb"]] {
-            let mut lines = LineHashes::default();
-            pieces.iter().for_each(|piece| lines.add(piece.as_bytes()));
-            lines.finish();
-            assert_eq!(lines.later(b"a\nc\nbb\nb\n"), b"c\nb\n", "{pieces:?}");
-            assert!(lines.later(b"a\n").is_empty());
-        }
-    }
-
-    #[test]
     fn symbols_of_a_module_that_comes_and_goes_stay() {
         let dir = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| std::fs::write(dir.path().join(file), text).unwrap();
@@ -386,8 +360,25 @@ mod tests {
         let (live, end) = (foo.replace("Loading", "Live"), "4 t foo_y\t[foo]\n");
         write("modules", &format!("{live}{old}"));
         write("kallsyms", &format!("{core}{end}{init}"));
-        let end_texts = texts.at_end(b"");
+        let end_texts = texts.at_end(b"", true);
         assert_eq!([item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&end_texts, tag)), [&live, end]);
+    }
+
+    #[test]
+    fn symbols_that_are_read_at_the_end_are_whole_and_come_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |n: usize| format!("{n:016x} T symbol_{n}\n");
+        let all: String = (1..6000).map(line).collect();
+        std::fs::write(dir.path().join("kallsyms"), &all).unwrap();
+        let mut texts = HostTexts { proc: KernelFs::at(dir.path()).ok(), ..HostTexts::open() };
+        texts.kallsyms.add_later(line(17).as_bytes());
+        let mut found = Vec::new();
+        let put = |payload: &[u8]| {
+            found.extend(item::walk(payload).flat_map(|item| item.map(|(_, _, text)| text.to_vec()).unwrap()));
+            Ok(())
+        };
+        texts.symbols_at_end(put).unwrap();
+        assert!(String::from_utf8(found).unwrap() == all.replace(&line(17), ""));
     }
 
     #[test]

@@ -18,12 +18,21 @@ const NAME: &str = "meta.out";
 /// Interval between two looks for new modules.
 const MODULES_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Options of a recording for its names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetaOptions {
+    pub(crate) compression: Compression,
+    /// True if what is written must survive a power cut at once.
+    pub(crate) sync: bool,
+    /// True if the symbols are read after the last event only.
+    pub(crate) late_symbols: bool,
+}
+
 /// `meta.out` while it is written.
 pub(crate) struct MetaFile {
     file: BlockFile,
     texts: HostTexts,
-    compression: Compression,
-    sync: bool,
+    options: MetaOptions,
     /// Time of the last look for new modules.
     looked: Instant,
 }
@@ -33,25 +42,35 @@ impl MetaFile {
     pub(crate) fn begin(
         output: &TraceDir,
         description: &Description,
-        compression: Compression,
-        sync: Option<Duration>,
+        options: &MetaOptions,
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
-        let mut meta =
-            MetaFile { file, texts: HostTexts::open(), compression, sync: sync.is_some(), looked: Instant::now() };
+        let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options, looked: Instant::now() };
         meta.put_start(description).with_context(|| output.unwritable(NAME))?;
         Ok(meta)
     }
 
     fn put_start(&mut self, description: &Description) -> io::Result<()> {
         self.file.put(kind::FILE_HEADER, &description.payload(true))?;
-        let mut compressor = BlockCompressor::new(self.compression);
-        let MetaFile { file, texts, .. } = self;
-        texts.symbols(|payload| put(file, &mut compressor, payload))?;
-        drop(compressor);
+        if !self.options.late_symbols {
+            self.put_symbols()?;
+        }
         let texts = self.texts.at_start(&description.facts, description.host.is_some());
         self.put(&texts)?;
-        if self.sync { self.file.sync() } else { Ok(()) }
+        if self.options.sync { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Adds the symbols.
+    fn put_symbols(&mut self) -> io::Result<()> {
+        let mut compressor = BlockCompressor::new(self.options.compression);
+        let MetaFile { file, texts, options, .. } = self;
+        let put = |payload: &[u8]| put(file, &mut compressor, payload);
+        if options.late_symbols { texts.symbols_at_end(put) } else { texts.symbols(put) }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.bytes()
     }
 
     /// Adds the recorder's thread ids.
@@ -76,7 +95,7 @@ impl MetaFile {
             return Ok(());
         }
         self.put(&texts)?;
-        if self.sync { self.file.sync() } else { Ok(()) }
+        if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
@@ -86,16 +105,20 @@ impl MetaFile {
 
     /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel), and the end block.
     pub(crate) fn finish(mut self, comms: &[u8], reason: u32) -> io::Result<()> {
-        let texts = self.texts.at_end(comms);
+        let late_symbols = self.options.late_symbols;
+        let texts = self.texts.at_end(comms, !late_symbols);
         self.put(&texts)?;
+        if late_symbols {
+            self.put_symbols()?;
+        }
         let end = End { blocks: self.file.blocks().into(), reason: reason.into(), ..End::default() };
         self.file.put(kind::END, end.as_bytes())?;
-        if self.sync { self.file.sync() } else { Ok(()) }
+        if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
         // The compressor takes a megabyte, which is not held during the recording.
-        let mut compressor = BlockCompressor::new(self.compression);
+        let mut compressor = BlockCompressor::new(self.options.compression);
         for payload in host_texts::payloads(texts) {
             put(&mut self.file, &mut compressor, &payload)?;
         }
