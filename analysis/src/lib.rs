@@ -107,6 +107,7 @@ mod engine;
 mod error;
 #[cfg(test)]
 mod exact;
+pub mod live;
 mod memory;
 mod names;
 mod order;

@@ -279,6 +279,11 @@ impl Classes {
         (from..registry.names.len()).filter_map(|index| registry.names.at(index)).for_each(take);
     }
 
+    /// Hands the keys of the rows from number `from` on to `take`.
+    pub(crate) fn rows_from(&self, from: usize, take: impl FnMut(&RowKey)) {
+        self.lock().rows.all.get(from..).unwrap_or_default().iter().for_each(take);
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.lock().rows.all.len()

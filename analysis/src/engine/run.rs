@@ -176,7 +176,7 @@ impl Query {
     }
 
     /// Rules of the pairing on this trace.
-    pub(super) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
+    pub(crate) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
         PairingOptions {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
@@ -304,7 +304,7 @@ fn memfree(text: &[u8]) -> Option<u64> {
 }
 
 /// Refuses a trace whose events were handed out before: its streams are at their ends.
-pub(super) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
+pub(crate) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 
