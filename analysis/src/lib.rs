@@ -157,4 +157,4 @@ pub use progress::{Notes, Progress, Silent};
 pub use query::Query;
 pub use query::glob::Glob;
 pub use query::select::{Branch, Select, Site, SizeRange, parse_kind, parse_size};
-pub use query::time::TimeWindow;
+pub use query::time::{Moment, TimeWindow};

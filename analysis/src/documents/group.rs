@@ -152,6 +152,13 @@ pub(super) type Place<'a> = (Vec<SortValue<'a>>, RowKey);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SortValue<'a>(Rank<'a>);
 
+impl<'a> SortValue<'a> {
+    /// Value of a name.
+    pub(super) fn of_name(name: Option<&'a [u8]>) -> SortValue<'a> {
+        SortValue(name.map_or(Rank::Unknown, Rank::Text))
+    }
+}
+
 /// Reader of the names of rows.
 #[derive(Clone)]
 pub(super) struct GroupNaming<'a> {

@@ -18,6 +18,8 @@ pub enum FrameClass {
 #[derive(Clone, Debug)]
 pub struct FrameList {
     patterns: Vec<(FrameClass, Glob)>,
+    /// Number of built-in names.
+    built_in: usize,
 }
 
 /// Names that come with the library.
@@ -25,8 +27,9 @@ const BUILT_IN: &str = include_str!("allocators.txt");
 
 impl Default for FrameList {
     fn default() -> FrameList {
-        let mut list = FrameList { patterns: Vec::new() };
+        let mut list = FrameList { patterns: Vec::new(), built_in: 0 };
         list.add(BUILT_IN);
+        list.built_in = list.patterns.len();
         list
     }
 }
@@ -44,6 +47,11 @@ impl FrameList {
                 name => self.patterns.push((class, Glob::new(name))),
             }
         }
+    }
+
+    /// True where names were added to the built-in ones.
+    pub(crate) fn has_more(&self) -> bool {
+        self.patterns.len() > self.built_in
     }
 
     /// Class of a function, whatever suffixes its name has; `None` where it is not listed.

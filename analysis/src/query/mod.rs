@@ -15,7 +15,7 @@ use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
 use crate::progress::Notes;
 use crate::query::select::Select;
-use crate::query::time::TimeWindow;
+use crate::query::time::{Moment, TimeWindow};
 
 /// A query, built step by step; [`Query::run`] reads a trace and answers.
 ///
@@ -48,6 +48,7 @@ pub struct Query {
     pub(crate) select: Select,
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
     pub(crate) window: Option<TimeWindow>,
+    pub(crate) at_peak: bool,
     pub(crate) threads: Option<usize>,
     pub(crate) max_memory: Option<u64>,
     pub(crate) uses_index: bool,
@@ -94,6 +95,7 @@ impl Query {
             select: Select::default(),
             given: Vec::new(),
             window: None,
+            at_peak: false,
             threads: None,
             max_memory: None,
             uses_index: false,
@@ -184,6 +186,16 @@ impl Query {
     /// Takes only events within a window of time; `None`: all events.
     pub fn time(mut self, window: Option<TimeWindow>) -> Query {
         self.window = window;
+        self
+    }
+
+    /// Takes events up to a moment: live figures are those of that moment. At the peak the trace is read twice; it is that of pages
+    /// where they were recorded, or are the only kind that the query selects, else that of `kmalloc` and `cache`.
+    pub fn at(mut self, moment: Moment) -> Query {
+        match moment {
+            Moment::Peak => self.at_peak = true,
+            Moment::Until(window) => self.window = Some(window),
+        }
         self
     }
 

@@ -77,6 +77,7 @@ const COMMON: &[&str] = &[
     "kernel",
     "names",
     "wrappers",
+    "skip-frames",
     "areas",
     "own",
     "bytes",
