@@ -1,13 +1,16 @@
 //! COMMAND, during which the recorder records, and the reports after it: child processes of the recorder.
 
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
+use crate::args::Args;
 use crate::process::messages::{self, say};
 use crate::process::signals::Signals;
+use crate::record::memstrack;
 use crate::record::shutdown::LAST_WORDS;
 
 /// Poll interval of a child's status.
@@ -36,26 +39,42 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
     None
 }
 
-/// Prints views of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH. False where a
+/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH. False where a
 /// signal ended it.
-pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
+pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> bool {
     let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
     // The first argument is all that is known of this program's path without /proc.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
     let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
-    if !views.is_empty() {
+    if !args.report.is_empty() {
         // Earlier messages come first where both go to one terminal.
         messages::finish(LAST_WORDS);
     }
-    for view in views {
-        let child = Command::new(&program).arg(view).arg(dir).spawn();
-        match child.and_then(|child| wait_for(child, signals)) {
+    let mut file = match args.memstrack.report_file.as_ref().map(File::create).transpose() {
+        Ok(file) => file,
+        Err(error) => {
+            let file = args.memstrack.report_file.as_deref().unwrap_or(Path::new(""));
+            say(format!("kmemtraced: {}: cannot be written: {error}: the report is not kept", file.display()));
+            return true;
+        }
+    };
+    for words in memstrack::reports(args) {
+        let mut command = Command::new(&program);
+        command.args(&words).arg(dir);
+        let spawned = file.as_mut().map(|file| file.try_clone()).transpose().and_then(|file| {
+            if let Some(file) = file {
+                command.stdout(file);
+            }
+            command.spawn()
+        });
+        let shown = words.join(" ");
+        match spawned.and_then(|child| wait_for(child, signals)) {
             Ok(true) => {}
             Ok(false) => {
-                say(format!("kmemtraced: --report {view}: ended by a signal"));
+                say(format!("kmemtraced: --report {shown}: ended by a signal"));
                 return false;
             }
-            Err(error) => say(format!("kmemtraced: --report {view}: {}: {error}", program.display())),
+            Err(error) => say(format!("kmemtraced: --report {shown}: {}: {error}", program.display())),
         }
     }
     true

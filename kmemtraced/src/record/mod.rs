@@ -2,12 +2,13 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `notices` has the lines written meanwhile.
+//! recorded alone, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
 mod command;
 mod launcher;
+mod memstrack;
 mod notices;
 mod set_up;
 pub(crate) mod shutdown;
@@ -43,7 +44,10 @@ use start::Started;
 use wait::{Running, Stop};
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
-pub(crate) fn record(args: Args) -> anyhow::Result<u8> {
+pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
+    if let Some(line) = memstrack::translate(&mut args)? {
+        notices::say(&args, &line);
+    }
     // Before set-up, so that a signal during set-up undoes it.
     let signals = Arc::new(Signals::take()?);
     let (watcher, taken) = (thread::current(), Arc::clone(&signals));
@@ -73,10 +77,14 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     warn(output.finish_removal());
     if status.is_err() {
         output.discard();
-    } else if !signals.is_second() && !command::report(&args.report, &output.dir, signals) {
-        return Ok(shutdown::ENDED_EARLY);
+        return status;
     }
-    status
+    let is_reported = signals.is_second() || command::report(args, &output.dir, signals);
+    if memstrack::is_private(args) {
+        let removed = std::fs::remove_dir_all(&output.dir);
+        warn(removed.with_context(|| format!("{}: cannot be removed", output.dir.display())));
+    }
+    if is_reported { status } else { Ok(shutdown::ENDED_EARLY) }
 }
 
 fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals: &Signals) -> anyhow::Result<u8> {
