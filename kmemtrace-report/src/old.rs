@@ -117,5 +117,11 @@ mod with_pictures {
         live_wasted: 0,
         peak_live_allocated: None,
         live_is_upper_bound: false,
+        pages_allocated: None,
+        pages_freed: None,
+        pages_inferred: None,
+        live_pages: None,
+        peak_live_pages: None,
+        partial_frees: None,
     };
 }

@@ -15,6 +15,9 @@ use crate::names::areas::Areas;
 use crate::names::place::Place;
 use crate::query::select::Branch;
 
+/// Members that nodes lack: peaks do not add up.
+const PEAKS: [&str; 2] = ["peak_live_allocated", "peak_live_pages"];
+
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeKind {
@@ -82,7 +85,7 @@ impl Serialize for TreeNode {
         map.serialize_entry("kind", self.kind.name())?;
         let mut result = Ok(());
         self.stats.members(&mut |member, cell| {
-            if result.is_ok() && member != "peak_live_allocated" {
+            if result.is_ok() && !PEAKS.contains(&member) {
                 result = map.serialize_entry(member, &cell);
             }
         });
@@ -353,7 +356,7 @@ impl Row for NodeRow<'_> {
         take("depth", Cell::Count(self.depth));
         take("kind", Cell::Word(self.node.kind.name()));
         self.node.stats.members(&mut |member, cell| {
-            if member != "peak_live_allocated" {
+            if !PEAKS.contains(&member) {
                 take(member, cell);
             }
         });

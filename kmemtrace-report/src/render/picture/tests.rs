@@ -22,6 +22,12 @@ const STATS: PrintedStats = PrintedStats {
     live_wasted: 0,
     peak_live_allocated: None,
     live_is_upper_bound: false,
+    pages_allocated: None,
+    pages_freed: None,
+    pages_inferred: None,
+    live_pages: None,
+    peak_live_pages: None,
+    partial_frees: None,
 };
 
 fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
