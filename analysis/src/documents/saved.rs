@@ -306,6 +306,9 @@ impl Saved {
             frees_name_caches: false,
             gfp_names: None,
             selects_pages,
+            kinds: query.select.kind.clone(),
+            module_rule: query.module_rule,
+            memfree_change: None,
             slabinfo: None,
             aliases: None,
             static_sizes: None,
@@ -486,6 +489,8 @@ impl SavedCompleteness {
             inferred_frees: self.inferred_frees,
             frees_without_alloc: self.frees_without_alloc,
             unknown: UnknownEvents::default(),
+            stacks: 0,
+            stacks_unmatched: 0,
         }
     }
 }

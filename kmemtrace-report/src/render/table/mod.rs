@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_column_of_a_view_is_explained_and_can_be_told_from_the_others() {
-        for (view, parts) in columns::VIEWS {
+        for &(view, parts) in columns::VIEWS {
             for (part, columns) in parts {
                 for column in *columns {
                     assert!(column.meaning.ends_with('.'), "{view} {part}: {}", column.title);
