@@ -181,7 +181,9 @@ fn show(
         let command = keys::press(&mut state, &snapshot, height, key);
         match command {
             Command::Quit => return Ok(()),
-            Command::Save => state.message = Some(save(View { snapshot: &snapshot, subject: &subject, state: &state, look })),
+            Command::Save => {
+                state.message = Some(save(View { snapshot: &snapshot, subject: &subject, state: &state, look }))
+            }
             _ => {}
         }
         // Other rows are needed at once, on a frozen screen, too.

@@ -53,7 +53,8 @@ impl<'a> Player<'a> {
         let fed = self.monitor.feed(&mut self.trace, until, Instant::now() + ROUND);
         match fed {
             Fed::Ended => {
-                let reason = if self.source.is_growing { self.source.reason(&self.trace) } else { "end of the recording" };
+                let reason =
+                    if self.source.is_growing { self.source.reason(&self.trace) } else { "end of the recording" };
                 self.subject.state = Recording::Ended(reason.to_owned());
             }
             Fed::CaughtUp if self.subject.state == Recording::Loads => self.subject.state = Recording::Runs,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use kmemtrace::whole_file::Directory;
 use kmemtrace::Trace;
+use kmemtrace::whole_file::Directory;
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::open::regular;
@@ -106,7 +106,9 @@ fn running() -> anyhow::Result<Option<PathBuf>> {
     for entry in entries.flatten() {
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         let mut lines = text.lines();
-        let (Some(process), Some(path)) = (lines.next(), lines.next().filter(|path| !path.is_empty())) else { continue };
+        let (Some(process), Some(path)) = (lines.next(), lines.next().filter(|path| !path.is_empty())) else {
+            continue;
+        };
         let runs = process.trim().parse::<u32>().is_ok_and(|process| Path::new(&format!("/proc/{process}")).exists());
         let path = PathBuf::from(path);
         if runs && path.is_dir() {

@@ -64,7 +64,11 @@ fn words(view: View<'_>, row: &LiveRow, detail: &Detail, width: usize, mark: cha
     if *frees > 0 {
         freed += &format!("; other CPU {}", figures::percent(*cross_cpu, *frees));
     }
-    vec![format!("{name}{facts}"), format!(" allocs {}/s  frees {}/s{age}", grouped(*allocs_now), grouped(*frees_now)), freed]
+    vec![
+        format!("{name}{facts}"),
+        format!(" allocs {}/s  frees {}/s{age}", grouped(*allocs_now), grouped(*frees_now)),
+        freed,
+    ]
 }
 
 /// Ages of live objects, a class a line.

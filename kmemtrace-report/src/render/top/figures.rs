@@ -1,39 +1,17 @@
 //! Figures in the few columns that a screen has.
 
-/// Units of 1024.
-const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
-
-/// Number with three significant digits and its unit: `"1.38"`, `Some('M')`.
-fn parts(n: u64) -> (String, Option<char>) {
-    let mut value = n as f64;
-    let mut unit = None;
-    let mut units = UNITS.into_iter();
-    while value >= 999.5 {
-        value /= 1024.0;
-        unit = units.next();
-    }
-    let number = match (unit, value) {
-        (None, _) => format!("{value:.0}"),
-        (_, ..9.995) => format!("{value:.2}"),
-        (_, ..99.95) => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    };
-    (number, unit)
-}
-
-/// Bytes: `1.38 M`, `402 M`, `96 B`.
+/// Bytes: `1.38 M`, `402 M`, `96 B`, rounded as everywhere.
 pub(super) fn bytes(n: u64) -> String {
-    let (number, unit) = parts(n);
-    format!("{number} {}", unit.unwrap_or('B'))
+    long_bytes(n).replace("iB", "")
 }
 
-/// Change of bytes: `+31.0M`, `-96K`, `+0`.
+/// Change of bytes: `+31M`, `-96K`, `+0`.
 pub(super) fn change(n: i64) -> String {
-    let (number, unit) = parts(n.unsigned_abs());
-    let sign = if n < 0 { '-' } else { '+' };
-    // Two digits before the point are enough for a change.
-    let number = if number.len() > 3 && !number.starts_with("0.") { number.trim_end_matches('0').trim_end_matches('.').to_owned() } else { number };
-    format!("{sign}{number}{}", unit.map_or(String::new(), String::from))
+    let text = bytes(n.unsigned_abs());
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    // Three digits are more than a change needs; a zero behind the point says nothing.
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{}{number}{}", if n < 0 { '-' } else { '+' }, unit.trim_end_matches('B'))
 }
 
 /// Change a second: as [`change`], and `0` where there is none.

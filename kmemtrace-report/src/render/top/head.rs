@@ -32,7 +32,8 @@ fn line(pen: &mut Pen<'_>, y: u16, mut parts: Vec<Part>) {
     let width = usize::from(pen.area().width);
     let gap = if pen.area().width < WIDE { 2 } else { 3 };
     parts.retain(|part| !part.text.is_empty());
-    let used = |parts: &[Part]| parts.iter().map(|part| part.text.chars().count() + gap).sum::<usize>().saturating_sub(gap);
+    let used =
+        |parts: &[Part]| parts.iter().map(|part| part.text.chars().count() + gap).sum::<usize>().saturating_sub(gap);
     while used(&parts) > width {
         let Some(rank) = parts.iter().map(|part| part.rank).max().filter(|rank| *rank > 0) else { break };
         parts.retain(|part| part.rank < rank);
@@ -165,7 +166,8 @@ fn settings(view: View<'_>) -> Vec<Part> {
 pub(super) fn draw_keys(view: View<'_>, pen: &mut Pen<'_>, y: u16) {
     const KEYS: &str = "? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  Enter detail  q quit";
     const SHORT: &str = "? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  q quit";
-    const WIDE_KEYS: &str = "? help   / filter   s sort   m next group   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
+    const WIDE_KEYS: &str =
+        "? help   / filter   s sort   m next group   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
     let state = view.state;
     if let Some(typed) = &state.typed {
         pen.put(0, y, &format!("filter: {typed}_"), Paint::Strong);

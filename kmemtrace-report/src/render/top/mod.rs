@@ -125,7 +125,10 @@ pub(crate) fn draw(view: View<'_>, buffer: &mut Buffer) -> usize {
     let mut pen = Pen { buffer, look: view.look };
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let (least_width, least_height) = LEAST;
-        let text = format!("needs {least_width} columns and {least_height} lines; here are {} and {}", area.width, area.height);
+        let text = format!(
+            "needs {least_width} columns and {least_height} lines; here are {} and {}",
+            area.width, area.height
+        );
         pen.put(0, 0, &text, Paint::Plain);
         return 0;
     }

@@ -59,7 +59,8 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) -> usiz
         return room;
     }
     let chosen = view.state.chosen_index(&rows);
-    let first = view.state.first_row.min(chosen).max((chosen + 1).saturating_sub(room)).min(rows.len().saturating_sub(room));
+    let first =
+        view.state.first_row.min(chosen).max((chosen + 1).saturating_sub(room)).min(rows.len().saturating_sub(room));
     for ((index, row), y) in rows.iter().enumerate().skip(first).take(room).zip(first_line..) {
         let is_chosen = index == chosen;
         let others = rows.len() - (first + room).min(rows.len());
@@ -99,7 +100,14 @@ fn nothing(view: View<'_>) -> String {
 }
 
 /// Draws a row; `others` is the number of rows below that are not shown.
-fn draw_row(view: View<'_>, pen: &mut Pen<'_>, columns: &[Column], y: u16, row: &LiveRow, (is_chosen, others): (bool, usize)) {
+fn draw_row(
+    view: View<'_>,
+    pen: &mut Pen<'_>,
+    columns: &[Column],
+    y: u16,
+    row: &LiveRow,
+    (is_chosen, others): (bool, usize),
+) {
     let width = usize::from(pen.area().width);
     let mut line: String =
         columns.iter().map(|column| format!("{:>width$}", (column.figure)(row), width = column.width)).collect();

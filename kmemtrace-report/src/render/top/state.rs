@@ -29,16 +29,8 @@ pub(crate) enum Sort {
 
 impl Sort {
     /// All keys, in the order in which `s` goes through them.
-    const ALL: [Sort; 8] = [
-        Sort::Growth,
-        Sort::Live,
-        Sort::Peak,
-        Sort::Wasted,
-        Sort::Allocs,
-        Sort::CrossCpu,
-        Sort::SinceMark,
-        Sort::Name,
-    ];
+    const ALL: [Sort; 8] =
+        [Sort::Growth, Sort::Live, Sort::Peak, Sort::Wasted, Sort::Allocs, Sort::CrossCpu, Sort::SinceMark, Sort::Name];
 
     fn compare(self, a: &LiveRow, b: &LiveRow) -> Ordering {
         let greatest = |of: fn(&LiveRow) -> i128| of(b).cmp(&of(a));
@@ -67,7 +59,7 @@ pub(crate) struct ScreenState {
     pub(crate) filter: RowFilter,
     /// Filter that is being typed.
     pub(crate) typed: Option<String>,
-    window: usize,
+    pub(super) window: usize,
     /// Key and kind of the chosen row; the first one where it is gone.
     pub(crate) chosen: Option<(LiveKey, kmemtrace::Kind)>,
     /// First row of the table.
