@@ -460,7 +460,26 @@ mod tests {
         let event = decode::<Big>(&decoder, 1, 0, &whole(&record(0x1234, 3)), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
         assert!(decode::<Big>(&decoder, 1, 0, &whole(&record(u32::MAX, 0)), &mut names).unwrap().failed);
-        assert_eq!(decode::<Big>(&decoder, 1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated, u64::MAX);
+    }
+
+    #[test]
+    fn pages_that_are_no_block_are_not_decoded() {
+        let mut names = Names::new();
+        let decoder = decoder(&mut names);
+        let mut order = |pfn: u32, order: u32| {
+            let mut record = vec![0, 7, 0, 0, 0, 0, 0, 9];
+            record.extend_from_slice(&pfn.to_be_bytes());
+            record.extend_from_slice(&order.to_be_bytes());
+            decode::<Big>(&decoder, 1, 0, &whole(&record), &mut names).map(|event| event.order)
+        };
+        for good in [(0, 16), (0x1_0000, 16), (0x1_ff00, 8), (0x1_fff0, 4), (3, 10), (u32::MAX, 0), (u32::MAX, 3)] {
+            assert_eq!(order(good.0, good.1), Ok(Some(good.1 as u8)), "{good:?}");
+        }
+        for bad in [(0, 17), (0, 64), (0, 90), (0, u32::MAX), (1, 16), (0x1_ff01, 8), (0x1_ffff, 1), (u32::MAX, 17)] {
+            let want =
+                RecordError::Block { order: bad.1.into(), frame: if bad.0 == u32::MAX { 0 } else { bad.0.into() } };
+            assert_eq!(order(bad.0, bad.1), Err(want), "{bad:?}");
+        }
     }
 
     #[test]

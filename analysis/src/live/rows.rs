@@ -35,6 +35,7 @@ impl Monitor<'_> {
             slab: self.totals(&self.ledger.slab, request),
             curve: self.curve(request),
             mark: self.ledger.mark.map(since),
+            group: request.group,
             rows: Vec::new(),
             detail: request.detail.and_then(|choice| self.detail(choice, request)),
         };

@@ -85,6 +85,12 @@ mod tests {
         live_wasted: 0,
         peak_live_allocated: None,
         live_is_upper_bound: true,
+        pages_allocated: None,
+        pages_freed: None,
+        pages_inferred: None,
+        live_pages: None,
+        peak_live_pages: None,
+        partial_frees: None,
     };
 
     /// Completeness with this verdict, loss and number of gaps.
