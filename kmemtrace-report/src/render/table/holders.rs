@@ -50,14 +50,18 @@ pub(crate) fn holders(
         let figures = take(sums(&row.stats, row.kind.name(), grew, head.trace.page_bytes, options));
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
-    let others = listing.others.as_ref().map(|others| {
-        let pages = others.others_pages.as_ref().filter(|_| view.shows == "pages");
-        let sum = pages.unwrap_or(&others.others);
-        let figures = take(sums(sum, "-", "-".to_owned(), head.trace.page_bytes, options));
-        figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
+    let others = listing.others.iter().flat_map(|others| {
+        let sums_of = [(Some(&others.others), "-"), (others.others_pages.as_ref(), "pages")];
+        let sums_of = sums_of.into_iter().filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
+        let row = |(sum, kind)| {
+            let figures = take(sums(sum, kind, "-".to_owned(), head.trace.page_bytes, options));
+            figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
+        };
+        sums_of.map(row).collect::<Vec<_>>()
     });
+    let others: Vec<Vec<Cell>> = others.collect();
     let grid = Grid { columns: &columns, ranked: None, screen: &options.screen };
-    let notes = grid.write(|| listing.rows.iter().map(row).chain(others.clone()), out)?;
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(others.iter().cloned()), out)?;
     heading::footer(notes, options, out)?;
     let Some(explained) = view.explained else { return Ok(()) };
     writeln!(out)?;
