@@ -107,6 +107,7 @@ mod engine;
 mod error;
 #[cfg(test)]
 mod exact;
+pub mod live;
 mod memory;
 mod names;
 mod order;
@@ -116,7 +117,7 @@ mod query;
 pub mod whole_file;
 
 pub use account::completeness::Completeness;
-pub use account::grouping::GroupKey;
+pub use account::grouping::{GroupKey, ModuleRule};
 pub use account::live_curve::LiveCurve;
 pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
@@ -136,6 +137,7 @@ pub use kmemtrace_abi::stream::source::EventSource;
 pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
 pub use names::areas::Areas;
 pub use names::error::NamesError;
+pub use names::frame_list::{FrameClass, FrameList};
 #[cfg(feature = "dwarf")]
 pub use names::image_sizes::{FileSizes, LeftOut, ModuleSizes, PartSizes, StaticSizes};
 pub use names::kallsyms::{Symbol, Symbolizer};
@@ -146,6 +148,7 @@ pub use names::options::NameOptions;
 pub use names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 pub use names::size_class::SizeClasses;
 pub use names::slabinfo::{CacheChange, SlabCache, Slabinfo};
+pub use names::uses::{Uses, UsesError};
 pub use names::wrappers::Wrappers;
 pub use order::ordered::Observer;
 pub use pairing::fate::Fate;

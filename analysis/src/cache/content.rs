@@ -51,6 +51,9 @@ impl Whole {
             inferred_frees: 0,
             frees_without_alloc: 0,
             unknown,
+            // Views that show them are not answered from an index.
+            stacks: 0,
+            stacks_unmatched: 0,
         }
     }
 }

@@ -36,6 +36,7 @@ pub mod ranked;
 pub mod row;
 pub mod saved;
 pub mod sites;
+pub mod stacks;
 #[cfg(feature = "dwarf")]
 pub mod static_sizes;
 pub mod summary;

@@ -464,6 +464,8 @@ impl SavedCompleteness {
             inferred_frees: self.inferred_frees,
             frees_without_alloc: self.frees_without_alloc,
             unknown: UnknownEvents::default(),
+            stacks: 0,
+            stacks_unmatched: 0,
         }
     }
 }

@@ -55,7 +55,8 @@ impl Ordering {
 }
 
 row! {
-    /// The contract's members of [`Stats`].
+    /// The contract's members of [`Stats`]. Those of nothing are the default.
+    #[derive(Default)]
     pub struct PrintedStats {
         /// Number of allocations.
         pub allocs: u64,

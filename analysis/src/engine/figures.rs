@@ -89,7 +89,9 @@ impl Collected {
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
         }
+        paired.has_pages = numbers.sites.iter().any(|(_, kind)| *kind == Kind::Pages);
         paired.lists = numbers.lists;
+        paired.stacks = numbers.stacks;
         Ok((paired, numbers.names))
     }
 }
@@ -109,7 +111,7 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 
 /// Adds peaks to the rows, and sums of each kind and in all.
 fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker) {
-    paired.peak_at = peaks.peak_at;
+    (paired.peak_at, paired.pages_peak_at) = (peaks.peak_at, peaks.pages_peak_at);
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
         paired.kinds[kind_index(*kind)].add(figures);

@@ -79,10 +79,19 @@ impl Query {
         let filter = Selected::new(&select, &names, &caches);
         let needs_symbols = request.grouping.keys().any(GroupKey::is_of_call_site);
         let symbols = needs_symbols.then(|| names.symbolizer());
+        let gfp_names = trace.metadata.gfp_names.clone();
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
-            facts: GroupFacts { comms: &names.comms, symbols, places: &names.places, caches: &caches },
+            facts: GroupFacts {
+                comms: &names.comms,
+                symbols,
+                places: &names.places,
+                caches: &caches,
+                names: Some(&names),
+                gfp_names: gfp_names.as_deref(),
+                module_rule: self.module_rule,
+            },
             over_time: self.over_time,
             parallelism: self.parallelism(),
             budget,
@@ -120,7 +129,7 @@ impl Query {
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
-            gfp_names: trace.metadata.gfp_names.clone(),
+            gfp_names,
             static_sizes,
             selects_pages: self.select.kind == [Kind::Pages],
             slabinfo: self.slabinfo(trace),
@@ -129,7 +138,7 @@ impl Query {
     }
 
     /// Rules of the pairing on this trace.
-    pub(super) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
+    pub(crate) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
         PairingOptions {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
@@ -239,7 +248,7 @@ impl Query {
 }
 
 /// Refuses a trace whose events were handed out before: its streams are at their ends.
-pub(super) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
+pub(crate) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 

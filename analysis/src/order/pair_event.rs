@@ -5,8 +5,9 @@ use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
 use kmemtrace_abi::stream::CpuStream;
 
 use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
-use crate::account::group_reader::GroupReader;
+use crate::account::group_reader::{EventNumbers, GroupReader};
 use crate::account::grouping::RowKey;
+use crate::account::stack_reader::{EventStack, StackReader};
 use crate::memory::hashing::{Seed, part};
 use crate::order::merge::{Chunk, Keyed};
 
@@ -148,6 +149,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
     ) -> Self {
         let sink = PairEventSink {
             classes,
+            stacks: StackReader::new(groups.facts(), classes),
             groups,
             by_site,
             seed,
@@ -225,6 +227,7 @@ const RECENT: usize = 2048;
 struct PairEventSink<'a, F> {
     classes: &'a Classes,
     groups: GroupReader<'a>,
+    stacks: StackReader<'a>,
     by_site: bool,
     seed: Seed,
     filter: F,
@@ -238,9 +241,14 @@ struct PairEventSink<'a, F> {
 
 impl<F: Filter> EventSink for PairEventSink<'_, F> {
     const FLAGS: bool = F::FLAGS;
+    const STACKS: bool = false;
 
     #[inline(always)]
-    fn event(&mut self, event: Event, names: &Names) {
+    fn event(&mut self, mut event: Event, names: &Names) {
+        let EventStack { number: stack, site } = self.stacks.read(&event, names);
+        if matches!(event.action, Action::Alloc(_)) {
+            event.call_site = site;
+        }
         let takes = self.filter.takes(&event, names);
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
         let (action, kind) = match event.action {
@@ -257,7 +265,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = if F::KEYS { self.groups.others(&event, kind, cache) } else { 0 };
+                let others = if F::KEYS { self.groups.others(&event, kind, EventNumbers { cache, stack }) } else { 0 };
                 self.class((event.call_site, kind), Some(others), cache, sizes)
             }
             (true, false) => 0,

@@ -16,6 +16,8 @@ use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::live_curve::LiveCurve;
+use crate::account::row_paths::Nodes;
+use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
 use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
@@ -155,6 +157,14 @@ pub(crate) struct PairingResult {
     pub(crate) rows: Vec<(RowKey, Stats)>,
     /// Values of the rows' keys, where there are several beside the call-site.
     pub(crate) lists: ValueLists,
+    /// Stacks of allocations by their numbers.
+    pub(crate) stacks: KnownStacks,
+    /// Nodes that stand for several rows, where a query asks for them.
+    pub(crate) nodes: Option<Nodes>,
+    /// Order key of the event that reached the peak of pages.
+    pub(crate) pages_peak_at: Option<u64>,
+    /// True where pages were allocated, whatever the filters take.
+    pub(crate) has_pages: bool,
     /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
     /// Stats of `kmalloc` and `cache` together.

@@ -8,8 +8,9 @@ pub(crate) mod time;
 pub(crate) mod window;
 
 use crate::account::classes::MAX_SIZED_CLASSES;
-use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::over_time::OverTimeRequest;
+use crate::account::row_paths::PathForm;
 use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
 use crate::progress::Notes;
@@ -42,6 +43,7 @@ pub struct Query {
     pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
+    pub(crate) module_rule: ModuleRule,
     pub(crate) shows_own: bool,
     pub(crate) select: Select,
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
@@ -87,6 +89,7 @@ impl Query {
             over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
+            module_rule: ModuleRule::Site,
             shows_own: false,
             select: Select::default(),
             given: Vec::new(),
@@ -103,6 +106,14 @@ impl Query {
         }
     }
 
+    /// Counts the peaks of all nodes of a tree over the keys of the query, the first key at the top. Where rows of modules overlap
+    /// ([`ModuleRule::Any`]) the nodes are the modules themselves, of a query by the module alone.
+    pub fn with_nodes(mut self, yes: bool) -> Query {
+        let form = if self.module_rule == ModuleRule::Any { PathForm::Groups } else { PathForm::Tree };
+        self.over_time.nodes = yes.then_some(form);
+        self
+    }
+
     /// Lists the objects that are live at the end; about 48 bytes of memory for each.
     pub fn with_live_objects(mut self, yes: bool) -> Query {
         self.lists_live = yes;
@@ -112,6 +123,13 @@ impl Query {
     /// Counts live bytes and allocations of each row over time.
     pub fn with_growth(mut self, yes: bool) -> Query {
         self.over_time.growth = yes;
+        self
+    }
+
+    /// Rule by which rows of modules take an allocation. Default: the module of its call-site. An allocation without a stack belongs
+    /// to the module of its call-site by any rule.
+    pub fn module_rule(mut self, rule: ModuleRule) -> Query {
+        self.module_rule = rule;
         self
     }
 
