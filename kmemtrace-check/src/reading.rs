@@ -91,6 +91,7 @@ impl Noted {
 impl EventSink for Noted {
     const NAMES: bool = false;
     const FLAGS: bool = false;
+    const STACKS: bool = false;
 
     #[inline]
     fn event(&mut self, _: Event, _: &Names) {}

@@ -13,10 +13,13 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 19] = [
+const VIEWS: [&str; 22] = [
     "summary",
     "sites",
     "tree",
+    "tasks",
+    "modules",
+    "uses",
     "caches",
     "mismatch",
     "live",

@@ -83,6 +83,8 @@ fn machine() -> Workload {
                 name,
                 action,
                 failed: false,
+                order: None,
+                stack: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

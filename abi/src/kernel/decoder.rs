@@ -6,61 +6,14 @@
 use byteorder::ByteOrder;
 
 use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
-use crate::kernel::format::{EventFormat, Field, Place};
+use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
+use crate::kernel::slot::{Head, NEAR, Slot};
+use crate::kernel::stack_record::StackFormat;
 use crate::kernel::subbuffer::Record;
-use crate::kernel::target::{Endian, TargetOrder, u16_at, u32_at, uint_at};
+use crate::kernel::target::{TargetOrder, u16_at, u32_at};
 use crate::kernel::unknown::UnknownEvents;
-
-/// Place of a number in a record.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    offset: u32,
-    size: u8,
-    /// Mask of the number in the eight bytes at the offset.
-    mask: u64,
-}
-
-impl Slot {
-    /// A number that is not there: 0 wherever it is read.
-    const ABSENT: Slot = Slot { offset: 0, size: 0, mask: 0 };
-
-    fn of(field: &Field) -> Option<Slot> {
-        let fits = field.place == Place::Fixed && matches!(field.size, 1 | 2 | 4 | 8);
-        fits.then(|| Slot::new(field.offset as u32, field.size as u8))
-    }
-
-    fn new(offset: u32, size: u8) -> Slot {
-        Slot { offset, size, mask: u64::MAX >> (64 - 8 * u32::from(size)) }
-    }
-
-    /// The number, 0 where it is not there.
-    #[inline]
-    fn read<O: TargetOrder>(self, record: &[u8]) -> u64 {
-        uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
-    }
-
-    /// Number that begins in the first [`NEAR`] bytes: one load, whatever its size.
-    #[inline(always)]
-    fn read_near<O: TargetOrder>(self, head: &Head) -> u64 {
-        let at = self.offset as usize % NEAR;
-        let word = O::Stream::read_u64(&head[at..at + 8]);
-        match O::ENDIAN {
-            Endian::Little => word & self.mask,
-            Endian::Big => word >> (self.mask.leading_zeros() & 63) & self.mask,
-        }
-    }
-
-    fn end(self) -> usize {
-        self.offset as usize + usize::from(self.size)
-    }
-}
-
-/// A record's fields begin before this offset, on every kernel that was seen.
-const NEAR: usize = 64;
-/// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
-type Head = [u8; NEAR + 8];
 
 /// Place of a cache's name.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +38,10 @@ struct Plan {
     /// `bytes_req` and `bytes_alloc`; or `order`, of which the bytes are `page_bytes << order`.
     sizes: [Slot; 2],
     has_order: bool,
-    /// Order of the block, where the event carries a frame number.
+    /// Order of the block of pages.
     order: Option<Slot>,
+    /// `address` is the number of the block's first frame.
+    has_frame: bool,
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
@@ -96,12 +51,19 @@ struct Plan {
     far: Vec<Slot>,
 }
 
-/// A record that ends before its fields do.
+/// Greatest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
+/// 13, most to 10.
+const MAX_ORDER: u64 = 16;
+
+/// A record that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the record has {have} bytes, and its event's fields need {need}")]
-pub(crate) struct ShortRecord {
-    pub(crate) have: usize,
-    pub(crate) need: usize,
+pub(crate) enum RecordError {
+    /// It ends before its fields do.
+    #[error("the record has {have} bytes, and its event's fields need {need}")]
+    Short { have: usize, need: usize },
+    /// Its pages are no block: too many, or not aligned and on both sides of a border of 65,536 frames.
+    #[error("it is of a block of order {order} at frame {frame:#x}, which no kernel has")]
+    Block { order: u64, frame: u64 },
 }
 
 /// The plans of one trace.
@@ -111,6 +73,7 @@ pub(crate) struct Decoder {
     by_id: Vec<u16>,
     plans: Vec<Plan>,
     page_bytes: u64,
+    stacks: Option<StackFormat>,
 }
 
 impl Decoder {
@@ -134,13 +97,14 @@ impl Decoder {
             sizes: [Slot::ABSENT; 2],
             has_order: false,
             order: None,
+            has_frame: false,
             gfp: None,
             node: None,
             cache: None,
             least: 0,
             far: Vec::new(),
         };
-        let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes };
+        let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes, stacks: None };
         for (system, format) in formats {
             let id = usize::from(format.id);
             if decoder.by_id.len() <= id {
@@ -149,6 +113,7 @@ impl Decoder {
             let Ok(index) = u16::try_from(decoder.plans.len()) else { break };
             if let Some(slot) = decoder.by_id.get_mut(id).filter(|slot| **slot == 0) {
                 *slot = index;
+                decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
                 decoder.plans.push(Plan::new((system, format), release, names, &other));
             }
         }
@@ -159,6 +124,11 @@ impl Decoder {
     pub(crate) fn frees_alone_name_caches(&self) -> bool {
         let names = |action: Action| self.plans.iter().any(|plan| plan.action == action && plan.cache.is_some());
         names(Action::Free(Kind::Cache)) && !names(Action::Alloc(Kind::Cache))
+    }
+
+    /// Layout of records that hold stacks; `None` where the trace does not describe them.
+    pub(crate) fn stacks(&self) -> Option<&StackFormat> {
+        self.stacks.as_ref()
     }
 
     /// Decodes a record and hands its event to `items`; `at` and `cpu` are taken as they are. An event that
@@ -174,14 +144,14 @@ impl Decoder {
         names: &mut Names,
         items: &mut I,
         unknown: &mut UnknownEvents,
-    ) -> Result<(), ShortRecord> {
+    ) -> Result<(), RecordError> {
         let have = record.payload.len();
         // `common_type` is the first field of every event of every kernel.
-        let id = u16_at::<O>(record.payload, 0).ok_or(ShortRecord { have, need: 2 })?;
+        let id = u16_at::<O>(record.payload, 0).ok_or(RecordError::Short { have, need: 2 })?;
         let index = self.by_id.get(usize::from(id)).copied().unwrap_or(0);
-        let plan = self.plans.get(usize::from(index)).ok_or(ShortRecord { have, need: 0 })?;
+        let plan = self.plans.get(usize::from(index)).ok_or(RecordError::Short { have, need: 0 })?;
         if have < plan.least {
-            return Err(ShortRecord { have, need: plan.least });
+            return Err(RecordError::Short { have, need: plan.least });
         }
         let moved;
         let head = match record.rest.first_chunk() {
@@ -192,6 +162,10 @@ impl Decoder {
             }
         };
         let read = |slot: Slot| slot.read_near::<O>(head);
+        let order = plan.order.map(read);
+        if let Some(order) = order {
+            plan.check_block(order, read(plan.address))?;
+        }
         let event = Event {
             at,
             address: 0,
@@ -207,7 +181,7 @@ impl Decoder {
             name: plan.name,
             action: plan.action,
             failed: false,
-            order: plan.order.map(|slot| u8::try_from(read(slot)).unwrap_or(u8::MAX)),
+            order: order.filter(|_| plan.has_frame).map(|order| order as u8),
             stack: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
@@ -286,7 +260,8 @@ impl Plan {
         });
         let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot(fields.gfp), slot(fields.node));
-        let order = profile.order.filter(|_| key.null == Null::AllOnes).and_then(slot);
+        let order = profile.order.and_then(slot);
+        let has_frame = key.null == Null::AllOnes;
         let slots = [Some(address), Some(call_site), pid, flags, order, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
@@ -302,6 +277,7 @@ impl Plan {
             sizes,
             has_order,
             order,
+            has_frame,
             gfp,
             node,
             cache,
@@ -321,6 +297,15 @@ impl Plan {
             far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
         }
         self
+    }
+
+    /// Refuses pages that are no block.
+    #[inline]
+    fn check_block(&self, order: u64, address: u64) -> Result<(), RecordError> {
+        let frame = if self.has_frame && self.failed != Some(address) { address } else { 0 };
+        // An aligned block of at most this order never crosses a border of 65,536 frames.
+        let is_block = order <= MAX_ORDER && (frame & 0xffff) + (1 << order) <= 0x1_0000;
+        if is_block { Ok(()) } else { Err(RecordError::Block { order, frame }) }
     }
 
     /// The start of a record behind which too little stands to take it as a [`Head`], or its numbers, one after the other.
@@ -356,7 +341,7 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::event::StreamItem;
-    use crate::kernel::target::{Big, Little};
+    use crate::kernel::target::{Big, Endian, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -388,7 +373,7 @@ mod tests {
         cpu: u32,
         record: &Record<'_>,
         names: &mut Names,
-    ) -> Result<Event, ShortRecord> {
+    ) -> Result<Event, RecordError> {
         let mut items = Vec::new();
         decoder.decode::<O, _>(at, cpu, record, names, &mut items, &mut UnknownEvents::default())?;
         let [StreamItem::Event(event)] = items[..] else { panic!("{items:?}") };
@@ -430,7 +415,7 @@ mod tests {
         assert_eq!(event.cache, None);
         assert_eq!(
             decode::<Little>(&decoder, 9, 3, &whole(&record[..56]), &mut names),
-            Err(ShortRecord { have: 56, need: 60 })
+            Err(RecordError::Short { have: 56, need: 60 })
         );
     }
 
@@ -475,7 +460,26 @@ mod tests {
         let event = decode::<Big>(&decoder, 1, 0, &whole(&record(0x1234, 3)), &mut names).unwrap();
         assert_eq!((event.address, event.requested, event.allocated, event.failed), (0x1234, 32768, 32768, false));
         assert!(decode::<Big>(&decoder, 1, 0, &whole(&record(u32::MAX, 0)), &mut names).unwrap().failed);
-        assert_eq!(decode::<Big>(&decoder, 1, 0, &whole(&record(1, 90)), &mut names).unwrap().allocated, u64::MAX);
+    }
+
+    #[test]
+    fn pages_that_are_no_block_are_not_decoded() {
+        let mut names = Names::new();
+        let decoder = decoder(&mut names);
+        let mut order = |pfn: u32, order: u32| {
+            let mut record = vec![0, 7, 0, 0, 0, 0, 0, 9];
+            record.extend_from_slice(&pfn.to_be_bytes());
+            record.extend_from_slice(&order.to_be_bytes());
+            decode::<Big>(&decoder, 1, 0, &whole(&record), &mut names).map(|event| event.order)
+        };
+        for good in [(0, 16), (0x1_0000, 16), (0x1_ff00, 8), (0x1_fff0, 4), (3, 10), (u32::MAX, 0), (u32::MAX, 3)] {
+            assert_eq!(order(good.0, good.1), Ok(Some(good.1 as u8)), "{good:?}");
+        }
+        for bad in [(0, 17), (0, 64), (0, 90), (0, u32::MAX), (1, 16), (0x1_ff01, 8), (0x1_ffff, 1), (u32::MAX, 17)] {
+            let want =
+                RecordError::Block { order: bad.1.into(), frame: if bad.0 == u32::MAX { 0 } else { bad.0.into() } };
+            assert_eq!(order(bad.0, bad.1), Err(want), "{bad:?}");
+        }
     }
 
     #[test]
@@ -690,7 +694,7 @@ mod tests {
         assert_eq!(decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names).address, 5);
         for (have, need) in [(15, 16), (2, 16), (1, 2), (0, 2)] {
             let error = decode::<Little>(&decoder, 1, 0, &whole(&bytes[..have]), &mut names);
-            assert_eq!(error, Err(ShortRecord { have, need }));
+            assert_eq!(error, Err(RecordError::Short { have, need }));
         }
     }
 

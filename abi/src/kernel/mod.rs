@@ -10,6 +10,8 @@ pub mod notes;
 pub(crate) mod profile;
 pub mod relay;
 pub(crate) mod release;
+mod slot;
+pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
 pub mod target;

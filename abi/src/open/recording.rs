@@ -120,6 +120,9 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
     };
     let metadata = Metadata { started: header.started, ..metadata };
+    if metadata.stacks.as_deref() == Some("") {
+        streams.iter_mut().for_each(CpuStream::expect_no_stacks);
+    }
     Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
 }
 

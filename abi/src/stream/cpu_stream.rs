@@ -94,6 +94,11 @@ impl CpuStream {
         self.state.keys = keys;
     }
 
+    /// Notes that the recording has no stacks: no event waits for one.
+    pub(crate) fn expect_no_stacks(&mut self) {
+        self.state.has_stacks = false;
+    }
+
     /// Notes that the file's first bytes are damaged.
     pub(crate) fn mark_damaged(&mut self) {
         self.state.damage();

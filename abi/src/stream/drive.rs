@@ -34,6 +34,13 @@ impl CpuStream {
     ///
     /// Generic, so that fields that `items` does not look at are not even read from the records.
     pub fn decode(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
+        self.state.waiting.take_up(names);
+        let goes_on = self.decode_batch(names, items, batch);
+        self.state.waiting.spell_out(names);
+        goes_on
+    }
+
+    fn decode_batch(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
         let before = self.state.items();
         let has_gaps = self.range.as_mut().is_some_and(|range| range.begin(items));
         if !self.is_prepared {
@@ -41,8 +48,8 @@ impl CpuStream {
         }
         self.state.until = before.saturating_add(batch as u64);
         while !self.state.is_full() {
-            if self.range.as_ref().is_some_and(|range| range.is_passed_by(self.state.last)) {
-                return self.leave_range(items) || self.state.items() > before || has_gaps;
+            if self.range.as_ref().is_some_and(|range| range.is_passed_by(self.state.handed_to())) {
+                return self.leave_range(names, items) || self.state.items() > before || has_gaps;
             }
             match &mut self.backing {
                 Backing::Done => break,
@@ -59,6 +66,7 @@ impl CpuStream {
                     };
                     if let Some(ending) = ending {
                         self.state.report.bytes = window.offset();
+                        self.state.waiting.flush(names, items);
                         self.state.finish(ending, items);
                         self.backing = Backing::Done;
                     }
@@ -80,8 +88,9 @@ impl CpuStream {
                             self.state.report.bytes = reader.bytes_read();
                             self.state.report.blocks = reader.blocks();
                             if self.range.is_some() {
-                                return self.leave_range(items) || self.state.items() > before || has_gaps;
+                                return self.leave_range(names, items) || self.state.items() > before || has_gaps;
                             }
+                            self.state.waiting.flush(names, items);
                             self.state.finish(ending, items);
                             self.backing = Backing::Done;
                         }
@@ -134,7 +143,8 @@ impl CpuStream {
 
     /// Ends the range, with the gaps behind it; true where there are any.
     #[cold]
-    fn leave_range(&mut self, items: &mut impl EventSink) -> bool {
+    fn leave_range(&mut self, names: &Names, items: &mut impl EventSink) -> bool {
+        self.state.waiting.flush(names, items);
         if let Backing::Blocks(reader) = &self.backing {
             self.state.report.bytes = reader.bytes_met();
         }

@@ -32,6 +32,10 @@ pub struct FileReport {
     pub events: u64,
     /// Events that may allocate or free objects and that are not known by name; part of `events`.
     pub unknown: UnknownEvents,
+    /// Stacks that were tied to their events; 0 where the consumer does not look at stacks.
+    pub stacks: u64,
+    /// Records of stacks that could not be tied: without an event of their own, cut, or without frames.
+    pub stacks_unmatched: u64,
     /// Order key of the first event record.
     pub first: Option<u64>,
     /// Order key of the last event record.
@@ -72,6 +76,8 @@ impl FileReport {
             blocks: 0,
             events: 0,
             unknown: UnknownEvents::default(),
+            stacks: 0,
+            stacks_unmatched: 0,
             first: None,
             last: None,
             lost: Some(0),

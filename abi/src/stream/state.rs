@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::marks::Marks;
+use super::waiting::Waiting;
 use crate::clock::Clock;
 use crate::disk::block::Interval;
 use crate::disk::blocks::Block;
@@ -48,6 +49,10 @@ pub(super) struct StreamState {
     pub(super) hands: BTreeMap<u64, u64>,
     /// The stream's order keys.
     pub(super) keys: Clock,
+    /// Events that wait for their stack, and those behind them: counted in the report, and not handed on yet.
+    pub(super) waiting: Waiting,
+    /// The recording may have stacks.
+    pub(super) has_stacks: bool,
     /// Builder of the seek index, where the caller wants one.
     pub(super) seek_index: Option<Box<SeekIndexBuilder>>,
 }
@@ -82,14 +87,21 @@ impl StreamState {
             walked_to: None,
             hands: BTreeMap::new(),
             keys: Clock::default(),
+            waiting: Waiting::default(),
+            has_stacks: true,
             seek_index: None,
         }
     }
 
-    /// Number of items so far.
+    /// Number of items handed on so far.
     #[inline]
     pub(super) fn items(&self) -> u64 {
-        self.report.events + self.report.gaps
+        (self.report.events + self.report.gaps).saturating_sub(self.waiting.len())
+    }
+
+    /// Order key up to which all events were handed on, but for some with the same key.
+    pub(super) fn handed_to(&self) -> Option<u64> {
+        self.waiting.first_key().or(self.last)
     }
 
     #[inline]
@@ -187,7 +199,8 @@ impl StreamState {
 
     /// Hands over the gaps before the event at `at`; true where one was pending.
     #[cold]
-    pub(super) fn announce(&mut self, at: u64, items: &mut impl EventSink) -> bool {
+    pub(super) fn announce(&mut self, at: u64, names: &Names, items: &mut impl EventSink) -> bool {
+        self.waiting.flush(names, items);
         let is_gap = self.pending.is_some();
         if is_gap {
             self.gap(items, None, Some(at));
@@ -202,7 +215,7 @@ impl StreamState {
     #[inline(always)]
     pub(super) fn push(&mut self, items: &mut impl EventSink, event: Event, names: &Names) {
         if !self.is_plain() {
-            self.announce(event.at, items);
+            self.announce(event.at, names, items);
         }
         self.last = Some(event.at);
         self.report.events += 1;

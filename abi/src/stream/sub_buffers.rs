@@ -2,11 +2,13 @@
 
 use super::payload::SubBufferFormat;
 use super::state::StreamState;
+use super::waiting::WaitingSink;
 use crate::disk::blocks::{Block, Ending, Window};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::ShortRecord;
-use crate::kernel::subbuffer::{Missed, SubBuffer, SubBufferError, trimmed_len};
+use crate::kernel::decoder::RecordError;
+use crate::kernel::stack_record::StackFormat;
+use crate::kernel::subbuffer::{Missed, Record, SubBuffer, SubBufferError, trimmed_len};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
 
 /// Place of sub-buffers in a file.
@@ -89,6 +91,7 @@ impl StreamState {
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
+        let stacks = format.decoder.stacks().filter(|_| I::STACKS && self.has_stacks);
         while !self.is_full() {
             let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
             let sub_buffer = match SubBuffer::parse::<O>(&format.shape, bytes) {
@@ -99,6 +102,7 @@ impl StreamState {
                 }
             };
             if let Some(missed) = sub_buffer.missed {
+                self.waiting.flush(names, items);
                 self.mark(missed, sub_buffer.timestamp, items);
             }
             // On the fast path only these two are carried from event to event.
@@ -115,10 +119,16 @@ impl StreamState {
                 };
                 let at =
                     if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-                let is_after_gap = !is_plain && self.announce(at, items);
+                let is_after_gap = !is_plain && self.announce(at, names, items);
                 is_plain = true;
-                let unknown = &mut self.report.unknown;
-                match format.decoder.decode::<O, I>(at, self.cpu, &record, names, items, unknown) {
+                let decoded = match stacks {
+                    Some(stacks) => self.decode_waiting::<O, I>(at, &record, (format, stacks), names, items),
+                    None => {
+                        let unknown = &mut self.report.unknown;
+                        format.decoder.decode::<O, I>(at, self.cpu, &record, names, items, unknown)
+                    }
+                };
+                match decoded {
                     Ok(()) => events += 1,
                     Err(error) => {
                         self.settle(std::mem::take(&mut events), last);
@@ -132,6 +142,29 @@ impl StreamState {
             from += sub_buffer.stored;
         }
         (from < payload.len()).then_some(from)
+    }
+
+    /// Decodes a record of a trace with stacks: a stack is tied to its event, and an event waits for its stack.
+    #[inline]
+    fn decode_waiting<O: TargetOrder, I: EventSink>(
+        &mut self,
+        at: u64,
+        record: &Record<'_>,
+        (format, stacks): (&SubBufferFormat, &StackFormat),
+        names: &mut Names,
+        items: &mut I,
+    ) -> Result<(), RecordError> {
+        let origin = if stacks.is_stack::<O>(record.payload) {
+            let is_tied = self.waiting.tie::<O>(stacks, record.payload, format.shape.target.word_bytes, names);
+            self.report.stacks += u64::from(is_tied);
+            self.report.stacks_unmatched += u64::from(!is_tied);
+            None
+        } else {
+            stacks.origin::<O>(record.payload)
+        };
+        let mut sink = WaitingSink { waiting: &mut self.waiting, items, origin };
+        let unknown = &mut self.report.unknown;
+        format.decoder.decode::<O, WaitingSink<'_, I>>(at, self.cpu, record, names, &mut sink, unknown)
     }
 
     /// Events were lost before a sub-buffer that starts at `timestamp`.
@@ -155,7 +188,7 @@ impl StreamState {
 
     /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
     #[cold]
-    fn bad_record(&mut self, error: ShortRecord, place: Place, from: usize, is_after_gap: bool) {
+    fn bad_record(&mut self, error: RecordError, place: Place, from: usize, is_after_gap: bool) {
         self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
         if is_after_gap {
             self.damaged = true;

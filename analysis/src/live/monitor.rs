@@ -154,7 +154,16 @@ impl<'a> Monitor<'a> {
         let MonitorBase { rules, classes, comms, places, caches, own_threads, budget, options } = base;
         let seed = Seed::random();
         let grouping = Grouping::of(&[crate::GroupKey::Site, crate::GroupKey::Cache]);
-        let groups = GroupReader::new(grouping, GroupFacts { comms, symbols: None, places, caches }, classes);
+        let facts = GroupFacts {
+            comms,
+            symbols: None,
+            places,
+            caches,
+            names: None,
+            gfp_names: None,
+            module_rule: crate::account::grouping::ModuleRule::Site,
+        };
+        let groups = GroupReader::new(grouping, facts, classes);
         let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
         let filter = LiveFilter { own, shows_own: options.shows_own };
         let mut pairing = Pairing::new(rules, classes, seed, 0, 1);

@@ -18,6 +18,12 @@ pub(crate) enum GroupBy {
     Cache,
     /// Module of the call-site
     Module,
+    /// Call stack, from the call-site on
+    Stack,
+    /// Use of pages
+    Use,
+    /// Binary logarithm of the number of pages
+    Order,
     /// Requested bytes
     Size,
     /// Flags of the allocation, by the kernel's names
@@ -53,6 +59,9 @@ impl GroupBy {
             GroupBy::Comm => GroupKey::Comm,
             GroupBy::Cache => GroupKey::Cache,
             GroupBy::Module => GroupKey::Module,
+            GroupBy::Stack => GroupKey::Stack,
+            GroupBy::Use => GroupKey::Use,
+            GroupBy::Order => GroupKey::Order,
             GroupBy::Size => GroupKey::Size,
             GroupBy::Gfp => GroupKey::Gfp,
             GroupBy::Node => GroupKey::Node,

@@ -15,9 +15,9 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use kmemtrace::documents::AccountStyle;
-use kmemtrace::{Finding, GroupKey, Query, TimeWindow, TreeOptions, parse_size};
+use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
 
-pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, Weight};
+pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{GroupBy, SortBy};
 pub(crate) use top::TopArgs;
@@ -94,6 +94,24 @@ pub(crate) struct Args {
     /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
+    /// Largest children that make up P percent of the sort key, at each node
+    #[arg(long, value_name = "P", value_parser = share)]
+    pub(crate) throttle: Option<f64>,
+    /// Module that an allocation belongs to: innermost (default), outermost, any or site
+    ///
+    /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
+    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. Allocations without
+    /// a stack belong to the module of their call-site.
+    #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true)]
+    pub(crate) module_rule: Option<RuleOfModules>,
+    /// Figures at the peak of live bytes, or at a time
+    ///
+    /// A time is one side of --time: 12.5, +1.5s, -2s or 10%. For the peak the trace is read twice.
+    #[arg(long, value_name = "peak|TIME", allow_hyphen_values = true, conflicts_with = "time")]
+    pub(crate) at: Option<Moment>,
+    /// Rules for the use of pages, in place of the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub(crate) uses: Option<PathBuf>,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
     /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the
@@ -195,6 +213,9 @@ pub(crate) struct NameArgs {
     /// Functions that allocate for their callers, a name a line; none: no function
     #[arg(long, value_name = "FILE|none", hide_short_help = true)]
     pub(crate) wrappers: Option<PathBuf>,
+    /// Functions to pass over in stacks of pages beside the built-in allocators, a name a line
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) skip_frames: Option<PathBuf>,
     /// Areas of source files: the kernel's MAINTAINERS, or lines of area, tab and pattern
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) areas: Option<PathBuf>,
@@ -212,6 +233,26 @@ impl Args {
         if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
     }
 
+    /// Rule of modules in views that are about them.
+    pub(crate) fn rule_of_modules(&self) -> ModuleRule {
+        self.module_rule.unwrap_or_default().rule()
+    }
+
+    /// Query by these keys, with growth where rows are sorted by it, at the moment that was asked for.
+    pub(crate) fn held_by(&self, keys: &[GroupKey]) -> Query {
+        let query =
+            Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
+        match self.at {
+            Some(moment) => query.at(moment),
+            None => query,
+        }
+    }
+
+    /// True for a tree over keys of allocations rather than over folders.
+    pub(crate) fn is_key_tree(&self) -> bool {
+        self.by.first().is_some_and(|by| ![GroupBy::Folder, GroupBy::Area].contains(by))
+    }
+
     /// Options of a tree.
     pub(crate) fn tree(&self) -> TreeOptions {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
@@ -219,6 +260,7 @@ impl Args {
             // Areas that were given are meant, whatever else is not said.
             by_area: self.by.first() == Some(&GroupBy::Area) || (self.by.is_empty() && self.names.areas.is_some()),
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
+            throttle: self.throttle,
             branches: self.filters.branch.clone(),
         }
     }
@@ -234,6 +276,11 @@ fn percent(text: &str) -> Result<f64, String> {
     number
         .filter(|n| n.is_finite() && *n >= 0.0)
         .ok_or_else(|| "a percentage is a number from 0 on: 10 or 2.5".to_owned())
+}
+
+/// Parses a share of 0 to 100 percent.
+fn share(text: &str) -> Result<f64, String> {
+    percent(text).ok().filter(|n| *n <= 100.0).ok_or_else(|| "a share is a number from 0 to 100: 80".to_owned())
 }
 
 fn class_parser() -> impl TypedValueParser<Value = Finding> {

@@ -9,6 +9,7 @@ use crate::args::{Format, GroupBy, SortBy};
 const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Site,
     GroupBy::Source,
+    GroupBy::Stack,
     GroupBy::Function,
     GroupBy::File,
     GroupBy::Folder,
@@ -18,7 +19,9 @@ const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Comm,
     GroupBy::Cache,
     GroupBy::Module,
+    GroupBy::Use,
     GroupBy::Size,
+    GroupBy::Order,
     GroupBy::Gfp,
     GroupBy::Node,
     GroupBy::Context,
@@ -81,31 +84,59 @@ Each kind of object has a row of its own. --by groups by other keys, or by sever
 pub(super) const TREE: View = View {
     name: "tree",
     alias: None,
-    meaning: "Folders of the kernel's sources, down to call-sites",
+    meaning: "Folders of the kernel's sources, or stacks, tasks, modules",
     help: "\
 Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
 information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
-nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.",
+nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.
+
+--by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
+outermost frame to the call-site. There each node has a peak of its own, and pages count where they were recorded, else objects of \
+slabs; --kind chooses.",
     examples: &[
         ("tree --depth 2 DIR", "folders of two levels"),
         ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
+        ("tree --by module,stack --throttle 80 DIR", "most of what each module holds, by stack"),
         ("tree --by area --areas linux/MAINTAINERS DIR", "areas of the kernel's maintainers"),
     ],
-    options: &["by", "sort", "top", "depth"],
-    groupings: &[GroupBy::Folder, GroupBy::Area],
+    options: &["by", "sort", "top", "depth", "throttle", "module-rule", "at", "uses"],
+    groupings: &[
+        GroupBy::Folder,
+        GroupBy::Area,
+        GroupBy::Stack,
+        GroupBy::Task,
+        GroupBy::Module,
+        GroupBy::Site,
+        GroupBy::Use,
+    ],
     sort_keys: &[
         SortBy::Live,
         SortBy::Wasted,
         SortBy::LiveWasted,
+        SortBy::Peak,
         SortBy::Total,
         SortBy::Allocs,
         SortBy::Frees,
+        SortBy::Growth,
         SortBy::Static,
         SortBy::Current,
     ],
     run: Run::Document {
-        query: |_, _| Query::by_site().with_static_sizes(true),
-        document: |analysis, shape, args| documents::tree(analysis, shape, &args.tree()),
+        query: |_, args| {
+            if !args.is_key_tree() {
+                let query = Query::by_site().with_static_sizes(true);
+                return args.at.map_or(query.clone(), |moment| query.at(moment));
+            }
+            let keys: Vec<_> = args.by.iter().map(|by| by.key()).collect();
+            args.held_by(&keys).with_nodes(true)
+        },
+        document: |analysis, shape, args| {
+            if args.is_key_tree() {
+                documents::key_tree(analysis, shape, &args.tree())
+            } else {
+                documents::tree(analysis, shape, &args.tree())
+            }
+        },
     },
 };
 

@@ -4,6 +4,7 @@
 //! completions, man pages and `docs/views.md` take all that they say from this table.
 
 mod figures;
+mod holders;
 mod other;
 mod view;
 
@@ -14,6 +15,9 @@ pub(crate) static VIEWS: &[View] = &[
     figures::SUMMARY,
     figures::SITES,
     figures::TREE,
+    holders::TASKS,
+    holders::MODULES,
+    holders::USES,
     figures::CACHES,
     figures::MISMATCH,
     figures::LIVE,

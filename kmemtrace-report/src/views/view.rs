@@ -79,6 +79,7 @@ const COMMON: &[&str] = &[
     "kernel",
     "names",
     "wrappers",
+    "skip-frames",
     "areas",
     "own",
     "bytes",

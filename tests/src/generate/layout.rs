@@ -1,5 +1,6 @@
 //! Event records and their `format` texts, both from one list of fields for each event and kernel.
 
+use super::stacks::{CLAIMED_FRAMES, put_frames, put_nonsense};
 use super::{Era, Random, Shape, put, set};
 use kmemtrace_abi::event::Event;
 
@@ -38,8 +39,6 @@ const fn line(declaration: &'static str, bytes: usize, signed: bool, slot: Slot)
 }
 
 const WORD: usize = 0;
-/// Callers that the format of a stack claims; the record holds as many as it likes.
-const CLAIMED_CALLERS: usize = 8;
 
 /// The layout of one event.
 #[derive(Clone, Debug)]
@@ -129,6 +128,7 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
         line("unsigned long pfn", WORD, false, Slot::Address)
     };
     let order = line("unsigned int order", 4, false, Slot::Order);
+    let callers = line("unsigned long caller[8]", WORD, false, Slot::Callers);
     match name {
         "kmalloc" if era >= Era::V6_1 => vec![call_site, ptr, requested, allocated, gfp, node],
         "kmem_cache_alloc" if era >= Era::V6_18 => {
@@ -143,12 +143,8 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
         "mm_page_free" | "mm_page_free_direct" => vec![frame, order],
         "mm_pagevec_free" => vec![frame, line("int cold", 4, true, Slot::Any)],
         "mm_page_free_batched" => vec![frame],
-        _ => {
-            vec![
-                line("int size", 4, true, Slot::StackSize),
-                line("unsigned long caller[8]", WORD, false, Slot::Callers),
-            ]
-        }
+        _ if era == Era::V2_6_32 => vec![callers],
+        _ => vec![line("int size", 4, true, Slot::StackSize), callers],
     }
 }
 
@@ -171,7 +167,7 @@ fn layout(shape: &Shape, system: &'static str, name: &'static str, id: u16) -> L
         .map(|line| {
             let bytes = if line.bytes == WORD { word } else { line.bytes };
             offset = offset.next_multiple_of(bytes);
-            let size = if line.slot == Slot::Callers { CLAIMED_CALLERS * bytes } else { bytes };
+            let size = if line.slot == Slot::Callers { CLAIMED_FRAMES * bytes } else { bytes };
             let placed = (line, offset, size);
             offset += size;
             placed
@@ -217,24 +213,29 @@ impl Layout {
         self.has(Slot::Gfp)
     }
 
-    /// The record of `event`, whose cache has the name `cache`. What no reader looks at is random.
-    pub fn record(&self, event: &Event, cache: &[u8], random: &mut Random) -> Vec<u8> {
+    /// True if readers take the order of a block from records.
+    pub(crate) fn has_order(&self) -> bool {
+        self.has(Slot::Order) && self.shape.era != Era::V2_6_32
+    }
+
+    /// The record of `event`, whose cache has the name `cache`; a stack has these frames, or is nonsense without any. What no
+    /// reader looks at is random.
+    pub fn record(&self, event: &Event, cache: &[u8], frames: Option<&[u64]>, random: &mut Random) -> Vec<u8> {
         let endian = self.shape.target.endian;
         let word = usize::from(self.shape.target.word_bytes);
         let is_stack = self.has(Slot::Callers);
         let fixed = self.fields.iter().filter(|f| f.0.slot != Slot::Callers).map(|(_, at, size)| at + size).max();
         let mut record = Vec::with_capacity(fixed.unwrap_or(0) + cache.len() + word);
         record.extend((0..fixed.unwrap_or(0)).map(|_| random.bits() as u8));
-        // Long enough for the long form on every word size, mostly.
-        let callers = 5 + random.below(40);
-        let order = match event.requested {
-            0 => random.below(4),
-            bytes => u64::from((bytes / u64::from(self.shape.page_bytes)).trailing_zeros()),
+        let order = match (event.order, event.requested) {
+            (Some(order), _) => order.into(),
+            (None, 0) => random.below(4),
+            (None, bytes) => u64::from((bytes / u64::from(self.shape.page_bytes)).trailing_zeros()),
         };
         for (line, offset, size) in &self.fields {
             let value = match line.slot {
                 Slot::CommonType => u64::from(self.id),
-                Slot::CommonPreempt | Slot::Any | Slot::Callers => continue,
+                Slot::CommonPreempt | Slot::Any | Slot::StackSize | Slot::Callers => continue,
                 Slot::CommonFlags => event.flags.unwrap_or(0).into(),
                 Slot::CommonPid => event.pid.unwrap_or(0) as u64,
                 Slot::CallSite => event.call_site,
@@ -245,7 +246,6 @@ impl Layout {
                 Slot::Node => event.node.unwrap_or(-1) as u64,
                 Slot::CacheName => ((cache.len() as u64 + 1) << 16) | record.len() as u64,
                 Slot::Order => order,
-                Slot::StackSize => callers,
             };
             set(&mut record, endian, *offset, value, *size);
         }
@@ -257,7 +257,12 @@ impl Layout {
         let end = record.len().next_multiple_of(word);
         record.resize_with(end, || random.bits() as u8);
         if is_stack {
-            (0..callers).for_each(|_| put(&mut record, endian, random.bits(), word));
+            let size = match frames {
+                Some(frames) => put_frames(&mut record, &self.shape, frames),
+                None => put_nonsense(&mut record, &self.shape, random),
+            };
+            let place = self.fields.iter().find(|(line, ..)| line.slot == Slot::StackSize);
+            place.into_iter().for_each(|&(_, at, bytes)| set(&mut record, endian, at, size, bytes));
         }
         record
     }

@@ -13,6 +13,7 @@ pub mod load;
 pub mod pages;
 pub mod random;
 pub mod relay;
+mod stacks;
 pub mod symbols;
 pub mod tree;
 pub mod workload;

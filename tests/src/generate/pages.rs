@@ -197,7 +197,10 @@ impl<'a> Encoder<'a> {
     /// The record of `event`.
     pub fn record(&self, event: &Event, random: &mut Random) -> Vec<u8> {
         match self.layouts.get(self.names.get(event.name)) {
-            Some(layout) => layout.record(event, event.cache.map_or(b"", |c| self.names.get(c)), random),
+            Some(layout) => {
+                let frames = event.stack.map(|stack| self.names.stacks.get(stack));
+                layout.record(event, event.cache.map_or(b"", |c| self.names.get(c)), frames, random)
+            }
             None => foreign_record(&self.shape, event.pid.unwrap_or(0), random),
         }
     }

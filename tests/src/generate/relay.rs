@@ -98,6 +98,8 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
             node: alloc.then(|| event.node.unwrap_or(-1)),
             pid: None,
             flags: None,
+            order: None,
+            stack: None,
             cache: None,
             name: workload.names.intern(name.as_bytes()),
             // A null pointer is the only sign of failure here.

@@ -1,10 +1,12 @@
 //! Workloads of made-up machines: each CPU's events and gaps, with every case that reports must tell apart.
 
 use super::layout::{Layout, UNKNOWN_EVENTS, batched_name, layouts};
+use super::stacks::{ORPHAN_PID, changed, frames, interrupted};
 use super::symbols::{SITES, Symbols, call_site};
 use super::{Era, Random, Shape};
 use kmemtrace_abi::disk::block::Interval;
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
+use kmemtrace_abi::stack::StackId;
 
 /// Properties of a workload.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Options {
     pub pages: bool,
     /// Stacks, batched frees and records of unknown types too.
     pub others: bool,
+    /// Most events have stacks, and interrupts come between the two. Else the stacks of `others` have no event.
+    pub stacks: bool,
     /// Runs of events get lost, in places.
     pub loss: bool,
     /// Some of the losses have no count.
@@ -69,6 +73,7 @@ impl Options {
             step: 2000,
             pages: true,
             others: true,
+            stacks: false,
             loss: false,
             uncounted: false,
             recorder_loss: false,
@@ -109,6 +114,7 @@ impl Options {
             step: *random.pick(&[1, 3, 2000, 50_000_000]),
             pages: random.chance(70),
             others: random.chance(70),
+            stacks: copy.chance(50),
             loss: random.chance(60),
             uncounted: random.chance(50),
             recorder_loss: random.chance(30),
@@ -155,7 +161,7 @@ pub struct Hand {
 }
 
 /// One CPU's stream. Of the events that are neither allocation nor free, a reader may leave all but time, CPU, thread and
-/// name out.
+/// name out. Events have the stacks that readers tie to them, and records of stacks the frames in them; without a stack they are nonsense.
 #[derive(Clone, Debug, Default)]
 pub struct PerCpu {
     /// CPU number.
@@ -246,6 +252,8 @@ struct Machine<'a> {
     flags: Random,
     /// Random numbers of sizes and caches by call-site, of unknown events, and of frees without an event.
     extra: Random,
+    /// Random numbers of stacks, of the interrupts before them, and of the orders of freed pages.
+    stacks: Random,
     names: Names,
     layouts: Vec<Layout>,
     now: u64,
@@ -289,6 +297,7 @@ impl<'a> Machine<'a> {
             random: Random::new(seed),
             flags: Random::new(!seed),
             extra: Random::new(seed ^ 0x00e9_17e3),
+            stacks: Random::new(seed ^ 0x57ac_0000),
             names: Names::new(),
             layouts: layouts(&options.shape),
             now: options.start,
@@ -453,6 +462,7 @@ impl<'a> Machine<'a> {
                 let name = if stands_alone { "mm_pagevec_free" } else { free };
                 let mut event = self.event(cpu, name, Action::Free(Kind::Pages));
                 event.address = address;
+                event.order = event.order.map(|_| self.stacks.below(4) as u8);
                 self.push(cpu, event);
                 if is_batch && !stands_alone {
                     let name = batched_name(self.shape.era);
@@ -467,7 +477,9 @@ impl<'a> Machine<'a> {
     fn page_alloc(&mut self, cpu: usize, address: u64) {
         let mut event = self.event(cpu, "mm_page_alloc", Action::Alloc(Kind::Pages));
         event.address = address;
-        event.requested = u64::from(self.shape.page_bytes) << *self.random.pick(&[0, 0, 0, 1, 3, 10]);
+        let order = *self.random.pick(&[0, 0, 0, 1, 3, 10]);
+        event.order = event.order.map(|_| order);
+        event.requested = u64::from(self.shape.page_bytes) << order;
         event.allocated = event.requested;
         event.failed = address == if self.shape.era == Era::V2_6_32 { 0 } else { self.shape.word_max() };
         self.push(cpu, event);
@@ -481,13 +493,18 @@ impl<'a> Machine<'a> {
         // Without a format the thread is not known.
         event.pid = event.pid.filter(|_| name != "unknown");
         event.flags = event.flags.filter(|_| name != "unknown");
-        self.push(cpu, event);
+        if name != "kernel_stack" {
+            return self.push(cpu, event);
+        }
+        event.pid = Some(ORPHAN_PID);
+        event.stack = self.some_stack();
+        self.land(cpu, event);
     }
 
     fn event(&mut self, cpu: usize, name: &'static str, action: Action) -> Event {
         let layout = self.layouts.iter().find(|l| l.name == name);
         let has = |what: fn(&Layout) -> bool| layout.is_some_and(what);
-        let (gfp, node) = (has(Layout::has_gfp), has(Layout::has_node));
+        let (gfp, node, order) = (has(Layout::has_gfp), has(Layout::has_node), has(Layout::has_order));
         Event {
             at: self.now,
             address: 0,
@@ -503,7 +520,7 @@ impl<'a> Machine<'a> {
             name: self.names.intern(name.as_bytes()),
             action,
             failed: false,
-            order: None,
+            order: order.then_some(0),
             stack: None,
         }
     }
@@ -563,12 +580,46 @@ impl<'a> Machine<'a> {
         self.push(cpu, event);
     }
 
-    /// The event gets into the stream, or is lost.
+    /// A stack of this machine; now and then nonsense in place of one.
+    fn some_stack(&mut self) -> Option<StackId> {
+        let frames = frames(&self.shape, self.options.slide, &mut self.stacks);
+        let is_nonsense = self.stacks.chance(5);
+        (!is_nonsense).then(|| self.names.stacks.intern(&frames))
+    }
+
+    /// The event gets into the stream or is lost, and so does its stack.
     fn push(&mut self, index: usize, event: Event) {
+        let place = self.land(index, event);
+        let Some(flags) = event.flags.filter(|_| self.options.stacks && self.stacks.chance(70)) else { return };
+        if self.stacks.chance(8)
+            && let Some(flags) = interrupted(flags, &mut self.stacks)
+        {
+            for _ in 0..1 + self.stacks.below(3) {
+                self.now += self.stacks.below(2);
+                let free = self.event(index, "kfree", Action::Free(Kind::Kmalloc));
+                let (address, call_site) = (self.place(), self.call_site());
+                let flags = Some(changed(flags, &mut self.stacks));
+                self.push(index, Event { address, call_site, flags, pid: event.pid, ..free });
+            }
+        }
+        let record = self.event(index, "kernel_stack", Action::Other);
+        let (stack, flags) = (self.some_stack(), Some(changed(flags, &mut self.stacks)));
+        let end = self.land(index, Event { pid: event.pid, flags, stack, ..record });
+        let items = &mut self.cpus[index].items;
+        if let Some((place, end)) = place.zip(end)
+            && !items[place..end].iter().any(|item| matches!(item, StreamItem::Gap(_)))
+            && let StreamItem::Event(event) = &mut items[place]
+        {
+            event.stack = stack;
+        }
+    }
+
+    /// The event gets into the stream, at this place, or is lost.
+    fn land(&mut self, index: usize, event: Event) -> Option<usize> {
         let (left, lost, by_recorder) = self.losing[index];
         if left > 0 {
             self.losing[index] = (left - 1, lost + 1, by_recorder);
-            return;
+            return None;
         }
         let options = self.options;
         if lost > 0 {
@@ -595,9 +646,10 @@ impl<'a> Machine<'a> {
         } else if options.loss && self.random.chance(2) {
             let by_recorder = options.recorder_loss && self.random.chance(40);
             self.losing[index] = (self.random.below(30), 1, by_recorder);
-            return;
+            return None;
         }
         self.cpus[index].items.push(StreamItem::Event(event));
+        Some(self.cpus[index].items.len() - 1)
     }
 
     fn finish(mut self) -> Workload {

@@ -1,0 +1,55 @@
+//! Numbers in a record: their place, and two ways to read them.
+
+use byteorder::ByteOrder;
+
+use crate::kernel::format::{Field, Place};
+use crate::kernel::target::{Endian, TargetOrder, uint_at};
+
+/// Place of a number in a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) offset: u32,
+    size: u8,
+    /// Mask of the number in the eight bytes at the offset.
+    pub(super) mask: u64,
+}
+
+impl Slot {
+    /// A number that is not there: 0 wherever it is read.
+    pub(super) const ABSENT: Slot = Slot { offset: 0, size: 0, mask: 0 };
+
+    pub(super) fn of(field: &Field) -> Option<Slot> {
+        let fits = field.place == Place::Fixed && matches!(field.size, 1 | 2 | 4 | 8);
+        fits.then(|| Slot::new(field.offset as u32, field.size as u8))
+    }
+
+    pub(super) fn new(offset: u32, size: u8) -> Slot {
+        Slot { offset, size, mask: u64::MAX >> (64 - 8 * u32::from(size)) }
+    }
+
+    /// The number, 0 where it is not there.
+    #[inline]
+    pub(super) fn read<O: TargetOrder>(self, record: &[u8]) -> u64 {
+        uint_at::<O>(record, self.offset as usize, usize::from(self.size)).unwrap_or(0)
+    }
+
+    /// Number that begins in the first [`NEAR`] bytes: one load, whatever its size.
+    #[inline(always)]
+    pub(super) fn read_near<O: TargetOrder>(self, head: &Head) -> u64 {
+        let at = self.offset as usize % NEAR;
+        let word = O::Stream::read_u64(&head[at..at + 8]);
+        match O::ENDIAN {
+            Endian::Little => word & self.mask,
+            Endian::Big => word >> (self.mask.leading_zeros() & 63) & self.mask,
+        }
+    }
+
+    pub(super) fn end(self) -> usize {
+        self.offset as usize + usize::from(self.size)
+    }
+}
+
+/// A record's fields begin before this offset, on every kernel that was seen.
+pub(super) const NEAR: usize = 64;
+/// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
+pub(super) type Head = [u8; NEAR + 8];
