@@ -214,7 +214,9 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     let paired = grouped(analysis, Grouping::SITE);
-    of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, naming, shape.top, saturation)))
+    of("live", analysis, |(saturation, _)| {
+        Body::Live(live::live(paired, naming, analysis.info.page_bytes, shape.top, saturation))
+    })
 }
 
 /// `cross`: pairs freed on another CPU, per call-site and as a matrix. The query is one [`crate::Query::with_cpu_matrix`].

@@ -16,6 +16,9 @@ use crate::names::areas::Areas;
 use crate::names::place::Place;
 use crate::query::select::Branch;
 
+/// Members that nodes lack: peaks do not add up.
+const PEAKS: [&str; 2] = ["peak_live_allocated", "peak_live_pages"];
+
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeKind {
@@ -114,7 +117,7 @@ impl Serialize for TreeNode {
         }
         let mut result = Ok(());
         self.stats.members(&mut |member, cell| {
-            if result.is_ok() && (self.key.is_some() || member != "peak_live_allocated") {
+            if result.is_ok() && (self.key.is_some() || !PEAKS.contains(&member)) {
                 result = map.serialize_entry(member, &cell);
             }
         });
@@ -406,7 +409,7 @@ impl Row for NodeRow<'_> {
             take("module", key.module.as_deref().map_or(Cell::Null, Cell::Name));
         }
         self.node.stats.members(&mut |member, cell| {
-            if self.node.key.is_some() || member != "peak_live_allocated" {
+            if self.node.key.is_some() || !PEAKS.contains(&member) {
                 take(member, cell);
             }
         });

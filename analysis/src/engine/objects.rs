@@ -101,7 +101,7 @@ impl Query {
         };
         config.rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
         let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
-        let fates = Fates::new(sink, &classes, &names.comms, &config.rules.cpus, is_all_suspect);
+        let fates = Fates::new(sink, &classes, &names.comms, &config.rules, is_all_suspect);
         let mut objects = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
         let (order, mut completeness) =
             in_order(trace, self.window_events, index, *window, progress, |window, first, names| {

@@ -189,6 +189,7 @@ impl Query {
             matrix: request.matrix,
             lists_live: request.lists_live,
             counts_free_sites: self.free_sites,
+            page_bytes: trace.info.page_bytes,
         }
     }
 
