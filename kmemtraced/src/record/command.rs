@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
@@ -39,9 +39,18 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
     None
 }
 
-/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH. False where a
-/// signal ended it.
-pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> bool {
+/// End of the reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reported {
+    All,
+    /// A report could not be printed.
+    NotAll,
+    /// A signal ended a report.
+    Interrupted,
+}
+
+/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
+pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> Reported {
     let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
     // The first argument is all that is known of this program's path without /proc.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
@@ -54,10 +63,11 @@ pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> bool {
         Ok(file) => file,
         Err(error) => {
             let file = args.memstrack.report_file.as_deref().unwrap_or(Path::new(""));
-            say(format!("kmemtraced: {}: cannot be written: {error}: the report is not kept", file.display()));
-            return true;
+            say(format!("kmemtraced: {}: cannot be written: {error}: it has no report", file.display()));
+            return Reported::NotAll;
         }
     };
+    let mut reported = Reported::All;
     for words in memstrack::reports(args) {
         let mut command = Command::new(&program);
         command.args(&words).arg(dir);
@@ -69,25 +79,32 @@ pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> bool {
         });
         let shown = words.join(" ");
         match spawned.and_then(|child| wait_for(child, signals)) {
-            Ok(true) => {}
-            Ok(false) => {
+            Ok(Some(status)) if status.success() => {}
+            // The report has said why.
+            Ok(Some(_)) => reported = Reported::NotAll,
+            Ok(None) => {
                 say(format!("kmemtraced: --report {shown}: ended by a signal"));
-                return false;
+                return Reported::Interrupted;
             }
-            Err(error) => say(format!("kmemtraced: --report {shown}: {}: {error}", program.display())),
+            Err(error) => {
+                say(format!("kmemtraced: --report {shown}: {}: {error}", program.display()));
+                reported = Reported::NotAll;
+            }
         }
     }
-    true
+    reported
 }
 
-/// Waits for a report to end; kills it and returns false at a stop signal.
-fn wait_for(mut child: Child, signals: &Signals) -> std::io::Result<bool> {
-    while child.try_wait()?.is_none() {
-        if signals.is_pressing() {
-            let _ = child.kill();
-            return Ok(false);
+/// Waits for a report to end, and returns its status; kills it and returns `None` at a stop signal.
+fn wait_for(mut child: Child, signals: &Signals) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if signals.is_pressing() => {
+                let _ = child.kill();
+                return Ok(None);
+            }
+            None => thread::sleep(POLL_INTERVAL),
         }
-        thread::sleep(POLL_INTERVAL);
     }
-    Ok(true)
 }

@@ -38,6 +38,7 @@ use crate::write::meta::{MetaFile, MetaOptions};
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
+use command::Reported;
 use launcher::Launcher;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::Started;
@@ -79,12 +80,24 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
         output.discard();
         return status;
     }
-    let is_reported = signals.is_second() || command::report(args, &output.dir, signals);
-    if memstrack::is_private(args) {
-        let removed = std::fs::remove_dir_all(&output.dir);
-        warn(removed.with_context(|| format!("{}: cannot be removed", output.dir.display())));
+    if signals.is_second() {
+        return status;
     }
-    if is_reported { status } else { Ok(shutdown::ENDED_EARLY) }
+    let reported = command::report(args, &output.dir, signals);
+    if memstrack::is_private(args) {
+        remove_private(&output, reported);
+    }
+    if reported == Reported::Interrupted { Ok(shutdown::ENDED_EARLY) } else { status }
+}
+
+/// Removes a recording of which only the reports are wanted, once they are there.
+fn remove_private(output: &TraceDir, reported: Reported) {
+    let shown = output.dir.display();
+    if reported == Reported::All {
+        warn(std::fs::remove_dir_all(&output.dir).with_context(|| format!("{shown}: cannot be removed")));
+    } else {
+        messages::say(format!("kmemtraced: a report failed: the recording is kept in {shown}"));
+    }
 }
 
 fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals: &Signals) -> anyhow::Result<u8> {
