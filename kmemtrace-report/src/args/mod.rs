@@ -236,7 +236,8 @@ impl Args {
 
     /// Query by these keys, with growth where rows are sorted by it, at the moment that was asked for.
     pub(crate) fn held_by(&self, keys: &[GroupKey]) -> Query {
-        let query = Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
+        let query =
+            Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
         match self.at {
             Some(moment) => query.at(moment),
             None => query,
