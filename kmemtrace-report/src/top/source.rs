@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use kmemtrace::Trace;
@@ -20,6 +21,11 @@ use crate::render::top::Subject;
 const RUNNING: &str = "/run/kmemtraced";
 /// Trace where none is named and no recorder runs.
 const DEFAULT: &str = "kmemtrace.data";
+
+/// Time that a recorder may take from its lock to its last file.
+const STARTING: Duration = Duration::from_secs(5);
+/// Pause between two looks at those files.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Path of a trace, and its directory where a recorder may be writing to it.
 pub(super) struct Source {
@@ -48,7 +54,16 @@ impl Source {
     /// Opens the trace.
     pub(super) fn trace(&self) -> anyhow::Result<Trace> {
         let name = escape(self.paths[0].as_os_str().as_bytes()).into_owned();
-        let trace = Trace::open(&self.paths)?;
+        let begun = Instant::now();
+        let trace = loop {
+            // A recorder that has just started is still making its files.
+            let is_early = self.is_growing && begun.elapsed() < STARTING;
+            match Trace::open(&self.paths) {
+                Ok(trace) if trace.info.missing.is_empty() || !is_early => break trace,
+                Err(error) if !is_early => return Err(error.into()),
+                Ok(_) | Err(_) => std::thread::sleep(PAUSE),
+            }
+        };
         if trace.info.input != InputKind::Kmemtrace && self.is_growing {
             bail!("{name}: is being written and is no recording of kmemtraced: name it when it is finished");
         }

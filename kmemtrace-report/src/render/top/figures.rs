@@ -39,6 +39,11 @@ pub(super) fn count(n: u64) -> String {
     }
 }
 
+/// Number of things in a column of 8: `102,912`, `1.20M`.
+pub(super) fn number(n: u64) -> String {
+    if n < 1_000_000 { kmemtrace_abi::text::units::grouped(n) } else { count(n) }
+}
+
 /// Time since a begin: `+00:03:12`.
 pub(super) fn moment(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;

@@ -20,7 +20,7 @@ fn part(text: impl Into<String>, paint: Paint, rank: u8) -> Part {
 
 /// Draws the lines above the table; returns the number of the first line below them.
 pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
-    let lines = [title(view), totals(view), history(view, pen.area().width), settings(view)];
+    let lines = [title(view), totals(view, pen.area().width), history(view, pen.area().width), settings(view)];
     for (y, parts) in (0..).zip(lines) {
         line(pen, y, parts);
     }
@@ -96,7 +96,7 @@ fn title(view: View<'_>) -> Vec<Part> {
 }
 
 /// Totals of pages and of slab objects.
-fn totals(view: View<'_>) -> Vec<Part> {
+fn totals(view: View<'_>, width: u16) -> Vec<Part> {
     let seconds = window(view.state.window());
     let short = seconds.replace(' ', "");
     let both = [("pages", &view.snapshot.pages), ("slab", &view.snapshot.slab)];
@@ -104,7 +104,9 @@ fn totals(view: View<'_>) -> Vec<Part> {
     for (name, totals) in both.into_iter().filter(|(_, totals)| totals.allocs > 0) {
         let Totals { live, peak, peak_after, growth, .. } = *totals;
         let first = parts.is_empty();
-        let live = format!("{name} {} live {}/{short}", long_bytes(live), long_change(growth));
+        // The second figure of a narrow line is live bytes as the first one is.
+        let word = if first || width >= WIDE { " live" } else { "" };
+        let live = format!("{name} {}{word} {}/{short}", long_bytes(live), long_change(growth));
         parts.push(part(live, Paint::Plain, 0));
         parts.push(part(format!("peak {}", long_bytes(peak)), Paint::Plain, if first { 1 } else { 2 }));
         parts.push(part(format!("at {}", moment(peak_after)), Paint::Plain, 3));

@@ -22,27 +22,26 @@ const ORIGIN: usize = 14;
 /// Columns of figures at a width.
 fn columns(view: View<'_>, width: u16) -> Vec<Column> {
     let column = |title: &str, width, sort, figure| Column { title: title.to_owned(), width, sort, figure };
-    let window = figures::window(view.state.window());
-    let growth = column(&format!("+{window}"), 8, Some(Sort::Growth), |row| figures::change(row.growth));
+    let title = figures::window(view.state.window()).replace("min", "m");
+    let growth_width = if width < WIDE { 7 } else { 8 };
+    let growth = column(&format!("+{title}"), growth_width, Some(Sort::Growth), |row| figures::change(row.growth));
     let live = column("LIVE", 9, Some(Sort::Live), |row| figures::bytes(row.live));
     let peak = column("PEAK", 9, Some(Sort::Peak), |row| figures::bytes(row.peak));
-    let now = column("NOW/s", 8, None, |row| figures::change_now(row.growth_now));
     if width < WIDE {
-        return vec![growth, live, peak, now];
+        return vec![growth, live, peak, column("NOW/s", 8, None, |row| figures::change_now(row.growth_now))];
     }
     vec![
         growth,
         column("SINCE MARK", 12, Some(Sort::SinceMark), |row| row.since_mark.map_or("-".to_owned(), figures::change)),
         live,
         peak,
-        column("PAGES", 9, None, |row| row.pages.map_or("-".to_owned(), figures::count)),
-        column("OBJS", 8, None, |row| figures::count(row.objects)),
+        column("PAGES", 9, None, |row| row.pages.map_or("-".to_owned(), figures::number)),
+        column("OBJS", 8, None, |row| figures::number(row.objects)),
         column("WASTED", 9, Some(Sort::Wasted), |row| figures::bytes(row.wasted)),
-        column("ALLOC/s", 9, Some(Sort::Allocs), |row| figures::count(row.allocs_now)),
-        column("FREE/s", 8, None, |row| figures::count(row.frees_now)),
+        column("ALLOC/s", 9, Some(Sort::Allocs), |row| figures::number(row.allocs_now)),
+        column("FREE/s", 8, None, |row| figures::number(row.frees_now)),
         column("XCPU", 6, Some(Sort::CrossCpu), |row| figures::percent(row.cross_cpu, row.frees)),
         column("AGE50", 7, None, |row| row.median_age.map_or("-".to_owned(), figures::age)),
-        now,
     ]
 }
 
