@@ -270,7 +270,8 @@ fn trees_are_those_of_a_replay() {
     for seed in seeds(0..40) {
         let mut random = Random::new(seed);
         let events = made(&mut random);
-        let all_keys: [&[GroupKey]; 6] = [&[Stack], &[Module, Stack], &[Task], &[Task, Stack], &[Site, Task], &[Module]];
+        let all_keys: [&[GroupKey]; 6] =
+            [&[Stack], &[Module, Stack], &[Task], &[Task, Stack], &[Site, Task], &[Module]];
         let keys = *random.pick(&all_keys);
         let is_pages = random.chance(60);
         let all = replay(&events, |known| {
