@@ -15,9 +15,12 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 12] = [
+const VIEWS: [&[&str]; 15] = [
     &["summary"],
     &["sites"],
+    &["tasks"],
+    &["modules"],
+    &["tree", "--by", "task,stack"],
     &["sites", "--by", "comm,gfp"],
     &["caches"],
     &["mismatch"],
