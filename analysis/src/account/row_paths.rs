@@ -167,7 +167,10 @@ mod tests {
         assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (6, true, false));
         shared.add(Kind::Cache, steps(&[7]));
         assert_eq!(shared.copy_to(&mut paths), 7);
-        assert_eq!((paths.of(0), paths.of(1), paths.of(2), paths.of(3)), (&[1, 3, 4][..], &[1, 3, 5][..], &[0, 6][..], &[][..]));
+        assert_eq!(
+            (paths.of(0), paths.of(1), paths.of(2), paths.of(3)),
+            (&[1, 3, 4][..], &[1, 3, 5][..], &[0, 6][..], &[][..])
+        );
     }
 
     #[test]

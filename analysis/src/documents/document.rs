@@ -8,8 +8,8 @@ use super::compare::CompareBody;
 use super::cross::Cross;
 use super::group::GroupRow;
 use super::growth::GrowthBody;
-use super::holders::HoldersBody;
 use super::head::Head;
+use super::holders::HoldersBody;
 use super::live::{LiveRow, OtherObjects};
 use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
@@ -69,7 +69,12 @@ impl Body<'_> {
     /// True where the keys of the query make the rows.
     pub(super) fn has_groups(&self) -> bool {
         match self {
-            Body::Sites(_) | Body::Groups(_) | Body::Caches(_) | Body::LiveGroups(_) | Body::Growth(_) | Body::Holders(_) => true,
+            Body::Sites(_)
+            | Body::Groups(_)
+            | Body::Caches(_)
+            | Body::LiveGroups(_)
+            | Body::Growth(_)
+            | Body::Holders(_) => true,
             Body::Summary(_)
             | Body::Mismatch(_)
             | Body::Live(_)

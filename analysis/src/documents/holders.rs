@@ -83,9 +83,8 @@ pub(super) fn holders<'a>(
     rows.retain(|row| shown.takes(row.kind) && !row.grown.stats.is_empty());
     rows.iter().for_each(|row| saturation.check(&row.grown.stats));
     let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
-    let figures = |row: &Holder<'_>| -> Vec<_> {
-        keys.iter().map(|key| Reverse(row.grown.figure(*key, ordering))).collect()
-    };
+    let figures =
+        |row: &Holder<'_>| -> Vec<_> { keys.iter().map(|key| Reverse(row.grown.figure(*key, ordering))).collect() };
     rows.sort_by(|a, b| figures(a).cmp(&figures(b)).then(a.place.cmp(&b.place)).then(rank(a.kind).cmp(&rank(b.kind))));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
     let sum = |is_pages: bool| {

@@ -123,7 +123,9 @@ impl KeyForm<'_, '_> {
             name.map_or_else(|| unknown.as_bytes().into(), Into::into)
         };
         match step.key {
-            GroupKey::Stack if step.value == NO_FRAME => (b"(no stack)"[..].into(), NodeKind::Frame, KeyNode::default()),
+            GroupKey::Stack if step.value == NO_FRAME => {
+                (b"(no stack)"[..].into(), NodeKind::Frame, KeyNode::default())
+            }
             GroupKey::Task => (self.task(step.value), NodeKind::Task, KeyNode::default()),
             GroupKey::Module => {
                 let module = self.naming.naming.numbered(step.value).map(Into::into);

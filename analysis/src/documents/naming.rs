@@ -96,12 +96,7 @@ impl<'a> Naming<'a> {
     /// A call-site with symbol and module.
     pub(super) fn call_site(&self, call_site: u64) -> CallSite<'a> {
         let (symbol, module) = self.symbol_and_module(call_site);
-        CallSite {
-            call_site: Address(call_site),
-            symbol,
-            module,
-            place: SitePlace(self.place(call_site)),
-        }
+        CallSite { call_site: Address(call_site), symbol, module, place: SitePlace(self.place(call_site)) }
     }
 
     /// `symbol+0xoffset` of a call-site, and its module.

@@ -141,8 +141,7 @@ impl Monitor<'_> {
             freed_by.sort_unstable_by_key(|&(free_site, count)| (std::cmp::Reverse(count), free_site));
             freed_by.truncate(FREERS);
         }
-        let mut name =
-            |site| names.name(LiveKey::Site(site), &base.classes, &ledger.symbols, &ledger.module_names);
+        let mut name = |site| names.name(LiveKey::Site(site), &base.classes, &ledger.symbols, &ledger.module_names);
         let freed_by = freed_by.into_iter().map(|(site, count)| (name(site), count)).collect();
         Some(Detail { ages, requested: line.figures.live_requested, freed_by })
     }

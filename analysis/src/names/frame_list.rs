@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn glue_and_allocators_are_passed_over() {
         let list = FrameList::default();
-        for name in ["trace_event_raw_event_mm_page_alloc", "__traceiter_mm_page_alloc", "__alloc_pages", "alloc_pages_mpol"]
+        for name in
+            ["trace_event_raw_event_mm_page_alloc", "__traceiter_mm_page_alloc", "__alloc_pages", "alloc_pages_mpol"]
         {
             assert!(list.is_passed_over(name.as_bytes()), "{name}");
         }

@@ -154,7 +154,10 @@ mod tests {
         let field = "\tfield:unsigned long gfp_flags;\toffset:40;\tsize:8;\tsigned:0;";
         let names = GfpNames::of_format(&format!("name: mm_page_alloc\nID: 5\n{field}\n{print}\n"));
         let uses = Uses::parse("big: order 9\nmovable: no-stack; gfp GFP_HIGHUSER_MOVABLE\n").unwrap();
-        assert_eq!((of(&uses, &["a"], Some(9)), of(&uses, &["a"], Some(8)), of(&uses, &[], None)), ("big", OTHER, OTHER));
+        assert_eq!(
+            (of(&uses, &["a"], Some(9)), of(&uses, &["a"], Some(8)), of(&uses, &[], None)),
+            ("big", OTHER, OTHER)
+        );
         let names = names.unwrap();
         let flags = names.flags("GFP_HIGHUSER_MOVABLE").unwrap();
         let by_flags = |flags| uses.of_pages(std::iter::empty(), Some((flags, &names)), Some(0));
