@@ -99,6 +99,7 @@ mod with_pictures {
             current: Some(bytes),
             folded: sizes.folded,
             children: sizes.children.into_iter().map(node).collect(),
+            key: None,
         }
     }
 }

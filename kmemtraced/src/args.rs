@@ -14,7 +14,10 @@ use kmemtrace_abi::text::escape::escape;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 9] = ["summary", "sites", "caches", "mismatch", "live", "cross", "growth", "account", "events"];
+const VIEWS: [&str; 12] = [
+    "summary", "sites", "tasks", "modules", "uses", "caches", "mismatch", "live", "cross", "growth", "account",
+    "events",
+];
 
 /// Verbs: words that may stand in place of options and COMMAND.
 const VERBS: [&str; 2] = ["recover", "probe"];

@@ -86,7 +86,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
 
 /// The way of `--stack`, and the cost of a stack.
 fn stacks(tracefs: &KernelFs, args: &Args) -> String {
-    let measured = tracefs.again().map_err(anyhow::Error::from);
+    let measured = tracefs.again();
     match measured.and_then(|tracefs| stack_cost::measure(tracefs, &format!("{}-probe", args.instance))) {
         Ok(cost) => {
             let by = if cost.way.by_trigger { "a trigger" } else { "an option" };

@@ -67,8 +67,8 @@ impl Completeness {
             inferred_frees: 0,
             frees_without_alloc: 0,
             unknown,
-            stacks: 0,
-            stacks_unmatched: 0,
+            stacks: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
+            stacks_unmatched: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks_unmatched)),
         }
     }
 

@@ -183,7 +183,7 @@ impl<'a> Ledger<'a> {
             let module = self.module(site);
             self.targets.push(Targets {
                 site: self.sites.number(LiveKey::Site(site), kind, cache),
-                module: self.modules.number(LiveKey::Module(module), kind, 0),
+                module: self.modules.number(LiveKey::Module(module), folded(kind), 0),
                 cache: self.caches.number(LiveKey::Cache(cache), kind, cache),
             });
         }
@@ -218,7 +218,7 @@ impl<'a> Ledger<'a> {
     #[inline]
     fn change(&mut self, class: &Class, pid: u32, mut change: impl FnMut(&mut Figures)) {
         let Some(targets) = self.targets(class) else { return };
-        let task = self.task(pid, class.kind);
+        let task = self.task(pid, folded(class.kind));
         let lines = [
             (&mut self.sites, targets.site),
             (&mut self.modules, targets.module),
@@ -239,6 +239,11 @@ impl<'a> Ledger<'a> {
             None => drop(self.freers.insert((site, free_site), 1)),
         }
     }
+}
+
+/// Kind of rows of tasks and modules: one for all slab objects.
+fn folded(kind: Kind) -> Kind {
+    if kind == Kind::Pages { Kind::Pages } else { Kind::Kmalloc }
 }
 
 /// Sink of one window's objects.

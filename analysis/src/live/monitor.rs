@@ -217,7 +217,7 @@ impl<'a> Monitor<'a> {
                 return Fed::Ended;
             }
             if !has_read && !has_paired {
-                return Fed::CaughtUp;
+                return if self.is_at_end(trace) { self.finish() } else { Fed::CaughtUp };
             }
             if Instant::now() >= deadline {
                 return Fed::Behind;
@@ -274,6 +274,20 @@ impl<'a> Monitor<'a> {
 
     fn has_ended(&self, trace: &Trace) -> bool {
         trace.streams.iter().all(CpuStream::has_ended)
+    }
+
+    /// True where no event is left, read or not.
+    fn is_at_end(&self, trace: &Trace) -> bool {
+        self.has_ended(trace) && (0..trace.streams.len()).all(|index| self.merger.waiting(index) == 0)
+    }
+
+    /// Takes the last window, which has no events.
+    fn finish(&mut self) -> Fed {
+        self.merger.set_cap(None);
+        if let Some(window) = self.merger.next() {
+            self.pair(&window);
+        }
+        Fed::Ended
     }
 
     fn pair(&mut self, window: &Window<PairEvent>) {

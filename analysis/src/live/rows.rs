@@ -1,5 +1,6 @@
 //! Snapshots of a monitor: a step for each row.
 
+use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use super::figures::Figures;
@@ -14,7 +15,7 @@ const FREERS: usize = 4;
 impl Monitor<'_> {
     /// Figures at present.
     pub fn snapshot(&mut self, trace: &Trace, request: &SnapshotRequest) -> Snapshot {
-        let reports = || trace.streams.iter().map(|stream| stream.report());
+        let reports = || trace.streams.iter().map(CpuStream::report);
         let lossy = reports().filter(|report| report.lost.is_none_or(|lost| lost > 0)).filter_map(|report| report.cpu);
         let since = |at: u64| at.saturating_sub(self.first);
         let [last, _, before] = self.past_events;
@@ -27,14 +28,15 @@ impl Monitor<'_> {
             cpus: trace.info.cpus.clone(),
             lossy_cpus: lossy.collect(),
             lag: self.lag(),
-            bytes_read: trace.streams.iter().map(|stream| stream.bytes_read()).sum(),
-            bytes: trace.streams.iter().map(|stream| stream.bytes_to_read()).sum(),
+            bytes_read: trace.streams.iter().map(CpuStream::bytes_read).sum(),
+            bytes: trace.streams.iter().map(CpuStream::bytes_to_read).sum(),
             skipped: self.skipped,
             is_over_memory: self.is_over_memory(),
             pages: self.totals(&self.ledger.pages, request),
             slab: self.totals(&self.ledger.slab, request),
             curve: self.curve(request),
             mark: self.ledger.mark.map(since),
+            group: request.group,
             rows: Vec::new(),
             detail: request.detail.and_then(|choice| self.detail(choice, request)),
         };

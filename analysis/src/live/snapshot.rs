@@ -5,9 +5,10 @@ use std::sync::Arc;
 use kmemtrace_abi::event::Kind;
 
 /// Groupings of live rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LiveGroup {
     /// Call-sites.
+    #[default]
     Sites,
     /// Modules of call-sites.
     Modules,
@@ -198,6 +199,8 @@ pub struct Snapshot {
     pub curve: Vec<(u64, u64)>,
     /// Time from the begin of the trace to the mark, in nanoseconds.
     pub mark: Option<u64>,
+    /// Grouping of the rows.
+    pub group: LiveGroup,
     /// Rows, in no order.
     pub rows: Vec<LiveRow>,
     /// More about the row that was asked for.

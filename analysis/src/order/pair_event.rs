@@ -248,7 +248,6 @@ struct PairEventSink<'a, F> {
 
 impl<F: Filter> EventSink for PairEventSink<'_, F> {
     const FLAGS: bool = F::FLAGS;
-    const STACKS: bool = false;
 
     #[inline(always)]
     fn event(&mut self, mut event: Event, names: &Names) {

@@ -5,6 +5,7 @@
 mod choices;
 mod filters;
 mod keys;
+mod top;
 
 use std::io::IsTerminal;
 use std::num::NonZero;
@@ -19,6 +20,7 @@ use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOp
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{GroupBy, SortBy};
+pub(crate) use top::TopArgs;
 
 /// Levels of a tree on a terminal.
 const TREE_DEPTH_ON_TERMINAL: usize = 2;
@@ -125,6 +127,8 @@ pub(crate) struct Args {
     /// zstd level [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<i32>,
+    #[command(flatten)]
+    pub(crate) live: TopArgs,
     #[command(flatten)]
     pub(crate) filters: Filters,
     #[command(flatten)]
@@ -236,7 +240,8 @@ impl Args {
 
     /// Query by these keys, with growth where rows are sorted by it, at the moment that was asked for.
     pub(crate) fn held_by(&self, keys: &[GroupKey]) -> Query {
-        let query = Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
+        let query =
+            Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
         match self.at {
             Some(moment) => query.at(moment),
             None => query,

@@ -31,6 +31,7 @@ pub(crate) static VIEWS: &[View] = &[
     other::HTML,
     other::CHART,
     other::EXPORT,
+    other::TOP,
     other::TRACE_ANALYZE,
     other::PACK,
 ];

@@ -200,3 +200,24 @@ Compresses the blocks of a recording in place, with zstd. A file is replaced onc
     sort_keys: &[],
     run: Run::Pack,
 };
+
+pub(super) const TOP: View = View {
+    name: "top",
+    alias: None,
+    meaning: "A live screen: memory that grows, while it is recorded",
+    help: "\
+Follows a trace while kmemtraced writes it, or plays a finished one, and shows which call-sites, modules, tasks or caches hold memory, \
+sorted by growth over the last minute. Without DIR it is the trace of the running recorder. The recorder is never waited for: a screen \
+that is more than 2 s behind passes over what it has not read, and says SKIPPED.
+
+Keys: ? explains them. --once and --batch print the screen as text, in COLUMNS columns and LINES lines, or 80 and 24.",
+    examples: &[
+        ("top", "the running recorder"),
+        ("top --once DIR", "the screen at the end of a finished trace, as text"),
+        ("top --from 90s --speed 10 DIR", "a finished trace, ten times as fast"),
+    ],
+    options: &["once", "batch", "script", "from", "speed", "own", "color", "max-memory"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Top,
+};

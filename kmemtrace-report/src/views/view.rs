@@ -55,6 +55,8 @@ pub(crate) enum Run {
     Export,
     /// Makes a smaller copy of the recording.
     Pack,
+    /// Shows live figures on a terminal.
+    Top,
 }
 
 /// Options of every view, by their long names; `pack` is no view.
@@ -102,7 +104,7 @@ impl View {
     /// True if the view takes the option of this long name.
     pub(crate) fn takes(&self, option: &str) -> bool {
         let is_common = match self.run {
-            Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack => false,
+            Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack | Run::Top => false,
             Run::Page | Run::Chart | Run::Export => COMMON.contains(&option) && !OF_TEXT.contains(&option),
             _ => COMMON.contains(&option),
         };

@@ -9,6 +9,8 @@ mod figures;
 mod groups;
 mod growth;
 pub(crate) mod heading;
+mod holders;
+mod key_tree;
 mod live;
 mod mismatch;
 mod objects;
@@ -45,7 +47,9 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
+        Body::Tree(view) if view.keys.is_some() => key_tree::tree(head, view, options, out),
         Body::Tree(view) => tree::tree(view, options, out),
+        Body::Holders(view) => holders::holders(head, view, options, out),
         Body::Account(_) => Ok(()),
     }
 }
