@@ -16,6 +16,9 @@ use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
 
+/// Name of the kernel's text of page owners, as an input.
+pub(crate) const PAGE_OWNER: &str = "page_owner";
+
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
@@ -38,6 +41,11 @@ impl InputKind {
             InputKind::Tree => "tree",
             InputKind::Other(name) => name,
         }
+    }
+
+    /// True for an input that has what is live at one moment alone, and nothing of what was freed before.
+    pub fn is_of_one_moment(self) -> bool {
+        self == InputKind::Other(PAGE_OWNER)
     }
 }
 

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::names::place::{Place, SourceLine};
 
-    const ORDERING: Ordering = Ordering { is_known: true };
+    const ORDERING: Ordering = Ordering { is_known: true, has_past: true };
 
     fn stats(allocs: u64, frees: u64, live: u128) -> Stats {
         let inferred_frees = frees / 3;

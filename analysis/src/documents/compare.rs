@@ -322,7 +322,7 @@ pub(super) fn compare<'a>(
     let sides = [before, after];
     let [first, second] = sides.map(Side::of);
     let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));
-    let orderings = sides.map(|side| Ordering::new(side.info.keys().agreement));
+    let orderings = sides.map(|side| Ordering::of(&side.info));
     let printing = Printing { orderings, seconds };
     let stats = move |kind: Kind, [first, second]: &[Merged; 2]| {
         let is_of_pages = kind == Kind::Pages;

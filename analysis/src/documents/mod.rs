@@ -244,7 +244,7 @@ pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle) -
 /// A view's body under its head; `view` has the number of its schema where that is not 1. Sums that do not fit 64 bits are known once the body is made.
 fn of<'a>(view: &str, analysis: &'a Analysis, body: impl FnOnce((&Saturation, Ordering)) -> Body<'a>) -> Document<'a> {
     let saturation = Saturation::default();
-    let body = body((&saturation, Ordering::new(analysis.info.keys().agreement)));
+    let body = body((&saturation, Ordering::of(&analysis.info)));
     let by = if body.has_groups() { analysis.grouping.keys().map(GroupKey::name).collect() } else { Vec::new() };
     Document { head: Head::new(view, analysis, by, saturation.has_occurred()), body }
 }

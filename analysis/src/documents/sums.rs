@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use kmemtrace_abi::clock::Agreement;
+use kmemtrace_abi::trace::TraceInfo;
 
 use super::row::row;
 use crate::account::stats::{PageStats, Stats};
@@ -42,12 +43,26 @@ impl Saturation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ordering {
     pub(super) is_known: bool,
+    /// False for an input that has what is live at one moment alone: frees and peaks are not known.
+    pub(super) has_past: bool,
 }
 
 impl Ordering {
     /// Ordering by a clock that agrees so far.
     pub(super) fn new(agreement: Agreement) -> Ordering {
-        Ordering { is_known: agreement != Agreement::Nothing }
+        Ordering { is_known: agreement != Agreement::Nothing, has_past: true }
+    }
+
+    /// Ordering of a trace.
+    pub(super) fn of(info: &TraceInfo) -> Ordering {
+        let has_past = !info.input.is_of_one_moment();
+        let ordering = Ordering::new(info.keys().agreement);
+        Ordering { is_known: ordering.is_known && has_past, has_past }
+    }
+
+    /// A figure of what was before the end.
+    fn past<T>(self, figure: T) -> Option<T> {
+        self.has_past.then_some(figure)
     }
 
     /// A figure that depends on the order of events.
@@ -62,8 +77,8 @@ row! {
     pub struct PrintedStats {
         /// Number of allocations.
         pub allocs: u64,
-        /// Number of allocations that returned a null pointer.
-        pub failed_allocs: u64,
+        /// Number of allocations that returned a null pointer; `None` for an input of one moment, as all figures of frees and peaks.
+        pub failed_allocs: Option<u64>,
         /// Bytes requested.
         pub requested: u64,
         /// Bytes allocated.
@@ -71,9 +86,9 @@ row! {
         /// Bytes allocated and not requested.
         pub wasted: u64,
         /// Number of frees that were paired.
-        pub frees: u64,
+        pub frees: Option<u64>,
         /// Number of objects whose address was allocated again without a free.
-        pub inferred_frees: u64,
+        pub inferred_frees: Option<u64>,
         /// Number of frees on another CPU; `None` if the clock orders no events.
         pub cross_cpu: Option<u64>,
         /// Number of objects live at the end.
@@ -109,12 +124,12 @@ impl PrintedStats {
         let pages = |figure: fn(&PageStats) -> u128| stats.pages.as_ref().map(|pages| saturated(figure(pages)));
         PrintedStats {
             allocs: stats.allocs,
-            failed_allocs: stats.failed_allocs,
+            failed_allocs: ordering.past(stats.failed_allocs),
             requested: saturated(stats.requested),
             allocated: saturated(stats.allocated),
             wasted: saturated(stats.wasted),
-            frees: stats.frees,
-            inferred_frees: stats.inferred_frees,
+            frees: ordering.past(stats.frees),
+            inferred_frees: ordering.past(stats.inferred_frees),
             cross_cpu: ordering.known(stats.cross_cpu),
             live_objects: stats.live_objects,
             live_requested: saturated(stats.live_requested),
@@ -123,11 +138,11 @@ impl PrintedStats {
             peak_live_allocated: ordering.known(stats.peak_live_allocated.map(saturated)).flatten(),
             live_is_upper_bound: stats.live_is_upper_bound,
             pages_allocated: pages(|pages| pages.allocated),
-            pages_freed: pages(|pages| pages.freed),
-            pages_inferred: pages(|pages| pages.inferred),
+            pages_freed: ordering.past(pages(|pages| pages.freed)).flatten(),
+            pages_inferred: ordering.past(pages(|pages| pages.inferred)).flatten(),
             live_pages: pages(|pages| pages.live),
             peak_live_pages: ordering.known(stats.pages.and_then(|pages| pages.peak_live).map(saturated)).flatten(),
-            partial_frees: stats.pages.and_then(|pages| pages.partial_frees),
+            partial_frees: ordering.past(stats.pages.and_then(|pages| pages.partial_frees)).flatten(),
         }
     }
 }

@@ -20,10 +20,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
 use crate::stack::{StackId, Stacks};
 use crate::stream::source::EventSource;
-use crate::trace::{Metadata, OpenError, Trace};
-
-/// Name of the input in documents.
-const PAGE_OWNER: &str = "page_owner";
+use crate::trace::{Metadata, OpenError, PAGE_OWNER, Trace};
 
 /// Greatest length of a line.
 const MAX_LINE: u64 = 64 << 10;

@@ -112,7 +112,7 @@ fn figures_of(stats: &PrintedStats, static_bytes: Option<u64>) -> Figures {
         stats.allocated,
         stats.allocs,
         static_bytes.unwrap_or(0),
-        stats.frees,
+        stats.frees.unwrap_or(0),
         stats.live_objects,
         stats.live_wasted,
     ]
@@ -250,12 +250,12 @@ mod tests {
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
         let stats = PrintedStats {
             allocs: 1,
-            failed_allocs: 0,
+            failed_allocs: Some(0),
             requested: 0,
             allocated: live,
             wasted: 0,
-            frees: 0,
-            inferred_frees: 0,
+            frees: Some(0),
+            inferred_frees: Some(0),
             cross_cpu: None,
             live_objects: 1,
             live_requested: 0,

@@ -58,7 +58,7 @@ impl Measure {
             Measure::Total => stats.allocated,
             Measure::Requested => stats.requested,
             Measure::Allocs => stats.allocs,
-            Measure::Frees => stats.frees,
+            Measure::Frees => stats.frees.unwrap_or(0),
             Measure::Static => node.static_bytes.unwrap_or(0),
             Measure::Current => node.current.unwrap_or(stats.live_allocated),
         }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::compare::{CompareBody, CompareNames, CompareRow, Sides};
+use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
@@ -31,8 +32,8 @@ fn name(names: &CompareNames<'_>) -> Cell {
 
 fn sides(sides: &Sides, kind: &str, name: Cell, options: &TableOptions) -> Vec<Cell> {
     let (before, after) = (&sides.before, &sides.after);
-    let is_there = |allocs: u64, failed: u64| allocs + failed > 0;
-    let seen = match (is_there(before.allocs, before.failed_allocs), is_there(after.allocs, after.failed_allocs)) {
+    let is_there = |side: &PrintedStats| side.allocs + side.failed_allocs.unwrap_or(0) > 0;
+    let seen = match (is_there(before), is_there(after)) {
         (false, true) => "new",
         (true, false) => "gone",
         _ => "",

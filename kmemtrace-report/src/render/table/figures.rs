@@ -40,7 +40,7 @@ pub(crate) fn sums(stats: &PrintedStats, kind: &str, options: &TableOptions) -> 
         kind.into(),
         count(stats.allocs).into(),
         count(stats.frees).into(),
-        percent(stats.cross_cpu, stats.frees).into(),
+        percent(stats.cross_cpu, stats.frees.unwrap_or(0)).into(),
         bytes(stats.requested, options).into(),
         bytes(stats.allocated, options).into(),
         upper(is_bound, bytes(stats.peak_live_allocated, options)),
@@ -63,7 +63,7 @@ pub(crate) fn other_rows(
     options: &TableOptions,
 ) -> impl Iterator<Item = (Vec<Cell>, usize)> {
     let rows = others.into_iter().flat_map(|Others { others, others_pages, others_count }| {
-        let is_there = |stats: &PrintedStats| stats.allocs > 0 || stats.failed_allocs > 0;
+        let is_there = |stats: &PrintedStats| stats.allocs > 0 || stats.failed_allocs.unwrap_or(0) > 0;
         let pages = others_pages.as_ref().filter(|pages| is_there(pages)).map(|pages| (pages, "pages"));
         let slab = Some((others, "-")).filter(|_| is_there(others) || pages.is_none());
         slab.into_iter().chain(pages).map(|(stats, kind)| (sums(stats, kind, options), *others_count))

@@ -72,12 +72,12 @@ mod tests {
 
     const STATS: PrintedStats = PrintedStats {
         allocs: 2,
-        failed_allocs: 0,
+        failed_allocs: Some(0),
         requested: 2048,
         allocated: 4096,
         wasted: 2048,
-        frees: 1,
-        inferred_frees: 0,
+        frees: Some(1),
+        inferred_frees: Some(0),
         cross_cpu: Some(1),
         live_objects: 1,
         live_requested: 5,
