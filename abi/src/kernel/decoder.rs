@@ -58,10 +58,10 @@ const MAX_ORDER: u64 = 16;
 /// A record that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RecordError {
-    /// It ends before its fields do.
+    /// The record ends before its fields do.
     #[error("the record has {have} bytes, and its event's fields need {need}")]
     Short { have: usize, need: usize },
-    /// Its pages are no block: too many, or not aligned and on both sides of a border of 65,536 frames.
+    /// Pages that are no block: too many, or not aligned and on both sides of a border of 65,536 frames.
     #[error("it is of a block of order {order} at frame {frame:#x}, which no kernel has")]
     Block { order: u64, frame: u64 },
 }

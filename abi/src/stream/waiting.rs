@@ -146,3 +146,156 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
         self.items.gap(gap);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::StreamItem;
+    use crate::kernel::format::EventFormat;
+    use crate::kernel::target::Little;
+
+    const FORMAT: &str = "name: kernel_stack\nID: 4\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+        \tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n";
+
+    /// Thing that happens on the CPU.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// An event of this thread with these flags.
+        Event(u8, u8),
+        /// A stack of this thread with these flags.
+        Stack(u8, u8),
+        /// A stack that makes no sense.
+        Nonsense(u8, u8),
+        /// Loss.
+        Gap,
+        /// The reader is called again, with another table of names.
+        Pause,
+    }
+
+    /// The stack of each event and record by its place, and the number of other stacks: each stack asks all before it.
+    fn by_the_rule(steps: &[Step]) -> (Vec<Option<u64>>, u64) {
+        let origin = |pid: u8, flags: u8| (pid, flags & 0x58);
+        let mut records: Vec<Step> = Vec::new();
+        let (mut stacks, mut taken, mut unmatched, mut gap) = (Vec::new(), Vec::new(), 0, 0);
+        for &step in steps {
+            match step {
+                Step::Pause => continue,
+                Step::Gap => gap = records.len(),
+                Step::Event(..) => {}
+                Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => {
+                    let same = |other: &Step| matches!(*other, Step::Event(p, f) if origin(p, f) == origin(pid, flags));
+                    let last = records[gap..].iter().rposition(same).map(|place| gap + place);
+                    let is_near = |place: &usize| records.len() - place <= MAX_WAITING && !taken.contains(place);
+                    let event = last.filter(is_near);
+                    taken.extend(event);
+                    match event.filter(|_| matches!(step, Step::Stack(..))) {
+                        Some(place) => stacks[place] = Some(records.len() as u64),
+                        None => unmatched += 1,
+                    }
+                }
+            }
+            if !matches!(step, Step::Gap) {
+                records.push(step);
+                stacks.push(None);
+            }
+        }
+        (stacks, unmatched)
+    }
+
+    /// The same by the queue. A record's number is its key, and the only frame of its stack.
+    fn by_the_queue(steps: &[Step]) -> (Vec<Option<u64>>, u64) {
+        let format = StackFormat::new("ftrace", &EventFormat::parse(FORMAT).unwrap()).unwrap();
+        let (mut waiting, mut names) = (Waiting::default(), Names::new());
+        // Ids differ from table to table.
+        let another = |number: u64| {
+            let mut names = Names::new();
+            (0..number % 7).for_each(|number| drop(names.stacks.intern(&[1 << 40, number])));
+            names
+        };
+        let (mut number, mut unmatched, mut handed) = (0, 0, Vec::new());
+        for &step in steps {
+            let mut items: Vec<StreamItem> = Vec::new();
+            let (pid, flags) = match step {
+                Step::Event(pid, flags) | Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => (pid, flags),
+                Step::Gap | Step::Pause => (0, 0),
+            };
+            let mut record =
+                vec![4, 0, flags, 0, pid, 0, 0, 0, u8::from(matches!(step, Step::Stack(..))), 0, 0, 0, 0, 0, 0, 0];
+            record.extend((number + 1u64).to_le_bytes());
+            let origin = match step {
+                Step::Gap => {
+                    waiting.flush(&names, &mut items);
+                    None
+                }
+                Step::Pause => {
+                    waiting.spell_out(&names);
+                    names = another(number);
+                    waiting.take_up(&mut names);
+                    None
+                }
+                Step::Event(..) => format.origin::<Little>(&record),
+                Step::Stack(..) | Step::Nonsense(..) => {
+                    unmatched += u64::from(!waiting.tie::<Little>(&format, &record, 8, &mut names));
+                    None
+                }
+            };
+            if !matches!(step, Step::Gap | Step::Pause) {
+                let event = Event::new(number, 0, names.intern(b"any"));
+                WaitingSink { waiting: &mut waiting, items: &mut items, origin }.event(event, &names);
+                number += 1;
+            }
+            assert!(waiting.len() <= MAX_WAITING as u64 && waiting.open.len() as u64 <= waiting.len());
+            keep(&items, &names, &mut handed);
+        }
+        let mut items = Vec::new();
+        waiting.flush(&names, &mut items);
+        keep(&items, &names, &mut handed);
+        assert!(waiting.open.is_empty() && handed.len() as u64 == number);
+        (handed, unmatched)
+    }
+
+    /// Adds the stacks of the next events, which come in their order.
+    fn keep(items: &[StreamItem], names: &Names, handed: &mut Vec<Option<u64>>) {
+        for item in items {
+            let StreamItem::Event(event) = item else { panic!("{item:?}") };
+            assert_eq!(event.at, handed.len() as u64);
+            handed.push(event.stack.map(|stack| names.stacks.get(stack)[0] - 1));
+        }
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let flags = prop_oneof![4 => Just(0), 2 => Just(0x10), 1 => Just(0x19), 1 => Just(0x08), 1 => Just(0x25)];
+        (0..100u8, 0..4u8, flags).prop_map(|(kind, pid, flags)| match kind {
+            0..50 => Step::Event(pid, flags),
+            50..90 => Step::Stack(pid, flags),
+            90..94 => Step::Nonsense(pid, flags),
+            94..96 => Step::Gap,
+            _ => Step::Pause,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn stacks_are_tied_by_the_rule(steps in proptest::collection::vec(step(), 0..300)) {
+            prop_assert_eq!(by_the_queue(&steps), by_the_rule(&steps));
+        }
+    }
+
+    #[test]
+    fn a_stack_is_waited_for_behind_this_many_records_and_no_more() {
+        for (between, is_tied) in [(MAX_WAITING - 1, true), (MAX_WAITING, false)] {
+            let mut steps = vec![Step::Event(1, 0)];
+            steps.extend((0..between).map(|_| Step::Event(1, 8)));
+            steps.push(Step::Stack(1, 0));
+            let (stacks, unmatched) = by_the_queue(&steps);
+            assert_eq!((stacks[0].is_some(), unmatched), (is_tied, u64::from(!is_tied)), "{between}");
+            assert_eq!(by_the_rule(&steps), (stacks, unmatched));
+        }
+    }
+}
