@@ -215,7 +215,9 @@ mod tests {
         // Ids differ from table to table.
         let another = |number: u64| {
             let mut names = Names::new();
-            (0..number % 7).for_each(|number| drop(names.stacks.intern(&[1 << 40, number])));
+            for other in 0..number % 7 {
+                names.stacks.intern(&[1 << 40, other]);
+            }
             names
         };
         let (mut number, mut unmatched, mut handed) = (0, 0, Vec::new());
