@@ -1,6 +1,8 @@
 #!/bin/sh
 # Captures a kernel's memory events with no program of ours, while COMMAND runs (else for five seconds), into a tree of plain
 # files that kmemtrace-check and kmemtrace-report read on any machine. As root: capture.sh DIR [COMMAND [ARGUMENT ...]]
+# EVENTS=page or all: pages, or both; else slab. STACKS=alloc: a call stack with each allocation; all: with each event.
+# BUFFER_KB: kernel buffer of a CPU. TEXT=1: the kernel's own text of the events, too, with the addresses of frames, in the file trace.
 set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
 [ $# -gt 0 ] || set -- sleep 5
@@ -11,13 +13,24 @@ mkdir $instance || { echo "capture.sh: another one is at work, or was killed: th
 trap 'wait; rmdir $instance' EXIT; trap 'exit 1' HUP INT TERM
 echo mono >$instance/trace_clock
 echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
-for event in $instance/events/kmem/kmalloc* $instance/events/kmem/kmem_cache_* $instance/events/kmem/kfree; do
-	echo 1 >"$event/enable"
+case ${EVENTS:-slab} in
+slab) names='kmalloc* kmem_cache_* kfree' ;;
+page) names='mm_page_alloc mm_page_free' ;;
+*) names='kmalloc* kmem_cache_* kfree mm_page_alloc mm_page_free' ;;
+esac
+# shellcheck disable=SC2086 # patterns
+for event in $(cd $instance/events/kmem && ls -d $names 2>/dev/null); do
+	case ${STACKS:-}/$event in
+	alloc/*alloc*) echo stacktrace >"$instance/events/kmem/$event/trigger" ;;
+	all/*) echo 1 >$instance/options/stacktrace ;;
+	esac
+	echo 1 >"$instance/events/kmem/$event/enable"
 done
 trap : INT	# Ctrl-C ends COMMAND; what it did is kept.
 "$@" || true
 trap 'exit 1' INT
 echo 0 >$instance/tracing_on
+if [ -n "${TEXT:-}" ]; then mkdir -p "$out"; echo 1 >$instance/options/sym-addr; cat $instance/trace >"$out/trace"; fi
 copy() { [ ! -e "$1" ] || { mkdir -p "$out/$(dirname "$2")"; cat "$1" >"$out/$2"; }; }
 for cpu in $instance/per_cpu/cpu*; do
 	mkdir -p "$out/per_cpu/${cpu##*/}"

@@ -157,6 +157,9 @@ codes! {
     NeedsZstd = 313, Error, Corrupt, "compressed block, and this program is built without zstd",
         "The block is as the recorder wrote it, and it is compressed. The program was built from kmemtrace-abi without the feature \
          `zstd`. Build it with that feature, which is on by default. The block is left out and counts as a gap.";
+    BadText = 314, Error, Corrupt, "text makes no sense from some line on",
+        "A line of the text is none that the kernel writes there: the copy is damaged, or another kernel writes it otherwise. What stands \
+         before the line is used; the rest counts as a gap.";
     BackInTime = 401, Warning, Complete, "time goes backward",
         "Within one CPU a time stamp is earlier than the one before it. The event takes its predecessor's time. Use the \
          clock `mono` or `global`; `local` may jump on machines whose clock is unstable.";

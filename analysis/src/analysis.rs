@@ -11,7 +11,7 @@ use kmemtrace_abi::trace::TraceInfo;
 
 use crate::account::classes::Class;
 use crate::account::completeness::Completeness;
-use crate::account::grouping::{GroupKey, Grouping, RowKey};
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule, RowKey};
 use crate::account::live_curve::LiveCurve;
 use crate::account::stats::Stats;
 use crate::documents::tree::StaticByFile;
@@ -82,6 +82,12 @@ pub struct Analysis {
     pub(crate) static_sizes: Option<StaticByFile>,
     /// The filters take pages and no other kind.
     pub(crate) selects_pages: bool,
+    /// Kinds that the filters take; none for all.
+    pub(crate) kinds: Vec<Kind>,
+    /// Rule by which rows of modules take an allocation.
+    pub(crate) module_rule: ModuleRule,
+    /// Bytes by which free memory grew over the recording.
+    pub(crate) memfree_change: Option<i64>,
     /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
     /// Other names of merged caches, where the recording keeps them.

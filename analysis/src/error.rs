@@ -45,6 +45,9 @@ pub enum AnalysisError {
         "--time: this input can be read only once, and the end of the trace is known too late: give times from its begin"
     )]
     EndUnknown,
+    /// The peak is known at the end, and the input can be read only once.
+    #[error("--at peak: this input can be read only once, and the peak is known too late: give a time")]
+    PeakUnknown,
     /// An earlier run has read the trace: a trace is opened anew for each.
     #[error("the trace was read by an earlier run: open it again")]
     AlreadyRead,

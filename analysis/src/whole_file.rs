@@ -1,4 +1,7 @@
-//! A new file that is whole or not there: written under a random name in the directory that it is for, then renamed.
+//! A new file that is whole or not there: written without a name in the directory that it is for, then linked.
+//!
+//! The kernel removes a file without a name with its program, however that ends. Where the file system has no such files (NFS, FAT)
+//! the file is written under a random name, which a killed program leaves behind.
 //!
 //! The directory is held by its descriptor and every name is looked up beneath that, so that neither a planted link nor a directory
 //! that is renamed meanwhile leads a write elsewhere.
@@ -6,6 +9,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kmemtrace_abi::open::regular;
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
@@ -141,26 +145,33 @@ impl Directory {
         Ok(rustix::fs::unlinkat(&self.held, name, AtFlags::empty())?)
     }
 
-    /// Makes a file that has the name `name` once it is put there, and until then `name`, `suffix`, a hyphen and eight random
-    /// characters. The process's umask is taken off `mode`.
+    /// Makes a file that has the name `name` once it is put there. Until then it has no name, or `name`, `suffix`, a hyphen and eight
+    /// random characters. The process's umask is taken off `mode`.
     ///
     /// # Errors
     /// The system's error; [`io::ErrorKind::AlreadyExists`] if every name that was tried is taken.
     pub fn create(self: &Arc<Self>, name: &OsStr, suffix: &str, mode: u32) -> io::Result<NewFile> {
         let stem = [name.as_bytes(), suffix.as_bytes(), b"-"].concat();
         self.remove_left_over(&stem);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for _ in 0..ATTEMPTS {
-            let temporary = OsStr::from_bytes(&[&stem[..], &random_chars()?].concat()).to_owned();
-            match rustix::fs::openat(&self.held, &temporary, flags, Mode::from_raw_mode(mode)) {
-                Err(Errno::EXIST) => {}
-                file => {
-                    let (file, dir, name) = (File::from(file?), Arc::clone(self), name.to_owned());
-                    return Ok(NewFile { file, dir, temporary, name, is_put: false });
-                }
+        let mode = Mode::from_raw_mode(mode);
+        let (file, temporary) = match self.create_nameless(mode) {
+            Some(file) => (file, None),
+            None => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let make = |temporary: &OsStr| rustix::fs::openat(&self.held, temporary, flags, mode);
+                let (file, temporary) = with_free_name(&stem, make)?;
+                (File::from(file), Some(temporary))
             }
-        }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name that was tried for the unfinished file is taken"))
+        };
+        Ok(NewFile { file, dir: Arc::clone(self), temporary, stem, name: name.to_owned(), is_put: false })
+    }
+
+    /// Makes a file without a name; `None` where the file system has none, or where no path leads to the file, to link it by.
+    fn create_nameless(&self, mode: Mode) -> Option<File> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.held, ".", flags, mode).ok()?);
+        let at_path = fs::metadata(path_of(&file)).ok()?;
+        FileState::new(&at_path).is_same_file(&FileState::of(&file).ok()?).then_some(file)
     }
 
     /// Removes unfinished files of killed programs: those whose names begin with `stem`.
@@ -191,6 +202,23 @@ impl Directory {
     }
 }
 
+/// Path of an open file by its descriptor. Linking the descriptor itself takes a capability on kernels before 6.10.
+fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Makes something under `stem` and random characters; returns it with its name.
+fn with_free_name<T>(stem: &[u8], make: impl Fn(&OsStr) -> rustix::io::Result<T>) -> io::Result<(T, OsString)> {
+    for _ in 0..ATTEMPTS {
+        let name = OsStr::from_bytes(&[stem, &random_chars()?].concat()).to_owned();
+        match make(&name) {
+            Err(Errno::EXIST) => {}
+            made => return Ok((made?, name)),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name that was tried for the unfinished file is taken"))
+}
+
 fn random_chars() -> io::Result<[u8; RANDOM_CHARS]> {
     let mut chars = [0; RANDOM_CHARS];
     rustix::rand::getrandom(&mut chars, GetRandomFlags::empty())?;
@@ -202,7 +230,10 @@ fn random_chars() -> io::Result<[u8; RANDOM_CHARS]> {
 pub struct NewFile {
     file: File,
     dir: Arc<Directory>,
-    temporary: OsString,
+    /// Name of the unfinished file, where it has one.
+    temporary: Option<OsString>,
+    /// Begin of such a name.
+    stem: Vec<u8>,
     name: OsString,
     is_put: bool,
 }
@@ -213,9 +244,9 @@ impl NewFile {
         &self.file
     }
 
-    /// The path of the unfinished file, for messages.
+    /// The path of the unfinished file, for messages; without a name, that of the finished one.
     pub fn path(&self) -> PathBuf {
-        self.dir.path.join(&self.temporary)
+        self.dir.path.join(self.temporary.as_ref().unwrap_or(&self.name))
     }
 
     /// Gives the file its name, in place of an earlier file, and returns once that survives a power cut.
@@ -224,19 +255,37 @@ impl NewFile {
     /// The system's error, or another program's file under the unfinished one's name.
     pub fn put(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        if !self.dir.state(&self.temporary)?.is_same_file(&FileState::of(&self.file)?) {
-            return Err(io::Error::other("another program has put something else in the place of the unfinished file"));
+        if let Some(temporary) = self.named()? {
+            if !self.dir.state(&temporary)?.is_same_file(&FileState::of(&self.file)?) {
+                return Err(io::Error::other(
+                    "another program has put something else in the place of the unfinished file",
+                ));
+            }
+            rustix::fs::renameat(&self.dir.held, &temporary, &self.dir.held, &self.name)?;
         }
-        rustix::fs::renameat(&self.dir.held, &self.temporary, &self.dir.held, &self.name)?;
         self.is_put = true;
         self.dir.sync()
+    }
+
+    /// Links a file without a name, and returns the name to rename: `None` where the file has its own name already. A link takes no
+    /// other file's place.
+    fn named(&mut self) -> io::Result<Option<OsString>> {
+        if self.temporary.is_none() {
+            let path = path_of(&self.file);
+            let link = |name: &OsStr| rustix::fs::linkat(CWD, &path, &self.dir.held, name, AtFlags::SYMLINK_FOLLOW);
+            match link(&self.name) {
+                Err(Errno::EXIST) => self.temporary = Some(with_free_name(&self.stem, link)?.1),
+                linked => linked?,
+            }
+        }
+        Ok(self.temporary.clone())
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if !self.is_put {
-            let _ = self.dir.remove(&self.temporary);
+        if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.is_put) {
+            let _ = self.dir.remove(temporary);
         }
     }
 }

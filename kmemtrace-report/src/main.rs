@@ -21,6 +21,8 @@ mod render;
 mod report;
 mod suggest;
 mod terminal;
+#[cfg(feature = "top")]
+mod top;
 mod views;
 
 use std::io::{self, Write};
@@ -89,6 +91,10 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Chart => {
             anyhow::bail!("chart: this program was built without pictures: build it with the feature pictures")
         }
+        #[cfg(feature = "top")]
+        Run::Top => top::run(request),
+        #[cfg(not(feature = "top"))]
+        Run::Top => anyhow::bail!("top: this program was built without the live screen: build it with the feature top"),
         Run::Export => export::export(request),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use kmemtrace::{Areas, NameOptions, Wrappers};
+use kmemtrace::{Areas, FrameList, NameOptions, Uses, Wrappers};
 use kmemtrace_abi::open::regular;
 
 use crate::args::{Args, GroupBy};
@@ -40,6 +40,14 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
             bail!("--debug-dir {}: is no folder; --vmlinux names a file", dir.display());
         }
     }
+    let mut frames = FrameList::default();
+    if let Some(path) = &names.skip_frames {
+        frames.add(&text(path)?);
+    }
+    let uses = match &args.uses {
+        None => Uses::default(),
+        Some(path) => Uses::parse(&text(path)?).with_context(|| path.display().to_string())?,
+    };
     Ok(NameOptions {
         vmlinux: names.vmlinux.clone(),
         debug_dirs: names.debug_dir.clone(),
@@ -48,6 +56,8 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
         map: names.map.clone(),
         wrappers,
         areas,
+        frames,
+        uses,
     })
 }
 

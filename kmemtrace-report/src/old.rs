@@ -94,28 +94,12 @@ mod with_pictures {
         TreeNode {
             name: sizes.name,
             kind: sizes.kind,
-            stats: NOTHING,
+            stats: PrintedStats::default(),
             static_bytes: Some(bytes),
             current: Some(bytes),
             folded: sizes.folded,
             children: sizes.children.into_iter().map(node).collect(),
+            key: None,
         }
     }
-
-    const NOTHING: PrintedStats = PrintedStats {
-        allocs: 0,
-        failed_allocs: 0,
-        requested: 0,
-        allocated: 0,
-        wasted: 0,
-        frees: 0,
-        inferred_frees: 0,
-        cross_cpu: None,
-        live_objects: 0,
-        live_requested: 0,
-        live_allocated: 0,
-        live_wasted: 0,
-        peak_live_allocated: None,
-        live_is_upper_bound: false,
-    };
 }

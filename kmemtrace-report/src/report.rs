@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Finding, Notes, Observed, Query, Shape, SortKey, TimeWindow, Trace, UnknownEvents,
+    Analysis, Completeness, Finding, Kind, ModuleRule, Notes, Observed, Query, Shape, SortKey, TimeWindow, Trace,
+    UnknownEvents,
 };
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::text::escape::escape;
@@ -38,6 +39,7 @@ pub(crate) fn view(
     query: Query,
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
+    check_tree(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = with_options(request, query)?.of_document(&saved)?;
         return print_view(request, &analysis, document);
@@ -305,6 +307,41 @@ pub(crate) fn tell_rejected(analysis: &Analysis) {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }
+}
+
+/// Refuses options that a tree over folders, or one over keys, does not have.
+fn check_tree(request: &Request) -> anyhow::Result<()> {
+    let (args, sort) = (&request.args, request.sort_keys());
+    if request.view.name != "tree" {
+        return Ok(());
+    }
+    let is_of_folders = |by: &GroupBy| [GroupBy::Folder, GroupBy::Area].contains(by);
+    if args.by.len() > 1 && args.by.iter().any(is_of_folders) {
+        anyhow::bail!("--by: folder and area make a tree of their own; name them alone");
+    }
+    if !args.is_key_tree() {
+        let given = [
+            ("--throttle", args.throttle.is_some()),
+            ("--module-rule", args.module_rule.is_some()),
+            ("--uses", args.uses.is_some()),
+            ("--sort peak", sort.contains(&SortKey::Peak)),
+            ("--sort growth", sort.contains(&SortKey::Growth)),
+        ];
+        return match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                anyhow::bail!("{option}: not for a tree of folders; for one with --by stack, for example")
+            }
+            None => Ok(()),
+        };
+    }
+    if args.rule_of_modules() == ModuleRule::Any {
+        anyhow::bail!("--module-rule any: rows overlap, which a tree cannot show; the view modules can");
+    }
+    let kinds = &args.filters.kind;
+    if kinds.contains(&Kind::Pages) && kinds.iter().any(|kind| *kind != Kind::Pages) {
+        anyhow::bail!("--kind: pages are never added to the objects that they hold; make a tree of each");
+    }
+    Ok(())
 }
 
 /// Refuses an order by static sizes where none are known.

@@ -14,10 +14,18 @@ use kmemtrace_abi::text::escape::escape;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 9] = ["summary", "sites", "caches", "mismatch", "live", "cross", "growth", "account", "events"];
+const VIEWS: [&str; 12] = [
+    "summary", "sites", "tasks", "modules", "uses", "caches", "mismatch", "live", "cross", "growth", "account",
+    "events",
+];
 
 /// Verbs: words that may stand in place of options and COMMAND.
 const VERBS: [&str; 2] = ["recover", "probe"];
+
+/// Kernel buffer of a CPU with `--lean`, bytes.
+const LEAN_BUFFER_BYTES: u64 = 256 << 10;
+/// Compression with `--lean`.
+const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
 
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
@@ -60,6 +68,12 @@ pub(crate) struct Args {
     /// The kernel tests the filter, in its own words for the fields of the events. Frees stay whole.
     #[arg(long, value_name = "EXPR", conflicts_with_all = ["relay", "boot"])]
     pub(crate) filter: Option<String>,
+    /// Record call stacks: alloc (with allocations), all, or a filter on allocations, as 'order > 0' [default WHEN: alloc]
+    ///
+    /// A stack costs the machine a few microseconds. With alloc and a filter, triggers write them, where the kernel
+    /// writes a trigger's stacks into the recorder's instance; else all events have one.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
+    pub(crate) stack: Option<StackWhen>,
     /// Record COMMAND and its children alone
     ///
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
@@ -68,12 +82,21 @@ pub(crate) struct Args {
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
-    /// Stop when the trace has this size
+    /// Stop when the trace's files have this size, with exit status 0
+    ///
+    /// Events that are in the kernel's buffers by then come on top, and the names that are written at the end.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
     /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
-    #[arg(long, value_name = "HOW", default_value = "auto", help_heading = "Buffer and disk", hide_short_help = true)]
-    pub(crate) compress: Compression,
+    ///
+    /// The default is auto.
+    #[arg(long, value_name = "HOW", help_heading = "Buffer and disk", hide_short_help = true)]
+    pub(crate) compress: Option<Compression>,
+    /// Take little memory: 3 blocks of 64 KiB a CPU, -b 256K, --compress zstd:1, symbols at the end only
+    ///
+    /// For an initramfs. Other options win. A recorder that is killed leaves a recording without symbols.
+    #[arg(long, help_heading = "Buffer and disk", hide_short_help = true)]
+    pub(crate) lean: bool,
     /// Longest time that an event may stay in the kernel's buffer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) flush: Duration,
@@ -138,6 +161,16 @@ impl Args {
         })
     }
 
+    /// Compression of the files.
+    pub(crate) fn compression(&self) -> Compression {
+        self.compress.unwrap_or(if self.lean { LEAN_COMPRESSION } else { Compression::Auto })
+    }
+
+    /// Bytes of a CPU's kernel buffer; `None`: the default that depends on the machine.
+    pub(crate) fn buffer_bytes(&self) -> Option<u64> {
+        self.buffer_size.or(self.lean.then_some(LEAN_BUFFER_BYTES))
+    }
+
     /// Name of COMMAND, for messages; empty without one.
     pub(crate) fn command_name(&self) -> String {
         self.command.first().map_or_else(String::new, |program| escape(program.as_bytes()).into_owned())
@@ -186,6 +219,30 @@ pub(crate) enum Verb {
     Recover,
     /// List the events, clocks and buffers of this kernel
     Probe,
+}
+
+/// Events that have stacks, from `--stack`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StackWhen {
+    /// All allocations.
+    Alloc,
+    /// All events.
+    All,
+    /// Allocations that a filter of the kernel takes.
+    Filter(String),
+}
+
+impl std::str::FromStr for StackWhen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StackWhen, String> {
+        match text.trim() {
+            "" => Err("alloc, all, or a filter such as 'order > 0'".to_owned()),
+            "alloc" => Ok(StackWhen::Alloc),
+            "all" => Ok(StackWhen::All),
+            filter => Ok(StackWhen::Filter(filter.to_owned())),
+        }
+    }
 }
 
 /// Interval between two syncs of the files, from `--sync`.

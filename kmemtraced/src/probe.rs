@@ -1,4 +1,5 @@
-//! `kmemtraced probe`: events, clocks and buffers of this kernel, and the memory and disk space of a recording. Changes nothing.
+//! `kmemtraced probe`: events, clocks and buffers of this kernel, the memory and disk
+//! space of a recording, and the cost of a stack. Changes nothing but an instance that lasts for a moment.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
-use crate::source::{buffer_size, relay, tracefs};
+use crate::source::{buffer_size, relay, stack_cost, tracefs};
 
 /// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -37,7 +38,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
 /// Lines about tracefs, as (name, text).
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
-    let buffer = args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus));
+    let buffer = args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus));
     let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable")).unwrap_or(false);
     let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
@@ -78,6 +79,22 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
             "memory",
             format!("{cpus} CPUs x {} KiB = {} MiB of kernel buffers", buffer >> 10, (buffer * cpus as u64) >> 20),
         ),
+        ("stacks", stacks(tracefs, args)),
         ("disk", disk),
     ]
+}
+
+/// The way of `--stack`, and the cost of a stack.
+fn stacks(tracefs: &KernelFs, args: &Args) -> String {
+    let measured = tracefs.again();
+    match measured.and_then(|tracefs| stack_cost::measure(tracefs, &format!("{}-probe", args.instance))) {
+        Ok(cost) => {
+            let by = if cost.way.by_trigger { "a trigger" } else { "an option" };
+            let each = cost.each.map_or("cost not measured".to_owned(), |each| {
+                format!("{:.1} us each", each.as_nanos() as f64 / 1000.0)
+            });
+            format!("{each}, by {by}: {}", cost.way.reason)
+        }
+        Err(error) => format!("{error:#}"),
+    }
 }

@@ -7,7 +7,7 @@ mod page;
 mod programs;
 
 // Files of kmemtrace-report; they find each other by these names.
-#[path = "../../kmemtrace-report/src/args.rs"]
+#[path = "../../kmemtrace-report/src/args/mod.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod args;
 #[path = "../../kmemtrace-report/src/classes.rs"]
@@ -19,7 +19,7 @@ mod cli;
 #[path = "../../kmemtrace-report/src/columns/mod.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod columns;
-#[path = "../../kmemtrace-report/src/views.rs"]
+#[path = "../../kmemtrace-report/src/views/mod.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod views;
 

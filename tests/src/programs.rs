@@ -1,6 +1,7 @@
 //! Runs of the programs, and comparison of their JSON with expected values.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -121,6 +122,20 @@ fn compare(path: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
         _ if expected == found => {}
         _ => out.push(format!("{path}: {found}, expected {expected}")),
     }
+}
+
+/// Bytes that a running program has written to the unfinished file in a directory; `None` while it has none open. Such a file has no
+/// name, or where the file system knows none without, one with a mark and a hyphen.
+pub fn unfinished(pid: u32, dir: &Path) -> Option<u64> {
+    let dir = dir.canonicalize().ok()?;
+    let is_unfinished = |target: &Path| {
+        let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_nameless = name.starts_with('#') && name.ends_with(" (deleted)");
+        target.parent() == Some(&dir) && (is_nameless || name.contains(".writing-") || name.contains(".packing-"))
+    };
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().map(|entry| entry.path());
+    let mut open = open.filter(|path| fs::read_link(path).is_ok_and(|target| is_unfinished(&target)));
+    Some(fs::metadata(open.next()?).ok()?.len())
 }
 
 #[cfg(test)]

@@ -13,10 +13,13 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 18] = [
+const VIEWS: [&str; 22] = [
     "summary",
     "sites",
     "tree",
+    "tasks",
+    "modules",
+    "uses",
     "caches",
     "mismatch",
     "live",
@@ -30,6 +33,7 @@ const VIEWS: [&str; 18] = [
     "html",
     "chart",
     "export",
+    "top",
     "trace-analyze",
     "pack",
 ];
@@ -340,7 +344,7 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
             "html" | "export" => &(&common - &of_text),
             "chart" => &(&(&common - &of_text) - &own),
             // Commands without a trace, or with options of their own.
-            "static" | "names" | "trace-analyze" => &BTreeSet::new(),
+            "static" | "names" | "top" | "trace-analyze" => &BTreeSet::new(),
             _ => &common,
         };
         let described: BTreeSet<String> = own.union(of_every_view).cloned().collect();
@@ -375,7 +379,7 @@ fn the_page_about_views_explains_the_columns_of_help() -> Result<(), Skip> {
     let mut sections = 0;
     for view in VIEWS {
         let parts = columns(&text(&["help", view]));
-        let has_no_table = ["names", "html", "chart", "export", "trace-analyze", "pack"].contains(&view);
+        let has_no_table = ["names", "html", "chart", "export", "top", "trace-analyze", "pack"].contains(&view);
         assert_eq!(parts.is_empty(), has_no_table, "{view}");
         sections += parts.len();
         for (part, titles) in parts {

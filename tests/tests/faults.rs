@@ -413,6 +413,10 @@ fn limits_end_it() -> Result<(), Skip> {
         assert!(ended.stderr.contains(options[0].trim_start_matches("-d")), "{}", ended.stderr);
         assert_eq!(check(&ended.trace())["truncated"], 0);
     }
+    // The files of names count, too.
+    let ended = Recorder::start(&["--max-size", "4K"]).wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stopped: --max-size"), "{}", ended.stderr);
     Ok(())
 }
 

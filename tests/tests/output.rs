@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         ("modes_do_not_depend_on_the_umask", modes_do_not_depend_on_the_umask),
         ("buffers_larger_than_the_machine_are_refused", buffers_larger_than_the_machine_are_refused),
         ("an_instance_made_by_hand_stays", an_instance_made_by_hand_stays),
+        ("other_programs_find_the_running_recording", other_programs_find_the_running_recording),
         ("a_killed_recorders_instance_is_known_without_run", a_killed_recorders_instance_is_known_without_run),
         ("a_planted_state_file_is_not_written_through", a_planted_state_file_is_not_written_through),
     ])
@@ -583,6 +584,22 @@ impl Drop for ByHand {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
     }
+}
+
+fn other_programs_find_the_running_recording() -> Result<(), Skip> {
+    can_record()?;
+    let recorder = Recorder::start(&[]);
+    let file = Path::new("/run/kmemtraced").join(recorder.instance_name());
+    let trace = must("trace", recorder.directory.file("trace").canonicalize());
+    let expected = format!("{}\n{}\n", recorder.pid(), trace.display());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !fs::read_to_string(&file).is_ok_and(|text| text.starts_with(&expected)) {
+        assert!(Instant::now() < deadline, "{:?}, not {expected}", fs::read_to_string(&file));
+        sleep(Duration::from_millis(10));
+    }
+    recorder.stop();
+    assert!(!file.exists());
+    Ok(())
 }
 
 fn an_instance_made_by_hand_stays() -> Result<(), Skip> {

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         ("a_filter_that_the_kernel_refuses_changes_nothing", a_filter_that_the_kernel_refuses_changes_nothing),
         ("allocations_without_frees_are_told", allocations_without_frees_are_told),
         ("an_idle_recorder_takes_little_memory", an_idle_recorder_takes_little_memory),
+        ("a_lean_recorder_takes_8_mib_on_four_cpus", a_lean_recorder_takes_8_mib_on_four_cpus),
         ("threads_that_the_kernel_forgot_have_names", threads_that_the_kernel_forgot_have_names),
         ("a_status_line_stands_alone_and_does_not_wrap", a_status_line_stands_alone_and_does_not_wrap),
         ("a_command_without_dashes_is_told_the_line_to_type", a_command_without_dashes_is_told_the_line_to_type),
@@ -235,6 +236,35 @@ fn an_idle_recorder_takes_little_memory() -> Result<(), Skip> {
         greatest.is_some_and(|kib| kib <= limit),
         "{resident:?} KiB resident, greatest {greatest:?}, limit {limit}"
     );
+    Ok(())
+}
+
+fn a_lean_recorder_takes_8_mib_on_four_cpus() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&["--lean", "--stack"]);
+    let instance = recorder.instance(&tracefs);
+    let size = must("buffer", instance.read("buffer_size_kb"));
+    // Rounded by the kernel.
+    assert!(must(&size, size.trim().parse::<u32>()) < 300, "{size}");
+    // Every CPU's buffers are in use.
+    (0..20).for_each(|_| must("load", load::iov(5000, 9)));
+    let status = must("status", std::fs::read_to_string(format!("/proc/{}/status", recorder.pid())));
+    let kib = |field: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        must(field, line.unwrap_or(&status).trim_end_matches("kB").trim().parse())
+    };
+    let cpus = must("per_cpu", instance.cpus()).len() as u64;
+    // Pages of the program's file are those of a build for tests: a static one for an initramfs has 2 MiB. The rest is as much
+    // for each CPU, at most.
+    let own = kib("VmHWM:") - kib("RssFile:");
+    let on_four = own * 4 / cpus.min(4) + 2048;
+    let ended = recorder.stop();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.stderr);
+    assert!(on_four <= 8192, "{own} KiB on {cpus} CPUs");
+    // The symbols are there all the same.
+    let sites = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[&ended.trace()]));
+    let is_named = |row: &Value| row["symbol"].as_str().is_some_and(|symbol| !symbol.is_empty());
+    assert!(sites["rows"].as_array().is_some_and(|rows| rows.iter().any(is_named)), "{sites}");
     Ok(())
 }
 

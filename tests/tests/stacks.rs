@@ -1,20 +1,31 @@
-//! Stacks that the running kernel records are tied to the events that its own text shows them behind.
+//! Tests of the recording of stacks, on the running kernel as root. Tests that cannot run here are listed as skipped at the end.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::UdpSocket;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
 
-use kmemtrace_abi::event::StreamItem;
-use kmemtrace_abi::kernel::format::PageShape;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::load;
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
+use rustix::process::Signal;
+use serde_json::Value;
 
 fn main() -> ExitCode {
-    runner::main(&[("stacks_are_those_of_the_kernels_text", stacks_are_those_of_the_kernels_text)])
+    runner::main(&[
+        ("each_event_that_was_asked_for_has_a_stack", each_event_that_was_asked_for_has_a_stack),
+        ("a_filter_that_an_event_lacks_is_refused_by_its_name", a_filter_that_an_event_lacks_is_refused_by_its_name),
+        ("triggers_go_with_the_recorder", triggers_go_with_the_recorder),
+        ("a_trigger_that_is_removed_is_told", a_trigger_that_is_removed_is_told),
+        ("stacks_of_a_buffer_of_the_boot_are_taken_over", stacks_of_a_buffer_of_the_boot_are_taken_over),
+        ("probe_tells_the_cost_of_a_stack", probe_tells_the_cost_of_a_stack),
+    ])
+}
+
+/// Command that allocates and frees pages of order 0 and above: vectors of 16 KiB.
+fn load() -> [String; 4] {
+    [program("kmemload").display().to_string(), "iov".to_owned(), "200".to_owned(), "1000".to_owned()]
 }
 
 /// Panics on an error in the test's environment.
@@ -22,153 +33,186 @@ fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// Events with a stack, and those without one. Frees of pages have none.
-const WITH: [&str; 3] = ["mm_page_alloc", "kmalloc", "kfree"];
-const WITHOUT: [&str; 2] = ["mm_page_free", "kmem_cache_alloc"];
-
-/// Stacks by CPU and time of the event.
-type Found = BTreeMap<(u32, u64), Vec<u64>>;
-
-/// Event of the text that has no stack yet.
-struct Bare<'t> {
-    at: u64,
-    pid: &'t str,
-    context: char,
-    name: &'t str,
+/// Skips where the kernel has no stacks of page events.
+fn can_record_stacks() -> Result<Tracefs, Skip> {
+    let tracefs = can_record()?;
+    tracefs.need_event("kmem/mm_page_alloc")?;
+    match tracefs.path().join("options/stacktrace").exists() {
+        true => Ok(tracefs),
+        false => Err(Skip("this kernel records no stacks".to_owned())),
+    }
 }
 
-fn stacks_are_those_of_the_kernels_text() -> Result<(), Skip> {
-    let tracefs = Tracefs::find()?;
-    let instance = Instance::new(&tracefs)?;
-    for event in WITH.iter().chain(&WITHOUT) {
-        tracefs.need_event(&format!("kmem/{event}"))?;
+/// Recording of a command that has ended.
+struct Recorded {
+    directory: Directory,
+    output: Output,
+}
+
+impl Recorded {
+    /// Records `command`; the word INSTANCE in it becomes the instance's path.
+    fn new(options: &[&str], command: &[&str]) -> Recorded {
+        let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
+        let (directory, instance) = (Directory::new(&[]), instance_name());
+        let path = tracefs.path().join("instances").join(&instance).display().to_string();
+        let mut recorder = Command::new(program("kmemtraced"));
+        recorder.args(["-v", "-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
+        recorder.args(command.iter().map(|word| word.replace("INSTANCE", &path))).stdin(Stdio::null());
+        let output = must("kmemtraced", recorder.output());
+        assert!(!Path::new(&path).exists(), "instance {instance} is left");
+        Recorded { directory, output }
     }
-    record(&instance)?;
-    let text = must("trace", instance.read("trace"));
-    if text.lines().all(|line| !line.ends_with("<stack trace>")) {
-        return Err(Skip("this kernel writes the stacks of triggers to its top-level buffer".to_owned()));
+
+    fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
-    let (want, records) = of_text(&text);
-    assert!(want.len() > 2000, "{} stacks are too few to mean anything", want.len());
-    let dir = captured(&instance);
-    let mut trace = must("tree", Trace::open(&[dir.path().to_owned()]));
-    let (mut found, mut counts) = (Found::new(), (0, 0));
-    for stream in &mut trace.streams {
-        let mut items = Vec::new();
-        while stream.fill(&mut trace.names, &mut items) {
-            for item in &items {
-                if let StreamItem::Event(event) = item
-                    && let Some(stack) = event.stack
-                {
-                    found.insert((event.cpu, event.at), trace.names.stacks.get(stack).to_vec());
-                }
-            }
-        }
-        let report = stream.report();
-        assert_eq!(report.lost, Some(0), "the buffer is too small for this machine's load");
-        counts = (counts.0 + report.stacks, counts.1 + report.stacks_unmatched);
+
+    fn trace(&self) -> PathBuf {
+        self.directory.file("trace")
     }
-    assert_eq!(counts, (records, 0));
-    let wrong = want.iter().find(|(place, frames)| found.get(place) != Some(frames));
-    assert_eq!(wrong.map(|(place, _)| (place, found.get(place))), None, "of {}", want.len());
-    assert_eq!(found.len(), want.len());
-    println!("{} stacks, {} distinct", found.len(), trace.names.stacks.len());
+
+    /// Stacks in the trace, and the allocations and frees, those of the recorder, too, for which `is_counted`.
+    fn stacks_and_events(&self, is_counted: impl Fn(&Value) -> bool) -> (u64, u64) {
+        run_to(0, "kmemtrace-check", &[], &[&self.trace()]);
+        let summary = json(&run_to(0, "kmemtrace-report", &["summary", "--format", "json"], &[&self.trace()]));
+        let stacks = [&summary["stacks_seen"], &summary["events"]["other"]].into_iter().find_map(Value::as_u64);
+        let events =
+            json_lines(&run_to(0, "kmemtrace-report", &["events", "--own", "--format", "jsonl"], &[&self.trace()]));
+        (stacks.unwrap_or_default(), events.iter().filter(|event| is_counted(event)).count() as u64)
+    }
+}
+
+/// Text about stacks in `meta.out`.
+fn stacks_of(trace: &Path) -> Option<String> {
+    must("trace", Trace::open(&[trace.to_owned()])).metadata.stacks
+}
+
+fn is_page_event(event: &Value) -> bool {
+    event["event"].as_str().is_some_and(|name| name.starts_with("mm_page_"))
+}
+
+fn is_alloc(event: &Value) -> bool {
+    event["event"] == "mm_page_alloc"
+}
+
+fn is_large(event: &Value) -> bool {
+    is_alloc(event) && event["requested"].as_u64().is_some_and(|bytes| bytes > rustix::param::page_size() as u64)
+}
+
+fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
+    can_record_stacks()?;
+    let load = load();
+    let load = load.each_ref().map(String::as_str);
+    for (options, is_counted, by_trigger) in [
+        (&["--stack"][..], &is_alloc as &dyn Fn(&Value) -> bool, Some("trigger alloc")),
+        (&["--stack=order > 0"], &is_large, Some("trigger order > 0")),
+        // A trigger fires for events that a filter leaves out.
+        (&["--stack", "--filter", "order > 0"], &is_large, Some("trigger alloc")),
+        (&["--stack=all"], &is_page_event, None),
+        (&["--stack", "--only-command"], &is_page_event, None),
+    ] {
+        let recorded = Recorded::new(&[&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], options].concat(), &load);
+        let stderr = recorded.stderr();
+        assert!(recorded.output.status.success() && !stderr.contains("another program"), "{options:?}: {stderr}");
+        let asked = stacks_of(&recorded.trace());
+        let way = by_trigger.filter(|_| stderr.contains("by a trigger")).unwrap_or("option all");
+        assert_eq!(asked.as_deref(), Some(way), "{options:?}: {stderr}");
+        assert!(stderr.contains("stacks with "), "{options:?}: {stderr}");
+        let has_all = way == "option all";
+        let (stacks, events) =
+            recorded.stacks_and_events(|event| (has_all && is_page_event(event)) || is_counted(event));
+        assert!(events > 100, "{options:?}: {events} events");
+        assert_eq!(stacks, events, "{options:?}: stacks and events");
+    }
+    let without = Recorded::new(&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], &load);
+    assert_eq!((stacks_of(&without.trace()).as_deref(), without.stacks_and_events(is_page_event).0), (Some(""), 0));
     Ok(())
 }
 
-/// Records allocations with stacks, some of them in softirqs.
-fn record(instance: &Instance<'_>) -> Result<(), Skip> {
-    must("buffer size", instance.write("buffer_size_kb", "65536"));
-    // Each event has a number of its own, in the text, too.
-    must("clock", instance.write("trace_clock", "counter"));
-    must("addresses", instance.write("options/sym-addr", "1"));
-    let enable = |event: &str| must(event, instance.write(&format!("events/kmem/{event}/enable"), "1"));
-    WITH.iter().chain(&WITHOUT).for_each(|event| enable(event));
-    // A trigger without its event would write stacks that belong to nothing.
-    for event in WITH {
-        let trigger = instance.write(&format!("events/kmem/{event}/trigger"), "stacktrace");
-        trigger.map_err(|error| Skip(format!("this kernel has no stacktrace trigger: {error}")))?;
+fn a_filter_that_an_event_lacks_is_refused_by_its_name() -> Result<(), Skip> {
+    can_record_stacks()?;
+    for (options, event) in [
+        (&["--stack=order > 0", "-e", "all"][..], "kmem/kmalloc"),
+        (&["--stack=bytes_req > 0", "-e", "page"], "kmem/mm_page_alloc"),
+        (&["--stack=bytes_req >"], "kmem/kmalloc"),
+        (&["--stack", "-e", "kfree"], "no allocation event"),
+        (&["--stack=bytes_req > 0", "-e", "kfree"], "no allocation event"),
+    ] {
+        let recorded = Recorded::new(options, &["true"]);
+        let stderr = recorded.stderr();
+        assert_eq!((recorded.output.status.code(), stderr.lines().count()), (Some(2), 1), "{options:?}: {stderr}");
+        assert!(stderr.contains("--stack") && stderr.contains(event), "{options:?}: {stderr}");
+        assert!(!recorded.trace().exists(), "{options:?}");
     }
-    must("load", load::iov(2000, 9));
-    let socket = must("socket", UdpSocket::bind("127.0.0.1:0"));
-    let to = must("socket", socket.local_addr());
-    for _ in 0..2000 {
-        must("send", socket.send_to(&[7; 1400], to));
-        must("receive", socket.recv(&mut [0; 2000]));
-    }
-    drop(vec![1u8; 8 << 20]);
-    for event in WITH {
-        must("trigger", instance.write(&format!("events/kmem/{event}/trigger"), "!stacktrace"));
-    }
-    must("stop", instance.write("tracing_on", "0"));
     Ok(())
 }
 
-/// Stacks of the kernel's text by the events that they belong to, and their number.
-///
-/// On one CPU, a stack belongs to the last event of its thread without one; of the event that its innermost frames name, if
-/// they name one, else of its context.
-fn of_text(text: &str) -> (Found, u64) {
-    let mut found = Found::new();
-    let mut bare: HashMap<u32, Vec<Bare<'_>>> = HashMap::new();
-    let (mut lines, mut records) = (text.lines().peekable(), 0);
-    while let Some(line) = lines.next() {
-        let Some((cpu, event)) = parse(line) else { continue };
-        let events = bare.entry(cpu).or_default();
-        if event.name != "<stack trace>" {
-            events.push(event);
-            continue;
-        }
-        let (mut frames, mut named) = (Vec::new(), None);
-        while let Some(frame) = lines.next_if(|line| line.starts_with(" => ")) {
-            let address = frame.rsplit_once('<').and_then(|(_, address)| address.strip_suffix('>'));
-            frames.push(must(frame, u64::from_str_radix(address.unwrap_or_default(), 16)));
-            let symbol = frame.trim_start_matches(" => ");
-            let probe = ["trace_event_raw_event_", "__traceiter_"].iter().find_map(|head| symbol.strip_prefix(head));
-            named = named.or(probe.and_then(|rest| rest.split([' ', '+']).next()));
-        }
-        let is_its = |other: &Bare<'_>| {
-            other.pid == event.pid && named.map_or(other.context == event.context, |name| name == other.name)
-        };
-        let index = events.iter().rposition(is_its).unwrap_or_else(|| panic!("a stack without an event: {line}"));
-        found.insert((cpu, events.remove(index).at), frames);
-        records += 1;
-    }
-    (found, records)
+fn triggers_go_with_the_recorder() -> Result<(), Skip> {
+    let tracefs = can_record_stacks()?;
+    let trigger = |instance: &Instance<'_>| must("trigger", instance.read("events/kmem/kmalloc/trigger"));
+    let top = must("trigger", std::fs::read_to_string(tracefs.path().join("events/kmem/kmalloc/trigger")));
+    let recorder = Recorder::start(&["--stack"]);
+    let by_trigger = trigger(&recorder.instance(&tracefs)).starts_with("stacktrace");
+    let option = must("option", recorder.instance(&tracefs).read("options/stacktrace"));
+    assert_ne!(by_trigger, option.trim() == "1", "one of both ways");
+    recorder.signal(Signal::KILL);
+    let (name, path) = (recorder.instance_name().to_owned(), recorder.instance(&tracefs).path().to_owned());
+    recorder.wait();
+    let out = run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
+    assert!(String::from_utf8_lossy(&out).contains(&name) && !path.exists());
+    let now = must("trigger", std::fs::read_to_string(tracefs.path().join("events/kmem/kmalloc/trigger")));
+    assert_eq!(now, top, "the top-level buffer has the triggers that it had");
+    Ok(())
 }
 
-/// CPU and event of a line like `comm-7 [001] d..1. 123: kfree: call_site=…`.
-fn parse(line: &str) -> Option<(u32, Bare<'_>)> {
-    let (thread, rest) = line.split_once(" [")?;
-    let (cpu, rest) = rest.split_once(']')?;
-    let mut words = rest.split_whitespace();
-    let (flags, at) = (words.next()?, words.next()?.strip_suffix(':')?);
-    let name = if rest.ends_with("<stack trace>") { "<stack trace>" } else { words.next()?.strip_suffix(':')? };
-    let (_, pid) = thread.trim_end().rsplit_once('-')?;
-    // A stack's flags may differ from its event's in the others.
-    let context = flags.chars().nth(2)?;
-    Some((cpu.parse().ok()?, Bare { at: at.parse().ok()?, pid, context, name }))
+fn a_trigger_that_is_removed_is_told() -> Result<(), Skip> {
+    can_record_stacks()?;
+    let script = "echo '!stacktrace' >INSTANCE/events/kmem/kmalloc/trigger; \
+                  echo nostacktrace >INSTANCE/trace_options; sleep 0.3";
+    for options in ["--stack", "--stack=all"] {
+        let recorded = Recorded::new(&[options], &["sh", "-c", script]);
+        let stderr = recorded.stderr();
+        assert!(stderr.contains("another program changed the recording"), "{options}: {stderr}");
+    }
+    Ok(())
 }
 
-/// The instance's buffers and formats, as a captured tree.
-fn captured(instance: &Instance<'_>) -> Directory {
-    let dir = Directory::new(&[]);
-    let copy = |name: &str| dir.write(name, must(name, instance.read(name)).as_bytes());
-    copy("events/header_page");
-    copy("trace_clock");
-    for event in WITH.iter().chain(&WITHOUT) {
-        copy(&format!("events/kmem/{event}/format"));
-    }
-    copy("events/ftrace/kernel_stack/format");
-    let shape = must("header_page", PageShape::parse(&dir.text("events/header_page"), Endian::NATIVE));
-    for cpu in must("per_cpu", instance.cpus()) {
-        let mut bytes = Vec::new();
-        for page in must("trace_pipe_raw", instance.drain(cpu, shape.size)) {
-            bytes.extend_from_slice(&page);
-            bytes.resize(bytes.len().next_multiple_of(shape.size), 0);
+fn stacks_of_a_buffer_of_the_boot_are_taken_over() -> Result<(), Skip> {
+    let tracefs = can_record_stacks()?;
+    for (file, text, asked) in [
+        ("options/stacktrace", "1", "option all"),
+        ("events/kmem/mm_page_alloc/trigger", "stacktrace if order > 0", "trigger order > 0"),
+    ] {
+        // An instance made by hand stands for that of the kernel's command line.
+        let instance = Instance::new(&tracefs)?;
+        must("trigger", instance.write(file, text));
+        for event in ["mm_page_alloc", "mm_page_free"] {
+            must("enable", instance.write(&format!("events/kmem/{event}/enable"), "1"));
         }
-        copy(&format!("per_cpu/cpu{cpu}/stats"));
-        dir.write(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"), &bytes);
+        let found = must(file, instance.read(file));
+        let (directory, name) =
+            (Directory::new(&[]), instance.path().file_name().unwrap_or_default().to_string_lossy());
+        let out = run("kmemtraced", &["--boot", "-B", &name, "-d", "300ms", "-o"], &[&directory.file("trace")]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("stacks with ") && !said.contains("another program"), "{said}");
+        assert_eq!(stacks_of(&directory.file("trace")).as_deref(), Some(asked), "{said}");
+        assert_eq!(must(file, instance.read(file)), found, "as it was");
+        must("stop", instance.write("events/enable", "0"));
     }
-    dir
+    Ok(())
+}
+
+fn probe_tells_the_cost_of_a_stack() -> Result<(), Skip> {
+    let tracefs = can_record_stacks()?;
+    let name = instance_name();
+    let out = run_to(0, "kmemtraced", &["probe", "-B", &name], &[]);
+    let out = String::from_utf8_lossy(&out);
+    let line = out.lines().find_map(|line| line.strip_prefix("stacks")).unwrap_or_else(|| panic!("{out}")).trim();
+    assert!(line.contains(", by a trigger: ") || line.contains(", by an option: "), "{line}");
+    if let Some((micros, _)) = line.split_once(" us each") {
+        let micros: f64 = must(line, micros.parse());
+        assert!((0.05..100.0).contains(&micros), "{line}");
+    }
+    assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists());
+    Ok(())
 }

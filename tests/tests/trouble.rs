@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, OpenOptions};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{limited, program, run, run_to};
+use kmemtrace_tests::programs::{limited, program, run, run_to, unfinished};
 use kmemtrace_tests::recording::Directory;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
 const VIEWS: [&[&str]; 12] = [
@@ -27,6 +30,9 @@ const VIEWS: [&[&str]; 12] = [
     &["events"],
 ];
 const FORMATS: [&str; 4] = ["table", "json", "jsonl", "csv"];
+/// Formats of exported files.
+const EXPORTED: [&str; 8] =
+    ["pprof", "folded", "perfetto", "parquet-sites", "parquet-objects", "parquet-events", "jsonl", "csv"];
 
 fn recording(seed: u64) -> Directory {
     Directory::new(&trace_dir(&workload(seed, &Options::plain(Shape::plain(), 2, 3000)), seed))
@@ -119,6 +125,56 @@ fn an_output_file_is_whole_or_as_it_was() {
     std::os::unix::fs::symlink("live.json", &link).unwrap();
     run_to(0, "kmemtrace-report", &["-f", "-o", link.to_str().unwrap()], &[trace.path()]);
     assert!(fs::read_link(&link).is_ok() && fs::read(&file).unwrap() != whole);
+}
+
+#[test]
+fn an_export_that_a_full_disk_ends_leaves_no_file() {
+    let (trace, out) = (recording(1), Directory::new(&[]));
+    let file = out.file("exported");
+    // Files that may have no byte: some formats fit into a block.
+    for to in EXPORTED {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]).arg(program("kmemtrace-report"));
+        command.args(["export", "-q", "--to", to, "-o", file.to_str().unwrap()]);
+        let line = complaint(&command.arg(trace.path()).output().unwrap(), 2);
+        assert!(line.contains("exported: cannot be written: File too large"), "{to}: {line}");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "{to}");
+    }
+}
+
+#[test]
+fn an_interrupted_export_leaves_no_file() {
+    let options = Options::plain(Shape::plain(), 2, 150_000);
+    let trace = Directory::new(&trace_dir(&workload(9, &options), 9));
+    let out = Directory::new(&[]);
+    let file = out.file("exported");
+    for (to, signal) in EXPORTED.into_iter().zip([Signal::INT, Signal::TERM].into_iter().cycle()) {
+        // An earlier file stays as it was.
+        fs::write(&file, "earlier").unwrap();
+        let mut command = Command::new(program("kmemtrace-report"));
+        command.args(["export", "-f", "--no-index", "-j", "1", "--to", to, "-o", file.to_str().unwrap()]);
+        let mut child = command.arg(trace.path()).stderr(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        // Lines are written as they come, tables in groups of rows, figures at the end.
+        let least = if ["jsonl", "csv"].contains(&to) { 1 } else { 0 };
+        let is_midway = || unfinished(child.id(), out.path()).is_some_and(|bytes| bytes >= least);
+        let until = Instant::now() + Duration::from_secs(60);
+        while !is_midway() {
+            assert!(Instant::now() < until, "{to}: no unfinished file");
+        }
+        kill_process(pid, Signal::STOP).unwrap();
+        let is_stopped = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") T ");
+        while !is_stopped() {
+            assert!(Instant::now() < until, "{to}: has ended before it was stopped");
+        }
+        assert!(is_midway(), "{to}: is no more mid-way");
+        kill_process(pid, signal).unwrap();
+        kill_process(pid, Signal::CONT).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{to}: {status}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "earlier", "{to}");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1, "{to}");
+    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
-//! Exported files against the readers of their formats: `go tool pprof`, a flame graph tool, Perfetto's own messages.
+//! Exported files against the readers of their formats: `go tool pprof`, speedscope, Perfetto's own messages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "viewers/speedscope.rs"]
+mod speedscope;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         ("profiles_of_two_boots_merge_by_call_site", profiles_of_two_boots_merge_by_call_site),
         ("inlined_functions_are_frames", inlined_functions_are_frames),
         ("stacks_sum_up_to_the_summary", stacks_sum_up_to_the_summary),
+        ("speedscope_shows_the_bytes_of_each_function", speedscope::shows_the_bytes_of_each_function),
         ("tracks_are_exact_at_their_points", tracks_are_exact_at_their_points),
         ("tracks_tell_loss_and_rates", tracks_tell_loss_and_rates),
         ("events_are_those_of_the_view", events_are_those_of_the_view),

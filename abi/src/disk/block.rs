@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 3;
+pub const MINOR: u16 = 4;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -475,9 +475,9 @@ pub mod item {
     pub const COMMAND_LINE: u16 = 107;
     /// Text: the events that were enabled, a line each.
     pub const EVENTS: u16 = 108;
-    /// Text: lines of `/proc/kallsyms` at the end that were not there at the start.
+    /// Text: lines of `/proc/kallsyms` that were not there at the start, as modules are loaded, and at the end.
     pub const KALLSYMS_LATER: u16 = 109;
-    /// Text: lines of `/proc/modules` at the end that were not there at the start.
+    /// Text: such lines of `/proc/modules`.
     pub const MODULES_LATER: u16 = 110;
     /// Time of day and CLOCK_MONOTONIC at the end, ns, u64 each.
     pub const STOPPED: u16 = 111;
@@ -499,6 +499,8 @@ pub mod item {
     pub const VMSTAT_START: u16 = 119;
     /// Text: `/proc/vmstat` before the kernel stops to record.
     pub const VMSTAT_END: u16 = 120;
+    /// Text: stacks that the recorder asked the kernel for, as `trigger alloc`; empty: none; from minor version 4 on.
+    pub const STACKS: u16 = 121;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
 use crate::disk::expand::expand;
-use crate::disk::walk::Known;
+use crate::disk::walk::{Known, Met, Walk};
 use crate::fault::{Code, Fault};
 
 /// Bytes asked of the system at once, at least and at most.
@@ -242,6 +242,45 @@ impl BlockReader {
         (self.next_sequence, self.blocks) = (sequence, sequence);
         (self.current, self.is_expanded, self.ended, self.over) = (0, false, false, None);
         Ok(())
+    }
+
+    /// True where the next block is whole by now, or no more is to be waited for: bytes that a writer has added since the last
+    /// look count. The current block's payload is gone then.
+    pub(crate) fn has_next(&mut self) -> bool {
+        if self.ended || self.over.is_some() {
+            return true;
+        }
+        self.window.advance(std::mem::take(&mut self.current));
+        self.is_expanded = false;
+        self.window.eof = false;
+        let header_len = self.known.map(|(len, ..)| len);
+        let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
+        let is_whole = match block::parse(bytes, header_len) {
+            Parsed::Header(header, len) => {
+                let whole = len + header.payload_len.get() as usize;
+                self.window.fill(whole).len() >= whole
+            }
+            Parsed::Short(_) => false,
+            Parsed::Newer(_) | Parsed::Bad => true,
+        };
+        // A part of a block may be cut off again by its writer.
+        is_whole || self.window.enter(self.window.offset()).is_err()
+    }
+
+    /// Passes over the blocks that are there, up to the last whole one with events; false where that is none or the next one.
+    pub(crate) fn skip_to_last(&mut self) -> io::Result<bool> {
+        let Some(known) = self.known else { return Ok(false) };
+        let from = self.window.offset() + self.current as u64;
+        let mut walk = Walk::at(self.window.file(), known, from, self.next_sequence)?;
+        let mut last = None;
+        while let Some(met) = walk.next()? {
+            last = Some(met).filter(|met| met.header.kind == kind::DATA).or(last);
+        }
+        let Some(Met { header, offset, .. }) = last.filter(|met| met.offset > from) else { return Ok(false) };
+        let blocks = self.blocks;
+        self.enter(offset, header.sequence.get())?;
+        self.blocks = blocks;
+        Ok(true)
     }
 
     /// Payload of the current block, expanded.

@@ -58,6 +58,11 @@ impl<'a> Walk<'a> {
         Ok(Walk { file, known, at: 0, len, next_sequence: 0, stored: Vec::new(), expanded: Vec::new() })
     }
 
+    /// From the block `sequence` on, whose header is at `offset`.
+    pub(crate) fn at(file: &'a File, known: Known, offset: u64, sequence: u64) -> io::Result<Walk<'a>> {
+        Ok(Walk { at: offset, next_sequence: sequence, ..Walk::new(file, known)? })
+    }
+
     /// The next block of this file whose header is whole; `None` at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Met>> {
         let (header_len, recording, cpu) = self.known;

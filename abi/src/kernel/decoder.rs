@@ -199,7 +199,7 @@ impl Decoder {
                 let (address, call_site) = (read(plan.address), read(plan.call_site));
                 let event = Event { gfp: gfp(), node: node(), ..event };
                 let [requested, allocated] =
-                    if plan.has_order { [self.page_bytes.saturating_mul(1 << order); 2] } else { plan.sizes.map(read) };
+                    if plan.has_order { [page_bytes(self.page_bytes, order); 2] } else { plan.sizes.map(read) };
                 let cache = plan.cache_name::<O, I>(record.payload, names);
                 let (failed, action) = (plan.failed == Some(address), Action::Alloc(kind));
                 items.event(Event { address, call_site, requested, allocated, cache, failed, action, ..event }, names);
@@ -329,6 +329,14 @@ impl Plan {
         let place = self.cache.filter(|_| I::NAMES)?;
         place.read::<O>(record).and_then(|field| names.intern_field(field))
     }
+}
+
+/// `page_bytes << order`, saturated: the order is whatever the file says.
+pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
+    u32::try_from(order)
+        .ok()
+        .and_then(|order| 1u64.checked_shl(order))
+        .map_or(u64::MAX, |n| page_bytes.saturating_mul(n))
 }
 
 #[cfg(test)]
@@ -699,5 +707,13 @@ mod tests {
         let bytes = record(Endian::Little, 16, &[]);
         let event = decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names);
         assert_eq!(event.action, Action::Free(Kind::Kmalloc));
+    }
+
+    #[test]
+    fn bytes_of_pages_are_doubled_for_each_order() {
+        for (order, bytes) in [(0, 4096), (1, 8192), (10, 4 << 20), (51, 1 << 63), (52, u64::MAX), (64, u64::MAX)] {
+            assert_eq!(page_bytes(4096, order), bytes, "{order}");
+        }
+        assert_eq!((page_bytes(0, 63), page_bytes(1, 1 << 32)), (0, u64::MAX));
     }
 }

@@ -149,6 +149,7 @@ pub(crate) struct MetadataBuilder {
     own_threads: Option<Vec<u8>>,
     module_info: Vec<u8>,
     module_info_later: Vec<u8>,
+    stacks: Option<Vec<u8>>,
     metadata: Metadata,
 }
 
@@ -176,6 +177,7 @@ impl MetadataBuilder {
                 item::MEMINFO_END => &mut self.metadata.meminfo_end,
                 item::VMSTAT_START => &mut self.metadata.vmstat_start,
                 item::VMSTAT_END => &mut self.metadata.vmstat_end,
+                item::STACKS => self.stacks.get_or_insert_default(),
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -195,6 +197,7 @@ impl MetadataBuilder {
         self.metadata.kallsyms = join(self.kallsyms, self.kallsyms_later);
         self.metadata.modules = join(self.modules, self.modules_later);
         self.metadata.module_info = join(self.module_info, self.module_info_later);
+        self.metadata.stacks = self.stacks.as_deref().map(text);
         self.metadata.comms = comms(&self.comms);
         self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
@@ -283,7 +286,7 @@ mod tests {
     #[test]
     fn facts_of_the_machine_are_kept_byte_by_byte() {
         let mut payload = Vec::new();
-        let texts: [(u16, &[u8]); 9] = [
+        let texts: [(u16, &[u8]); 10] = [
             (item::NOTES, b"\x04\0\0\0\xff"),
             (item::MODULE_INFO, b"ext4 - fs/ext4/ext4"),
             (item::MODULE_INFO_LATER, b"\xff - - .text=0x1\n"),
@@ -292,6 +295,7 @@ mod tests {
             (item::MEMINFO_END, b"MemTotal: 2 kB\n"),
             (item::VMSTAT_START, b"pgfree 1\n"),
             (item::VMSTAT_END, b"pgfree 2\n"),
+            (item::STACKS, b"trigger order > 0"),
             (60000, b"of a later version"),
         ];
         texts.iter().for_each(|(tag, bytes)| item::put(&mut payload, *tag, 0, bytes));
@@ -304,6 +308,12 @@ mod tests {
         assert_eq!([metadata.meminfo_start, metadata.meminfo_end], [b"MemTotal: 1 kB\n", b"MemTotal: 2 kB\n"]);
         assert_eq!([metadata.vmstat_start, metadata.vmstat_end], [b"pgfree 1\n", b"pgfree 2\n"]);
         let (older, _) = MetadataBuilder::default().finish();
+        assert_eq!((metadata.stacks.as_deref(), older.stacks), (Some("trigger order > 0"), None));
+        let mut none = MetadataBuilder::default();
+        payload.clear();
+        item::put(&mut payload, item::STACKS, 0, b"");
+        assert!(none.take(&payload));
+        assert_eq!(none.finish().0.stacks.as_deref(), Some(""), "the recorder asked for none");
         assert!(older.notes.is_empty() && older.module_info.is_empty() && older.cache_aliases.is_empty());
     }
 

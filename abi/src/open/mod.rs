@@ -1,8 +1,10 @@
-//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, or a captured `tree`.
+//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, or a text of
+//! `page_owner`.
 
 mod foreign;
 pub(crate) mod header;
 mod listing;
+mod page_owner;
 mod recording;
 pub mod regular;
 mod relay_files;
@@ -21,6 +23,11 @@ impl Trace {
 }
 
 fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
+    if let [path] = paths
+        && let Some(trace) = page_owner::open(path)
+    {
+        return trace;
+    }
     let listing = match paths {
         [path] if tree::is_tree(path) => return tree::open(path),
         [dir] if is_dir(dir)? => Listing::of_dir(dir)?,

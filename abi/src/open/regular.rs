@@ -35,6 +35,20 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_at(CWD, path, OFlags::empty())
 }
 
+/// Opens a file of the file system of this name, one of those that the kernel makes up, for reading.
+///
+/// # Errors
+/// As for [`open`], and for a file of any other file system.
+pub(super) fn open_made_up(path: &Path, file_system: &'static str) -> io::Result<File> {
+    refuse_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
+    let magic = rustix::fs::statfs(path)?.f_type as u32;
+    if !MADE_UP.contains(&(magic, file_system)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("is not in {file_system}")));
+    }
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+}
+
 /// Opens a stored file beneath the directory `dir` for reading. A symbolic link at the last component of `path` is refused.
 ///
 /// # Errors

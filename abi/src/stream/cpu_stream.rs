@@ -46,6 +46,8 @@ pub struct CpuStream {
     pub(super) range_bytes: Option<u64>,
     /// Loss without marks has been looked for.
     pub(super) is_prepared: bool,
+    /// The file is being written: its end is that of the recording only with an end block.
+    pub(super) follows: bool,
 }
 
 impl CpuStream {
@@ -73,6 +75,7 @@ impl CpuStream {
             range: None,
             range_bytes: None,
             is_prepared: false,
+            follows: false,
         }
     }
 
@@ -99,6 +102,29 @@ impl CpuStream {
     /// Notes that the file's first bytes are damaged.
     pub(crate) fn mark_damaged(&mut self) {
         self.state.damage();
+    }
+
+    /// Waits for more blocks where the file ends without an end block: [`CpuStream::decode`] returns false then, and has more once
+    /// the next whole block is there. To be called before the first item is taken.
+    pub fn follow(&mut self, yes: bool) {
+        self.follows = yes;
+    }
+
+    /// True once there are no more items, however long a caller waits.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.backing, Backing::Done)
+    }
+
+    /// Passes over the blocks that are there, up to the last one with events: events are missing from the last one before to the
+    /// next. False where there is nothing to pass over.
+    pub fn skip_to_last(&mut self) -> bool {
+        let Backing::Blocks(reader) = &mut self.backing else { return false };
+        let has_skipped = reader.skip_to_last().unwrap_or(false);
+        if has_skipped {
+            self.block = None;
+            self.state.damage();
+        }
+        has_skipped
     }
 
     /// The CPU.

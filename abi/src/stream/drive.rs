@@ -81,6 +81,7 @@ impl CpuStream {
                             self.state.compare_times(&block, reader.payload(), &self.format);
                         }
                     }
+                    None if self.follows && !reader.has_next() => break,
                     None => match reader.next(&mut |fault| self.state.report.add(fault)) {
                         Ok(block) => self.begin(block),
                         Err(ending) => {

@@ -9,7 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
-use crate::account::grouping::{GroupValue, RowKey, ValueLists};
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, RowKey, ValueLists};
+use crate::account::row_paths::{NO_FRAME, SharedPaths, Step};
+use crate::account::stacks::{KnownStacks, StackNumber, StackTable};
 
 /// Numbers below are classes of objects that the filters take; those from here on are classes of objects that they do not take,
 /// and stand for an origin: [`FIRST_UNSELECTED`] and the number of the origin.
@@ -97,10 +99,56 @@ pub(crate) struct Registry {
     list_values: Vec<GroupValue>,
     /// Number of values of each list.
     list_len: usize,
+    stacks: StackTable,
+    /// Nodes of rows, where a query wants them: their keys, the rule of modules and the paths.
+    paths: Option<(Grouping, ModuleRule, SharedPaths)>,
     max_sized: u32,
     classes: Numbered<Class>,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
+}
+
+impl Registry {
+    /// Adds the nodes of a new row.
+    fn add_path(&mut self, key: RowKey) {
+        let Some((grouping, rule, paths)) = self.paths.take() else { return };
+        let list = self.list_of(key.others);
+        let mut others = list.iter().copied();
+        let mut steps = Vec::new();
+        for name in grouping.keys() {
+            let value = if name == GroupKey::Site { key.site } else { others.next().unwrap_or(0) };
+            match name {
+                GroupKey::Stack => {
+                    let frames = self.stacks.frames(u32::try_from(value).unwrap_or(0));
+                    let none = frames.is_empty().then_some(NO_FRAME);
+                    steps.extend(frames.iter().rev().copied().chain(none).map(|value| Step { key: name, value }));
+                }
+                GroupKey::Module if rule == ModuleRule::Any => {
+                    let modules = self.names_of_list(value);
+                    steps.extend(modules.into_iter().map(|value| Step { key: name, value }));
+                }
+                _ => steps.push(Step { key: name, value }),
+            }
+        }
+        paths.add(key.kind, steps.into_iter());
+        self.paths = Some((grouping, rule, paths));
+    }
+
+    fn list_of(&self, others: u64) -> Vec<GroupValue> {
+        if self.list_len < 2 {
+            return vec![others];
+        }
+        let from = usize::try_from(others).unwrap_or(usize::MAX).saturating_mul(self.list_len);
+        self.list_values.get(from..from.saturating_add(self.list_len)).unwrap_or_default().to_vec()
+    }
+
+    /// Numbers of the names that the name of number `list` has with zeros between them; 0 for none.
+    fn names_of_list(&mut self, list: GroupValue) -> Vec<GroupValue> {
+        let index = usize::try_from(list).unwrap_or(usize::MAX).checked_sub(1);
+        let Some(name) = index.and_then(|index| self.names.at(index)).map(<[u8]>::to_vec) else { return vec![0] };
+        let names = name.split(|byte| *byte == 0);
+        names.map(|name| self.names.intern(name).index() as u64 + 1).collect()
+    }
 }
 
 /// Rows, call-sites and origins by their numbers, once all events were read.
@@ -112,6 +160,7 @@ pub(crate) struct Numbers {
     pub(crate) sites: Vec<(u64, Kind)>,
     pub(crate) origins: Vec<Origin>,
     pub(crate) lists: ValueLists,
+    pub(crate) stacks: KnownStacks,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
 }
@@ -130,10 +179,18 @@ impl Classes {
             lists: HashMap::default(),
             list_values: Vec::new(),
             list_len: 0,
+            stacks: StackTable::default(),
+            paths: None,
             max_sized,
             classes: Numbered::default(),
             exhausted: false,
         }))
+    }
+
+    /// Classes whose rows, of this grouping, are added to `paths`.
+    pub(crate) fn with_paths(self, grouping: Grouping, rule: ModuleRule, paths: SharedPaths) -> Classes {
+        self.lock().paths = Some((grouping, rule, paths));
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -158,10 +215,24 @@ impl Classes {
         number
     }
 
+    /// The number of the stack that `recorded` is from the frame `site` on.
+    pub(crate) fn stack(&self, recorded: &[u64], site: usize) -> StackNumber {
+        self.lock().stacks.number(recorded, site)
+    }
+
+    /// Frames of a stack, its site first.
+    pub(crate) fn frames(&self, number: StackNumber) -> Box<[u64]> {
+        self.lock().stacks.frames(number).into()
+    }
+
     /// The class of objects of these sizes that count in the row `key`, were allocated at `site` and come from `cache`.
     pub(crate) fn class(&self, key: RowKey, site: u64, cache: CacheNumber, (requested, allocated): (u64, u64)) -> u32 {
         let registry = &mut *self.lock();
+        let rows = registry.rows.all.len();
         let row = registry.rows.number(key);
+        if registry.rows.all.len() > rows {
+            registry.add_path(key);
+        }
         let site = registry.sites.number((site, key.kind));
         let origin = registry.origins.number(Origin { row: Some(row), site });
         let sized = Class { row, origin, cache, kind: key.kind, is_sized: true, requested, allocated };
@@ -208,6 +279,11 @@ impl Classes {
         (from..registry.names.len()).filter_map(|index| registry.names.at(index)).for_each(take);
     }
 
+    /// Hands the keys of the rows from number `from` on to `take`.
+    pub(crate) fn rows_from(&self, from: usize, take: impl FnMut(&RowKey)) {
+        self.lock().rows.all.get(from..).unwrap_or_default().iter().for_each(take);
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.lock().rows.all.len()
@@ -221,6 +297,7 @@ impl Classes {
             sites: registry.sites.all,
             origins: registry.origins.all,
             lists: ValueLists::new(registry.list_values, registry.list_len),
+            stacks: registry.stacks.finish(),
             exhausted: registry.exhausted,
         }
     }

@@ -29,6 +29,10 @@ pub struct Completeness {
     pub frees_without_alloc: u64,
     /// Events that may concern objects and are not known.
     pub unknown: UnknownEvents,
+    /// Number of call stacks in all streams.
+    pub stacks: u64,
+    /// Number of them that belong to no event.
+    pub stacks_unmatched: u64,
 }
 
 impl Completeness {
@@ -63,6 +67,8 @@ impl Completeness {
             inferred_frees: 0,
             frees_without_alloc: 0,
             unknown,
+            stacks: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
+            stacks_unmatched: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks_unmatched)),
         }
     }
 

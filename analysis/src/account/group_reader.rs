@@ -1,12 +1,15 @@
 //! Values of an event's keys: the call-site's module, the thread's command name, the name of the object's cache.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Kind};
+use kmemtrace_abi::kernel::gfp::GfpNames;
 
 use crate::account::classes::{CacheNumber, Classes};
-use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE};
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
+use crate::account::stacks::StackNumber;
+use crate::analysis::Names as KnownNames;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::place::{Place, SourceLine};
@@ -23,6 +26,28 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) places: &'a Places,
     /// Names of caches that events do not carry.
     pub(crate) caches: &'a CacheNames,
+    /// Names of the trace, for symbols of stacks.
+    pub(crate) names: Option<&'a KnownNames>,
+    /// Names of allocation flags.
+    pub(crate) gfp_names: Option<&'a GfpNames>,
+    /// Rule by which an allocation belongs to a module.
+    pub(crate) module_rule: ModuleRule,
+}
+
+impl<'a> GroupFacts<'a> {
+    /// Symbols, indexed now where no key needed them so far.
+    pub(crate) fn symbolizer(&self) -> Option<&'a Symbolizer> {
+        self.symbols.or_else(|| self.names.map(KnownNames::symbolizer))
+    }
+}
+
+/// Numbers of an event's names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EventNumbers {
+    /// Cache that the event names; 0 for none.
+    pub(crate) cache: CacheNumber,
+    /// Stack; 0 for none.
+    pub(crate) stack: StackNumber,
 }
 
 /// Values of a key by what they depend on: each is looked up once.
@@ -71,6 +96,10 @@ pub(crate) struct GroupReader<'a> {
     /// Latest bytes allocated and flags, by some of their bits: most objects are of some tens of them.
     recent_sizes: Box<[(u64, Option<u64>, GroupValue); RECENT_SIZES]>,
     learned: Memory<(u64, u64)>,
+    /// Modules by stack.
+    modules: Memory<StackNumber>,
+    /// Uses by stack, flags and order.
+    uses: Memory<(StackNumber, Option<u64>, Option<u8>)>,
     lists: Memory<Box<[GroupValue]>>,
     /// Values of one event.
     values: Vec<GroupValue>,
@@ -89,27 +118,33 @@ impl<'a> GroupReader<'a> {
             sizes: HashMap::default(),
             recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
             learned: HashMap::default(),
+            modules: HashMap::default(),
+            uses: HashMap::default(),
             lists: HashMap::default(),
             values: Vec::new(),
         }
     }
 
-    /// The keys of an allocation as one number, see [`crate::account::grouping::RowKey::others`]. `cache` is the number of the
-    /// cache that the event names, 0 for none.
+    /// Facts that the values depend on.
+    pub(crate) fn facts(&self) -> GroupFacts<'a> {
+        self.facts
+    }
+
+    /// The keys of an allocation as one number, see [`crate::account::grouping::RowKey::others`].
     #[inline]
-    pub(crate) fn others(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> u64 {
+    pub(crate) fn others(&mut self, event: &Event, kind: Kind, numbers: EventNumbers) -> u64 {
         match self.keys[..] {
             [] => 0,
-            [key] => self.value(key, event, kind, cache),
-            _ => self.list(event, kind, cache),
+            [key] => self.value(key, event, kind, numbers),
+            _ => self.list(event, kind, numbers),
         }
     }
 
-    fn list(&mut self, event: &Event, kind: Kind, cache: CacheNumber) -> u64 {
+    fn list(&mut self, event: &Event, kind: Kind, numbers: EventNumbers) -> u64 {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         for index in 0..self.keys.len() {
-            values.push(self.value(self.keys[index], event, kind, cache));
+            values.push(self.value(self.keys[index], event, kind, numbers));
         }
         let number = match self.lists.get(&values[..]) {
             Some(&number) => number,
@@ -125,12 +160,19 @@ impl<'a> GroupReader<'a> {
     }
 
     #[inline]
-    fn value(&mut self, key: GroupKey, event: &Event, kind: Kind, cache: CacheNumber) -> GroupValue {
+    fn value(&mut self, key: GroupKey, event: &Event, kind: Kind, numbers: EventNumbers) -> GroupValue {
         match key {
             GroupKey::Site => event.call_site,
             GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
             GroupKey::Comm => event.pid.map_or(0, |pid| self.comm(pid)),
-            GroupKey::Cache => self.cache(event, kind, cache),
+            GroupKey::Cache => self.cache(event, kind, numbers.cache),
+            GroupKey::Stack => numbers.stack.into(),
+            GroupKey::Use if kind == Kind::Pages => self.use_of_pages(event, numbers.stack),
+            GroupKey::Use => 0,
+            GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
+            GroupKey::Module if numbers.stack != 0 && self.facts.module_rule != ModuleRule::Site => {
+                self.module_of_stack(numbers.stack)
+            }
             GroupKey::Source
             | GroupKey::Function
             | GroupKey::File
@@ -176,6 +218,39 @@ impl<'a> GroupReader<'a> {
         };
         limit(&mut self.sites);
         *self.sites.entry((key, call_site)).or_insert_with(|| number().unwrap_or(0))
+    }
+
+    fn module_of_stack(&mut self, stack: StackNumber) -> GroupValue {
+        let (facts, classes) = (self.facts, self.classes);
+        let number = || {
+            let symbols = facts.symbolizer()?;
+            let frames = classes.frames(stack);
+            let mut modules = frames.iter().filter_map(|&frame| symbols.lookup(frame)?.module);
+            let module: Box<[u8]> = match facts.module_rule {
+                ModuleRule::Innermost | ModuleRule::Site => modules.next()?.into(),
+                ModuleRule::Outermost => modules.next_back()?.into(),
+                ModuleRule::Any => {
+                    let all: BTreeSet<&[u8]> = modules.collect();
+                    all.into_iter().collect::<Vec<_>>().join(&0).into()
+                }
+            };
+            (!module.is_empty()).then(|| classes.cache(&module).into())
+        };
+        limit(&mut self.modules);
+        *self.modules.entry(stack).or_insert_with(|| number().unwrap_or(0))
+    }
+
+    fn use_of_pages(&mut self, event: &Event, stack: StackNumber) -> GroupValue {
+        let (facts, classes) = (self.facts, self.classes);
+        let number = || {
+            let frames = classes.frames(stack);
+            let symbols = facts.symbolizer().filter(|_| !frames.is_empty());
+            let functions = frames.iter().filter_map(|&frame| Some(symbols?.lookup(frame)?.name));
+            let uses = &facts.places.options.uses;
+            classes.cache(uses.of_pages(functions, event.gfp.zip(facts.gfp_names), event.order).as_bytes()).into()
+        };
+        limit(&mut self.uses);
+        *self.uses.entry((stack, event.gfp, event.order)).or_insert_with(number)
     }
 
     #[inline]
@@ -232,7 +307,15 @@ mod tests {
         let metadata = Metadata { slabinfo_start: text.into_bytes(), ..Metadata::default() };
         let names = CacheNames::of(&metadata);
         let (comms, places) = (HashMap::new(), Places::default());
-        let facts = GroupFacts { comms: &comms, symbols: None, places: &places, caches: &names };
+        let facts = GroupFacts {
+            comms: &comms,
+            symbols: None,
+            places: &places,
+            caches: &names,
+            names: None,
+            gfp_names: None,
+            module_rule: ModuleRule::Site,
+        };
         let mut own = Names::new();
         let name = own.intern(b"kmalloc");
         let classes = Classes::new(own, 1);
@@ -241,7 +324,7 @@ mod tests {
         // Far more sizes than slots, each among others, and the size that stands for none.
         let sizes: Vec<u64> = (0..3000).chain([u64::MAX, 64, 1024, 64, u64::MAX, 2048]).collect();
         for (allocated, gfp) in sizes.iter().flat_map(|&size| [(size, None), (size, Some(0)), (size, Some(0xcc0))]) {
-            let number = reader.others(&Event { allocated, gfp, ..event }, Kind::Kmalloc, 0);
+            let number = reader.others(&Event { allocated, gfp, ..event }, Kind::Kmalloc, EventNumbers::default());
             let expected = names.size_class(allocated, gfp).map_or(0, |name| classes.cache(name.as_bytes()).into());
             assert_eq!(number, expected, "{allocated} {gfp:?}");
         }

@@ -12,6 +12,8 @@ pub enum GroupKey {
     Site,
     /// Line of source that asked for the memory.
     Source,
+    /// Call stack, from the call-site on.
+    Stack,
     /// Function of that line.
     Function,
     /// Source file of that line.
@@ -30,8 +32,12 @@ pub enum GroupKey {
     Cache,
     /// Module of the call-site.
     Module,
+    /// Use of pages, by the rules of [`crate::Uses`].
+    Use,
     /// Bytes requested.
     Size,
+    /// Binary logarithm of the number of pages.
+    Order,
     /// Allocation flags.
     Gfp,
     /// NUMA node that was asked for.
@@ -42,19 +48,22 @@ pub enum GroupKey {
 
 impl GroupKey {
     /// All keys, in the contract's order.
-    pub const ALL: [GroupKey; 15] = [
+    pub const ALL: [GroupKey; 18] = [
         GroupKey::Site,
         GroupKey::Source,
+        GroupKey::Stack,
         GroupKey::Function,
         GroupKey::File,
         GroupKey::Folder,
         GroupKey::Area,
         GroupKey::Module,
+        GroupKey::Use,
         GroupKey::Task,
         GroupKey::Pid,
         GroupKey::Comm,
         GroupKey::Cache,
         GroupKey::Size,
+        GroupKey::Order,
         GroupKey::Gfp,
         GroupKey::Node,
         GroupKey::Context,
@@ -65,6 +74,7 @@ impl GroupKey {
         match self {
             GroupKey::Site => "site",
             GroupKey::Source => "source",
+            GroupKey::Stack => "stack",
             GroupKey::Function => "function",
             GroupKey::File => "file",
             GroupKey::Folder => "folder",
@@ -74,7 +84,9 @@ impl GroupKey {
             GroupKey::Comm => "comm",
             GroupKey::Cache => "cache",
             GroupKey::Module => "module",
+            GroupKey::Use => "use",
             GroupKey::Size => "size",
+            GroupKey::Order => "order",
             GroupKey::Gfp => "gfp",
             GroupKey::Node => "node",
             GroupKey::Context => "context",
@@ -83,10 +95,10 @@ impl GroupKey {
 }
 
 impl GroupKey {
-    /// True for a key whose value depends on the call-site's names.
+    /// True for a key whose value depends on the names of the call-site or of the stack.
     pub(crate) fn is_of_call_site(self) -> bool {
-        use GroupKey::{Area, File, Folder, Function, Module, Source};
-        matches!(self, Source | Function | File | Folder | Area | Module)
+        use GroupKey::{Area, File, Folder, Function, Module, Source, Use};
+        matches!(self, Source | Function | File | Folder | Area | Module | Use)
     }
 }
 
@@ -102,6 +114,35 @@ impl FromStr for GroupKey {
     fn from_str(word: &str) -> Result<GroupKey, String> {
         let found = GroupKey::ALL.into_iter().find(|key| key.name() == word);
         found.ok_or_else(|| format!("{word}: no grouping; there are {}", GroupKey::ALL.map(GroupKey::name).join(", ")))
+    }
+}
+
+/// Rule by which an allocation belongs to a module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModuleRule {
+    /// Module of the call-site.
+    #[default]
+    Site,
+    /// Module of the frame nearest to the allocation that has one.
+    Innermost,
+    /// Module of the frame farthest from the allocation that has one.
+    Outermost,
+    /// Each module of the stack: rows overlap.
+    Any,
+}
+
+impl ModuleRule {
+    /// All rules.
+    pub const ALL: [ModuleRule; 4] = [ModuleRule::Innermost, ModuleRule::Outermost, ModuleRule::Any, ModuleRule::Site];
+
+    /// Word of the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModuleRule::Site => "site",
+            ModuleRule::Innermost => "innermost",
+            ModuleRule::Outermost => "outermost",
+            ModuleRule::Any => "any",
+        }
     }
 }
 
@@ -222,7 +263,7 @@ mod tests {
         for key in GroupKey::ALL {
             assert_eq!(key.name().parse(), Ok(key));
         }
-        assert!("folders".parse::<GroupKey>().unwrap_err().contains("folder, area, module, task"));
+        assert!("folders".parse::<GroupKey>().unwrap_err().contains("folder, area, module, use, task"));
     }
 
     #[test]

@@ -1,5 +1,49 @@
 //! Sums of a row: one kind, one call-site, one cache. They are wide, so that no trace overflows them.
 
+/// Pages of a row. They are the bytes of the row in pages of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageStats {
+    /// Number of pages allocated.
+    pub allocated: u128,
+    /// Number of pages freed.
+    pub freed: u128,
+    /// Number of pages whose free was not seen: they were allocated again.
+    pub inferred: u128,
+    /// Number of pages live at the end.
+    pub live: u128,
+    /// Greatest number of live pages at any time. `None` in sums of rows, and where the size of a page is not known.
+    pub peak_live: Option<u128>,
+    /// Number of free events that left a part of an allocation of the row; `None` where events do not tell their frames.
+    pub partial_frees: Option<u64>,
+}
+
+impl PageStats {
+    /// Figures of no pages, of events that tell their frames.
+    pub(crate) const NONE: PageStats =
+        PageStats { allocated: 0, freed: 0, inferred: 0, live: 0, peak_live: Some(0), partial_frees: Some(0) };
+
+    /// Figures of no pages, as far as they are known of these.
+    pub(crate) fn nothing_of(self) -> PageStats {
+        PageStats {
+            peak_live: self.peak_live.map(|_| 0),
+            partial_frees: self.partial_frees.map(|_| 0),
+            ..PageStats::NONE
+        }
+    }
+
+    /// Sum of two rows; it has no peak.
+    fn plus(self, other: PageStats) -> PageStats {
+        PageStats {
+            allocated: self.allocated + other.allocated,
+            freed: self.freed + other.freed,
+            inferred: self.inferred + other.inferred,
+            live: self.live + other.live,
+            peak_live: None,
+            partial_frees: self.partial_frees.zip(other.partial_frees).map(|(n, more)| n + more),
+        }
+    }
+}
+
 /// Sums of one row, over the objects that belong to it.
 ///
 /// A free counts in the row of its allocation. Bytes are those of the allocation event: requested by the caller, and allocated
@@ -36,6 +80,8 @@ pub struct Stats {
     pub peak_live_allocated: Option<u128>,
     /// True if a gap may hide frees: live figures are upper bounds.
     pub live_is_upper_bound: bool,
+    /// Pages, in rows of pages where their number is known; `None` in all other rows.
+    pub pages: Option<PageStats>,
 }
 
 impl Stats {
@@ -61,6 +107,10 @@ impl Stats {
         self.live_wasted += other.live_wasted;
         self.peak_live_allocated = None;
         self.live_is_upper_bound |= other.live_is_upper_bound;
+        self.pages = match (self.pages, other.pages) {
+            (Some(pages), Some(more)) => Some(pages.plus(more)),
+            (pages, more) => pages.or(more).map(|pages| PageStats { peak_live: None, ..pages }),
+        };
     }
 }
 

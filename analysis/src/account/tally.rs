@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{Class, Classes};
-use crate::account::stats::Stats;
+use crate::account::stats::{PageStats, Stats};
 use crate::pairing::table::Sizes;
 
 /// End of an object's life.
@@ -40,6 +41,23 @@ struct OwnSums {
     closed_allocated: u128,
     closed_wasted: u128,
     crossed: u128,
+    pages: u128,
+    pages_freed: u128,
+    pages_inferred: u128,
+}
+
+/// Counts of a class whose pages are counted one by one.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct PageTally {
+    opened: u64,
+    freed: u64,
+    crossed: u64,
+    inferred: u64,
+    pages: u64,
+    pages_freed: u64,
+    pages_crossed: u64,
+    pages_inferred: u64,
 }
 
 /// The counts of one partition.
@@ -48,13 +66,28 @@ pub(crate) struct Tallies<'a> {
     /// By class, as far as they were needed.
     tallies: Vec<Tally>,
     own_sums: HashMap<u32, OwnSums, RandomState>,
+    /// By class, as far as pages of it were counted one by one.
+    pages: Vec<PageTally>,
+    /// Size of a page, 0 where it is not known.
+    page_bytes: u64,
+    /// Free events that left a part of an allocation, by row.
+    partial_frees: HashMap<u32, u64, RandomState>,
     /// By row.
     failed: HashMap<u32, u64, RandomState>,
 }
 
 impl<'a> Tallies<'a> {
-    pub(crate) fn new(registry: &'a Classes) -> Tallies<'a> {
-        Tallies { registry, tallies: Vec::new(), own_sums: HashMap::default(), failed: HashMap::default() }
+    /// No counts yet; a page has `page_bytes`, 0 where that is not known.
+    pub(crate) fn new(registry: &'a Classes, page_bytes: u64) -> Tallies<'a> {
+        Tallies {
+            registry,
+            tallies: Vec::new(),
+            own_sums: HashMap::default(),
+            pages: Vec::new(),
+            page_bytes,
+            partial_frees: HashMap::default(),
+            failed: HashMap::default(),
+        }
     }
 
     #[inline(always)]
@@ -80,7 +113,9 @@ impl<'a> Tallies<'a> {
     /// Bytes of memory, but for failed allocations.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.tallies.capacity() * size_of::<Tally>() + self.own_sums.capacity() * size_of::<(u32, OwnSums)>()
+        self.tallies.capacity() * size_of::<Tally>()
+            + self.own_sums.capacity() * size_of::<(u32, OwnSums)>()
+            + self.pages.capacity() * size_of::<PageTally>()
     }
 
     /// A class that some event was given.
@@ -101,9 +136,76 @@ impl<'a> Tallies<'a> {
         of
     }
 
+    #[inline(always)]
+    fn page_tally(&mut self, class: u32) -> &mut PageTally {
+        let index = class as usize;
+        if index >= self.pages.len() {
+            self.add_page_tallies(index);
+        }
+        &mut self.pages[index]
+    }
+
+    #[cold]
+    fn add_page_tallies(&mut self, index: usize) {
+        self.learn();
+        self.pages.resize(self.tallies.len().max(index + 1), PageTally::default());
+    }
+
+    /// A block of pages, counted one by one, becomes live; its class.
+    #[inline(always)]
+    pub(crate) fn open_pages(&mut self, class: u32, pages: u32) -> Class {
+        let tally = self.page_tally(class);
+        tally.opened += 1;
+        tally.pages += u64::from(pages);
+        self.class(class)
+    }
+
+    /// Pages of a class are gone: freed, on the CPU of their allocation or another one, or inferred to be; the class.
+    #[inline(always)]
+    pub(crate) fn take_pages(&mut self, class: u32, pages: u32, how: Closed) -> Class {
+        let tally = self.page_tally(class);
+        let pages = u64::from(pages);
+        match how {
+            Closed::Freed => tally.pages_freed += pages,
+            Closed::FreedElsewhere => {
+                tally.pages_freed += pages;
+                tally.pages_crossed += pages;
+            }
+            Closed::Inferred => tally.pages_inferred += pages,
+        }
+        self.class(class)
+    }
+
+    /// Blocks of a class have ended with their last pages.
+    #[inline(always)]
+    pub(crate) fn close_blocks(&mut self, class: u32, blocks: u32, how: Closed) {
+        let tally = self.page_tally(class);
+        let blocks = u64::from(blocks);
+        match how {
+            Closed::Freed => tally.freed += blocks,
+            Closed::FreedElsewhere => {
+                tally.freed += blocks;
+                tally.crossed += blocks;
+            }
+            Closed::Inferred => tally.inferred += blocks,
+        }
+    }
+
+    /// A free event leaves a part of an allocation of the row.
+    pub(crate) fn leave_part(&mut self, row: u32) {
+        *self.partial_frees.entry(row).or_default() += 1;
+    }
+
+    /// Pages of an object that is counted by its bytes.
+    fn pages_of(&self, allocated: u64) -> u64 {
+        allocated.checked_div(self.page_bytes).unwrap_or(0)
+    }
+
     #[cold]
     fn open_own(&mut self, class: u32, (requested, allocated): Sizes) {
+        let pages = self.pages_of(allocated);
         let sums = self.own_sums.entry(class).or_default();
+        sums.pages += u128::from(pages);
         sums.requested += u128::from(requested);
         sums.allocated += u128::from(allocated);
         sums.wasted += u128::from(allocated.saturating_sub(requested));
@@ -133,7 +235,9 @@ impl<'a> Tallies<'a> {
 
     #[cold]
     fn close_own(&mut self, class: u32, (requested, allocated): Sizes, how: Closed) {
+        let pages = u128::from(self.pages_of(allocated));
         let sums = self.own_sums.entry(class).or_default();
+        *if how == Closed::Inferred { &mut sums.pages_inferred } else { &mut sums.pages_freed } += pages;
         sums.closed_requested += u128::from(requested);
         sums.closed_allocated += u128::from(allocated);
         sums.closed_wasted += u128::from(allocated.saturating_sub(requested));
@@ -155,6 +259,7 @@ impl<'a> Tallies<'a> {
             let sums = if is_sized {
                 let wasted = allocated.saturating_sub(requested);
                 let times = |n: u64, size: u64| u128::from(n) * u128::from(size);
+                let pages = self.pages_of(allocated);
                 OwnSums {
                     requested: times(tally.opened, requested),
                     allocated: times(tally.opened, allocated),
@@ -163,6 +268,9 @@ impl<'a> Tallies<'a> {
                     closed_allocated: times(closed, allocated),
                     closed_wasted: times(closed, wasted),
                     crossed: times(tally.crossed, allocated),
+                    pages: times(tally.opened, pages),
+                    pages_freed: times(tally.freed, pages),
+                    pages_inferred: times(tally.inferred, pages),
                 }
             } else {
                 self.own_sums.get(&(number as u32)).copied().unwrap_or_default()
@@ -180,9 +288,17 @@ impl<'a> Tallies<'a> {
                 live_requested: sums.requested - sums.closed_requested,
                 live_allocated: sums.allocated - sums.closed_allocated,
                 live_wasted: sums.wasted - sums.closed_wasted,
+                pages: (tally.class.kind == Kind::Pages).then(|| PageStats {
+                    allocated: sums.pages,
+                    freed: sums.pages_freed,
+                    inferred: sums.pages_inferred,
+                    live: sums.pages - sums.pages_freed - sums.pages_inferred,
+                    ..PageStats::NONE
+                }),
                 ..Stats::default()
             });
         }
+        self.add_pages_to(rows);
         for (&row, n) in &self.failed {
             if let Some(row) = rows.get_mut(row as usize) {
                 row.failed_allocs += n;
@@ -191,9 +307,51 @@ impl<'a> Tallies<'a> {
     }
 }
 
+impl Tallies<'_> {
+    /// Free events that ended blocks of pages which are not counted one by one.
+    pub(crate) fn whole_page_pairs(&self) -> u64 {
+        self.tallies.iter().filter(|tally| tally.class.kind == Kind::Pages).map(|tally| tally.freed).sum()
+    }
+
+    /// Adds the counts of pages one by one to the figures of their rows.
+    fn add_pages_to(&self, rows: &mut [Stats]) {
+        for (pages, tally) in self.pages.iter().zip(&self.tallies).filter(|(pages, _)| pages.opened > 0) {
+            let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
+            let bytes = |pages: u64| u128::from(pages) * u128::from(self.page_bytes);
+            let live = pages.pages - pages.pages_freed - pages.pages_inferred;
+            row.add(&Stats {
+                allocs: pages.opened,
+                requested: bytes(pages.pages),
+                allocated: bytes(pages.pages),
+                frees: pages.freed,
+                inferred_frees: pages.inferred,
+                cross_cpu: pages.crossed,
+                cross_cpu_bytes: bytes(pages.pages_crossed),
+                live_objects: pages.opened - pages.freed - pages.inferred,
+                live_requested: bytes(live),
+                live_allocated: bytes(live),
+                pages: Some(PageStats {
+                    allocated: pages.pages.into(),
+                    freed: pages.pages_freed.into(),
+                    inferred: pages.pages_inferred.into(),
+                    live: live.into(),
+                    ..PageStats::NONE
+                }),
+                ..Stats::default()
+            });
+        }
+        for (&row, n) in &self.partial_frees {
+            let pages = rows.get_mut(row as usize).and_then(|row| row.pages.as_mut());
+            if let Some(partial_frees) = pages.and_then(|pages| pages.partial_frees.as_mut()) {
+                *partial_frees += n;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use kmemtrace_abi::event::{Kind, Names};
+    use kmemtrace_abi::event::Names;
 
     use super::*;
     use crate::account::grouping::RowKey;
@@ -207,7 +365,7 @@ mod tests {
         let huge = classes.class(RowKey::of_site(site, Kind::Cache), site, cache, (HUGE - 1000, HUGE));
         let small = classes.class(RowKey::of_site(site, Kind::Cache), site, cache, (100, 64));
         let other = classes.class(RowKey::of_site(site + 1, Kind::Kmalloc), site + 1, cache, (8, 16));
-        let mut tallies = Tallies::new(&classes);
+        let mut tallies = Tallies::new(&classes, 4096);
         let mut object = |class: u32, sizes: Sizes, end: Option<Closed>| {
             let is_sized = tallies.open(class, sizes).is_sized;
             assert_eq!(is_sized, class < max_sized);
@@ -251,7 +409,7 @@ mod tests {
     #[test]
     fn memory_of_classes_is_counted() {
         let classes = Classes::new(Names::new(), 500);
-        let mut tallies = Tallies::new(&classes);
+        let mut tallies = Tallies::new(&classes, 4096);
         assert_eq!(tallies.bytes(), 0);
         let class = |n: u64| classes.class(RowKey::of_site(n, Kind::Kmalloc), n, 0, (n, n));
         (0..500).map(class).for_each(|class| {

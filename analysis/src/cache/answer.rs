@@ -8,10 +8,10 @@ use kmemtrace_abi::event::{Kind, Names};
 use super::bytes::{Reader, Writer};
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::Stats;
+use crate::account::stats::{PageStats, Stats};
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
-use crate::pairing::pairs::{Counts, Live, Matrix, PairingResult, kind_index};
+use crate::pairing::pairs::{Counts, Live, LivePages, Matrix, PairingResult, kind_index};
 use crate::pairing::slot::AllocInfo;
 
 /// Limit of live objects that an index keeps.
@@ -125,9 +125,13 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
         write_kind(class.kind, &mut out);
     }
     out.u64(live.len() as u64);
-    for Live { address, alloc_info, class, cpu } in live {
+    for Live { address, alloc_info, class, cpu, pages } in live {
         [*address, alloc_info.at].into_iter().for_each(|n| out.u64(n));
         [alloc_info.pid, *class, *cpu].into_iter().for_each(|n| out.u32(n));
+        out.bool(pages.is_some());
+        if let Some(LivePages { allocated, live, inferred }) = pages {
+            [*allocated, *live, *inferred].into_iter().for_each(|n| out.u32(n));
+        }
     }
     let mut all = Writer::default();
     all.u64(caches.numbers.len() as u64);
@@ -192,7 +196,11 @@ pub(super) fn read(
             let ([address, at], pid) = (numbers(from)?, from.u32()?);
             let (class, cpu) = (from.u32()?, from.u32()?);
             let alloc_info = AllocInfo { at, tie: 0, pid };
-            ((class as usize) < classes.len()).then_some(Live { address, alloc_info, class, cpu })
+            let pages = match from.bool()? {
+                true => Some(LivePages { allocated: from.u32()?, live: from.u32()?, inferred: from.u32()? }),
+                false => None,
+            };
+            ((class as usize) < classes.len()).then_some(Live { address, alloc_info, class, cpu, pages })
         })?;
         from.end(())?;
     }
@@ -225,6 +233,7 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
     let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
     let all_fit = || {
         let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
+        let (mut page_sums, mut partial_frees) = ([0u128; 4], 0u64);
         for row in figures() {
             for (sum, n) in sums.iter_mut().zip(counts_of(row)) {
                 *sum = sum.checked_add(n)?;
@@ -232,6 +241,10 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
             for (sum, n) in byte_sums.iter_mut().zip(bytes_of(row)) {
                 *sum = sum.checked_add(n)?;
             }
+            for (sum, n) in page_sums.iter_mut().zip(row.pages.as_ref().map_or([0; 4], pages_of)) {
+                *sum = sum.checked_add(n)?;
+            }
+            partial_frees = partial_frees.checked_add(row.pages.and_then(|pages| pages.partial_frees).unwrap_or(0))?;
         }
         paired.findings.values().try_fold(0u64, |sum, row| sum.checked_add(row.count)?.checked_add(row.suspect))
     };
@@ -251,6 +264,10 @@ fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
     let [kmalloc, cache, pages] = *free_events;
     let single = [*used, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
+    let Counts { page_pairs, free_pages_without_alloc, free_pages_after_free, partial_frees, .. } = counts;
+    let of_pages = [*page_pairs, *free_pages_without_alloc, *free_pages_after_free, *partial_frees];
+    of_pages.into_iter().for_each(|n| out.u64(n));
+    out.bool(counts.has_whole_blocks);
     out.u64(counts.unselected_allocs);
     out.u64(counts.own_allocs);
     out.u128(counts.own_allocated);
@@ -270,6 +287,8 @@ fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
 fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<CacheNumber>) -> Option<Counts> {
     let [used, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
+    let [page_pairs, free_pages_without_alloc, free_pages_after_free, partial_frees] = numbers(from)?;
+    let has_whole_blocks = from.bool()?;
     let (unselected_allocs, own_allocs, own_allocated) = (from.u64()?, from.u64()?, from.u128()?);
     let old_frees = from.list(|from| Some((cache_number(from.u32()?)?, from.u64()?)))?.into_iter().collect();
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
@@ -283,6 +302,11 @@ fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<Cache
         null_free,
         free_without_alloc,
         matrix,
+        page_pairs,
+        free_pages_without_alloc,
+        free_pages_after_free,
+        partial_frees,
+        has_whole_blocks,
         ..Counts::default()
     };
     Some(Counts { old_frees, all_inferred, all_without_alloc, unselected_allocs, own_allocs, own_allocated, ..counts })
@@ -304,6 +328,25 @@ fn write_figures(figures: &Stats, out: &mut Writer) {
     out.bool(figures.peak_live_allocated.is_some());
     out.u128(figures.peak_live_allocated.unwrap_or(0));
     out.bool(figures.live_is_upper_bound);
+    out.bool(figures.pages.is_some());
+    if let Some(pages) = &figures.pages {
+        pages_of(pages).into_iter().for_each(|n| out.u128(n));
+        out.bool(pages.peak_live.is_some());
+        out.u128(pages.peak_live.unwrap_or(0));
+        out.maybe(pages.partial_frees);
+    }
+}
+
+/// The pages of a row, their peak aside.
+fn pages_of(pages: &PageStats) -> [u128; 4] {
+    [pages.allocated, pages.freed, pages.inferred, pages.live]
+}
+
+fn read_pages(from: &mut Reader<'_>) -> Option<PageStats> {
+    let (allocated, freed, inferred, live) = (from.u128()?, from.u128()?, from.u128()?, from.u128()?);
+    let has_peak = from.bool()?;
+    let peak_live = Some(from.u128()?).filter(|_| has_peak);
+    Some(PageStats { allocated, freed, inferred, live, peak_live, partial_frees: from.maybe()? })
 }
 
 fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
@@ -331,6 +374,7 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
         live_wasted,
         peak_live_allocated,
         live_is_upper_bound: from.bool()?,
+        pages: if from.bool()? { Some(read_pages(from)?) } else { None },
     })
 }
 
@@ -360,6 +404,14 @@ mod tests {
             live_wasted: wide(12),
             peak_live_allocated: n.is_multiple_of(2).then_some(wide(13)),
             live_is_upper_bound: n.is_multiple_of(3),
+            pages: n.is_multiple_of(2).then_some(PageStats {
+                allocated: wide(14),
+                freed: wide(15),
+                inferred: wide(16),
+                live: wide(17),
+                peak_live: n.is_multiple_of(4).then_some(wide(18)),
+                partial_frees: n.is_multiple_of(4).then_some(n + 19),
+            }),
         }
     }
 
@@ -374,6 +426,11 @@ mod tests {
             used: 41,
             unknown: 40,
             free_events: [42, 43, 44],
+            page_pairs: 53,
+            free_pages_without_alloc: 54,
+            free_pages_after_free: 55,
+            partial_frees: 56,
+            has_whole_blocks: true,
             paired: 45,
             cross_node: 46,
             null_free: 47,
@@ -414,6 +471,7 @@ mod tests {
             alloc_info: AllocInfo { at: 800 + n, tie: 0, pid: 9 },
             class: n as u32,
             cpu: 6,
+            pages: (n == 1).then_some(LivePages { allocated: 64, live: 61, inferred: 2 }),
         };
         let paired = PairingResult {
             counts,

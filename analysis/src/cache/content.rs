@@ -15,7 +15,7 @@ use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version, raised whenever the bytes change, or the result of a pass.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
 /// Limit of credible counts of a file.
@@ -51,6 +51,9 @@ impl Whole {
             inferred_frees: 0,
             frees_without_alloc: 0,
             unknown,
+            // Views that show them are not answered from an index.
+            stacks: 0,
+            stacks_unmatched: 0,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::ranked::{Listing, Others, rank};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
-use crate::account::stats::Stats;
+use crate::account::stats::{PageStats, Stats};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 
@@ -222,9 +222,12 @@ impl Merged {
     }
 
     /// Sums; all 0 without a row.
-    fn stats(&self, analysis: &Analysis) -> Stats {
+    fn stats(&self, analysis: &Analysis, is_of_pages: bool) -> Stats {
         match self {
-            Merged::None => Stats { peak_live_allocated: Some(0), ..Stats::default() },
+            Merged::None => {
+                let pages = analysis.kind(Kind::Pages).pages.filter(|_| is_of_pages).map(PageStats::nothing_of);
+                Stats { peak_live_allocated: Some(0), pages, ..Stats::default() }
+            }
             Merged::One(row) => analysis.paired.rows[*row].1.clone(),
             Merged::Several(sum) => (**sum).clone(),
         }
@@ -321,15 +324,18 @@ pub(super) fn compare<'a>(
     let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));
     let orderings = sides.map(|side| Ordering::new(side.info.keys().agreement));
     let printing = Printing { orderings, seconds };
-    let stats = move |merged: &[Merged; 2]| [merged[0].stats(before), merged[1].stats(after)];
+    let stats = move |kind: Kind, [first, second]: &[Merged; 2]| {
+        let is_of_pages = kind == Kind::Pages;
+        [first.stats(before, is_of_pages), second.stats(after, is_of_pages)]
+    };
     let mut rows: Vec<(SideKey<'a>, Kind, [Merged; 2])> =
         pairs(before, after).into_iter().map(|((name, _), (kind, merged))| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
-    rows.sort_by_cached_key(|(.., merged)| {
-        let change = change(&stats(merged));
+    rows.sort_by_cached_key(|(_, kind, merged)| {
+        let change = change(&stats(*kind, merged));
         Reverse((change.live_allocated.unsigned_abs(), change.allocated.unsigned_abs()))
     });
-    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(merged))));
+    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let checked = |stats: [Stats; 2]| {
         stats.iter().for_each(|stats| saturation.check(stats));
@@ -337,17 +343,17 @@ pub(super) fn compare<'a>(
     };
     let sum = |is_pages: bool| {
         let mut sums: [Stats; 2] = Default::default();
-        for (.., merged) in rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages) {
-            sums.iter_mut().zip(stats(merged)).for_each(|(sum, stats)| sum.add(&stats));
+        for (_, kind, merged) in rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages) {
+            sums.iter_mut().zip(stats(*kind, merged)).for_each(|(sum, stats)| sum.add(&stats));
         }
         printing.sides(&checked(sums))
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
-    for (.., merged) in &rows {
-        checked(stats(merged));
+    for (_, kind, merged) in &rows {
+        checked(stats(*kind, merged));
     }
-    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(merged))));
+    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
     CompareBody {
         total: printing.sides(&checked(sides.map(|side| side.total().clone()))),
         total_pages: printing.sides(&checked(sides.map(|side| side.kind(Kind::Pages).clone()))),

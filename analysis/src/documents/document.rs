@@ -9,6 +9,7 @@ use super::cross::Cross;
 use super::group::GroupRow;
 use super::growth::GrowthBody;
 use super::head::Head;
+use super::holders::HoldersBody;
 use super::live::{LiveRow, OtherObjects};
 use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
@@ -52,6 +53,8 @@ pub enum Body<'a> {
     LiveGroups(Listing<'a, LiveGroupRow<'a>, PrintedStats>),
     /// Tree of folders, files, functions and call-sites.
     Tree(Box<TreeBody>),
+    /// Rows of tasks, modules or uses.
+    Holders(Box<HoldersBody<'a>>),
     /// Growth over time.
     Growth(Box<GrowthBody<'a>>),
     /// Live objects.
@@ -66,7 +69,12 @@ impl Body<'_> {
     /// True where the keys of the query make the rows.
     pub(super) fn has_groups(&self) -> bool {
         match self {
-            Body::Sites(_) | Body::Groups(_) | Body::Caches(_) | Body::LiveGroups(_) | Body::Growth(_) => true,
+            Body::Sites(_)
+            | Body::Groups(_)
+            | Body::Caches(_)
+            | Body::LiveGroups(_)
+            | Body::Growth(_)
+            | Body::Holders(_) => true,
             Body::Summary(_)
             | Body::Mismatch(_)
             | Body::Live(_)
@@ -89,6 +97,7 @@ impl RowSource for Document<'_> {
             Body::LiveGroups(listing) => listing.each_row(take),
             Body::Compare(compare) => compare.listing.each_row(take),
             Body::Tree(tree) => tree.each_row(take),
+            Body::Holders(holders) => holders.listing.each_row(take),
             Body::Growth(growth) => growth.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),

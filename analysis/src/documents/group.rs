@@ -6,6 +6,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
+use super::stacks::{RowStack, StackMembers, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
@@ -18,6 +19,8 @@ use crate::pairing::pairs::PairingResult;
 pub enum GroupMember<'a> {
     /// Call-site with symbol and module.
     Site(CallSite<'a>),
+    /// Call stack, from the call-site on; `None` if the trace has none.
+    Stack(Option<RowStack<'a>>),
     /// Line of source that asked for the memory.
     Source(Option<SourceLine>),
     /// Function of that line, and its module.
@@ -53,6 +56,10 @@ pub enum GroupMember<'a> {
     },
     /// Module of the call-site; `None` for the kernel itself.
     Module(Name<'a>),
+    /// Use of pages; `None` for objects of slabs.
+    Use(Name<'a>),
+    /// Binary logarithm of the number of pages; `None` for objects of slabs.
+    Order(Option<u64>),
     /// Bytes requested.
     Size(u64),
     /// Allocation flags and their names.
@@ -96,6 +103,9 @@ impl GroupMember<'_> {
             GroupMember::Pid(pid) => pid.put("pid", take),
             GroupMember::Comm(comm) => comm.put("comm", take),
             GroupMember::Module(module) => module.put("module", take),
+            GroupMember::Stack(stack) => stack.put("stack", take),
+            GroupMember::Use(name) => name.put("use", take),
+            GroupMember::Order(order) => order.put("order", take),
             GroupMember::Size(size) => size.put("size", take),
             GroupMember::Gfp { gfp, names } => {
                 gfp.put("gfp", take);
@@ -142,14 +152,22 @@ pub(super) type Place<'a> = (Vec<SortValue<'a>>, RowKey);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SortValue<'a>(Rank<'a>);
 
+impl<'a> SortValue<'a> {
+    /// Value of a name.
+    pub(super) fn of_name(name: Option<&'a [u8]>) -> SortValue<'a> {
+        SortValue(name.map_or(Rank::Unknown, Rank::Text))
+    }
+}
+
 /// Reader of the names of rows.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct GroupNaming<'a> {
     pub(super) naming: Naming<'a>,
     grouping: Grouping,
     paired: &'a PairingResult,
     frees_name_caches: bool,
     gfp_names: Option<&'a GfpNames>,
+    stacks: StackNaming<'a>,
 }
 
 impl<'a> GroupNaming<'a> {
@@ -160,6 +178,7 @@ impl<'a> GroupNaming<'a> {
             paired: &analysis.paired,
             frees_name_caches: analysis.frees_name_caches,
             gfp_names: analysis.gfp_names.as_deref(),
+            stacks: StackNaming::of(analysis),
         }
     }
 
@@ -190,6 +209,9 @@ impl<'a> GroupNaming<'a> {
                 GroupMember::Cache { cache, cache_from }
             }
             GroupKey::Module => GroupMember::Module(name()),
+            GroupKey::Stack => GroupMember::Stack(self.stacks.stack(value)),
+            GroupKey::Use => GroupMember::Use(name()),
+            GroupKey::Order => GroupMember::Order((value != NO_VALUE).then_some(value)),
             GroupKey::Source => GroupMember::Source(self.naming.numbered(value).and_then(source_line)),
             GroupKey::Function => {
                 let known = self.naming.numbered(value).and_then(parts_of_function);
@@ -208,6 +230,11 @@ impl<'a> GroupNaming<'a> {
             GroupKey::Node => GroupMember::Node(pid),
             GroupKey::Context => GroupMember::Context(CONTEXTS.get(value as usize).copied()),
         }
+    }
+
+    /// Members of the document about its stacks, where rows are made of them.
+    pub(super) fn stack_members(&self) -> Option<StackMembers<'a>> {
+        self.grouping.has(GroupKey::Stack).then(|| self.stacks.clone().members())
     }
 
     /// Origin of the name of a cache.
@@ -240,6 +267,7 @@ impl<'a> GroupNaming<'a> {
                 GroupKey::Comm
                 | GroupKey::Cache
                 | GroupKey::Module
+                | GroupKey::Use
                 | GroupKey::File
                 | GroupKey::Folder
                 | GroupKey::Area => {
@@ -249,13 +277,23 @@ impl<'a> GroupNaming<'a> {
                     let context = CONTEXTS.get(value as usize);
                     values.push(SortValue(context.map_or(Rank::Unknown, |context| Rank::Text(context.as_bytes()))));
                 }
-                GroupKey::Task | GroupKey::Pid | GroupKey::Node | GroupKey::Gfp if value == NO_VALUE => {
+                GroupKey::Stack => {
+                    let frames = self.paired.stacks.frames(value);
+                    values.extend(frames.iter().map(|&frame| SortValue(Rank::Number(frame.into()))));
+                    // A stack sorts before those that it begins.
+                    values.push(SortValue(Rank::Unknown));
+                }
+                GroupKey::Task | GroupKey::Pid | GroupKey::Node | GroupKey::Gfp | GroupKey::Order
+                    if value == NO_VALUE =>
+                {
                     values.push(SortValue(Rank::Unknown));
                 }
                 GroupKey::Task | GroupKey::Pid | GroupKey::Node => {
                     values.push(SortValue(Rank::Number((value as u32 as i32).into())));
                 }
-                GroupKey::Site | GroupKey::Size | GroupKey::Gfp => values.push(SortValue(Rank::Number(value.into()))),
+                GroupKey::Site | GroupKey::Size | GroupKey::Gfp | GroupKey::Order => {
+                    values.push(SortValue(Rank::Number(value.into())));
+                }
             }
         }
         (values, key)
@@ -288,6 +326,8 @@ pub(super) fn groups<'a>(
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, GroupRow<'a>, PrintedStats> {
-    let rows = naming.paired.rows.iter().map(move |(key, stats)| (naming.place(*key), key.kind, stats));
-    ranked(rows, shape, sums, move |(_, key), kind, stats| GroupRow { names: naming.names(*key), kind, stats })
+    let stacks = naming.stack_members();
+    let rows: Vec<_> = naming.paired.rows.iter().map(|(key, stats)| (naming.place(*key), key.kind, stats)).collect();
+    let make = move |(_, key): &Place<'a>, kind, stats| GroupRow { names: naming.names(*key), kind, stats };
+    Listing { stacks, ..ranked(rows.into_iter(), shape, sums, make) }
 }

@@ -109,6 +109,7 @@ pub(super) fn growth<'a>(
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
+    let stacks = naming.stack_members();
     let make = move |index: usize| {
         let key: RowKey = paired.rows[index].0;
         GrowthRow { names: naming.names(key), kind: key.kind, slices: SliceFigures::of(growth, index) }
@@ -116,7 +117,7 @@ pub(super) fn growth<'a>(
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));
     let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
     let [total, total_pages] = totals;
-    let listing = Listing::new(Rows::of(rows, move |index| make(*index)), others, template);
+    let listing = Listing { stacks, ..Listing::new(Rows::of(rows, move |index| make(*index)), others, template) };
     GrowthBody { slices: growth.ends().collect(), total, total_pages, listing }
 }
 

@@ -24,8 +24,10 @@ row! {
         pub cache: Name<'a>,
         /// Bytes requested.
         pub requested: u64,
-        /// Bytes allocated.
+        /// Bytes allocated; of pages, those of the pages that are live.
         pub allocated: u64,
+        /// Number of live pages of the object; `None` for other kinds than `pages`, and where the size of a page is not known.
+        pub live_pages: Option<u64>,
         /// CPU of the allocation.
         pub cpu: u32,
         /// Thread of the allocation; `None` if the trace does not tell it.
@@ -53,6 +55,7 @@ row! {
 pub(super) fn live<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
+    page_bytes: Option<u64>,
     top: Option<usize>,
     saturation: &Saturation,
 ) -> Listing<'a, LiveRow<'a>, OtherObjects> {
@@ -65,11 +68,15 @@ pub(super) fn live<'a>(
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
-    let template = paired.live.first().map(|object| row(paired, naming, object));
-    Listing::new(Rows::new(listed.len(), move |index| row(paired, naming, &listed[index])), others, template)
+    let template = paired.live.first().map(|object| row(paired, naming, page_bytes, object));
+    Listing::new(
+        Rows::new(listed.len(), move |index| row(paired, naming, page_bytes, &listed[index])),
+        others,
+        template,
+    )
 }
 
-fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, object: &Live) -> LiveRow<'a> {
+fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, page_bytes: Option<u64>, object: &Live) -> LiveRow<'a> {
     let class = paired.class(object);
     let (RowKey { site, .. }, stats) = &paired.rows[class.row as usize];
     let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
@@ -81,6 +88,10 @@ fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, object: &Live) -> Live
         cache: cache.map(Into::into),
         requested: class.requested,
         allocated: class.allocated,
+        live_pages: match object.pages {
+            Some(pages) => Some(pages.live.into()),
+            None => page_bytes.filter(|_| class.kind == Kind::Pages).and_then(|size| class.allocated.checked_div(size)),
+        },
         cpu: object.cpu,
         pid,
         comm: pid.and_then(|pid| naming.comm(pid)),

@@ -104,6 +104,7 @@ pub(super) fn live_groups<'a>(
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
     rows.iter().for_each(|(.., index)| saturation.check(&paired.rows[*index].1));
+    let stacks = naming.stack_members();
     let make = move |index: usize| {
         let (key, stats) = &paired.rows[index];
         LiveGroupRow {
@@ -121,5 +122,5 @@ pub(super) fn live_groups<'a>(
     };
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));
     let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
-    Listing::new(Rows::of(rows, move |index| make(*index)), others, template)
+    Listing { stacks, ..Listing::new(Rows::of(rows, move |index| make(*index)), others, template) }
 }

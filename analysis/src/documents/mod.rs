@@ -28,6 +28,8 @@ pub(crate) mod events;
 pub mod group;
 pub mod growth;
 pub mod head;
+pub mod holders;
+pub(crate) mod key_tree;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
@@ -35,7 +37,9 @@ pub mod naming;
 pub mod ranked;
 pub mod row;
 pub mod saved;
+pub mod shown;
 pub mod sites;
+pub mod stacks;
 #[cfg(feature = "dwarf")]
 pub mod static_sizes;
 pub mod summary;
@@ -57,6 +61,7 @@ pub use document::{Body, Document};
 use group::GroupNaming;
 use head::CompletenessMembers;
 pub use head::Head;
+use holders::HoldersBody;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
@@ -160,6 +165,36 @@ pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) ->
     document
 }
 
+/// `tree` over the keys of the query, the first at the top, each node with a peak of its own. The query is one
+/// [`crate::Query::with_nodes`] by keys among task, module, use, site and stack. It has pages where they were recorded, else objects of
+/// slabs; where the query selects kinds, those.
+pub fn key_tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
+    let mut document =
+        of("tree", analysis, |sums| Body::Tree(Box::new(key_tree::key_tree(analysis, options, shape, sums))));
+    document.head.query.by = analysis.grouping.keys().map(GroupKey::name).collect();
+    document
+}
+
+/// `tasks`: a row per thread, or per command, of [`crate::Query::by`] one of them.
+pub fn tasks<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    of("tasks", analysis, |sums| Body::Holders(Box::new(holders::holders(analysis, None, shape, sums))))
+}
+
+/// `modules`: a row per module, by the rule of the query, [`crate::Query::module_rule`]; with [`crate::ModuleRule::Any`] the query is one
+/// [`crate::Query::with_nodes`].
+pub fn modules<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    let rule = Some(analysis.module_rule);
+    of("modules", analysis, |sums| Body::Holders(Box::new(holders::holders(analysis, rule, shape, sums))))
+}
+
+/// `uses`: a row per use of pages, of [`crate::Query::by`] the use.
+pub fn uses<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    of("uses", analysis, |sums| {
+        let explained = Some(holders::explained(analysis, sums.0));
+        Body::Holders(Box::new(HoldersBody { explained, ..holders::holders(analysis, None, shape, sums) }))
+    })
+}
+
 /// `compare`: two analyses, of two traces or of two windows of one, side by side: rows of functions where the queries are
 /// [`crate::Query::by_site`], of caches where they are [`crate::Query::by_cache`].
 ///
@@ -179,7 +214,9 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     let paired = grouped(analysis, Grouping::SITE);
-    of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, naming, shape.top, saturation)))
+    of("live", analysis, |(saturation, _)| {
+        Body::Live(live::live(paired, naming, analysis.info.page_bytes, shape.top, saturation))
+    })
 }
 
 /// `cross`: pairs freed on another CPU, per call-site and as a matrix. The query is one [`crate::Query::with_cpu_matrix`].

@@ -95,13 +95,14 @@ impl<'a> Naming<'a> {
 
     /// A call-site with symbol and module.
     pub(super) fn call_site(&self, call_site: u64) -> CallSite<'a> {
+        let (symbol, module) = self.symbol_and_module(call_site);
+        CallSite { call_site: Address(call_site), symbol, module, place: SitePlace(self.place(call_site)) }
+    }
+
+    /// `symbol+0xoffset` of a call-site, and its module.
+    pub(super) fn symbol_and_module(&self, call_site: u64) -> (Name<'a>, Name<'a>) {
         let symbol = self.symbols.lookup(call_site);
-        CallSite {
-            call_site: Address(call_site),
-            symbol: symbol.map(|symbol| symbol.text().into()),
-            module: symbol.and_then(|symbol| symbol.module).map(Into::into),
-            place: SitePlace(self.place(call_site)),
-        }
+        (symbol.map(|symbol| symbol.text().into()), symbol.and_then(|symbol| symbol.module).map(Into::into))
     }
 
     /// Place of a call-site in the sources.

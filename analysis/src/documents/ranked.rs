@@ -6,6 +6,7 @@ use kmemtrace_abi::event::Kind;
 use serde::Serialize;
 
 use super::row::{Row, RowSource, Rows, SumRow, TakeRow, columns_of};
+use super::stacks::StackMembers;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
 
@@ -96,6 +97,9 @@ pub struct Listing<'a, R: 'a, O> {
     /// The rows left out, if any.
     #[serde(flatten)]
     pub others: Option<Others<O>>,
+    /// Call stacks that rows name by number.
+    #[serde(flatten)]
+    pub stacks: Option<StackMembers<'a>>,
     /// Names of the members of a row.
     #[serde(skip)]
     pub columns: Vec<&'static str>,
@@ -104,7 +108,7 @@ pub struct Listing<'a, R: 'a, O> {
 impl<'a, R: Row + 'a, O> Listing<'a, R, O> {
     /// A listing of these rows; `template` is a row like those, if there is any.
     pub fn new(rows: Rows<'a, R>, others: Option<Others<O>>, template: Option<R>) -> Listing<'a, R, O> {
-        Listing { rows, others, columns: template.map(|row| columns_of(&row)).unwrap_or_default() }
+        Listing { rows, others, stacks: None, columns: template.map(|row| columns_of(&row)).unwrap_or_default() }
     }
 }
 

@@ -8,6 +8,7 @@ use kmemtrace_abi::event::Kind;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
+use super::stacks::RowStack;
 use crate::names::place::{Frame, SourceLine};
 use crate::pairing::findings::Finding;
 
@@ -44,6 +45,8 @@ pub enum Cell<'c> {
     Frames(&'c [Frame]),
     /// Line of source.
     Source(&'c SourceLine),
+    /// Call stack: its number in the document.
+    Stack(&'c RowStack<'c>),
 }
 
 impl Serialize for Cell<'_> {
@@ -64,6 +67,7 @@ impl Serialize for Cell<'_> {
             Cell::Event(place) => place.serialize(serializer),
             Cell::Frames(frames) => serializer.collect_seq(frames.iter().map(FrameMembers::of)),
             Cell::Source(source) => SourceMembers::of(source).serialize(serializer),
+            Cell::Stack(stack) => serializer.collect_str(&stack.number),
         }
     }
 }

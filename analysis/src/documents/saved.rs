@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use crate::account::completeness::Completeness;
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::Stats;
+use crate::account::stats::{PageStats, Stats};
 use crate::analysis::{Analysis, Names};
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
@@ -195,6 +195,12 @@ struct SavedRow {
     live_wasted: u64,
     peak_live_allocated: Option<u64>,
     live_is_upper_bound: bool,
+    pages_allocated: Option<u64>,
+    pages_freed: Option<u64>,
+    pages_inferred: Option<u64>,
+    live_pages: Option<u64>,
+    peak_live_pages: Option<u64>,
+    partial_frees: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -248,7 +254,10 @@ impl Saved {
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
             let stats = row.stats();
             let counts = [stats.allocs, stats.failed_allocs, stats.frees, stats.inferred_frees, stats.cross_cpu];
-            counted = counts.into_iter().chain([stats.live_objects]).fold(counted, |sum, n| sum + u128::from(n));
+            counted = counts
+                .into_iter()
+                .chain([stats.live_objects, row.partial_frees.unwrap_or(0)])
+                .fold(counted, |sum, n| sum + u128::from(n));
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
@@ -297,6 +306,9 @@ impl Saved {
             frees_name_caches: false,
             gfp_names: None,
             selects_pages,
+            kinds: query.select.kind.clone(),
+            module_rule: query.module_rule,
+            memfree_change: None,
             slabinfo: None,
             aliases: None,
             static_sizes: None,
@@ -391,7 +403,20 @@ impl SavedRow {
             live_wasted: self.live_wasted.into(),
             peak_live_allocated: self.peak_live_allocated.map(u128::from),
             live_is_upper_bound: self.live_is_upper_bound,
+            pages: self.pages(),
         }
+    }
+
+    /// Pages; `None` in rows of other kinds, and in documents of older versions.
+    fn pages(&self) -> Option<PageStats> {
+        Some(PageStats {
+            allocated: self.pages_allocated?.into(),
+            freed: self.pages_freed?.into(),
+            inferred: self.pages_inferred?.into(),
+            live: self.live_pages?.into(),
+            peak_live: self.peak_live_pages.map(u128::from),
+            partial_frees: self.partial_frees,
+        })
     }
 
     /// Place in the sources; the area is that of the source file.
@@ -464,6 +489,8 @@ impl SavedCompleteness {
             inferred_frees: self.inferred_frees,
             frees_without_alloc: self.frees_without_alloc,
             unknown: UnknownEvents::default(),
+            stacks: 0,
+            stacks_unmatched: 0,
         }
     }
 }

@@ -82,6 +82,13 @@ pub struct KindTotal {
     pub stats: PrintedStats,
     /// Number of free events of this kind, paired or not.
     pub free_events: u64,
+    /// Number of free events that took at least one live page; `None` for other kinds than `pages`.
+    pub page_pairs: Option<u64>,
+    /// Number of pages of free events that were not live and never seen before; `None` for other kinds than `pages`, and where
+    /// events do not tell their frames.
+    pub free_pages_without_alloc: Option<u64>,
+    /// Number of pages of free events that were not live and seen before; `None` as for those never seen.
+    pub free_pages_after_free: Option<u64>,
 }
 
 /// Sums of `kmalloc` and `cache` together.
@@ -186,7 +193,16 @@ pub(super) fn summary<'a>(
     };
     let of_kind = |kind: Kind| {
         let index = kind_index(kind);
-        KindTotal { stats: stats(&paired.kinds[index]), free_events: paired.counts.free_events[index] }
+        let counts = &paired.counts;
+        let of_pages = |n: u64| Some(n).filter(|_| kind == Kind::Pages);
+        let of_frames = |n: u64| of_pages(n).filter(|_| !counts.has_whole_blocks);
+        KindTotal {
+            stats: stats(&paired.kinds[index]),
+            free_events: counts.free_events[index],
+            page_pairs: of_pages(counts.page_pairs),
+            free_pages_without_alloc: of_frames(counts.free_pages_without_alloc),
+            free_pages_after_free: of_frames(counts.free_pages_after_free),
+        }
     };
     let all = |figure: fn(&Stats) -> u128| saturation.sum(paired.kinds.iter().map(figure).sum::<u128>());
     let counts = &paired.counts;

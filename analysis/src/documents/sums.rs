@@ -5,7 +5,7 @@ use std::cell::Cell;
 use kmemtrace_abi::clock::Agreement;
 
 use super::row::row;
-use crate::account::stats::Stats;
+use crate::account::stats::{PageStats, Stats};
 
 /// A sum as the contract's unsigned 64 bits; one that does not fit is the greatest number.
 pub(super) fn saturated(sum: u128) -> u64 {
@@ -26,7 +26,9 @@ impl Saturation {
     /// Checks the figures of a row that is printed later.
     pub(super) fn check(&self, row: &Stats) {
         let live = [row.live_requested, row.live_allocated, row.live_wasted, row.peak_live_allocated.unwrap_or(0)];
-        let fits = [row.requested, row.allocated, row.wasted].into_iter().chain(live).all(|sum| sum <= u64::MAX.into());
+        let pages = row.pages.map_or([0; 2], |pages| [pages.allocated, pages.peak_live.unwrap_or(0)]);
+        let sums = [row.requested, row.allocated, row.wasted].into_iter().chain(live).chain(pages);
+        let fits = sums.into_iter().all(|sum| sum <= u64::MAX.into());
         self.0.set(self.has_occurred() || !fits);
     }
 
@@ -55,7 +57,8 @@ impl Ordering {
 }
 
 row! {
-    /// The contract's members of [`Stats`].
+    /// The contract's members of [`Stats`]. Those of nothing are the default.
+    #[derive(Default)]
     pub struct PrintedStats {
         /// Number of allocations.
         pub allocs: u64,
@@ -85,11 +88,25 @@ row! {
         pub peak_live_allocated: Option<u64>,
         /// True if a gap may hide frees: live figures are upper bounds.
         pub live_is_upper_bound: bool,
+        /// Number of pages allocated; this and the next ones are `None` for other kinds than `pages`, and where the size of a
+        /// page is not known.
+        pub pages_allocated: Option<u64>,
+        /// Number of pages freed.
+        pub pages_freed: Option<u64>,
+        /// Number of pages allocated again without a free.
+        pub pages_inferred: Option<u64>,
+        /// Number of pages live at the end.
+        pub live_pages: Option<u64>,
+        /// Greatest number of live pages; `None` also in sums of rows, and if the clock orders no events.
+        pub peak_live_pages: Option<u64>,
+        /// Number of free events that left a part of an allocation; `None` also where events do not tell their frames.
+        pub partial_frees: Option<u64>,
     }
 }
 
 impl PrintedStats {
     pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
+        let pages = |figure: fn(&PageStats) -> u128| stats.pages.as_ref().map(|pages| saturated(figure(pages)));
         PrintedStats {
             allocs: stats.allocs,
             failed_allocs: stats.failed_allocs,
@@ -105,6 +122,12 @@ impl PrintedStats {
             live_wasted: saturated(stats.live_wasted),
             peak_live_allocated: ordering.known(stats.peak_live_allocated.map(saturated)).flatten(),
             live_is_upper_bound: stats.live_is_upper_bound,
+            pages_allocated: pages(|pages| pages.allocated),
+            pages_freed: pages(|pages| pages.freed),
+            pages_inferred: pages(|pages| pages.inferred),
+            live_pages: pages(|pages| pages.live),
+            peak_live_pages: ordering.known(stats.pages.and_then(|pages| pages.peak_live).map(saturated)).flatten(),
+            partial_frees: stats.pages.and_then(|pages| pages.partial_frees),
         }
     }
 }
@@ -138,6 +161,14 @@ mod tests {
             live_wasted: wide(12),
             peak_live_allocated: Some(wide(13)),
             live_is_upper_bound: n % 2 == 1,
+            pages: Some(PageStats {
+                allocated: wide(14),
+                freed: wide(15),
+                inferred: wide(16),
+                live: wide(17),
+                peak_live: Some(wide(18)),
+                partial_frees: Some(n + 19),
+            }),
         }
     }
 
@@ -149,6 +180,8 @@ mod tests {
             "allocs": 1100, "failed_allocs": 1102, "requested": 1104, "allocated": 1106, "wasted": 1108, "frees": 1110,
             "inferred_frees": 1112, "cross_cpu": 1114, "live_objects": 1118, "live_requested": 1120,
             "live_allocated": 1122, "live_wasted": 1124, "peak_live_allocated": null, "live_is_upper_bound": false,
+            "pages_allocated": 1128, "pages_freed": 1130, "pages_inferred": 1132, "live_pages": 1134,
+            "peak_live_pages": null, "partial_frees": 1138,
         });
         assert_eq!(printed(&sum, Agreement::AllCpus), members);
         assert_eq!(sum.cross_cpu_bytes, 1116);
@@ -200,7 +233,10 @@ mod tests {
             let members = row.as_object().unwrap();
             let null: Vec<&str> =
                 members.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| &**name).collect();
-            assert_eq!(null, if is_known { vec![] } else { vec!["cross_cpu", "peak_live_allocated"] });
+            assert_eq!(
+                null,
+                if is_known { vec![] } else { vec!["cross_cpu", "peak_live_allocated", "peak_live_pages"] }
+            );
             assert_eq!(Ordering::new(agreement).known(3), is_known.then_some(3));
         }
     }

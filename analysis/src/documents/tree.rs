@@ -9,11 +9,15 @@ use serde::ser::{SerializeMap, Serializer};
 
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
+use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
 use crate::names::areas::Areas;
 use crate::names::place::Place;
 use crate::query::select::Branch;
+
+/// Members that nodes lack: peaks do not add up.
+const PEAKS: [&str; 2] = ["peak_live_allocated", "peak_live_pages"];
 
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,10 +30,18 @@ pub enum NodeKind {
     Function,
     /// Call-site.
     Site,
-    /// Module whose folder is not known.
+    /// Module; in a tree of folders one whose folder is not known.
     Module,
     /// Area of the kernel's MAINTAINERS.
     Area,
+    /// Frame of a stack.
+    Frame,
+    /// Thread.
+    Task,
+    /// Use of pages.
+    Use,
+    /// All of a tree over keys.
+    Root,
     /// Call-sites whose folder is not known.
     Unknown,
     /// Children that were folded.
@@ -46,6 +58,10 @@ impl NodeKind {
             NodeKind::Site => "site",
             NodeKind::Module => "module",
             NodeKind::Area => "area",
+            NodeKind::Frame => "frame",
+            NodeKind::Task => "task",
+            NodeKind::Use => "use",
+            NodeKind::Root => "root",
             NodeKind::Unknown => "unknown",
             NodeKind::Others => "others",
         }
@@ -69,6 +85,17 @@ pub struct TreeNode {
     pub folded: usize,
     /// Children, greatest first; a folded node is the last one.
     pub children: Vec<TreeNode>,
+    /// Members of nodes of a tree over keys, which have peaks of their own, too.
+    pub key: Option<Box<KeyNode>>,
+}
+
+/// Members that only nodes of a tree over keys have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyNode {
+    /// Return address of a frame or a call-site.
+    pub address: Option<Address>,
+    /// Module of the frame, or the module that the node stands for.
+    pub module: Option<Box<[u8]>>,
 }
 
 impl Serialize for TreeNode {
@@ -80,9 +107,17 @@ impl Serialize for TreeNode {
             map.serialize_entry("name_hex", &hex)?;
         }
         map.serialize_entry("kind", self.kind.name())?;
+        if let Some(key) = &self.key {
+            map.serialize_entry("address", &key.address)?;
+            let module = key.module.as_deref().map(text_of);
+            map.serialize_entry("module", &module.as_ref().map(|(text, _)| text))?;
+            if let Some(hex) = module.and_then(|(_, hex)| hex) {
+                map.serialize_entry("module_hex", &hex)?;
+            }
+        }
         let mut result = Ok(());
         self.stats.members(&mut |member, cell| {
-            if result.is_ok() && member != "peak_live_allocated" {
+            if result.is_ok() && (self.key.is_some() || !PEAKS.contains(&member)) {
                 result = map.serialize_entry(member, &cell);
             }
         });
@@ -108,6 +143,21 @@ pub struct TreeBody {
     pub wrapped_live: u64,
     /// All of it.
     pub root: TreeNode,
+    /// Members of a tree over keys.
+    #[serde(flatten)]
+    pub keys: Option<KeyTree>,
+}
+
+/// Members that only a tree over keys has.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KeyTree {
+    /// `pages` or `slab`.
+    pub shows: &'static str,
+    /// Number of events that were read.
+    pub events: u64,
+    /// Numbers of stacks.
+    #[serde(flatten)]
+    pub stacks: StackCounts,
 }
 
 /// Options of a tree, beyond the order and the number of children.
@@ -117,6 +167,8 @@ pub struct TreeOptions {
     pub by_area: bool,
     /// Levels below the root.
     pub depth: Option<usize>,
+    /// Share of the sort key, in percent, that the children shown of each node of a tree over keys make up.
+    pub throttle: Option<f64>,
     /// Folders that were asked for: a single one is the root.
     pub branches: Vec<Branch>,
 }
@@ -217,7 +269,7 @@ impl Form<'_> {
         let has_static = self.has_static && !matches!(kind, NodeKind::Function | NodeKind::Site);
         let current = has_static.then(|| static_bytes.saturating_add(stats.live_allocated));
         let static_bytes = has_static.then_some(static_bytes);
-        TreeNode { name, kind, stats, static_bytes, current, folded: 0, children: Vec::new() }
+        TreeNode { name, kind, stats, static_bytes, current, folded: 0, children: Vec::new(), key: None }
     }
 
     fn figure(&self, node: &TreeNode, stats: &Stats) -> u128 {
@@ -298,7 +350,7 @@ pub(super) fn tree<'a>(
     let (root, _) = growing.finish((NodeKind::Folder, options.root()), depth, &form);
     let branches: Vec<String> = options.branches.iter().map(Branch::to_string).collect();
     let branch = (!branches.is_empty()).then(|| branches.join(","));
-    TreeBody { sort: sort.name(), branch, wrapped_live: saturation.sum(wrapped), root }
+    TreeBody { sort: sort.name(), branch, wrapped_live: saturation.sum(wrapped), root, keys: None }
 }
 
 /// Static bytes by source file; `None` for those whose file is not known.
@@ -352,8 +404,12 @@ impl Row for NodeRow<'_> {
         take("path", Cell::Name(self.path));
         take("depth", Cell::Count(self.depth));
         take("kind", Cell::Word(self.node.kind.name()));
+        if let Some(key) = &self.node.key {
+            take("address", key.address.map_or(Cell::Null, Cell::Address));
+            take("module", key.module.as_deref().map_or(Cell::Null, Cell::Name));
+        }
         self.node.stats.members(&mut |member, cell| {
-            if member != "peak_live_allocated" {
+            if self.node.key.is_some() || !PEAKS.contains(&member) {
                 take(member, cell);
             }
         });

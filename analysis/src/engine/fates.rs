@@ -7,9 +7,9 @@ use kmemtrace_abi::event::{Event, Kind};
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 use crate::order::pair_event::{NO_PID, PairEvent};
-use crate::pairing::fate::{Ended, Fate};
+use crate::pairing::fate::{Ended, Fate, ObjectPages};
 use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
-use crate::pairing::pairs::{Live, Number, PairingSink};
+use crate::pairing::pairs::{Live, Number, PairingOptions, PairingSink};
 use crate::pairing::slot::AllocInfo;
 
 /// Object or event alone, with numbers for its names. Few are kept: those whose suspicion is open.
@@ -26,6 +26,7 @@ struct Found {
     cache: CacheNumber,
     requested: u64,
     allocated: u64,
+    pages: Option<ObjectPages>,
     end: Option<ObjectEnd>,
     /// CPU, call-site, kind and cache of the free.
     free: Option<(u32, u64, Kind, CacheNumber)>,
@@ -43,30 +44,40 @@ pub(super) struct Fates<'a> {
     /// Fates whose suspicion the next window decides.
     open: Vec<Found>,
     is_all_suspect: bool,
+    page_bytes: Option<u64>,
     /// Set once the sink has ended the pass.
     pub(super) has_ended: bool,
 }
 
 impl<'a> Fates<'a> {
-    /// Fates for `sink`; `cpus` are those of the streams. `is_all_suspect`: loss may explain every finding.
+    /// Fates for `sink`; `rules` are those of the pairing. `is_all_suspect`: loss may explain every finding.
     pub(super) fn new(
         sink: &'a mut dyn ObjectSink,
         classes: &'a Classes,
         comms: &'a HashMap<i32, Box<[u8]>>,
-        cpus: &'a [u32],
+        rules: &'a PairingOptions,
         is_all_suspect: bool,
     ) -> Fates<'a> {
         Fates {
             sink,
             names: FoundNames { classes, comms, sites: Vec::new(), caches: Vec::new() },
-            cpus,
+            cpus: &rules.cpus,
             seqs: Vec::new(),
             places: Places::default(),
             loss: LossState::default(),
             open: Vec::new(),
             is_all_suspect,
+            page_bytes: rules.page_bytes,
             has_ended: false,
         }
+    }
+
+    /// Pages of an object whose events do not tell its frames: all of them share its fate.
+    fn whole_block(&self, kind: Kind, allocated: u64, fate: Fate) -> Option<ObjectPages> {
+        let pages = allocated.checked_div(self.page_bytes?).filter(|_| kind == Kind::Pages)?;
+        let with = |of: Fate| if fate == of { pages } else { 0 };
+        let (freed, inferred, live) = (with(Fate::Pair), with(Fate::Inferred), with(Fate::Live));
+        Some(ObjectPages { allocated: pages, freed, inferred, live })
     }
 
     /// Begins a window: a gap may begin at the last one's frontier, which decides on the fates that were left open.
@@ -138,6 +149,7 @@ impl<'a> Fates<'a> {
             cache: names.cache(found.cache),
             requested: found.requested,
             allocated: found.allocated,
+            pages: found.pages,
             end: found.end,
             free,
             suspect,
@@ -159,6 +171,7 @@ impl<'a> Fates<'a> {
             cache: class.cache,
             requested: class.requested,
             allocated: class.allocated,
+            pages: None,
             end: None,
             free: None,
         }
@@ -169,7 +182,16 @@ impl<'a> Fates<'a> {
         live.sort_unstable_by_key(|object| self.places.seq(&object.alloc_info));
         for object in &live {
             let Some(class) = classes.get(object.class as usize) else { continue };
-            let found = self.object(Fate::Live, object.address, &object.alloc_info, class, object.cpu);
+            let mut found = self.object(Fate::Live, object.address, &object.alloc_info, class, object.cpu);
+            found.pages = match object.pages {
+                Some(pages) => {
+                    // The class has the sizes of the pages that are live.
+                    let bytes = self.page_bytes.unwrap_or(0).saturating_mul(pages.allocated.into());
+                    (found.requested, found.allocated) = (bytes, bytes);
+                    Some(pages.into())
+                }
+                None => self.whole_block(class.kind, found.allocated, Fate::Live),
+            };
             self.hand_over(&found, None);
             if self.has_ended {
                 return;
@@ -202,8 +224,9 @@ impl PairingSink for WindowFates<'_, '_> {
         let end = Some(ObjectEnd { seq: fates.seq(number), at: event.at });
         // A free has its call-site in `requested` and its cache in `extra`.
         let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, event.kind, event.extra));
-        let found = fates.object(fate, event.address, &object.info, &object.class, cpu);
-        fates.take(Found { requested, allocated, end, free, ..found }, Some(suspicion));
+        let found = fates.object(fate, object.address, &object.info, &object.class, cpu);
+        let pages = object.pages.or_else(|| fates.whole_block(object.class.kind, allocated, fate));
+        fates.take(Found { requested, allocated, pages, end, free, ..found }, Some(suspicion));
     }
 
     fn alone(&mut self, fate: Fate, event: &PairEvent, number: Number, suspicion: Option<Suspicion>) {
@@ -222,6 +245,7 @@ impl PairingSink for WindowFates<'_, '_> {
             cache: if is_failed { fates.names.cache_of_class(event.class) } else { event.extra },
             requested: if is_failed { of.requested } else { 0 },
             allocated: 0,
+            pages: None,
             end: None,
             free: None,
         };

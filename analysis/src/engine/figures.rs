@@ -7,7 +7,7 @@ use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{Class, Classes, MAX_CLASSES, Numbers};
 use crate::account::grouping::RowKey;
-use crate::account::stats::Stats;
+use crate::account::stats::{PageStats, Stats};
 use crate::engine::config::RunConfig;
 use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
@@ -84,12 +84,14 @@ impl Collected {
             return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
         }
         paired.rows = numbers.rows.iter().copied().zip(figures).collect();
-        add_sums(&mut paired, peaks);
+        add_sums(&mut paired, peaks, rules.page_bytes);
         add_findings(&mut paired, rules, &findings, &numbers, all_suspect);
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
         }
+        paired.has_pages = numbers.sites.iter().any(|(_, kind)| *kind == Kind::Pages);
         paired.lists = numbers.lists;
+        paired.stacks = numbers.stacks;
         Ok((paired, numbers.names))
     }
 }
@@ -108,10 +110,22 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 }
 
 /// Adds peaks to the rows, and sums of each kind and in all.
-fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker) {
-    paired.peak_at = peaks.peak_at;
+fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<u64>) {
+    (paired.peak_at, paired.pages_peak_at) = (peaks.peak_at, peaks.pages_peak_at);
+    let has_whole_blocks = paired.counts.has_whole_blocks;
+    // A row without a successful allocation has no pages, either.
+    let pages = |figures: &mut Stats, peak: u128| {
+        figures.pages = figures.pages.or(Some(PageStats::NONE)).filter(|_| !has_whole_blocks || page_bytes.is_some());
+        if let Some(pages) = &mut figures.pages {
+            pages.peak_live = page_bytes.and_then(|size| peak.checked_div(size.into()));
+            pages.partial_frees = pages.partial_frees.filter(|_| !has_whole_blocks);
+        }
+    };
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
+        if *kind == Kind::Pages {
+            pages(figures, peaks.peak(index));
+        }
         paired.kinds[kind_index(*kind)].add(figures);
         if *kind != Kind::Pages {
             paired.total.add(figures);
@@ -122,6 +136,12 @@ fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker) {
         figures.peak_live_allocated = Some(peak);
     }
     paired.total.peak_live_allocated = Some(total);
+    let of_kind = &mut paired.kinds[kind_index(Kind::Pages)];
+    pages(of_kind, kinds[kind_index(Kind::Pages)]);
+    if let Some(partial_frees) = of_kind.pages.as_mut().and_then(|pages| pages.partial_frees.as_mut()) {
+        // An event that leaves parts of several rows is one event of the kind.
+        *partial_frees = paired.counts.partial_frees;
+    }
 }
 
 /// Adds the findings of all partitions, by their call-sites.

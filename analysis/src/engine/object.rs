@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use kmemtrace_abi::event::Kind;
 
-use crate::pairing::fate::Fate;
+use crate::pairing::fate::{Fate, ObjectPages};
 
 /// Object whose fate is known, or a failed allocation, or a free without an object.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub struct ObjectFate<'a> {
     pub requested: u64,
     /// Bytes taken; 0 for a free or a failed allocation.
     pub allocated: u64,
+    /// Pages of an object of kind `pages`, where their number is known.
+    pub pages: Option<ObjectPages>,
     /// End of the object: its free, or the allocation that took its address.
     pub end: Option<ObjectEnd>,
     /// Free event of a pair.

@@ -15,19 +15,16 @@ use crate::account::classes::Classes;
 use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::Grouping;
 use crate::account::over_time::OverTimeRequest;
-use crate::analysis::Names;
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{Parallelism, RunConfig, WINDOW};
 use crate::engine::fates::{Fates, WindowFates};
 use crate::engine::object::ObjectSink;
-use crate::engine::observe::{Observed, has_late_loss, in_order};
-use crate::engine::run::begin;
+use crate::engine::observe::{Observed, OrderedPass, in_order};
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::budget::Budget;
 use crate::memory::hashing::Seed;
-use crate::names::aliases::CacheAliases;
 use crate::order::merge::MAX_CHUNKS;
-use crate::order::merger::{MergeStats, Window};
+use crate::order::merger::Window;
 use crate::order::ordered::OpenGaps;
 use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
 use crate::pairing::pairs::{Counts, Pairing};
@@ -79,26 +76,24 @@ impl Query {
         progress: &mut dyn Progress,
         is_all_suspect: bool,
     ) -> Result<(Observed, bool), AnalysisError> {
-        begin(trace)?;
-        let budget = Budget::new(self.max_memory);
-        let index = self.find_index(trace, budget);
-        let (mut names, own_threads) = Names::take(trace, &self.names);
-        if !self.select.branch.is_empty() {
-            names.find_sources(trace)?;
-        }
-        let first_key = Cell::new(0);
-        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
-        let caches = self.cache_names(trace, progress)?;
-        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
-        let select = self.select.with_aliases(aliases.as_ref());
-        let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
-        let filter = ObjectFilter { selected: Selected::new(&select, &names, &caches), own, shows_own: self.shows_own };
+        let (budget, first_key) = (Budget::new(self.max_memory), Cell::new(0));
+        let (pass, index) = self.open_pass(trace, &first_key, budget, progress)?;
+        let OrderedPass { names, caches, window, .. } = &pass;
+        let filter = ObjectFilter { selected: pass.filter(), own: pass.own(), shows_own: self.shows_own };
         let request =
             AnalysisRequest { grouping: Grouping::KIND, matrix: false, lists_live: true, shows_own: self.shows_own };
         let mut config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: Grouping::KIND,
-            facts: GroupFacts { comms: &names.comms, symbols: None, places: &names.places, caches: &caches },
+            facts: GroupFacts {
+                comms: &names.comms,
+                symbols: None,
+                places: &names.places,
+                caches,
+                names: Some(names),
+                gfp_names: None,
+                module_rule: self.module_rule,
+            },
             over_time: OverTimeRequest::default(),
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
             budget,
@@ -106,22 +101,17 @@ impl Query {
         };
         config.rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
         let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
-        let fates = Fates::new(sink, &classes, &names.comms, &config.rules.cpus, is_all_suspect);
-        let mut pass = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
+        let fates = Fates::new(sink, &classes, &names.comms, &config.rules, is_all_suspect);
+        let mut objects = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
         let (order, mut completeness) =
-            in_order(trace, self.window_events, index, window, progress, |window, first, names| {
-                pass.window(window, first, names);
-                !pass.is_over && !pass.fates.has_ended
+            in_order(trace, self.window_events, index, *window, progress, |window, first, names| {
+                objects.window(window, first, names);
+                !objects.is_over && !objects.fates.has_ended
             })?;
-        let (counts, has_ended) = pass.finish(order.events)?;
+        let (counts, has_ended) = objects.finish(order.events)?;
         completeness.inferred_frees = counts.all_inferred;
         completeness.frees_without_alloc = counts.all_without_alloc;
-        let (has_late_loss, keys) = (has_late_loss(trace, &order), order.first.zip(order.last));
-        let MergeStats { events, .. } = order;
-        let first_key = first_key.get();
-        let source_paths = names.places.paths();
-        let observed = Observed { completeness, events, first_key, keys, own_threads, has_late_loss, source_paths };
-        Ok((observed, has_ended))
+        Ok((pass.end(trace, &order, completeness), has_ended))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Passes that hand over events in the total order: [`Query::observe`], and the windows that the pass over objects shares with it.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -15,12 +16,14 @@ use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::caches::CacheNames;
 use crate::order::merger::{MergeStats, Window};
 use crate::order::ordered::{Observer, Ordered};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::Selected;
 use crate::query::own::OwnThreads;
+use crate::query::select::Select;
 use crate::query::window::AskedWindow;
 
 /// Totals of a pass for an observer.
@@ -63,22 +66,11 @@ impl Query {
         observer: &mut dyn Observer,
         progress: &mut dyn Progress,
     ) -> Result<Observed, AnalysisError> {
-        begin(trace)?;
-        let index = self.find_index(trace, Budget::new(self.max_memory));
-        let (mut names, own_threads) = Names::take(trace, &self.names);
-        if !self.select.branch.is_empty() {
-            names.find_sources(trace)?;
-        }
         let first_key = Cell::new(0);
-        let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
-        let caches = self.cache_names(trace, progress)?;
-        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
-        let select = self.select.with_aliases(aliases.as_ref());
-        let filter = Selected::new(&select, &names, &caches);
-        let own = own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new);
-        let mut ordered = Ordered::new(observer, &names.comms, filter, own);
+        let (pass, index) = self.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
+        let mut ordered = Ordered::new(observer, &pass.names.comms, pass.filter(), pass.own());
         let (order, completeness) =
-            in_order(trace, self.window_events, index, window, progress, |window, first, names| {
+            in_order(trace, self.window_events, index, pass.window, progress, |window, first, names| {
                 ordered.window(window, first, names);
                 !ordered.has_ended
             })?;
@@ -86,10 +78,64 @@ impl Query {
             ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
         }
         ordered.finish(order.last.unwrap_or(0));
-        let has_late_loss = has_late_loss(trace, &order);
-        let (events, keys) = (order.events, order.first.zip(order.last));
-        let (first_key, source_paths) = (first_key.get(), names.places.paths());
-        Ok(Observed { completeness, events, first_key, keys, own_threads, has_late_loss, source_paths })
+        Ok(pass.end(trace, &order, completeness))
+    }
+
+    /// Opens a pass over the events in order; also returns the index, for [`in_order`].
+    pub(super) fn open_pass<'a>(
+        &'a self,
+        trace: &mut Trace,
+        first_key: &'a Cell<u64>,
+        budget: Budget,
+        progress: &mut dyn Progress,
+    ) -> Result<(OrderedPass<'a>, Option<Index>), AnalysisError> {
+        begin(trace)?;
+        let index = self.find_index(trace, budget);
+        let (mut names, own_threads) = Names::take(trace, &self.names);
+        if !self.select.branch.is_empty() {
+            names.find_sources(trace)?;
+        }
+        let window = self.window_on(trace, index.as_ref(), first_key, progress)?;
+        let caches = self.cache_names(trace, progress)?;
+        let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
+        let select = self.select.with_aliases(aliases.as_ref());
+        Ok((OrderedPass { names, own_threads, window, first_key, caches, select }, index))
+    }
+}
+
+/// Pass over the events in order, with the facts that its filters ask for.
+pub(super) struct OrderedPass<'a> {
+    pub(super) names: Names,
+    own_threads: Option<Vec<i32>>,
+    pub(super) window: Option<AskedWindow<'a>>,
+    /// First key of the trace, once the window was put onto it.
+    first_key: &'a Cell<u64>,
+    pub(super) caches: CacheNames,
+    select: Cow<'a, Select>,
+}
+
+impl OrderedPass<'_> {
+    /// Filter of the query.
+    pub(super) fn filter(&self) -> Option<Selected<'_>> {
+        Selected::new(&self.select, &self.names, &self.caches)
+    }
+
+    /// Threads of the recorder, if it has any.
+    pub(super) fn own(&self) -> Option<OwnThreads<'_>> {
+        self.own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new)
+    }
+
+    /// Totals at the end.
+    pub(super) fn end(self, trace: &Trace, order: &MergeStats, completeness: Completeness) -> Observed {
+        Observed {
+            completeness,
+            events: order.events,
+            first_key: self.first_key.get(),
+            keys: order.first.zip(order.last),
+            own_threads: self.own_threads,
+            has_late_loss: has_late_loss(trace, order),
+            source_paths: self.names.places.paths(),
+        }
     }
 }
 
@@ -140,7 +186,7 @@ pub(super) fn in_order(
 }
 
 /// True where loss without a place came to light at the end of a pass.
-pub(super) fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
+fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
     trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|stream| stream.report().late_loss)
 }
 

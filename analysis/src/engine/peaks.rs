@@ -8,61 +8,11 @@ use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::Class;
 use crate::account::over_time::OverTime;
+use crate::account::peak::Peak;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
 use crate::order::pair_event::PairEvent;
 use crate::pairing::pairs::{Number, PairingSink, kind_index};
-
-/// Peak of live bytes, and the distance to it: an event mostly changes one number.
-#[derive(Clone, Copy, Debug, Default)]
-struct Peak {
-    /// Headroom, in bytes: `greatest` less the live bytes, as far as 64 bits hold it.
-    headroom: u64,
-    /// Headroom beyond 64 bits, in bytes; 0 in every real trace.
-    wide_headroom: u128,
-    greatest: u128,
-}
-
-impl Peak {
-    /// Adds live bytes; true at a new peak.
-    #[inline(always)]
-    fn allocated(&mut self, allocated: u64) -> bool {
-        match self.headroom.checked_sub(allocated) {
-            Some(headroom) => {
-                self.headroom = headroom;
-                false
-            }
-            None if self.wide_headroom == 0 => {
-                self.greatest += u128::from(allocated - self.headroom);
-                self.headroom = 0;
-                true
-            }
-            None => self.opened_wide(allocated.into()),
-        }
-    }
-
-    #[cold]
-    fn opened_wide(&mut self, allocated: u128) -> bool {
-        let headroom = self.wide_headroom + u128::from(self.headroom);
-        self.set_headroom(headroom.saturating_sub(allocated));
-        self.greatest += allocated.saturating_sub(headroom);
-        allocated > headroom
-    }
-
-    #[inline(always)]
-    fn freed(&mut self, allocated: u64) {
-        match self.headroom.checked_add(allocated) {
-            Some(headroom) => self.headroom = headroom,
-            None => self.set_headroom(self.wide_headroom + u128::from(self.headroom) + u128::from(allocated)),
-        }
-    }
-
-    #[cold]
-    fn set_headroom(&mut self, headroom: u128) {
-        self.headroom = u64::try_from(headroom).unwrap_or(u64::MAX);
-        self.wide_headroom = headroom - u128::from(self.headroom);
-    }
-}
 
 /// Peaks of live bytes: per row, per kind, and of `kmalloc` and `cache` together.
 #[derive(Debug, Default)]
@@ -73,6 +23,8 @@ pub(crate) struct PeakTracker {
     total: Peak,
     /// Order key of the event that reached the peak of `total`.
     pub(crate) peak_at: Option<u64>,
+    /// Order key of the event that reached the peak of pages.
+    pub(crate) pages_peak_at: Option<u64>,
     /// Figures over time, where a query asks for them.
     pub(crate) over_time: Option<Box<OverTime>>,
 }
@@ -95,12 +47,18 @@ impl PeakTracker {
         &mut self.rows[index]
     }
 
-    /// Adds live bytes; true at a new peak of the total.
+    /// Adds live bytes; true at a new peak of the total, or of pages.
     #[inline(always)]
     fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
         self.row(row).allocated(allocated);
-        self.kinds[kind_index(kind)].allocated(allocated);
-        kind != Kind::Pages && self.total.allocated(allocated)
+        let is_new = self.kinds[kind_index(kind)].allocated(allocated);
+        if kind == Kind::Pages { is_new } else { self.total.allocated(allocated) }
+    }
+
+    /// Place of the order key of the latest peak of pages, or of `kmalloc` and `cache`.
+    #[inline(always)]
+    fn latest_peak(&mut self, kind: Kind) -> &mut Option<u64> {
+        if kind == Kind::Pages { &mut self.pages_peak_at } else { &mut self.peak_at }
     }
 
     #[inline(always)]
@@ -115,7 +73,7 @@ impl PeakTracker {
     /// Applies the deltas of a window's partitions, in the window's order.
     pub(crate) fn replay(&mut self, window: &Window<PairEvent>, deltas: &[LiveDeltas]) {
         let mut rest: Vec<&[Entry]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
-        let mut peak = None;
+        let (mut peak, mut pages_peak) = (None, None);
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
             let Some(entries) = rest.get_mut(usize::from(owner)) else { continue };
             while let Some((entry, later)) = entries.split_first()
@@ -133,13 +91,13 @@ impl PeakTracker {
                 if !entry.opens {
                     self.close(entry.row, entry.kind, entry.allocated);
                 } else if self.open(entry.row, entry.kind, entry.allocated) {
-                    peak = Some(serial);
+                    *(if entry.kind == Kind::Pages { &mut pages_peak } else { &mut peak }) = Some(serial);
                 }
             }
         }
-        if let Some(serial) = peak {
-            self.peak_at = window.events.get(serial as usize).map(Keyed::key);
-        }
+        let key = |serial: u32| window.events.get(serial as usize).map(Keyed::key);
+        self.peak_at = peak.and_then(key).or(self.peak_at);
+        self.pages_peak_at = pages_peak.and_then(key).or(self.pages_peak_at);
     }
 
     /// Peak of a row, in bytes.
@@ -160,7 +118,7 @@ impl PairingSink for PeakTracker {
             over_time.change_live(event.at, (class.row, kind_index(class.kind)), allocated, true);
         }
         if self.open(class.row, class.kind, allocated) {
-            self.peak_at = Some(event.at);
+            *self.latest_peak(class.kind) = Some(event.at);
         }
     }
 
@@ -253,7 +211,7 @@ mod tests {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let (mut rows, mut kinds, mut total) = ([Plain::default(); ROWS], [Plain::default(); 3], Plain::default());
-            let mut peak_at = None;
+            let (mut peak_at, mut pages_peak_at) = (None, None);
             let (mut at_once, mut replayed) = (PeakTracker::default(), PeakTracker::default());
             let mut live: Vec<(usize, u64)> = Vec::new();
             let mut deltas: Vec<LiveDeltas> = (0..3).map(|_| LiveDeltas::default()).collect();
@@ -277,7 +235,9 @@ mod tests {
                         };
                         let class = class(row);
                         rows[row].change(!closes, allocated);
-                        kinds[kind_index(class.kind)].change(!closes, allocated);
+                        if kinds[kind_index(class.kind)].change(!closes, allocated) && class.kind == Kind::Pages {
+                            pages_peak_at = Some(at);
+                        }
                         if class.kind != Kind::Pages && total.change(!closes, allocated) {
                             peak_at = Some(at);
                         }
@@ -300,7 +260,7 @@ mod tests {
                 let peaks: Vec<u128> = (0..ROWS).map(|row| tracker.peak(row)).collect();
                 assert_eq!(peaks, rows.map(|row| row.peak), "seed {seed}");
                 assert_eq!(tracker.peaks(), (kinds.map(|kind| kind.peak), total.peak), "seed {seed}");
-                assert_eq!(tracker.peak_at, peak_at, "seed {seed}");
+                assert_eq!((tracker.peak_at, tracker.pages_peak_at), (peak_at, pages_peak_at), "seed {seed}");
                 assert_eq!(tracker.peak(ROWS), 0, "seed {seed}");
             }
         }

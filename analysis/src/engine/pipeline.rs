@@ -11,7 +11,8 @@ use kmemtrace_abi::trace::Trace;
 use crate::account::classes::Classes;
 use crate::account::group_reader::GroupReader;
 use crate::account::grouping::GroupKey;
-use crate::account::over_time::OverTime;
+use crate::account::over_time::{OverTime, OverTimeFigures};
+use crate::account::row_paths::{Nodes, SharedPaths};
 use crate::engine::config::{RunConfig, batch};
 use crate::engine::figures;
 use crate::engine::peaks::PeakTracker;
@@ -45,7 +46,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
 ) -> Result<(MergeStats, PairingResult), AnalysisError> {
     let mut streams = std::mem::take(&mut trace.streams);
     config.rules.cpus = streams.iter().map(CpuStream::cpu).collect();
+    let paths = config.over_time.nodes.map(SharedPaths::new);
     let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
+    let classes = match &paths {
+        Some(paths) => classes.with_paths(config.grouping, config.facts.module_rule, paths.clone()),
+        None => classes,
+    };
     let seed = Seed::random();
     let mut merger = Merger::new(config.rules.cpus.clone(), trace.info.order, config.parallelism.parts());
     let groups = GroupReader::new(config.grouping, config.facts, &classes);
@@ -56,7 +62,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let bounds = bounds(merger.first_key());
     merger.set_bounds(bounds);
     let begin = bounds.0.max(known_first.unwrap_or(merger.first_key()));
-    let peaks = || PeakTracker::new(OverTime::new(config.over_time, begin));
+    let peaks = || PeakTracker::new(OverTime::new(config.over_time, begin, paths.clone()));
     let sizes = Sizes::new(&config, streams.len(), streams.len().saturating_sub(trace.info.missing.len()));
     let partitions = partitions(&config, &classes, seed, &sizes, peaks);
     let to_read = bytes_to_read(&streams);
@@ -69,7 +75,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let finished = scheduler.into_stages().ok_or(AnalysisError::Thread)?;
     let Finished { streams, merger, partitions, mut peaks, times } = finished;
     let over_time = peaks.over_time.take();
-    let (growth, curve) = over_time.map_or((None, None), |over_time| over_time.finish(merger.merged.last));
+    let OverTimeFigures { growth, curve, node_peaks } =
+        over_time.map(|over_time| over_time.finish(merger.merged.last)).unwrap_or_default();
     let order = merger.merged;
     // The scheduler's caller looks at the memory after each task but the last.
     if partitions.iter().any(|part| part.pairing.over_budget) {
@@ -82,7 +89,8 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let is_late = trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);
     let (paired, names) = collected.add_up(classes, &config.rules, &peaks, is_late)?;
     trace.names = names;
-    Ok((order, PairingResult { growth, curve, ..paired }))
+    let nodes = paths.map(|paths| paths.take()).map(|(nodes, paths)| Nodes { nodes, paths, peaks: node_peaks });
+    Ok((order, PairingResult { growth, curve, nodes, ..paired }))
 }
 
 /// Sizes of the buffers between the stages, and of the tables.

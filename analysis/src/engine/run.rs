@@ -39,6 +39,7 @@ use crate::query::Query;
 use crate::query::filter::Selected;
 use crate::query::own::{ButOwn, OwnThreads};
 use crate::query::select::Select;
+use crate::query::time::TimeWindow;
 use crate::query::window::AskedWindow;
 
 /// Memory of a row of groups or of growth while it is sorted by its values, in rows of a call-site.
@@ -59,6 +60,40 @@ impl Query {
     /// # Errors
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
+        match self.until_peak(trace, progress)? {
+            Some(query) => query.run_with(trace, progress),
+            None => self.run_once(trace, progress),
+        }
+    }
+
+    /// The query up to the peak, which a pass of its own finds; `None` for a query of another moment. The trace is opened anew.
+    fn until_peak(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Option<Query>, AnalysisError> {
+        if !self.at_peak {
+            return Ok(None);
+        }
+        if matches!(trace.info.input, InputKind::Other(_)) || trace.inputs.is_empty() {
+            return Err(AnalysisError::PeakUnknown);
+        }
+        let plain = Query { at_peak: false, ..self.clone() };
+        let finding = Query {
+            grouping: Grouping::KIND,
+            lists_live: false,
+            over_time: OverTimeRequest::default(),
+            uses_index: false,
+            ..plain.clone()
+        };
+        let found = finding.run_with(trace, progress)?.paired;
+        let is_pages = match &self.select.kind[..] {
+            [] => found.has_pages,
+            kinds => kinds == [Kind::Pages],
+        };
+        let peak_at = if is_pages { found.pages_peak_at } else { found.peak_at };
+        *trace = Trace::open(&trace.inputs)?;
+        let window = peak_at.map(TimeWindow::until);
+        Ok(Some(Query { window: window.or(plain.window), ..plain }))
+    }
+
+    fn run_once(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
@@ -79,10 +114,19 @@ impl Query {
         let filter = Selected::new(&select, &names, &caches);
         let needs_symbols = request.grouping.keys().any(GroupKey::is_of_call_site);
         let symbols = needs_symbols.then(|| names.symbolizer());
+        let gfp_names = trace.metadata.gfp_names.clone();
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
-            facts: GroupFacts { comms: &names.comms, symbols, places: &names.places, caches: &caches },
+            facts: GroupFacts {
+                comms: &names.comms,
+                symbols,
+                places: &names.places,
+                caches: &caches,
+                names: Some(&names),
+                gfp_names: gfp_names.as_deref(),
+                module_rule: self.module_rule,
+            },
             over_time: self.over_time,
             parallelism: self.parallelism(),
             budget,
@@ -120,16 +164,19 @@ impl Query {
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
             frees_name_caches: trace.frees_alone_name_caches(),
-            gfp_names: trace.metadata.gfp_names.clone(),
+            gfp_names,
             static_sizes,
             selects_pages: self.select.kind == [Kind::Pages],
+            kinds: self.select.kind.clone(),
+            module_rule: self.module_rule,
+            memfree_change: self.memfree_change(trace),
             slabinfo: self.slabinfo(trace),
             aliases,
         })
     }
 
     /// Rules of the pairing on this trace.
-    pub(super) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
+    pub(crate) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
         PairingOptions {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
@@ -142,6 +189,7 @@ impl Query {
             matrix: request.matrix,
             lists_live: request.lists_live,
             counts_free_sites: self.free_sites,
+            page_bytes: trace.info.page_bytes,
         }
     }
 
@@ -152,10 +200,21 @@ impl Query {
         is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
     }
 
+    /// Bytes by which free memory grew over the recording; `None` for a part of it.
+    fn memfree_change(&self, trace: &Trace) -> Option<i64> {
+        let [start, end] = [&trace.metadata.meminfo_start, &trace.metadata.meminfo_end].map(|text| memfree(text));
+        let change = i128::from(end?) - i128::from(start?);
+        i64::try_from(change).ok().filter(|_| self.window.is_none())
+    }
+
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
-        is_known && !self.over_time.is_asked() && !self.learns_caches && !self.free_sites
+        is_known
+            && !self.over_time.is_asked()
+            && !self.learns_caches
+            && !self.free_sites
+            && !self.names.frames.has_more()
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
@@ -238,8 +297,15 @@ impl Query {
     }
 }
 
+/// Bytes of MemFree in the text of `/proc/meminfo`.
+fn memfree(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Refuses a trace whose events were handed out before: its streams are at their ends.
-pub(super) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
+pub(crate) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 

@@ -3,6 +3,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+/// Frames of pages that are of one partition, whatever the number of partitions: `1 << FRAME_BITS`. No block reaches further.
+pub(crate) const FRAME_BITS: u32 = 16;
+
 /// Random key of one analysis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed {

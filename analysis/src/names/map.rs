@@ -38,15 +38,9 @@ impl NameMap {
         parse(file).map_err(|why| NamesError::unusable(path, why))
     }
 
-    /// Source file of a function; `neighbours` are the names of functions around it, the nearest first: they decide where the name
-    /// is in several files.
-    pub(crate) fn file_of<'n, I: Iterator<Item = &'n [u8]>>(
-        &self,
-        function: &[u8],
-        module: Option<&[u8]>,
-        neighbours: impl FnOnce() -> I,
-    ) -> Option<&[u8]> {
-        self.files.file_of(function, module, neighbours)
+    /// Source files of its functions.
+    pub(crate) fn files(&self) -> &FunctionFiles {
+        &self.files
     }
 
     /// Number of functions.
@@ -176,7 +170,7 @@ mod tests {
             &[("ext/e.c", &["open", "e_open"])],
         );
         let file = |name: &str, module: Option<&[u8]>| {
-            map.file_of(name.as_bytes(), module, || [].into_iter()).map(|file| file.escape_ascii().to_string())
+            map.files.file_of(name.as_bytes(), module, || [].into_iter()).map(|file| file.escape_ascii().to_string())
         };
         assert_eq!(
             (file("open", None).as_deref(), file("a_close.cold", None).as_deref()),
@@ -214,7 +208,7 @@ mod tests {
         // Text of any bytes behind a right frame.
         let text = b"open\n=\n/\n\n//\n=m\nf\n\xff\n/\xff/..\n\xff";
         let map = read(&[VERSION, &zstd::encode_all(&text[..], 1).unwrap()].concat()).unwrap();
-        assert_eq!(map.file_of(b"open", None, || [].into_iter()), None, "a function before any file is in none");
+        assert_eq!(map.files.file_of(b"open", None, || [].into_iter()), None, "a function before any file is in none");
     }
 
     /// Text of `/proc/kallsyms` of a linked kernel.
@@ -253,7 +247,7 @@ mod tests {
             let name = words.nth(1).unwrap();
             let Some(true_file) = units.of_code(address).and_then(|unit| units.source(unit)) else { continue };
             all += 1;
-            let file = map.file_of(name, None, || symbols.neighbours(address + 1));
+            let file = map.files.file_of(name, None, || symbols.neighbours(address + 1));
             found += usize::from(file.is_some());
             right += usize::from(file.is_some_and(|file| folder(file) == folder(true_file)));
         }

@@ -6,6 +6,7 @@ pub(crate) mod caches;
 #[cfg(feature = "dwarf")]
 pub(crate) mod debug;
 pub(crate) mod error;
+pub(crate) mod frame_list;
 #[cfg(feature = "dwarf")]
 pub(crate) mod function_files;
 #[cfg(feature = "dwarf")]
@@ -21,4 +22,5 @@ pub(crate) mod place;
 pub(crate) mod resolver;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;
+pub(crate) mod uses;
 pub(crate) mod wrappers;

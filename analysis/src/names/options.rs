@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use crate::names::areas::Areas;
+use crate::names::frame_list::FrameList;
+use crate::names::uses::Uses;
 use crate::names::wrappers::Wrappers;
 
 impl NameOptions {
@@ -29,4 +31,8 @@ pub struct NameOptions {
     pub wrappers: Wrappers,
     /// Areas of source files.
     pub areas: Areas,
+    /// Functions between an allocation of pages and the code that asked for it.
+    pub frames: FrameList,
+    /// Rules for the use of pages.
+    pub uses: Uses,
 }

@@ -9,6 +9,7 @@ use crate::documents::tree::StaticByFile;
 #[cfg(feature = "dwarf")]
 use crate::names::debug::{DebugInfo, KernelFacts};
 use crate::names::error::NamesError;
+use crate::names::function_files::FunctionFiles;
 #[cfg(feature = "dwarf")]
 use crate::names::image_sizes::StaticSizes;
 use crate::names::kallsyms::{Symbol, Symbolizer};
@@ -16,7 +17,7 @@ use crate::names::kallsyms::{Symbol, Symbolizer};
 use crate::names::map::NameMap;
 use crate::names::module_info::ModuleInfo;
 #[cfg(feature = "dwarf")]
-use crate::names::objects::ObjectNames;
+use crate::names::objects;
 use crate::names::options::NameOptions;
 use crate::names::place::{Frame, NameSource, NamesReport, Place};
 
@@ -31,7 +32,7 @@ pub(crate) struct Places {
     debug: Option<DebugInfo>,
     /// Functions of the built tree, where its kernel has no debug information.
     #[cfg(feature = "dwarf")]
-    objects: Option<ObjectNames>,
+    objects: Option<FunctionFiles>,
     #[cfg(feature = "dwarf")]
     map: Option<NameMap>,
     known: Mutex<Known>,
@@ -76,7 +77,7 @@ impl Places {
         };
         let debug = DebugInfo::open(&self.options, &facts)?;
         if let Some(tree) = self.options.kernel_tree.as_ref().filter(|_| debug.report().kernel.is_none()) {
-            self.objects = Some(ObjectNames::read(tree)?);
+            self.objects = Some(objects::read(tree)?);
         }
         self.map = self.options.map.as_deref().map(NameMap::read).transpose()?;
         self.debug = Some(debug);
@@ -203,7 +204,7 @@ impl Places {
         let neighbours = || symbols.neighbours(call_site);
         let of_objects =
             self.objects.as_ref().and_then(|objects| objects.file_of(symbol.name, symbol.module, neighbours));
-        let of_map = || self.map.as_ref()?.file_of(symbol.name, symbol.module, neighbours);
+        let of_map = || self.map.as_ref()?.files().file_of(symbol.name, symbol.module, neighbours);
         match of_objects {
             Some(file) => Some((file.into(), NameSource::Objects)),
             None => of_map().map(|file| (file.into(), NameSource::Map)),

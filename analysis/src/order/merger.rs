@@ -7,7 +7,7 @@ use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::Gap;
 
 use crate::order::gaps::{GapTracker, LossRun, SequenceHoles};
-use crate::order::merge::{Chunk, Keyed, Queue, Spare, merge};
+use crate::order::merge::{Chunk, Keyed, MAX_CHUNKS, Queue, Spare, merge};
 
 /// Totals of the merge.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,6 +126,10 @@ pub(crate) struct Merger<E> {
     parts: u32,
     /// Keys to take, both ends included.
     bounds: Option<(u64, u64)>,
+    /// Keys up to which streams are known to be read, beyond their last events; none where all streams are read to their ends.
+    watermarks: Vec<Option<u64>>,
+    /// Key that no window passes.
+    cap: Option<u64>,
     gaps: GapTracker,
     is_done: bool,
     /// Number in the trace of the next window's first event.
@@ -152,6 +156,8 @@ impl<E: Keyed + Copy> Merger<E> {
             order,
             parts: parts.max(1),
             bounds: None,
+            watermarks: Vec::new(),
+            cap: None,
             gaps,
             is_done: false,
             serial: 0,
@@ -172,6 +178,20 @@ impl<E: Keyed + Copy> Merger<E> {
     /// Restricts windows to events with keys within these bounds.
     pub(crate) fn set_bounds(&mut self, bounds: (u64, u64)) {
         self.bounds = (bounds != (0, u64::MAX)).then_some(bounds);
+    }
+
+    /// Raises a stream's watermark: it has no more events up to `key`, beside its chunks. An idle stream does not hold the others
+    /// back then.
+    pub(crate) fn raise_watermark(&mut self, stream: usize, key: u64) {
+        self.watermarks.resize(self.queues.len(), None);
+        if let Some(watermark) = self.watermarks.get_mut(stream) {
+            *watermark = (*watermark).max(Some(key));
+        }
+    }
+
+    /// Ends windows at `key` until a later one is given: later events wait.
+    pub(crate) fn set_cap(&mut self, key: Option<u64>) {
+        self.cap = key;
     }
 
     /// Adds the next chunk of a stream.
@@ -198,9 +218,11 @@ impl<E: Keyed + Copy> Merger<E> {
     fn limit(&self) -> Option<(u64, usize)> {
         let mut limit = (u64::MAX, usize::MAX);
         for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.has_more()) {
-            limit = limit.min((queue.last_key()?, index));
+            let is_read = queue.chunks.len() <= MAX_CHUNKS;
+            let watermark = self.watermarks.get(index).copied().flatten().filter(|_| is_read);
+            limit = limit.min((queue.last_key().max(watermark)?, index));
         }
-        Some(limit)
+        Some(self.cap.map_or(limit, |cap| limit.min((cap, usize::MAX - 1))))
     }
 
     /// Takes off the consumed chunks, to read into again.

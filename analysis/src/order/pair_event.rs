@@ -5,9 +5,10 @@ use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
 use kmemtrace_abi::stream::CpuStream;
 
 use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
-use crate::account::group_reader::GroupReader;
+use crate::account::group_reader::{EventNumbers, GroupReader};
 use crate::account::grouping::RowKey;
-use crate::memory::hashing::{Seed, part};
+use crate::account::stack_reader::{EventStack, StackReader};
+use crate::memory::hashing::{FRAME_BITS, Seed, part};
 use crate::order::merge::{Chunk, Keyed};
 
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
@@ -58,6 +59,12 @@ pub(crate) enum PairAction {
     Alloc,
     /// An object of the recorder itself becomes live.
     Own,
+    /// Frames of a block of pages become live.
+    AllocFrames,
+    /// Frames of a block of the recorder itself become live.
+    OwnFrames,
+    /// Frames of pages are freed.
+    FreeFrames,
     /// An allocation returned null.
     Failed,
     /// A free with a real pointer.
@@ -76,13 +83,14 @@ pub(crate) struct PairEvent {
     pub(crate) address: u64,
     /// Allocations: bytes asked for. Frees: the call-site.
     pub(crate) requested: u64,
+    /// Bytes that an allocation took; the order of frames.
     pub(crate) allocated: u64,
     /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event.
     pub(crate) class: u32,
     /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`]. Others: 1 for an event that may concern
     /// objects and is not known.
     pub(crate) extra: u32,
-    /// Hash of the address.
+    /// Hash of the address; of frames, of the partition of frames that they belong to.
     pub(crate) hash: u32,
     /// Number of the stream.
     pub(crate) stream: u16,
@@ -148,6 +156,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
     ) -> Self {
         let sink = PairEventSink {
             classes,
+            stacks: StackReader::new(groups.facts(), classes),
             groups,
             by_site,
             seed,
@@ -225,6 +234,7 @@ const RECENT: usize = 2048;
 struct PairEventSink<'a, F> {
     classes: &'a Classes,
     groups: GroupReader<'a>,
+    stacks: StackReader<'a>,
     by_site: bool,
     seed: Seed,
     filter: F,
@@ -238,14 +248,21 @@ struct PairEventSink<'a, F> {
 
 impl<F: Filter> EventSink for PairEventSink<'_, F> {
     const FLAGS: bool = F::FLAGS;
-    const STACKS: bool = false;
 
     #[inline(always)]
-    fn event(&mut self, event: Event, names: &Names) {
+    fn event(&mut self, mut event: Event, names: &Names) {
+        let EventStack { number: stack, site } = self.stacks.read(&event, names);
+        if matches!(event.action, Action::Alloc(_)) {
+            event.call_site = site;
+        }
         let takes = self.filter.takes(&event, names);
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
         let (action, kind) = match event.action {
             Action::Alloc(kind) if event.failed => (PairAction::Failed, kind),
+            Action::Alloc(kind @ Kind::Pages) if event.order.is_some() => {
+                (if self.filter.is_own(&event) { PairAction::OwnFrames } else { PairAction::AllocFrames }, kind)
+            }
+            Action::Free(kind @ Kind::Pages) if event.order.is_some() => (PairAction::FreeFrames, kind),
             Action::Alloc(kind) if self.filter.is_own(&event) => (PairAction::Own, kind),
             Action::Alloc(kind) => (PairAction::Alloc, kind),
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
@@ -254,11 +271,12 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             Action::Free(kind) => (PairAction::Free, kind),
             Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
-        let allocates = matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Failed);
+        let has_frames = matches!(action, PairAction::AllocFrames | PairAction::OwnFrames | PairAction::FreeFrames);
+        let allocates = matches!(event.action, Action::Alloc(_));
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = if F::KEYS { self.groups.others(&event, kind, cache) } else { 0 };
+                let others = if F::KEYS { self.groups.others(&event, kind, EventNumbers { cache, stack }) } else { 0 };
                 self.class((event.call_site, kind), Some(others), cache, sizes)
             }
             (true, false) => 0,
@@ -266,16 +284,16 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             (false, _) => UNSELECTED,
         };
         // Events without an address go to any partition.
-        let hashed = if matches!(action, PairAction::Alloc | PairAction::Own | PairAction::Free) {
-            event.address
-        } else {
-            event.at
+        let hashed = match action {
+            PairAction::Alloc | PairAction::Own | PairAction::Free => event.address,
+            _ if has_frames => event.address >> FRAME_BITS,
+            _ => event.at,
         };
         self.chunk.events.push(PairEvent {
             at: event.at,
             address: event.address,
             requested: if allocates { event.requested } else { event.call_site },
-            allocated: event.allocated,
+            allocated: event.order.filter(|_| has_frames).map_or(event.allocated, u64::from),
             class,
             extra: match action {
                 _ if allocates => event.pid.map_or(NO_PID, i32::cast_unsigned),

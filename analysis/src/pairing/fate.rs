@@ -49,9 +49,25 @@ impl Fate {
     }
 }
 
+/// Pages of an object, one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectPages {
+    /// Pages of the allocation.
+    pub allocated: u64,
+    /// Pages that were freed.
+    pub freed: u64,
+    /// Pages whose free was not seen: they were allocated again.
+    pub inferred: u64,
+    /// Pages that are live at the end.
+    pub live: u64,
+}
+
 /// Object whose life has ended, as the tables kept it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
+    pub(crate) address: u64,
+    /// Pages, where they were counted one by one.
+    pub(crate) pages: Option<ObjectPages>,
     pub(crate) info: AllocInfo,
     /// Number of the allocation's stream.
     pub(crate) stream: u16,

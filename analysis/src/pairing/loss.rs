@@ -84,12 +84,22 @@ pub(crate) struct LossState {
     now: LossEpoch,
     /// Frontier of the window.
     complete_until: Option<u64>,
+    /// A first run was entered.
+    has_begun: bool,
+    /// A gap touches the time since the first event.
+    had_gap: bool,
 }
 
 impl Default for LossState {
     /// State before the first window.
     fn default() -> LossState {
-        LossState { epoch: LossEpoch::FIRST, now: LossEpoch::FIRST, complete_until: None }
+        LossState {
+            epoch: LossEpoch::FIRST,
+            now: LossEpoch::FIRST,
+            complete_until: None,
+            has_begun: false,
+            had_gap: false,
+        }
     }
 }
 
@@ -110,6 +120,9 @@ impl LossState {
         let new = run.starts_gap.then(|| self.epoch.next());
         self.epoch = new.unwrap_or(self.epoch);
         self.now = if run.in_gap { LossEpoch::IN_GAP } else { self.epoch };
+        // A gap that has ended before the first event explains nothing.
+        self.had_gap |= run.in_gap || run.starts_gap && self.has_begun;
+        self.has_begun = true;
         new
     }
 
@@ -117,6 +130,17 @@ impl LossState {
     #[inline(always)]
     pub(crate) fn now(&self) -> LossEpoch {
         self.now
+    }
+
+    /// Suspicion of a finding at key `at` of the present run, at a frame whose last event may be any before.
+    pub(crate) fn explains_since_the_first(&self, at: u64) -> Suspicion {
+        if self.had_gap {
+            Suspicion::Suspect
+        } else if self.complete_until == Some(at) {
+            Suspicion::Open
+        } else {
+            Suspicion::Unexplained
+        }
     }
 
     /// Suspicion of a finding at key `at` of the present run, at an address whose last event was in epoch `before`.

@@ -16,13 +16,16 @@ use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::live_curve::LiveCurve;
+use crate::account::row_paths::Nodes;
+use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
 use crate::account::tally::{Closed, Tallies};
 use crate::memory::hashing::Seed;
 use crate::order::merger::{Part, Share, Window};
 use crate::order::pair_event::{PairAction, PairEvent};
-use crate::pairing::fate::{Ended, Fate};
+use crate::pairing::fate::{Ended, Fate, ObjectPages};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
+use crate::pairing::frames::{FrameTable, Hit};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::loss::{LossState, Suspicion};
 use crate::pairing::slot::{AllocInfo, SlotState};
@@ -53,6 +56,8 @@ pub(crate) struct PairingOptions {
     pub(crate) lists_live: bool,
     /// Counts frees by the call-site that makes them.
     pub(crate) counts_free_sites: bool,
+    /// Size of a page, where the trace tells it.
+    pub(crate) page_bytes: Option<u64>,
 }
 
 /// Takes the changes in the live bytes, and the fates of objects where it asks for them, in the order of events.
@@ -94,6 +99,16 @@ pub(crate) struct Counts {
     /// Events that may concern objects and are not known.
     pub(crate) unknown: u64,
     pub(crate) free_events: [u64; 3],
+    /// Free events of pages that took at least one live page.
+    pub(crate) page_pairs: u64,
+    /// Pages of free events that were not live, and that no event before had told of.
+    pub(crate) free_pages_without_alloc: u64,
+    /// Pages of free events that were not live, and that some event before had told of.
+    pub(crate) free_pages_after_free: u64,
+    /// Free events that left a part of an allocation.
+    pub(crate) partial_frees: u64,
+    /// Some event of pages does not tell its frames, whatever the filters: blocks are whole.
+    pub(crate) has_whole_blocks: bool,
     pub(crate) paired: u64,
     pub(crate) cross_node: u64,
     pub(crate) null_free: u64,
@@ -118,6 +133,11 @@ impl Counts {
         self.used += other.used;
         self.unknown += other.unknown;
         self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
+        self.page_pairs += other.page_pairs;
+        self.free_pages_without_alloc += other.free_pages_without_alloc;
+        self.free_pages_after_free += other.free_pages_after_free;
+        self.partial_frees += other.partial_frees;
+        self.has_whole_blocks |= other.has_whole_blocks;
         self.paired += other.paired;
         self.cross_node += other.cross_node;
         self.null_free += other.null_free;
@@ -145,6 +165,24 @@ pub(crate) struct Live {
     /// Number in [`PairingResult::classes`], all of which have their sizes.
     pub(crate) class: u32,
     pub(crate) cpu: u32,
+    /// Pages, where they were counted one by one: the class has the sizes of those that are live.
+    pub(crate) pages: Option<LivePages>,
+}
+
+/// Pages of an allocation that is live, in whole or in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LivePages {
+    pub(crate) allocated: u32,
+    pub(crate) live: u32,
+    pub(crate) inferred: u32,
+}
+
+impl From<LivePages> for ObjectPages {
+    fn from(pages: LivePages) -> ObjectPages {
+        let LivePages { allocated, live, inferred } = pages;
+        let freed = allocated.saturating_sub(live).saturating_sub(inferred);
+        ObjectPages { allocated: allocated.into(), freed: freed.into(), inferred: inferred.into(), live: live.into() }
+    }
 }
 
 /// Results of the pairing over all partitions.
@@ -155,6 +193,14 @@ pub(crate) struct PairingResult {
     pub(crate) rows: Vec<(RowKey, Stats)>,
     /// Values of the rows' keys, where there are several beside the call-site.
     pub(crate) lists: ValueLists,
+    /// Stacks of allocations by their numbers.
+    pub(crate) stacks: KnownStacks,
+    /// Nodes that stand for several rows, where a query asks for them.
+    pub(crate) nodes: Option<Nodes>,
+    /// Order key of the event that reached the peak of pages.
+    pub(crate) pages_peak_at: Option<u64>,
+    /// True where pages were allocated, whatever the filters take.
+    pub(crate) has_pages: bool,
     /// Stats of each kind, in the order of [`Kind::ALL`].
     pub(crate) kinds: [Stats; 3],
     /// Stats of `kmalloc` and `cache` together.
@@ -191,6 +237,13 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
     }
 }
 
+/// Tie-breaker of an allocation among events of its key; `tie_base` is [`Window::tie_base`].
+#[inline(always)]
+fn tie(tie_base: (u64, u64), first_serial: u64, number: Number) -> u32 {
+    let tie_before = if number.at == tie_base.0 { first_serial - tie_base.1 } else { 0 };
+    u32::try_from(tie_before + u64::from(number.serial)).unwrap_or(u32::MAX)
+}
+
 /// Prefetch distance, in events: the processor waits for many slots as long as for one.
 const AHEAD: usize = 32;
 /// Events whose slots are prefetched together. In large tables address translation takes longest, and the processor translates
@@ -201,18 +254,22 @@ const WEIGHED: usize = 256;
 
 /// The pairing of one partition.
 pub(crate) struct Pairing<'a> {
-    options: &'a PairingOptions,
+    pub(super) options: &'a PairingOptions,
     pub(crate) tallies: Tallies<'a>,
     part: usize,
     share: Share<PairEvent>,
     /// Node of each stream, where the trace tells it.
     nodes: Vec<Option<u32>>,
     objects: Table,
+    /// Blocks of pages whose events do not tell their frames.
     pages: Table,
-    loss: LossState,
-    counts: Counts,
+    pub(super) frames: FrameTable,
+    /// Live frames that the present event takes; empty between events.
+    pub(super) hits: Vec<Hit>,
+    pub(super) loss: LossState,
+    pub(super) counts: Counts,
     /// Pairs within the CPU of each stream, where the options want the matrix.
-    own_pairs: Vec<u64>,
+    pub(super) own_pairs: Vec<u64>,
     pub(crate) findings: Findings,
     pub(crate) learner: Option<Box<CacheLearner>>,
     /// Number of the window's first event in the trace.
@@ -238,12 +295,14 @@ impl<'a> Pairing<'a> {
         let node = |cpu| options.nodes.as_ref()?.get(cpu).copied();
         Pairing {
             options,
-            tallies: Tallies::new(registry),
+            tallies: Tallies::new(registry, options.page_bytes.unwrap_or(0)),
             part,
             share: Share::default(),
             nodes: options.cpus.iter().map(node).collect(),
             objects: table(),
             pages: table(),
+            frames: FrameTable::new(options.lists_live),
+            hits: Vec::new(),
             loss: LossState::default(),
             counts: Counts::default(),
             own_pairs: vec![0; if options.matrix { options.cpus.len() } else { 0 }],
@@ -288,26 +347,39 @@ impl<'a> Pairing<'a> {
             if let Some(epoch) = self.loss.enter(run) {
                 self.objects.begin_epoch(epoch);
                 self.pages.begin_epoch(epoch);
+                self.frames.begin_epoch(epoch);
             }
             let until = window.loss_runs.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
             while from < until {
-                let (objects, pages) = (self.objects.bytes(), self.pages.bytes());
-                let needs_more = self.objects.over_budget() || self.pages.over_budget();
-                let counted = self.tallies.bytes() + self.counts.free_sites.bytes();
-                let max_bytes = self.max_bytes.saturating_sub(counted);
-                self.over_budget |= needs_more || objects + pages > max_bytes;
-                if self.over_budget {
+                if !self.share_budget() {
                     return;
                 }
-                self.objects.set_max_bytes(max_bytes - pages);
-                self.pages.set_max_bytes(max_bytes - objects);
                 let next = until.min(from + WEIGHED);
                 self.counts.used += (next - from) as u64;
                 self.run(part, from..next, sink);
                 from = next;
             }
         }
-        self.over_budget |= self.objects.over_budget() || self.pages.over_budget();
+        self.over_budget |= self.needs_more();
+    }
+
+    /// True where a table has reached its limit.
+    fn needs_more(&self) -> bool {
+        self.objects.over_budget() || self.pages.over_budget() || self.frames.over_budget()
+    }
+
+    /// Gives each table what the others leave of the limit; false where that is exceeded.
+    fn share_budget(&mut self) -> bool {
+        let (objects, pages, frames) = (self.objects.bytes(), self.pages.bytes(), self.frames.bytes());
+        let counted = self.tallies.bytes() + self.counts.free_sites.bytes();
+        let max_bytes = self.max_bytes.saturating_sub(counted);
+        self.over_budget |= self.needs_more() || objects + pages + frames > max_bytes;
+        if !self.over_budget {
+            self.objects.set_max_bytes(max_bytes - pages - frames);
+            self.pages.set_max_bytes(max_bytes - objects - frames);
+            self.frames.set_max_bytes(max_bytes - objects - pages);
+        }
+        !self.over_budget
     }
 
     /// Pairs events between which no gap begins or ends.
@@ -346,7 +418,9 @@ impl<'a> Pairing<'a> {
         match event.action {
             PairAction::Alloc => self.alloc(event, number, sink),
             PairAction::Free => self.free(event, number, sink),
-            PairAction::Own => self.own(event, number, sink),
+            PairAction::AllocFrames => self.alloc_frames(event, number, sink),
+            PairAction::FreeFrames => self.free_frames(event, number, sink),
+            PairAction::Own | PairAction::OwnFrames => self.own(event, number, sink),
             _ => {
                 self.other(event);
                 let fate = match event.action {
@@ -375,10 +449,23 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// Facts of an allocation that lists of objects show.
+    #[inline(always)]
+    pub(super) fn alloc_info<S: PairingSink>(&self, event: &PairEvent, number: Number, sink: &S) -> AllocInfo {
+        if S::FATES {
+            return AllocInfo { at: event.at, tie: sink.tie(number), pid: event.extra };
+        }
+        AllocInfo { at: event.at, tie: tie(self.tie_base, self.first_serial, number), pid: event.extra }
+    }
+
     /// Counts an allocation of the recorder itself, and pairs it.
     #[cold]
     fn own(&mut self, event: &PairEvent, number: Number, sink: &mut impl PairingSink) {
         self.counts.own_allocs += 1;
+        if event.action == PairAction::OwnFrames {
+            self.counts.own_allocated += u128::from(self.bytes_of(event));
+            return self.alloc_frames(event, number, sink);
+        }
         self.counts.own_allocated += u128::from(event.allocated);
         self.alloc(event, number, sink);
     }
@@ -393,7 +480,7 @@ impl<'a> Pairing<'a> {
                 self.counts.used -= 1;
                 self.counts.unknown += u64::from(event.extra);
             }
-            PairAction::Alloc | PairAction::Own | PairAction::Free | PairAction::Failed => {}
+            _ => {}
         }
     }
 
@@ -426,9 +513,7 @@ impl<'a> Pairing<'a> {
                 old = info_before;
                 return Some(AllocInfo { at: event.at, tie: sink.tie(number), pid: event.extra });
             }
-            let tie_before = if event.at == self.tie_base.0 { self.first_serial - self.tie_base.1 } else { 0 };
-            let tie = u32::try_from(tie_before + u64::from(number.serial)).unwrap_or(u32::MAX);
-            Some(AllocInfo { at: event.at, tie, pid: event.extra })
+            Some(AllocInfo { at: event.at, tie: tie(self.tie_base, self.first_serial, number), pid: event.extra })
         });
         if before.is_live() {
             self.infer_free((before, old), event, number, sink);
@@ -444,7 +529,7 @@ impl<'a> Pairing<'a> {
         if event.allocated < event.requested {
             let key =
                 FindingKey { class: Finding::ShortAlloc, alloc: Some(class.origin), free_site: None, kind: class.kind };
-            self.finding(key, event, number, None);
+            self.finding(key, event, number, Suspicion::Unexplained);
         }
     }
 
@@ -478,7 +563,7 @@ impl<'a> Pairing<'a> {
             let (class, sizes) = self.close(object, Closed::Inferred, event, number, sink);
             if S::FATES {
                 let suspicion = self.suspicion(Finding::InferredFree, event, object);
-                let ended = Ended { info, stream: object.stream(), class, sizes };
+                let ended = Ended { address: event.address, pages: None, info, stream: object.stream(), class, sizes };
                 sink.ended(&ended, Fate::Inferred, event, number, suspicion);
             }
             (class.origin, class.kind)
@@ -488,10 +573,22 @@ impl<'a> Pairing<'a> {
         } else {
             return;
         };
+        self.count_inferred((origin, kind), object, event, number);
+    }
+
+    /// Counts an inferred free of an object, at the event that ended it.
+    #[inline(always)]
+    pub(super) fn count_inferred(
+        &mut self,
+        (origin, kind): (u32, Kind),
+        object: SlotState,
+        event: &PairEvent,
+        number: Number,
+    ) {
         let suspicion = self.suspicion(Finding::InferredFree, event, object);
         if suspicion == Suspicion::Open || !self.findings.infer_again(origin, suspicion) {
             let key = FindingKey { class: Finding::InferredFree, alloc: Some(origin), free_site: None, kind };
-            self.finding(key, event, number, Some(object));
+            self.finding(key, event, number, suspicion);
         }
     }
 
@@ -522,7 +619,7 @@ impl<'a> Pairing<'a> {
         if S::FATES {
             // A mismatch of any class is suspect under the same conditions.
             let suspicion = self.suspicion(Finding::KindMismatch, event, object);
-            let ended = Ended { info, stream: object.stream(), class, sizes };
+            let ended = Ended { address: event.address, pages: None, info, stream: object.stream(), class, sizes };
             sink.ended(&ended, Fate::Pair, event, number, suspicion);
         }
         if crossed {
@@ -554,7 +651,7 @@ impl<'a> Pairing<'a> {
 
     /// Counts a free event: a pair by the filters of its allocation, any other free by its own.
     #[inline(always)]
-    fn count_free(&mut self, event: &PairEvent) {
+    pub(super) fn count_free(&mut self, event: &PairEvent) {
         self.counts.free_events[kind_index(event.kind)] += 1;
         if self.options.counts_free_sites {
             self.counts.free_sites.count(event.requested, event.kind);
@@ -578,12 +675,13 @@ impl<'a> Pairing<'a> {
         }
         let free_site = Some(event.requested);
         let key = FindingKey { class: Finding::FreeAfterFree, alloc: None, free_site, kind: event.kind };
-        self.finding(key, event, number, Some(before));
+        let suspicion = self.suspicion(key.class, event, before);
+        self.finding(key, event, number, suspicion);
     }
 
     /// Counts a pair of two CPUs, by their streams.
     #[inline(never)]
-    fn count_cpus(&mut self, from: u16, to: u16) {
+    pub(super) fn count_cpus(&mut self, from: u16, to: u16) {
         let node = |stream: u16| self.nodes.get(usize::from(stream));
         self.counts.cross_node += u64::from(node(from) != node(to));
         if self.options.matrix {
@@ -596,12 +694,13 @@ impl<'a> Pairing<'a> {
     fn mismatch(&mut self, of: Finding, class: &Class, object: SlotState, event: &PairEvent, number: Number) {
         let (alloc, free_site) = (Some(class.origin), Some(event.requested));
         let key = FindingKey { class: of, alloc, free_site, kind: class.kind };
-        self.finding(key, event, number, Some(object));
+        let suspicion = self.suspicion(of, event, object);
+        self.finding(key, event, number, suspicion);
     }
 
-    /// Counts a finding; with `before`, the address's previous event, loss or a clock may be its cause.
+    /// Counts a finding.
     #[inline(never)]
-    fn finding(&mut self, mut key: FindingKey, event: &PairEvent, number: Number, before: Option<SlotState>) {
+    pub(super) fn finding(&mut self, mut key: FindingKey, event: &PairEvent, number: Number, suspicion: Suspicion) {
         if !self.options.by_site {
             let needs_origin = key.class == Finding::InferredFree || key.class.may_be_unseen();
             key.alloc = key.alloc.filter(|_| needs_origin);
@@ -615,13 +714,12 @@ impl<'a> Pairing<'a> {
             first: (event.at, cpu, event.address),
             serial: self.serial(number),
         };
-        let suspicion = before.map_or(Suspicion::Unexplained, |before| self.suspicion(key.class, event, before));
         self.findings.count(key, row, suspicion);
     }
 
     /// Suspicion of a finding at an address whose last event was `before`: loss or a clock may be its cause.
     #[inline(always)]
-    fn suspicion(&self, class: Finding, event: &PairEvent, before: SlotState) -> Suspicion {
+    pub(super) fn suspicion(&self, class: Finding, event: &PairEvent, before: SlotState) -> Suspicion {
         match self.loss.explains(before.epoch(), event.at) {
             Suspicion::Suspect => Suspicion::Suspect,
             _ if self.is_out_of_order(class, event, before) => Suspicion::Suspect,
@@ -641,6 +739,8 @@ impl<'a> Pairing<'a> {
     /// Sums of this partition.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
+        counts.has_whole_blocks = !self.pages.is_unused();
+        counts.page_pairs += self.tallies.whole_page_pairs();
         for (&cpu, &pairs) in self.options.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
             *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
         }
@@ -649,12 +749,12 @@ impl<'a> Pairing<'a> {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
-        self.objects.bytes() + self.pages.bytes()
+        self.objects.bytes() + self.pages.bytes() + self.frames.bytes()
     }
 
     /// Number of live objects, whatever the filters.
     pub(crate) fn live_objects(&self) -> usize {
-        self.objects.live_objects() + self.pages.live_objects()
+        self.objects.live_objects() + self.pages.live_objects() + self.frames.live_objects()
     }
 
     /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the
@@ -671,9 +771,10 @@ impl<'a> Pairing<'a> {
                     classes.push(Class { requested, allocated, ..of });
                 }
                 let cpu = cpus.get(usize::from(state.stream())).copied().unwrap_or(0);
-                list.push(Live { address, alloc_info, class, cpu });
+                list.push(Live { address, alloc_info, class, cpu, pages: None });
             });
         }
+        self.list_blocks(list, classes);
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct AllocInfo {
 
 const FREED: u32 = 1 << 30;
 const LIVE: u32 = 2 << 30;
+/// Frame of a block of pages, whose state is elsewhere.
+const BLOCK: u32 = 3 << 30;
 const STATE: u32 = 3 << 30;
 /// Bit of an object whose class has no sizes: they are in `Table::own_sizes`.
 const UNSIZED: u32 = 1 << 29;
@@ -41,6 +43,36 @@ impl SlotState {
     #[inline(always)]
     pub(crate) fn free(epoch: LossEpoch) -> SlotState {
         SlotState(u64::from(FREED) | u64::from(epoch.bits()) << 48)
+    }
+
+    /// Frame of the block of pages of this number.
+    #[inline(always)]
+    pub(super) fn block(number: u32) -> SlotState {
+        SlotState(u64::from(BLOCK) | u64::from(number) << 32)
+    }
+
+    /// Number of the block that the frame belongs to; `None` for any other state.
+    #[inline(always)]
+    pub(super) fn block_number(self) -> Option<u32> {
+        (self.0 as u32 & STATE == BLOCK).then_some((self.0 >> 32) as u32)
+    }
+
+    /// True where both are the same word: a block's frames, or frames of like allocations.
+    #[inline(always)]
+    pub(super) fn is_same_word(self, other: SlotState) -> bool {
+        self.0 == other.0
+    }
+
+    /// The two halves of the word.
+    #[inline(always)]
+    pub(super) fn halves(self) -> [u32; 2] {
+        [self.0 as u32, (self.0 >> 32) as u32]
+    }
+
+    /// State of the halves from [`SlotState::halves`].
+    #[inline(always)]
+    pub(super) fn from_halves([low, high]: [u32; 2]) -> SlotState {
+        SlotState(u64::from(low) | u64::from(high) << 32)
     }
 
     #[inline(always)]

@@ -242,6 +242,11 @@ impl Table {
         self.epoch = epoch;
     }
 
+    /// True if no event was ever recorded.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.taken == 0 && self.freed.len() == 0 && self.freed_before.len() == 0
+    }
+
     /// Number of live objects.
     pub(crate) fn live_objects(&self) -> usize {
         self.slots().filter(|slot| slot.state.is_live()).count()

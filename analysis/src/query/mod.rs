@@ -8,13 +8,14 @@ pub(crate) mod time;
 pub(crate) mod window;
 
 use crate::account::classes::MAX_SIZED_CLASSES;
-use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::over_time::OverTimeRequest;
+use crate::account::row_paths::PathForm;
 use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
 use crate::progress::Notes;
 use crate::query::select::Select;
-use crate::query::time::TimeWindow;
+use crate::query::time::{Moment, TimeWindow};
 
 /// A query, built step by step; [`Query::run`] reads a trace and answers.
 ///
@@ -42,10 +43,12 @@ pub struct Query {
     pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
+    pub(crate) module_rule: ModuleRule,
     pub(crate) shows_own: bool,
     pub(crate) select: Select,
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
     pub(crate) window: Option<TimeWindow>,
+    pub(crate) at_peak: bool,
     pub(crate) threads: Option<usize>,
     pub(crate) max_memory: Option<u64>,
     pub(crate) uses_index: bool,
@@ -87,10 +90,12 @@ impl Query {
             over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
+            module_rule: ModuleRule::Site,
             shows_own: false,
             select: Select::default(),
             given: Vec::new(),
             window: None,
+            at_peak: false,
             threads: None,
             max_memory: None,
             uses_index: false,
@@ -103,6 +108,14 @@ impl Query {
         }
     }
 
+    /// Counts the peaks of all nodes of a tree over the keys of the query, the first key at the top. Where rows of modules overlap
+    /// ([`ModuleRule::Any`]) the nodes are the modules themselves, of a query by the module alone.
+    pub fn with_nodes(mut self, yes: bool) -> Query {
+        let form = if self.module_rule == ModuleRule::Any { PathForm::Groups } else { PathForm::Tree };
+        self.over_time.nodes = yes.then_some(form);
+        self
+    }
+
     /// Lists the objects that are live at the end; about 48 bytes of memory for each.
     pub fn with_live_objects(mut self, yes: bool) -> Query {
         self.lists_live = yes;
@@ -112,6 +125,13 @@ impl Query {
     /// Counts live bytes and allocations of each row over time.
     pub fn with_growth(mut self, yes: bool) -> Query {
         self.over_time.growth = yes;
+        self
+    }
+
+    /// Rule by which rows of modules take an allocation. Default: the module of its call-site. An allocation without a stack belongs
+    /// to the module of its call-site by any rule.
+    pub fn module_rule(mut self, rule: ModuleRule) -> Query {
+        self.module_rule = rule;
         self
     }
 
@@ -166,6 +186,16 @@ impl Query {
     /// Takes only events within a window of time; `None`: all events.
     pub fn time(mut self, window: Option<TimeWindow>) -> Query {
         self.window = window;
+        self
+    }
+
+    /// Takes events up to a moment: live figures are those of that moment. At the peak the trace is read twice; it is that of pages
+    /// where they were recorded, or are the only kind that the query selects, else that of `kmalloc` and `cache`.
+    pub fn at(mut self, moment: Moment) -> Query {
+        match moment {
+            Moment::Peak => self.at_peak = true,
+            Moment::Until(window) => self.window = Some(window),
+        }
         self
     }
 

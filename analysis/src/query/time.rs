@@ -26,9 +26,16 @@ enum Bound {
     BeforeLast(u128),
     /// `10%`: of the way from the first event to the last.
     Percent(u128),
+    /// Order key.
+    Key(u64),
 }
 
 impl TimeWindow {
+    /// Window from the first event to those of an order key.
+    pub(crate) fn until(key: u64) -> TimeWindow {
+        TimeWindow { from: None, to: Some(Bound::Key(key)), has_units: false }
+    }
+
     /// True if only the last order key resolves the window: else one pass over the trace will do.
     pub(crate) fn needs_last(&self) -> bool {
         [self.from, self.to].iter().flatten().any(|b| matches!(b, Bound::BeforeLast(_) | Bound::Percent(_)))
@@ -62,6 +69,7 @@ impl TimeWindow {
             let scaled = |n: u128| divide(n.saturating_mul(u128::from(units)), NANOS);
             let place = match bound {
                 Bound::At(n) => scaled(n),
+                Bound::Key(key) => key.into(),
                 Bound::AfterFirst(n) => u128::from(first).saturating_add(scaled(n)),
                 Bound::BeforeLast(n) => {
                     let back = n.saturating_mul(u128::from(units));
@@ -75,6 +83,28 @@ impl TimeWindow {
             u64::try_from(place).unwrap_or(u64::MAX)
         };
         (self.from.map_or(0, |b| place(b, true)), self.to.map_or(u64::MAX, |b| place(b, false)))
+    }
+}
+
+/// Moment of the figures: `peak`, or a time as one side of a window has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Greatest number of live bytes.
+    Peak,
+    /// Window from the first event to that time.
+    Until(TimeWindow),
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Moment, String> {
+        if text == "peak" {
+            return Ok(Moment::Peak);
+        }
+        let to = Bound::parse(text.trim()).map_err(|why| format!("{why}; or peak"))?;
+        let has_units = text.trim().ends_with(|last: char| last.is_ascii_alphabetic());
+        Ok(Moment::Until(TimeWindow { from: None, to: Some(to), has_units }))
     }
 }
 
@@ -124,6 +154,16 @@ mod tests {
 
     fn window(text: &str) -> TimeWindow {
         text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn a_moment_ends_a_window() {
+        assert_eq!("peak".parse(), Ok(Moment::Peak));
+        for (text, of_window) in [("12.5", ",12.5"), ("+1.5s", ",+1.5s"), ("-2s", ",-2s"), ("10%", ",10%")] {
+            assert_eq!(text.parse(), Ok(Moment::Until(window(of_window))), "{text}");
+        }
+        assert!(["", "1,2", "peaks"].iter().all(|text| text.parse::<Moment>().is_err()));
+        assert_eq!(TimeWindow::until(77).resolve_in(5, 900, 1_000), (0, 77));
     }
 
     #[test]

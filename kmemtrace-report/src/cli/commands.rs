@@ -190,7 +190,7 @@ fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
 /// Lines `name   meaning` of all views.
 fn list_of_views() -> String {
     let mut list = VIEWS_HEADING.to_owned();
-    for view in &VIEWS {
+    for view in VIEWS {
         let _ = writeln!(list, "  {:<13} {}", view.name, view.meaning);
     }
     list.trim_end().to_owned()

@@ -10,7 +10,7 @@ use column::Column;
 pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
 
 /// Tables of every view that has any.
-pub(crate) const VIEWS: [(&str, Parts); 12] = [
+pub(crate) const VIEWS: &[(&str, Parts)] = &[
     (
         "summary",
         &[
@@ -21,7 +21,10 @@ pub(crate) const VIEWS: [(&str, Parts); 12] = [
         ],
     ),
     ("sites", &[("", &SITES), ("keys of --by", &KEYS)]),
-    ("tree", &[("", &TREE)]),
+    ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
+    ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
+    ("modules", &[("figures", &HELD), ("names", &MODULES)]),
+    ("uses", &[("figures", &HELD), ("names", &USES)]),
     ("caches", &[("", &CACHES)]),
     ("mismatch", &[("", &MISMATCH)]),
     ("live", &[("figures", &LIVE), ("keys of --by", &KEYS), ("--objects", &OBJECTS)]),
@@ -73,6 +76,18 @@ pub(crate) const KEY_CACHE: Column<'static> = Column::site("CACHE", "Slab cache,
 pub(crate) const KEY_MODULE: Column<'static> =
     Column::site("MODULE", "Module of the call-site; (kernel) for the kernel itself.");
 
+/// Key `stack`.
+pub(crate) const KEY_STACK: Column<'static> =
+    Column::site("STACK", "Call-site and its callers, the innermost first; (no stack) where none was recorded.");
+
+/// Key `use`.
+pub(crate) const KEY_USE: Column<'static> =
+    Column::site("USE", "Use of pages, by rules over stack, flags and order; - for objects of slabs.");
+
+/// Key `order`.
+pub(crate) const KEY_ORDER: Column<'static> =
+    Column::figure("ORDER", 0, "Binary logarithm of the number of pages; - for objects of slabs.");
+
 /// Key `size`.
 pub(crate) const KEY_SIZE: Column<'static> = Column::figure("SIZE", 0, "Bytes asked for, of each object.");
 
@@ -111,10 +126,11 @@ pub(crate) const KEY_FOLDER: Column<'static> = Column::site("FOLDER", "Folder of
 pub(crate) const KEY_AREA: Column<'static> = Column::site("AREA", "Area of the source file.");
 
 /// Keys of `--by`.
-pub(crate) const KEYS: [Column<'static>; 15] = [
+pub(crate) const KEYS: [Column<'static>; 18] = [
     KEY_SITE,
     KEY_SOURCE,
     KEY_SOURCE_LINE,
+    KEY_STACK,
     KEY_FUNCTION,
     KEY_FILE,
     KEY_FOLDER,
@@ -123,7 +139,9 @@ pub(crate) const KEYS: [Column<'static>; 15] = [
     KEY_COMM,
     KEY_CACHE,
     KEY_MODULE,
+    KEY_USE,
     KEY_SIZE,
+    KEY_ORDER,
     KEY_GFP,
     KEY_NODE,
     KEY_CONTEXT,
@@ -154,6 +172,48 @@ pub(crate) const TREE: [Column<'static>; 10] = [
     Column::figure("CURRENT", 7, "Static and live bytes."),
     Column::site("FOLDER", "Folder, file, function or call-site, below the one that it is in."),
 ];
+
+/// `tree` over keys; the sort key's column comes first.
+pub(crate) const KEY_TREE: [Column<'static>; 11] = [
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
+    Column::figure("LIVE%", 6, "Share of the root's."),
+    Column::figure("PEAK", 1, "Greatest number of live bytes at any time; not the sum of the peaks below."),
+    Column::figure("TOTAL", 3, "Bytes handed out, over all allocations."),
+    Column::figure("PAGES", 4, "Pages live at the end."),
+    Column::figure("OBJECTS", 5, "Objects live at the end."),
+    Column::figure("LIVE WASTE", 9, "Bytes of the live objects that were handed out and not asked for."),
+    Column::figure("WASTED", 8, "Bytes handed out and not asked for, over all allocations: cumulative."),
+    Column::figure("ALLOCS", 7, "Successful allocations."),
+    Column::figure("FREED", 10, "Objects whose free was seen."),
+    Column::site("FRAME", "Frame, task, module, use or call-site, below the one that it is in; module in brackets."),
+];
+
+/// Figures of `tasks`, `modules` and `uses`.
+pub(crate) const HELD: [Column<'static>; 9] = [
+    Column::figure("LIVE", 0, "Bytes of the objects live at the end, or at the moment of --at."),
+    Column::figure("PEAK", 2, "Greatest number of live bytes at any time."),
+    Column::figure("TOTAL", 3, "Bytes handed out, over all allocations."),
+    Column::figure("GREW", 0, "Live bytes at the end less those at the end of the first slice; with --sort growth."),
+    Column::figure("PAGES", 4, "Pages live at the end."),
+    Column::figure("OBJS", 5, "Objects live at the end: allocations of which something is left."),
+    Column::figure("ALLOCS", 7, "Successful allocations."),
+    Column::figure("FREED", 8, "Objects whose free was seen."),
+    Column::word(
+        "KIND",
+        6,
+        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; where both slab and pages are shown, or slab.",
+    ),
+];
+
+/// Names of `tasks`.
+pub(crate) const TASKS: [Column<'static>; 2] = [KEY_PID, KEY_COMM];
+
+/// Names of `modules`.
+pub(crate) const MODULES: [Column<'static>; 1] =
+    [Column::site("MODULE", "Module, by --module-rule; (kernel) for the kernel itself.")];
+
+/// Names of `uses`.
+pub(crate) const USES: [Column<'static>; 1] = [KEY_USE];
 
 /// Change by slabinfo, in `caches`.
 pub(crate) const CACHE_SLABINFO: Column<'static> =

@@ -65,6 +65,7 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
             let frame = |frame: &Frame| named(&frame.function, frame.file.as_deref(), frame.line);
             Cow::Owned(escape_csv(&frames.iter().map(frame).collect::<Vec<_>>().join(&b" < "[..])).into_owned())
         }
+        Cell::Stack(stack) => Cow::Owned(escape_csv(&stack.text()).into_owned()),
         Cell::Source(source) => {
             let text = named(&source.function, source.file.as_deref(), source.line);
             Cow::Owned(escape_csv(&text).into_owned())

@@ -12,4 +12,6 @@ pub(crate) mod jsonl;
 #[cfg(feature = "pictures")]
 pub(crate) mod picture;
 pub(crate) mod table;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 mod wrap;

@@ -82,6 +82,12 @@ impl Environment {
     }
 }
 
+/// True where the locale's character set is UTF-8.
+#[cfg(feature = "top")]
+pub(crate) fn is_unicode() -> bool {
+    Environment::read().is_utf8
+}
+
 impl Screen {
     /// Screen of standard output; `is_file`: the output goes to a file instead. `width` comes before the terminal's.
     pub(crate) fn of_output(is_file: bool, color: Color, width: Option<usize>) -> Screen {

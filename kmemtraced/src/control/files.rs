@@ -332,7 +332,10 @@ fn state(fs: &KernelFs, name: &str, file: &File) -> io::Result<String> {
         text => text?,
     };
     if name != "trace_options" {
-        return Ok(text.trim_end().to_owned());
+        let text = text.trim_end();
+        // A star stands for a trigger, which has a file of its own.
+        let is_switch = name.ends_with("/enable");
+        return Ok(text.strip_suffix('*').filter(|_| is_switch).unwrap_or(text).to_owned());
     }
     let is_record = |option: &&str| RECORD_OPTIONS.contains(&option.strip_prefix("no").unwrap_or(option));
     Ok(text.lines().filter(is_record).collect::<Vec<_>>().join(" "))
@@ -377,7 +380,7 @@ mod tests {
         for (file, text) in [
             ("tracing_on", "1\n"),
             ("trace_options", "print-parent\nnostacktrace\noverwrite\n"),
-            ("events/kmem/kfree/enable", "1\n"),
+            ("events/kmem/kfree/enable", "1*\n"),
             ("events/kmem/kfree/filter", "none\n"),
             ("trace_marker", ""),
         ] {

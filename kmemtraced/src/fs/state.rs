@@ -1,5 +1,6 @@
 //! State files in /run/kmemtraced. Each records a change that a recorder made in the kernel, so that the next recorder can undo
-//! it if this one is killed. Root acts on their contents, so only root may be able to write them.
+//! it if this one is killed. The first line is the recorder's process id, the second the path of its trace directory, for programs that
+//! follow a recording; it is empty before the recording has begun. Root acts on their contents, so only root may be able to write them.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};

@@ -30,10 +30,10 @@ use crate::process::memory;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::not_started;
-use crate::source::{SourceFacts, TraceSource};
+use crate::source::{SourceFacts, TraceSource, undo};
 use crate::write::comms::Comms;
 use crate::write::header::Description;
-use crate::write::meta::MetaFile;
+use crate::write::meta::{MetaFile, MetaOptions};
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
@@ -85,13 +85,16 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
     let sync = args.sync.resolve(args.flush);
-    let mut meta = MetaFile::begin(output, &description, args.compress, sync)?;
+    let compress = args.compression();
+    let names = MetaOptions { compression: compress, sync: sync.is_some(), late_symbols: args.lean };
+    let mut meta = MetaFile::begin(output, &description, &names)?;
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
     let own = own_threads(args, &facts, knows_own);
-    let options = RecordOptions { flush: args.flush, sync, compress: args.compress, changes: changes.clone(), own };
+    let options =
+        RecordOptions { pool: set_up::pool(args), flush: args.flush, sync, compress, changes: changes.clone(), own };
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
@@ -111,6 +114,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         meta.begun();
         workers.go();
         take_name(args, output);
+        undo::note_trace_dir(&output.dir);
     }
     let score = memory::OomScore::lower();
     if let Err(line) = &score {
@@ -121,8 +125,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
             comms.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
         }
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
-        let comms = &mut comms;
-        let stop = Running { args, workers: &workers, output, signals, source, watcher, child, comms }.wait();
+        let (comms, meta) = (&mut comms, &mut meta);
+        let stop = Running { args, workers: &workers, output, signals, source, watcher, child, comms, meta }.wait();
         (stop, started)
     });
     if waited.is_ok() {

@@ -67,6 +67,10 @@ pub(crate) fn say_begin(args: &Args, dir: &Path, facts: &SourceFacts) {
     if let Some(filter) = &facts.filter {
         say(args, &format!("filter on allocations: {}", escape(filter.as_bytes())));
     }
+    if let Some(shown) = facts.stacks.shown() {
+        let reason = if args.verbose { facts.stacks.reason.as_str() } else { "" };
+        say(args, &if reason.is_empty() { shown } else { format!("{shown}: {reason}") });
+    }
 }
 
 /// Warns of allocations whose frees are not recorded, even with --quiet.

@@ -11,12 +11,12 @@ use crate::source::boot;
 use crate::source::buffer_size;
 use crate::source::relay::{self, RelayChannel};
 use crate::source::tracefs::{self, InstanceOptions, RingBuffers};
-use crate::write::workers;
+use crate::write::workers::PoolSize;
 
 /// Sets up the source that `args` name; by default the relay channel where the kernel has one, else tracefs.
 pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     if let Some(path) = &args.relay {
-        return set_up_relay(KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?);
+        return set_up_relay(args, KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?);
     }
     if args.boot {
         let more = args.events.as_deref().unwrap_or_default();
@@ -27,9 +27,10 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         || args.buffer_size.is_some()
         || args.clock.is_some()
         || args.filter.is_some()
-        || args.only_command;
+        || args.only_command
+        || args.stack.is_some();
     if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
-        return set_up_relay(channel);
+        return set_up_relay(args, channel);
     }
     let slab = ["slab".to_owned()];
     let options = InstanceOptions {
@@ -37,14 +38,15 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         events: args.events.as_deref().unwrap_or(&slab),
         clock: args.clock.as_deref().unwrap_or("mono"),
         filter: args.filter.as_deref(),
+        stack: args.stack.as_ref(),
         scope: if args.only_command { Scope::Tasks } else { Scope::System },
-        buffer_bytes: &|cpus| args.buffer_size.unwrap_or_else(|| buffer_size::default_bytes(cpus)),
+        buffer_bytes: &|cpus| args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus)),
     };
     Ok(Box::new(RingBuffers::set_up(checked_tracefs(args)?, &options)?))
 }
 
-fn set_up_relay(channel: KernelFs) -> anyhow::Result<Box<dyn TraceSource>> {
-    try_out_memory(channel.numbered(".", "cpu")?.len())?;
+fn set_up_relay(args: &Args, channel: KernelFs) -> anyhow::Result<Box<dyn TraceSource>> {
+    try_out_memory(args, channel.numbered(".", "cpu")?.len())?;
     Ok(Box::new(RelayChannel::set_up(channel)?))
 }
 
@@ -55,11 +57,16 @@ fn checked_tracefs(args: &Args) -> anyhow::Result<KernelFs> {
         let held = if args.boot { boot::buffer_bytes(&tracefs, &args.instance) } else { 0 };
         buffer_size::check(&tracefs, bytes, held)?;
     }
-    try_out_memory(tracefs.numbered("per_cpu", "cpu")?.len())?;
+    try_out_memory(args, tracefs.numbered("per_cpu", "cpu")?.len())?;
     boot::recover(&tracefs);
     Ok(tracefs)
 }
 
-fn try_out_memory(cpus: usize) -> anyhow::Result<()> {
-    memory::try_out(cpus, workers::pool_bytes(cpus))
+fn try_out_memory(args: &Args, cpus: usize) -> anyhow::Result<()> {
+    memory::try_out(cpus, pool(args).max_bytes(cpus))
+}
+
+/// Size of the block pools.
+pub(crate) fn pool(args: &Args) -> PoolSize {
+    if args.lean { PoolSize::Lean } else { PoolSize::Growing }
 }

@@ -15,6 +15,7 @@ use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::source::TraceSource;
 use crate::write::comms::Comms;
+use crate::write::meta::MetaFile;
 use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
 
@@ -46,6 +47,7 @@ pub(crate) struct Running<'a> {
     pub(crate) child: Option<&'a mut Child>,
     /// Names of the threads that were seen.
     pub(crate) comms: &'a mut Comms,
+    pub(crate) meta: &'a mut MetaFile,
 }
 
 impl Running<'_> {
@@ -88,7 +90,7 @@ impl Running<'_> {
         if self.args.duration.is_some_and(|limit| start.elapsed() >= limit) {
             return Stop::new("--duration", END_LIMIT);
         }
-        if self.args.max_size.is_some_and(|limit| self.sum(|p| &p.bytes) >= limit) {
+        if self.args.max_size.is_some_and(|limit| self.bytes() >= limit) {
             return Stop::new("--max-size", END_LIMIT);
         }
         None
@@ -96,7 +98,8 @@ impl Running<'_> {
 
     /// A stop by a failure: a file cannot be written, or the source or the trace directory is gone.
     fn failed(&mut self) -> Option<Stop> {
-        if self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
+        let is_unwritable = self.meta.add_new_modules().is_err();
+        if is_unwritable || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
         report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
@@ -107,6 +110,11 @@ impl Running<'_> {
             return Stop::new(format!("{} was removed", self.output.dir.display()), END_ERROR);
         }
         None
+    }
+
+    /// Bytes of all files.
+    fn bytes(&self) -> u64 {
+        self.sum(|p| &p.bytes) + self.meta.bytes()
     }
 
     fn sum(&self, counter: fn(&Progress) -> &AtomicU64) -> u64 {

@@ -13,6 +13,8 @@ pub(crate) struct AsFound {
     fs: KernelFs,
     /// File and value, in the order to write them.
     values: Vec<(String, String)>,
+    /// Path of the trace directory; empty before the recording has begun.
+    trace_dir: String,
 }
 
 /// Name of the state file of a trace directory that was taken over. No instance has such a name, and no two directories have the
@@ -24,7 +26,7 @@ fn state_file(fs: &KernelFs) -> String {
 impl AsFound {
     /// Writes the state file; to be called before the first change.
     pub(crate) fn save(fs: KernelFs, values: Vec<(String, String)>) -> AsFound {
-        let as_found = AsFound { fs, values };
+        let as_found = AsFound { fs, values, trace_dir: String::new() };
         as_found.write_state();
         as_found
     }
@@ -35,9 +37,15 @@ impl AsFound {
         self.write_state();
     }
 
+    /// Sets the path of the trace directory, for other programs.
+    pub(crate) fn set_trace_dir(&mut self, path: String) {
+        self.trace_dir = path;
+        self.write_state();
+    }
+
     fn write_state(&self) {
         let lines: String = self.values.iter().map(|(file, value)| format!("{file} {value}\n")).collect();
-        state::write(&state_file(&self.fs), &format!("{}\n{lines}", std::process::id()));
+        state::write(&state_file(&self.fs), &format!("{}\n{}\n{lines}", std::process::id(), self.trace_dir));
     }
 
     /// The trace directory, for people.
@@ -71,6 +79,7 @@ pub(crate) fn holder(fs: &KernelFs) -> Option<String> {
 pub(crate) fn recover(fs: &KernelFs) -> bool {
     let Some(state) = state::read(&state_file(fs)) else { return false };
     let Ok(_lock) = fs.lock() else { return false };
+    // The first two lines are the recorder and its trace directory; recorders of earlier versions wrote no second one.
     for (file, value) in state.lines().skip(1).filter_map(|line| line.split_once(' ')) {
         if !file.starts_with('/') && !file.contains("..") {
             let _: io::Result<()> = fs.write(file, value);

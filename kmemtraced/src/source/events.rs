@@ -8,8 +8,9 @@ use crate::fs::kernelfs::KernelFs;
 /// Events of the profile `slab`; a kernel has some of them.
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
-/// Events of the profile `page`.
-const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
+/// Events of the profile `page`. A module that is being loaded owns the pages that its task allocates.
+const PAGE: [&str; 5] =
+    ["mm_page_alloc", "mm_page_free", "mm_page_free_direct", "module/module_load", "module/module_free"];
 
 /// Allocation events, with the events of their frees; a kernel has some of them.
 const FREES: [(&str, &[&str]); 5] = [
@@ -43,8 +44,16 @@ fn name(event: &str) -> &str {
     event.rsplit('/').next().unwrap_or(event)
 }
 
-/// Sets the filter `expression` on the allocation events among `events`. An error names the event and the kernel's reason.
-pub(crate) fn set_filter(fs: &KernelFs, events: &[String], expression: &str) -> anyhow::Result<()> {
+/// Checks that the allocation events among `events` can have the filter `expression`, which the user gave with `option`; leaves
+/// them without a filter. An error names the event and the kernel's reason.
+pub(crate) fn check_filter(fs: &KernelFs, events: &[String], option: &str, expression: &str) -> anyhow::Result<()> {
+    set_filter(fs, events, option, expression)?;
+    allocations(events).try_for_each(|event| fs.set(&filter_file(event), "0"))
+}
+
+/// Sets the filter `expression`, which the user gave with `option`, on the allocation events among `events`. An error names the
+/// event and the kernel's reason.
+pub(crate) fn set_filter(fs: &KernelFs, events: &[String], option: &str, expression: &str) -> anyhow::Result<()> {
     let shown = escape(expression.as_bytes());
     let mut is_set = false;
     for event in allocations(events) {
@@ -56,19 +65,19 @@ pub(crate) fn set_filter(fs: &KernelFs, events: &[String], expression: &str) -> 
             let reason = text.lines().find_map(|line| line.strip_prefix("parse_error: ")).unwrap_or_default();
             let reason = if reason.is_empty() { error.to_string() } else { escape(reason.as_bytes()).into_owned() };
             bail!(
-                "--filter '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
+                "{option} '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
             );
         }
         if text.trim() != expression.trim() {
             let kept = escape(text.trim().as_bytes());
             bail!(
-                "--filter '{shown}': {event} has the filter '{kept}' instead: give an expression such as 'bytes_req >= 4096'"
+                "{option} '{shown}': {event} has the filter '{kept}' instead: give an expression such as 'bytes_req >= 4096'"
             );
         }
         is_set = true;
     }
     if !is_set {
-        bail!("--filter '{shown}': no allocation event is recorded: add one to -e, or leave out --filter");
+        bail!("{option} '{shown}': no allocation event is recorded: add one to -e, or leave out {option}");
     }
     Ok(())
 }
@@ -98,6 +107,11 @@ pub(crate) fn is_profile(name: &str) -> bool {
     !profile(name).is_empty()
 }
 
+/// Event of a name as `system/event`; a name alone is of `kmem`.
+fn with_system(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { format!("kmem/{name}") }
+}
+
 /// Events of this kernel that the names and profiles in `asked` stand for, as sorted `system/event`.
 pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
     let there = |event: &str| fs.has(&format!("events/{event}/enable"));
@@ -105,8 +119,7 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     for name in asked {
         let profile = profile(name);
         if profile.is_empty() {
-            let event = name.replace(':', "/");
-            let event = if event.contains('/') { event } else { format!("kmem/{event}") };
+            let event = with_system(&name.replace(':', "/"));
             if event.contains("..") || !there(&event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
@@ -117,12 +130,12 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
             continue;
         }
         let mut found = Vec::new();
-        for event in profile.iter().map(|event| format!("kmem/{event}")) {
+        for event in profile.iter().map(|event| with_system(event)) {
             if there(&event)? {
                 found.push(event);
             }
         }
-        if found.is_empty() {
+        if !found.iter().any(|event| event.starts_with("kmem/")) {
             bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
         }
         events.extend(found);
@@ -160,6 +173,24 @@ pub(crate) fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_come_with_the_events_of_modules_where_they_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let add = |event: &str| {
+            let event = dir.path().join("events").join(event);
+            std::fs::create_dir_all(&event).unwrap();
+            std::fs::write(event.join("enable"), "0").unwrap();
+        };
+        let page = || choose(&fs, &["page".to_owned()]);
+        add("module/module_load");
+        assert!(page().is_err(), "no event of pages");
+        ["kmem/mm_page_alloc", "kmem/mm_page_free"].into_iter().for_each(add);
+        assert_eq!(page().unwrap(), ["kmem/mm_page_alloc", "kmem/mm_page_free", "module/module_load"]);
+        let one = choose(&fs, &["mm_page_free".to_owned(), "module:module_load".to_owned()]);
+        assert_eq!(one.unwrap(), ["kmem/mm_page_free", "module/module_load"]);
+    }
 
     #[test]
     fn allocations_without_their_frees_are_told() {

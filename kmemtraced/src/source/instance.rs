@@ -57,7 +57,7 @@ impl Instance {
             remove(&tracefs, name)
                 .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
         }
-        write_state(name, None);
+        write_state(name, None, "");
         if let Err(error) = tracefs.make_dir(&dir) {
             state::remove(name);
             let path = path.display();
@@ -80,7 +80,7 @@ impl Instance {
     fn prepare(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
         let fs = tracefs.open_dir(&format!("instances/{name}"))?;
         let lock = lock(&fs, name)?;
-        write_state(name, Some(&fs));
+        write_state(name, Some(&fs), "");
         // Linux before 3.10 or so has no such option.
         let free_buffer = match fs.has("options/disable_on_free")? {
             true => {

@@ -2,7 +2,7 @@
 //!
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
-//! `events` has the profiles and formats of events, `buffer_size` the default and the limit of buffers. `ownership` tells the
+//! `events` has the profiles and formats of events, `stacks` the ways to their stacks, `stack_cost` the time of one, `buffer_size` the default and the limit of buffers. `ownership` tells the
 //! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
@@ -15,6 +15,8 @@ pub(crate) mod instance;
 mod ownership;
 mod poll;
 pub(crate) mod relay;
+pub(crate) mod stack_cost;
+pub(crate) mod stacks;
 pub(crate) mod tracefs;
 pub(crate) mod undo;
 
@@ -28,6 +30,7 @@ use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_abi::trace::Scope;
 
 use crate::control::files::Control;
+use crate::source::stacks::Stacks;
 
 /// Trace buffer of one CPU in the kernel.
 pub(crate) trait CpuSource: Send {
@@ -101,6 +104,8 @@ pub(crate) struct SourceFacts {
     pub(crate) scope: Scope,
     /// Filter of the kernel on allocation events.
     pub(crate) filter: Option<String>,
+    /// Stacks that the kernel records.
+    pub(crate) stacks: Stacks,
     /// Text for the user.
     pub(crate) shown: String,
 }

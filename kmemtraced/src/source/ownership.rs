@@ -22,7 +22,8 @@ pub(crate) fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> bool {
     match state::read(name) {
         // A recorder that was killed between making the state file and the instance leaves no number.
         Some(text) => {
-            text.lines().nth(1).is_none_or(|inode| instance.inode().map(|n| n.to_string()).as_deref() == Some(inode))
+            let inode = text.lines().skip(1).find(|line| !line.is_empty() && !line.starts_with('/'));
+            inode.is_none_or(|inode| instance.inode().map(|n| n.to_string()).as_deref() == Some(inode))
         }
         None => name == asked && !state::can_be_kept() && has_recorder_options(instance),
     }
@@ -37,10 +38,11 @@ fn has_recorder_options(instance: &KernelFs) -> bool {
         && (!instance.has("buffer_percent").unwrap_or(true) || is("buffer_percent", "25"))
 }
 
-/// Writes the state file of an instance: this process's id and, once it is known, the instance's inode number.
-pub(crate) fn write_state(name: &str, instance: Option<&KernelFs>) {
+/// Writes the state file of an instance, a line each: this process's id, the path of the trace directory, which is empty before
+/// the recording has begun, and, once it is known, the instance's inode number.
+pub(crate) fn write_state(name: &str, instance: Option<&KernelFs>, trace_dir: &str) {
     let inode = instance.and_then(KernelFs::inode).map(|inode| format!("{inode}\n")).unwrap_or_default();
-    state::write(name, &format!("{}\n{inode}", std::process::id()));
+    state::write(name, &format!("{}\n{trace_dir}\n{inode}", std::process::id()));
 }
 
 /// Refuses names that the kernel would take for another directory.

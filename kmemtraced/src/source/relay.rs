@@ -17,6 +17,7 @@ use crate::control::files::Control;
 use crate::fs::kernelfs::{DEBUGFS, KernelFs};
 use crate::fs::state;
 use crate::source::poll::readable;
+use crate::source::stacks::Stacks;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
 
 /// The only ABI version that the kernel ever announced, for four record layouts.
@@ -78,6 +79,7 @@ impl RelayChannel {
             since_boot: false,
             scope: Scope::System,
             filter: None,
+            stacks: Stacks::default(),
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,
         };

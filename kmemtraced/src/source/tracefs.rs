@@ -14,6 +14,7 @@ use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;
 
+use crate::args::StackWhen;
 use crate::control::clock::TraceClock;
 use crate::control::files::{Control, Selections};
 use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
@@ -21,6 +22,7 @@ use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
 use crate::source::instance::Instance;
 use crate::source::poll::readable;
+use crate::source::stacks::{self, Stacks};
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 /// Size of a sub-buffer where the kernel lets it be set.
@@ -51,6 +53,8 @@ pub(crate) struct InstanceOptions<'a> {
     pub(crate) clock: &'a str,
     /// Filter of the kernel on allocation events.
     pub(crate) filter: Option<&'a str>,
+    /// Events that are to have stacks; `None`: no event.
+    pub(crate) stack: Option<&'a StackWhen>,
     /// Part of the system to record.
     pub(crate) scope: Scope,
     /// Bytes of a CPU's buffer, given the number of CPUs.
@@ -127,7 +131,12 @@ impl RingBuffers {
         let fs = &instance.fs;
         let events = events::choose(fs, options.events)?;
         let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
-        // Before all else: setting the clock empties the buffer.
+        let way = options.stack.map(|when| {
+            stacks::check(fs, &events, when)?;
+            stacks::choose(fs, instance.top(), when, options.scope)
+        });
+        let way = way.transpose()?;
+        // Before all else that counts: setting the clock empties the buffer.
         let clocks = fs.get("trace_clock")?;
         if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == options.clock) {
             bail!("--clock {}: this kernel has {}", options.clock, clocks.trim());
@@ -143,16 +152,21 @@ impl RingBuffers {
             .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
         if let Some(filter) = options.filter {
-            events::set_filter(fs, &events, filter)?;
+            events::set_filter(fs, &events, "--filter", filter)?;
         }
         if options.scope == Scope::Tasks {
             // The kernel adds the children of a recorded task to the list of recorded tasks.
             fs.set("options/event-fork", "1").context("--only-command takes Linux 4.8 or later")?;
         }
+        let stacks = match options.stack.zip(way) {
+            Some((when, way)) => stacks::set(fs, &events, when, options.filter, way)?,
+            None => Stacks::default(),
+        };
         let shown = kinds(options.events, events.len());
         let facts = SourceFacts {
             scope: options.scope,
             filter: options.filter.map(str::to_owned),
+            stacks,
             ..facts(fs, events, options.clock.to_owned(), buffer_bytes, &shown)?
         };
         let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
@@ -160,7 +174,7 @@ impl RingBuffers {
         Ok(buffers)
     }
 
-    /// Checks that clock, overwrite mode and filters are still as set. They were set before the control files were watched.
+    /// Checks that clock, overwrite mode, filters and stacks are still as set. They were set before the control files were watched.
     fn must_be_as_set(&self, clock: &str) -> anyhow::Result<()> {
         let fs = self.owner.fs();
         let mut is_set =
@@ -170,6 +184,7 @@ impl RingBuffers {
                 is_set &= fs.get(&events::filter_file(event))?.trim() == filter.trim();
             }
         }
+        is_set &= stacks::are_set(fs, &self.facts.events, &self.facts.stacks)?;
         if !is_set {
             bail!("{}: another program changed it while it was set up: use another name (-B)", fs.path("").display());
         }
@@ -193,7 +208,8 @@ impl RingBuffers {
         let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
         let clock = clock.unwrap_or("local").to_owned();
         let shown = format!("{}   since boot", kinds(&[], events.len()));
-        let facts = SourceFacts { since_boot: true, ..facts(fs, events, clock, bytes, &shown)? };
+        let stacks = stacks::found(fs, &events)?;
+        let facts = SourceFacts { since_boot: true, stacks, ..facts(fs, events, clock, bytes, &shown)? };
         RingBuffers::new(owner, facts)
     }
 }
@@ -237,6 +253,7 @@ fn facts(
         since_boot: false,
         scope: Scope::System,
         filter: None,
+        stacks: Stacks::default(),
         shown,
         cpus,
         events,

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -116,10 +117,27 @@ pub(crate) fn change_restore(change: impl FnOnce(&mut AsFound)) {
 pub(crate) fn plan_removal_instead(tracefs: &Arc<KernelFs>, name: &str, fs: &KernelFs) {
     let mut slot = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(Undo::Restore(as_found)) = slot.take() {
-        write_state(name, Some(fs));
+        write_state(name, Some(fs), "");
         as_found.forget();
         // The file free_buffer stays closed: closing it after use would empty the buffer.
         *slot = Some(Undo::Remove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer: None });
+    }
+}
+
+/// Writes the path of the trace directory into the state file, where other programs look for it, unless another thread has undone
+/// the changes already. A path that is no text of one line is left out.
+pub(crate) fn note_trace_dir(dir: &Path) {
+    let path = dir.canonicalize().ok().and_then(|path| path.into_os_string().into_string().ok());
+    let Some(path) = path.filter(|path| !path.contains('\n')) else { return };
+    let mut slot = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    match slot.as_mut() {
+        Some(Undo::Remove { tracefs, name, .. }) => {
+            if let Ok(instance) = tracefs.sub(&format!("instances/{name}")) {
+                write_state(name, Some(&instance), &path);
+            }
+        }
+        Some(Undo::Restore(as_found)) => as_found.set_trace_dir(path),
+        None => {}
     }
 }
 

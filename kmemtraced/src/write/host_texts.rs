@@ -1,7 +1,7 @@
 //! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes; and figures of the memory.
 
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,29 @@ use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::messages;
+use crate::source::SourceFacts;
 use crate::write::header::now;
+use crate::write::line_hashes::LineHashes;
+use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::{module_info, slab_aliases};
 
 /// Name of `meminfo` and `vmstat` for messages.
 const MEMORY: &str = "figures of the machine's memory";
+/// File with the symbols.
+const KALLSYMS: &str = "kallsyms";
+/// Bytes of symbols that are read at once.
+const PIECE: usize = 64 << 10;
 /// Most bytes of an item; a longer text is several items.
 const MAX_ITEM: usize = 256 << 10;
 
-/// Payloads of the blocks of `meta.out` for these texts, by item tag; long texts are cut into pieces.
+/// Payloads of the blocks of `meta.out` for these texts, by item tag; long texts are cut into pieces. Of the empty ones only that
+/// about stacks says anything.
 pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
-    for (tag, text) in texts.iter().filter(|(_, text)| !text.is_empty()) {
-        let pieces = text.len().div_ceil(MAX_ITEM);
-        for (index, piece) in text.chunks(MAX_ITEM).enumerate() {
+    for (tag, text) in texts.iter().filter(|(tag, text)| !text.is_empty() || *tag == item::STACKS) {
+        let pieces = text.len().div_ceil(MAX_ITEM).max(1);
+        for index in 0..pieces {
+            let piece = &text[index * MAX_ITEM..text.len().min((index + 1) * MAX_ITEM)];
             let mut payload = Vec::new();
             item::put(&mut payload, *tag, if index + 1 < pieces { item::MORE } else { 0 }, piece);
             payloads.push(payload);
@@ -41,50 +50,9 @@ pub(crate) struct HostTexts {
     modules: LineHashes,
     module_info: LineHashes,
     kallsyms: LineHashes,
+    known_modules: KnownModules,
     /// Texts of memory by item tag, read while the kernel records.
     memory: Vec<(u16, Vec<u8>)>,
-}
-
-/// Hashes of the lines of a text, which take a fifth of the text's memory.
-#[derive(Debug, Default)]
-struct LineHashes {
-    hashes: Vec<u64>,
-    /// Beginning of a line whose end is in the next piece.
-    partial: Vec<u8>,
-}
-
-fn line_hash(line: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(line);
-    hasher.finish()
-}
-
-impl LineHashes {
-    /// Adds a piece of the text, which may end within a line.
-    fn add(&mut self, piece: &[u8]) {
-        let mut lines = piece.split(|&b| b == b'\n').peekable();
-        while let Some(line) = lines.next() {
-            self.partial.extend_from_slice(line);
-            if lines.peek().is_some() {
-                self.hashes.push(line_hash(&self.partial));
-                self.partial.clear();
-            }
-        }
-    }
-
-    /// Ends the text.
-    fn finish(&mut self) {
-        self.hashes.push(line_hash(&std::mem::take(&mut self.partial)));
-        self.hashes.sort_unstable();
-        self.hashes.shrink_to_fit();
-    }
-
-    /// Lines of `now` that were not in the text.
-    fn later(&self, now: &[u8]) -> Vec<u8> {
-        let is_new = |line: &&[u8]| !line.is_empty() && self.hashes.binary_search(&line_hash(line)).is_err();
-        let new = now.split(|&b| b == b'\n').filter(is_new);
-        new.flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
-    }
 }
 
 impl HostTexts {
@@ -98,6 +66,7 @@ impl HostTexts {
             modules: LineHashes::default(),
             module_info: LineHashes::default(),
             kallsyms: LineHashes::default(),
+            known_modules: KnownModules::default(),
             memory: Vec::new(),
         }
     }
@@ -117,9 +86,8 @@ impl HostTexts {
     /// Hands over the symbols in payloads of a block, read piece by piece: the whole text is megabytes. Returns the first error of
     /// `put`.
     pub(crate) fn symbols(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        const FILE: &str = "kallsyms";
         let Some(proc) = &self.proc else { return Ok(()) };
-        let mut file = match proc.open_if_there(FILE, OFlags::RDONLY) {
+        let mut file = match proc.open_if_there(KALLSYMS, OFlags::RDONLY) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
             Err(error) => {
@@ -132,7 +100,7 @@ impl HostTexts {
             let len = match fill(&mut file, &mut piece) {
                 Ok(len) => len,
                 Err(error) => {
-                    unnamed("some symbols", &anyhow!("{}: cannot be read: {error}", proc.path(FILE).display()));
+                    unnamed("some symbols", &anyhow!("{}: cannot be read: {error}", proc.path(KALLSYMS).display()));
                     0
                 }
             };
@@ -150,8 +118,40 @@ impl HostTexts {
         }
     }
 
+    /// Hands over the symbols that were not handed over before, in payloads of a block, after the last event. Returns the first error
+    /// of `put`.
+    pub(crate) fn symbols_at_end(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Some(proc) = &self.proc else { return Ok(()) };
+        let mut file = match proc.open_if_there(KALLSYMS, OFlags::RDONLY) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                unnamed("symbols", &error);
+                return Ok(());
+            }
+        };
+        let (mut piece, mut kept) = (vec![0; PIECE], 0);
+        loop {
+            let len = kept + fill(&mut file, &mut piece[kept..]).unwrap_or(0);
+            let is_last = len < PIECE;
+            // A line longer than a piece is none of the kernel's.
+            let whole = piece[..len].iter().rposition(|&b| b == b'\n').filter(|_| !is_last).map_or(len, |end| end + 1);
+            let lines = self.kallsyms.later(&piece[..whole]);
+            if !lines.is_empty() {
+                let mut payload = Vec::with_capacity(lines.len() + 8);
+                item::put(&mut payload, item::KALLSYMS_LATER, 0, &lines);
+                put(&payload)?;
+            }
+            if is_last {
+                return Ok(());
+            }
+            piece.copy_within(whole..len, 0);
+            kept = len - whole;
+        }
+    }
+
     /// Texts by item tag, read before the first event, besides the symbols. The host's name is among them if `names_host`.
-    pub(crate) fn at_start(&mut self, events: &[String], names_host: bool) -> Vec<(u16, Vec<u8>)> {
+    pub(crate) fn at_start(&mut self, facts: &SourceFacts, names_host: bool) -> Vec<(u16, Vec<u8>)> {
         let system = rustix::system::uname();
         let host = if names_host { system.nodename() } else { c"-" };
         let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
@@ -161,6 +161,7 @@ impl HostTexts {
         self.modules.add(&modules);
         self.modules.finish();
         let module_info = self.module_info_of(&modules);
+        self.known_modules.take(modules.clone());
         self.module_info.add(&module_info);
         self.module_info.finish();
         vec![
@@ -170,7 +171,8 @@ impl HostTexts {
             (item::SLABINFO_START, self.proc("slabinfo", "some caches")),
             (item::UNAME, uname.into_bytes()),
             (item::COMMAND_LINE, command.join("\0").into_bytes()),
-            (item::EVENTS, events.join("\n").into_bytes()),
+            (item::EVENTS, facts.events.join("\n").into_bytes()),
+            (item::STACKS, facts.stacks.recorded.clone().into_bytes()),
             (item::CPU_NODES, self.of_sysfs("NUMA nodes", cpu_nodes)),
             (item::COMMS, b"0 <idle>\n".to_vec()),
         ]
@@ -188,12 +190,44 @@ impl HostTexts {
         self.memory.push((item::VMSTAT_END, self.proc("vmstat", MEMORY)));
     }
 
-    /// Texts by item tag, read after the last event: names that are new since the start, and the final counts.
-    pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    /// Texts by item tag about modules that are new since the last call. A file that cannot be read is told at the end.
+    pub(crate) fn new_modules(&mut self) -> Vec<(u16, Vec<u8>)> {
+        let text = self.proc.as_ref().and_then(|proc| proc.read("modules").ok()).unwrap_or_default();
+        let (modules, names) = self.known_modules.take(text);
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let symbols = self.symbols_of(&names).unwrap_or_default();
+        let module_info = self.module_info_of(&modules);
+        for (known, lines) in
+            [(&mut self.modules, &modules), (&mut self.module_info, &module_info), (&mut self.kallsyms, &symbols)]
+        {
+            known.add_later(lines);
+        }
+        let texts = [modules, module_info, symbols];
+        [item::MODULES_LATER, item::MODULE_INFO_LATER, item::KALLSYMS_LATER].into_iter().zip(texts).collect()
+    }
+
+    /// Symbols of the modules, as lines of kallsyms.
+    fn symbols_of(&self, modules: &BTreeSet<Vec<u8>>) -> io::Result<Vec<u8>> {
+        let Some(proc) = &self.proc else { return Ok(Vec::new()) };
+        let mut file = proc.open(KALLSYMS, OFlags::RDONLY)?;
+        let (mut symbols, mut piece) = (SymbolsOf::new(modules), vec![0; PIECE]);
+        loop {
+            match fill(&mut file, &mut piece)? {
+                0 => return Ok(symbols.finish()),
+                len => symbols.add(&piece[..len]),
+            }
+        }
+    }
+
+    /// Texts by item tag, read after the last event: names that are new since the start, the symbols if
+    /// `with_symbols`, and the final counts.
+    pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8], with_symbols: bool) -> Vec<(u16, Vec<u8>)> {
         let modules = self.modules.later(&self.proc("modules", "modules"));
         let module_info = self.module_info.later(&self.module_info_of(&modules));
-        let symbols =
-            if modules.is_empty() { Vec::new() } else { self.kallsyms.later(&self.proc("kallsyms", "symbols")) };
+        let has_new = with_symbols && !modules.is_empty();
+        let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
         let mut texts = std::mem::take(&mut self.memory);
@@ -298,16 +332,53 @@ fn cpu_nodes(sysfs: &KernelFs) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::write::fixture;
 
     #[test]
-    fn only_new_lines_are_kept_at_the_end() {
-        for pieces in [&["a\nbb\n"][..], &["a\nb", "b\n"], &["a", "", "\nbb"]] {
-            let mut lines = LineHashes::default();
-            pieces.iter().for_each(|piece| lines.add(piece.as_bytes()));
-            lines.finish();
-            assert_eq!(lines.later(b"a\nc\nbb\nb\n"), b"c\nb\n", "{pieces:?}");
-            assert!(lines.later(b"a\n").is_empty());
-        }
+    fn symbols_of_a_module_that_comes_and_goes_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(dir.path().join(file), text).unwrap();
+        let fs = || KernelFs::at(dir.path()).ok();
+        let (old, foo) = ("old 4096 1 - Live 0x10\n", "foo 4096 0 - Loading 0x20\n");
+        let (core, init) = ("1 T stext\n2 t old_x\t[old]\n", "3 t foo_init\t[foo]\n");
+        write("modules", old);
+        write("kallsyms", core);
+        let mut texts = HostTexts { proc: fs(), sysfs: None, ..HostTexts::open() };
+        texts.symbols(|_| Ok(())).unwrap();
+        texts.at_start(&fixture::description(&fixture::one_cpu()).facts, false);
+        assert!(texts.new_modules().is_empty());
+        write("modules", &format!("{foo}{old}"));
+        write("kallsyms", &format!("{core}{init}"));
+        let of = |texts: &[(u16, Vec<u8>)], tag| {
+            let text = texts.iter().find(|(of, _)| *of == tag).map(|(_, text)| text.clone());
+            String::from_utf8(text.unwrap_or_default()).unwrap()
+        };
+        let new = texts.new_modules();
+        assert_eq!([item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&new, tag)), [foo, init]);
+        assert!(texts.new_modules().is_empty(), "once");
+        // Later in memory, without its part for the initialisation.
+        let (live, end) = (foo.replace("Loading", "Live"), "4 t foo_y\t[foo]\n");
+        write("modules", &format!("{live}{old}"));
+        write("kallsyms", &format!("{core}{end}{init}"));
+        let end_texts = texts.at_end(b"", true);
+        assert_eq!([item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&end_texts, tag)), [&live, end]);
+    }
+
+    #[test]
+    fn symbols_that_are_read_at_the_end_are_whole_and_come_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |n: usize| format!("{n:016x} T symbol_{n}\n");
+        let all: String = (1..6000).map(line).collect();
+        std::fs::write(dir.path().join("kallsyms"), &all).unwrap();
+        let mut texts = HostTexts { proc: KernelFs::at(dir.path()).ok(), ..HostTexts::open() };
+        texts.kallsyms.add_later(line(17).as_bytes());
+        let mut found = Vec::new();
+        let put = |payload: &[u8]| {
+            found.extend(item::walk(payload).flat_map(|item| item.map(|(_, _, text)| text.to_vec()).unwrap()));
+            Ok(())
+        };
+        texts.symbols_at_end(put).unwrap();
+        assert!(String::from_utf8(found).unwrap() == all.replace(&line(17), ""));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! `meta.out`: texts that name things in a trace, written before the first event and after the last one.
+//! `meta.out`: texts that name things in a trace, written before the first event and after the last one; those of a
+//! new module at once.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
@@ -14,13 +15,26 @@ use crate::write::header::Description;
 use crate::write::host_texts::{self, HostTexts};
 
 const NAME: &str = "meta.out";
+/// Interval between two looks for new modules.
+const MODULES_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Options of a recording for its names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetaOptions {
+    pub(crate) compression: Compression,
+    /// True if what is written must survive a power cut at once.
+    pub(crate) sync: bool,
+    /// True if the symbols are read after the last event only.
+    pub(crate) late_symbols: bool,
+}
 
 /// `meta.out` while it is written.
 pub(crate) struct MetaFile {
     file: BlockFile,
     texts: HostTexts,
-    compression: Compression,
-    sync: bool,
+    options: MetaOptions,
+    /// Time of the last look for new modules.
+    looked: Instant,
 }
 
 impl MetaFile {
@@ -28,24 +42,35 @@ impl MetaFile {
     pub(crate) fn begin(
         output: &TraceDir,
         description: &Description,
-        compression: Compression,
-        sync: Option<Duration>,
+        options: &MetaOptions,
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
-        let mut meta = MetaFile { file, texts: HostTexts::open(), compression, sync: sync.is_some() };
+        let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options, looked: Instant::now() };
         meta.put_start(description).with_context(|| output.unwritable(NAME))?;
         Ok(meta)
     }
 
     fn put_start(&mut self, description: &Description) -> io::Result<()> {
         self.file.put(kind::FILE_HEADER, &description.payload(true))?;
-        let mut compressor = BlockCompressor::new(self.compression);
-        let MetaFile { file, texts, .. } = self;
-        texts.symbols(|payload| put(file, &mut compressor, payload))?;
-        drop(compressor);
-        let texts = self.texts.at_start(&description.facts.events, description.host.is_some());
+        if !self.options.late_symbols {
+            self.put_symbols()?;
+        }
+        let texts = self.texts.at_start(&description.facts, description.host.is_some());
         self.put(&texts)?;
-        if self.sync { self.file.sync() } else { Ok(()) }
+        if self.options.sync { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Adds the symbols.
+    fn put_symbols(&mut self) -> io::Result<()> {
+        let mut compressor = BlockCompressor::new(self.options.compression);
+        let MetaFile { file, texts, options, .. } = self;
+        let put = |payload: &[u8]| put(file, &mut compressor, payload);
+        if options.late_symbols { texts.symbols_at_end(put) } else { texts.symbols(put) }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.bytes()
     }
 
     /// Adds the recorder's thread ids.
@@ -59,6 +84,20 @@ impl MetaFile {
         self.texts.begun();
     }
 
+    /// Adds the symbols of modules that are new, once a second.
+    pub(crate) fn add_new_modules(&mut self) -> io::Result<()> {
+        if self.looked.elapsed() < MODULES_INTERVAL {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let texts = self.texts.new_modules();
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.put(&texts)?;
+        if self.options.sync { self.file.sync() } else { Ok(()) }
+    }
+
     /// Keeps the figures of memory that hold before the kernel stops to record.
     pub(crate) fn stopping(&mut self) {
         self.texts.stopping();
@@ -66,16 +105,20 @@ impl MetaFile {
 
     /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel), and the end block.
     pub(crate) fn finish(mut self, comms: &[u8], reason: u32) -> io::Result<()> {
-        let texts = self.texts.at_end(comms);
+        let late_symbols = self.options.late_symbols;
+        let texts = self.texts.at_end(comms, !late_symbols);
         self.put(&texts)?;
+        if late_symbols {
+            self.put_symbols()?;
+        }
         let end = End { blocks: self.file.blocks().into(), reason: reason.into(), ..End::default() };
         self.file.put(kind::END, end.as_bytes())?;
-        if self.sync { self.file.sync() } else { Ok(()) }
+        if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {
         // The compressor takes a megabyte, which is not held during the recording.
-        let mut compressor = BlockCompressor::new(self.compression);
+        let mut compressor = BlockCompressor::new(self.options.compression);
         for payload in host_texts::payloads(texts) {
             put(&mut self.file, &mut compressor, &payload)?;
         }

@@ -3,7 +3,7 @@
 //! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel into a `block_buffer`
 //! from the `block_pool`,
 //! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`. `header` is the
-//! first block of each file, `meta` the file that names things, from `host_texts` (with `module_info` and `slab_aliases`) and `comms`.
+//! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and `slab_aliases`) and `comms`.
 //! `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
@@ -17,9 +17,11 @@ pub(crate) mod compress;
 mod fixture;
 pub(crate) mod header;
 pub(crate) mod host_texts;
+mod line_hashes;
 mod loss;
 pub(crate) mod meta;
 mod module_info;
+mod new_modules;
 pub(crate) mod outcome;
 pub(crate) mod own_threads;
 pub(crate) mod reader;

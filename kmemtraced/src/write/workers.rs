@@ -29,6 +29,8 @@ use crate::write::writer::Writer;
 const POOL_BYTES: u64 = 32 << 20;
 /// Pools of all CPUs together take at most `1 / POOL_SHARE` of memory.
 const POOL_SHARE: u64 = 10;
+/// Payload of a block in a small pool, bytes.
+const LEAN_BLOCK_BYTES: usize = 64 << 10;
 /// Stack of a thread, bytes; small, because a kernel that cannot leave out untouched pages locks all of it.
 const STACK: usize = 512 << 10;
 /// Poll interval for threads that have ended.
@@ -64,20 +66,43 @@ pub(crate) struct Workers {
     pub(crate) tids: Vec<i32>,
 }
 
+/// Size of a CPU's block pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolSize {
+    /// Blocks of 256 KiB; the pool grows while the writer falls behind.
+    Growing,
+    /// Few small blocks; the kernel's buffer fills while the writer falls behind.
+    Lean,
+}
+
+impl PoolSize {
+    /// Bytes of a block, at least.
+    fn block_bytes(self) -> usize {
+        match self {
+            PoolSize::Growing => BLOCK_BYTES,
+            PoolSize::Lean => LEAN_BLOCK_BYTES,
+        }
+    }
+
+    /// Greatest size of each CPU's pool on a machine with `cpus` CPUs, bytes, about.
+    pub(crate) fn max_bytes(self, cpus: usize) -> usize {
+        match self {
+            PoolSize::Growing => memory::share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize,
+            PoolSize::Lean => FIRST_BLOCKS * LEAN_BLOCK_BYTES,
+        }
+    }
+}
+
 /// Options of a recording that the threads need.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordOptions {
+    pub(crate) pool: PoolSize,
     pub(crate) flush: Duration,
     pub(crate) sync: Option<Duration>,
     pub(crate) compress: Compression,
     pub(crate) changes: ForeignChanges,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
-}
-
-/// Greatest size of each CPU's block pool on a machine with `cpus` CPUs, bytes, about.
-pub(crate) fn pool_bytes(cpus: usize) -> usize {
-    memory::share_of_memory(POOL_BYTES, POOL_SHARE, cpus) as usize
 }
 
 /// Blocks of a CPU's pool: all that it may have, of which the first exist from the start.
@@ -89,8 +114,8 @@ struct Blocks {
 
 impl Blocks {
     /// Allocates the first blocks of one CPU.
-    fn new(cpus: usize, bytes: usize) -> anyhow::Result<Blocks> {
-        let max = (pool_bytes(cpus) / bytes).max(FIRST_BLOCKS);
+    fn new(cpus: usize, bytes: usize, pool: PoolSize) -> anyhow::Result<Blocks> {
+        let max = (pool.max_bytes(cpus) / bytes).max(FIRST_BLOCKS);
         let first: Result<_, _> = (0..FIRST_BLOCKS).map(|_| memory::touched(bytes)).collect();
         let failed = |_| {
             let all = FIRST_BLOCKS * bytes * cpus;
@@ -235,14 +260,14 @@ impl Workers {
                 .collect(),
         };
         let block_bytes = match &*facts.framing {
-            Framing::SubBuffers(shape) => BLOCK_BYTES.max(shape.size) + HEADER_BYTES,
-            Framing::Relay(_) => BLOCK_BYTES + HEADER_BYTES,
+            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_BYTES,
+            Framing::Relay(_) => options.pool.block_bytes() + HEADER_BYTES,
         };
         // Before the threads, whose stacks take address space that the pools need more.
         let blocks = facts
             .cpus
             .iter()
-            .map(|_| Blocks::new(facts.cpus.len(), block_bytes))
+            .map(|_| Blocks::new(facts.cpus.len(), block_bytes, options.pool))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let (tids, tids_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();

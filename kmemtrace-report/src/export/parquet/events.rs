@@ -7,18 +7,13 @@ use parquet::errors::Result;
 
 use super::names::{CommTexts, NameTexts, SiteTexts, symbols};
 use super::table::{Of, Spec, Table, TextId, position};
-use super::{ORIGIN, Origin, observed_footer};
+use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
 use crate::export::Job;
 use crate::report;
 use crate::terminal::progress::ProgressLine;
 
-/// Columns after those of the origin.
-const COLUMNS: [Spec; 21] = [
-    Spec::each("seq", Of::Steps),
-    Spec::each("ts", Of::Steps),
-    Spec::each("cpu", Of::Int32),
-    Spec::some("pid", Of::Int32),
-    Spec::some("comm", Of::Text),
+/// Columns after those of the origin and the place.
+const COLUMNS: [Spec; 16] = [
     Spec::each("event", Of::Text),
     Spec::some("kind", Of::Text),
     Spec::each("action", Of::Text),
@@ -74,7 +69,7 @@ struct EventRows {
 
 impl EventRows {
     fn new(trace: &Trace, origin: &Origin, job: &Job<'_>) -> anyhow::Result<EventRows> {
-        let specs: Vec<Spec> = ORIGIN.into_iter().chain(COLUMNS).chain([LOST]).collect();
+        let specs: Vec<Spec> = ORIGIN.into_iter().chain(PLACE).chain(COLUMNS).chain([LOST]).collect();
         let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         Ok(EventRows {
@@ -97,9 +92,9 @@ impl EventRows {
         match *item {
             OrderedItem::Event { seq, event, names, comm, own } => self.event(seq, event, names, comm, own),
             OrderedItem::Gap { seq, from, at, cpu, lost } => {
-                let table = &mut self.table;
-                table.texts(&self.origin).bits(Some(seq)).bits(Some(at)).int32(Some(cpu.cast_signed()));
-                table.int32(None).text(TextId::NONE).text(self.gap).text(TextId::NONE).text(self.actions[3]);
+                let place = Place { seq, at, cpu, pid: None, comm: TextId::NONE };
+                let table = place.begin_row(&mut self.table, &self.origin);
+                table.text(self.gap).text(TextId::NONE).text(self.actions[3]);
                 table.boolean(Some(false)).boolean(Some(false));
                 table.bits(None).text(TextId::NONE).text(TextId::NONE).bits(None).bits(None).bits(None).bits(None);
                 table.int32(None).int32(None).text(TextId::NONE).bits(Some(from)).bits(lost).end_row()
@@ -131,13 +126,8 @@ impl EventRows {
         };
         let object = |value: u64| Some(value).filter(|_| kind.is_some());
         let allocation = |value: u64| Some(value).filter(|_| action == 0);
-        table
-            .texts(&self.origin)
-            .bits(Some(seq))
-            .bits(Some(event.at))
-            .int32(Some(event.cpu.cast_signed()))
-            .int32(event.pid)
-            .text(comm)
+        Place { seq, at: event.at, cpu: event.cpu, pid: event.pid, comm }
+            .begin_row(table, &self.origin)
             .text(name)
             .text(kind.map_or(TextId::NONE, |kind| self.kinds[kind as usize]))
             .text(self.actions[action])

@@ -30,6 +30,34 @@ const ORIGIN: [Spec; 5] = [
     Spec::some("arch", Of::Text),
 ];
 
+/// Columns of an event, after those of the origin.
+const PLACE: [Spec; 5] = [
+    Spec::each("seq", Of::Steps),
+    Spec::each("ts", Of::Steps),
+    Spec::each("cpu", Of::Int32),
+    Spec::some("pid", Of::Int32),
+    Spec::some("comm", Of::Text),
+];
+
+/// Values of [`PLACE`].
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    seq: u64,
+    at: u64,
+    cpu: u32,
+    pid: Option<i32>,
+    comm: TextId,
+}
+
+impl Place {
+    /// Begins a row with its origin and its place.
+    #[inline]
+    fn begin_row<'t>(&self, table: &'t mut Table, origin: &[TextId; ORIGIN.len()]) -> &'t mut Table {
+        let Place { seq, at, cpu, pid, comm } = *self;
+        table.texts(origin).bits(Some(seq)).bits(Some(at)).int32(Some(cpu.cast_signed())).int32(pid).text(comm)
+    }
+}
+
 /// Values of [`ORIGIN`].
 #[derive(Clone, Debug)]
 struct Origin([Option<String>; ORIGIN.len()]);

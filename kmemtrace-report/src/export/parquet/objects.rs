@@ -8,18 +8,13 @@ use parquet::errors::{ParquetError, Result};
 
 use super::names::{CommTexts, SiteTexts, symbols, utf8};
 use super::table::{Of, Spec, Table, TextId, position};
-use super::{ORIGIN, Origin, observed_footer};
+use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
 use crate::export::Job;
 use crate::report;
 use crate::terminal::progress::ProgressLine;
 
-/// Columns after those of the origin. The first ones tell of the allocation, or of the free without an object.
-const COLUMNS: [Spec; 21] = [
-    Spec::each("seq", Of::Steps),
-    Spec::each("ts", Of::Steps),
-    Spec::each("cpu", Of::Int32),
-    Spec::some("pid", Of::Int32),
-    Spec::some("comm", Of::Text),
+/// Columns after those of the origin and the place. The first ones tell of the allocation, or of the free without an object.
+const COLUMNS: [Spec; 16] = [
     Spec::each("kind", Of::Text),
     Spec::each("call_site", Of::Int64),
     Spec::some("symbol", Of::Text),
@@ -117,7 +112,7 @@ impl RowWriter {
     fn new(origin: &Origin, symbols: &Rc<Symbolizer>, job: &Job<'_>) -> anyhow::Result<RowWriter> {
         let shows_addresses = job.request.args.show_addresses;
         let address = Some(ADDRESS).filter(|_| shows_addresses);
-        let specs: Vec<Spec> = ORIGIN.into_iter().chain(COLUMNS).chain(address).collect();
+        let specs: Vec<Spec> = ORIGIN.into_iter().chain(PLACE).chain(COLUMNS).chain(address).collect();
         let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         let mut kinds = |name| Kind::ALL.map(|kind| table.text_id(column(name), kind.name().as_bytes()));
@@ -140,13 +135,8 @@ impl RowWriter {
         let comm = self.comms.id(object.pid, object.comm, &mut self.table);
         let allocates = matches!(object.fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let table = &mut self.table;
-        table
-            .texts(&self.origin)
-            .bits(Some(object.seq))
-            .bits(Some(object.at))
-            .int32(Some(object.cpu.cast_signed()))
-            .int32(object.pid)
-            .text(comm)
+        Place { seq: object.seq, at: object.at, cpu: object.cpu, pid: object.pid, comm }
+            .begin_row(table, &self.origin)
             .text(self.kinds[object.kind as usize])
             .bits(Some(object.call_site))
             .text(symbol)

@@ -41,8 +41,10 @@ const COLUMNS: [Spec; 24] = [
 
 /// Writes the table of call-sites.
 pub(crate) fn sites(job: &Job<'_>) -> anyhow::Result<u8> {
+    // A name that is taken is told before the analysis.
+    let out = job.binary_output()?;
     let analysis = job.analyse(Query::by_site())?;
-    write(&analysis, &Origin::of(analysis.info(), job.host()), job.binary_output()?)?;
+    write(&analysis, &Origin::of(analysis.info(), job.host()), out)?;
     Ok(job.end(&analysis))
 }
 

@@ -263,9 +263,15 @@ mod tests {
             live_wasted: 0,
             peak_live_allocated: None,
             live_is_upper_bound: false,
+            pages_allocated: None,
+            pages_freed: None,
+            pages_inferred: None,
+            live_pages: None,
+            peak_live_pages: None,
+            partial_frees: None,
         };
         let name = name.as_bytes().into();
-        TreeNode { name, kind, stats, static_bytes: None, current: None, folded: 0, children }
+        TreeNode { name, kind, stats, static_bytes: None, current: None, folded: 0, children, key: None }
     }
 
     /// Nodes below and with this one; fails where a parent is not the sum of its children.

@@ -7,32 +7,16 @@ use tiny_skia::Pixmap;
 use super::drawing::Color;
 use super::*;
 
-const STATS: PrintedStats = PrintedStats {
-    allocs: 0,
-    failed_allocs: 0,
-    requested: 0,
-    allocated: 0,
-    wasted: 0,
-    frees: 0,
-    inferred_frees: 0,
-    cross_cpu: None,
-    live_objects: 0,
-    live_requested: 0,
-    live_allocated: 0,
-    live_wasted: 0,
-    peak_live_allocated: None,
-    live_is_upper_bound: false,
-};
-
 fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
     TreeNode {
         name: name.as_bytes().into(),
         kind,
-        stats: PrintedStats { live_allocated: live, ..STATS },
+        stats: PrintedStats { live_allocated: live, ..PrintedStats::default() },
         static_bytes: Some(live.saturating_mul(2)),
         current: Some(live.saturating_mul(3)),
         folded: if kind == NodeKind::Others { 7 } else { 0 },
         children,
+        key: None,
     }
 }
 

@@ -15,7 +15,7 @@ use super::{cells, figures, heading};
 use crate::columns::column::{Column, Holds};
 use crate::columns::{
     self, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP, KEY_MODULE,
-    KEY_NODE, KEY_PID, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE,
+    KEY_NODE, KEY_ORDER, KEY_PID, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE, KEY_STACK, KEY_USE,
 };
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
@@ -42,6 +42,9 @@ pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
         GroupKey::Comm => vec![KEY_COMM],
         GroupKey::Cache => vec![KEY_CACHE],
         GroupKey::Module => vec![KEY_MODULE],
+        GroupKey::Stack => vec![KEY_STACK],
+        GroupKey::Use => vec![KEY_USE],
+        GroupKey::Order => vec![KEY_ORDER],
         GroupKey::Size => vec![KEY_SIZE],
         GroupKey::Gfp => vec![KEY_GFP],
         GroupKey::Node => vec![KEY_NODE],
@@ -90,6 +93,12 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         GroupMember::Comm(comm) => vec![cells::text(comm)],
         GroupMember::Cache { cache, .. } => vec![cells::shown(cache).unwrap_or("(no name)".to_owned()).into()],
         GroupMember::Module(module) => vec![cells::shown(module).unwrap_or("(kernel)".to_owned()).into()],
+        GroupMember::Stack(stack) => {
+            let text = stack.as_ref().map(|stack| escape(&stack.text()).into_owned());
+            vec![text.unwrap_or("(no stack)".to_owned()).into()]
+        }
+        GroupMember::Use(name) => vec![known(name, "-")],
+        GroupMember::Order(order) => vec![number(*order)],
         GroupMember::Size(size) => vec![cells::bytes(*size, options).into()],
         GroupMember::Gfp { gfp, names } => {
             let flags = gfp.map(|gfp| format!("{gfp:#x}"));

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::head::{NamesMembers, TraceMembers};
+use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
@@ -89,11 +90,30 @@ fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
 
 /// Verdict, names, and bytes whose callers are not known.
 fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<String> {
-    let events = if let Body::Summary(summary) = body { Some(summary.events.total) } else { None };
+    let shown = match body {
+        Body::Holders(view) => Some((view.shows, view.events, view.stacks)),
+        Body::Tree(view) => view.keys.map(|keys| (keys.shows, keys.events, keys.stacks)),
+        _ => None,
+    };
+    let events = match body {
+        Body::Summary(summary) => Some(summary.events.total),
+        _ => shown.map(|(_, events, _)| events),
+    };
     let mut line = verdict(head, events);
+    if let Some((shows, _, stacks)) = shown {
+        line.insert(1, shows.to_owned());
+        line.extend(stack_counts(stacks));
+    }
     line.extend(names(&head.names));
     line.extend(wrapped(body, options));
     line
+}
+
+/// Numbers of stacks, where the trace has some.
+fn stack_counts(stacks: StackCounts) -> Option<String> {
+    let StackCounts { seen, distinct, unmatched } = stacks;
+    let unmatched = if unmatched > 0 { format!(", {} unmatched", count(unmatched)) } else { String::new() };
+    (seen > 0).then(|| format!("{}, {} distinct{unmatched}", counted(seen, "stack"), count(distinct)))
 }
 
 /// Origin of the names, where it is not the trace alone.

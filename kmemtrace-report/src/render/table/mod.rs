@@ -9,6 +9,8 @@ mod figures;
 mod groups;
 mod growth;
 pub(crate) mod heading;
+mod holders;
+mod key_tree;
 mod live;
 mod mismatch;
 mod objects;
@@ -45,7 +47,9 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
+        Body::Tree(view) if view.keys.is_some() => key_tree::tree(head, view, options, out),
         Body::Tree(view) => tree::tree(view, options, out),
+        Body::Holders(view) => holders::holders(head, view, options, out),
         Body::Account(_) => Ok(()),
     }
 }
@@ -81,6 +85,12 @@ mod tests {
         live_wasted: 0,
         peak_live_allocated: None,
         live_is_upper_bound: true,
+        pages_allocated: None,
+        pages_freed: None,
+        pages_inferred: None,
+        live_pages: None,
+        peak_live_pages: None,
+        partial_frees: None,
     };
 
     /// Completeness with this verdict, loss and number of gaps.
@@ -157,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_column_of_a_view_is_explained_and_can_be_told_from_the_others() {
-        for (view, parts) in columns::VIEWS {
+        for &(view, parts) in columns::VIEWS {
             for (part, columns) in parts {
                 for column in *columns {
                     assert!(column.meaning.ends_with('.'), "{view} {part}: {}", column.title);

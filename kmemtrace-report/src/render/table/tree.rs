@@ -42,7 +42,7 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
     heading::footer(notes, options, out)
 }
 
-fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, usize)>) {
+pub(super) fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, usize)>) {
     nodes.push((node, depth));
     node.children.iter().for_each(|child| flatten(child, depth + 1, nodes));
 }

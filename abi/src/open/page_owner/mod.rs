@@ -1,0 +1,302 @@
+//! The text of the kernel's page_owner as a trace: each block is the allocation of pages that are live, with its stack.
+//!
+//! The text stands in the order of page frames, so it is read whole and put in the order of its times. A page takes 40 bytes of
+//! memory, a stack is kept once.
+
+mod symbols;
+mod text;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use self::symbols::Symbols;
+use self::text::{Head, Line};
+use super::listing::io_error;
+use super::regular;
+use crate::event::{Action, Event, Kind, Names, StreamItem};
+use crate::fault::{Code, Fault};
+use crate::kernel::decoder::page_bytes;
+use crate::stack::{StackId, Stacks};
+use crate::stream::source::EventSource;
+use crate::trace::{Metadata, OpenError, Trace};
+
+/// Name of the input in documents.
+const PAGE_OWNER: &str = "page_owner";
+
+/// Greatest length of a line.
+const MAX_LINE: u64 = 64 << 10;
+/// Frames of a stack; the kernel keeps 16 (`PAGE_OWNER_STACK_DEPTH` of `mm/page_owner.c`).
+const MAX_FRAMES: usize = 256;
+/// Bytes of a page where the text is of another machine: the text does not tell.
+const USUAL_PAGE_BYTES: u64 = 4096;
+/// Events handed over at once.
+const AT_ONCE: usize = 1024;
+
+/// Opens a text of page_owner; `None` for a file that does not begin as one.
+pub(super) fn open(path: &Path) -> Option<Result<Trace, OpenError>> {
+    let (file, is_live) = open_text(path)?;
+    let mut reader = BufReader::new(file);
+    let begin = reader.fill_buf().ok()?;
+    begin.starts_with(text::BEGIN).then(|| read(path, reader, is_live))
+}
+
+/// Opens a stored file, or the kernel's own text; true with the latter. Nothing else of a file system that the kernel makes up is opened.
+fn open_text(path: &Path) -> Option<(File, bool)> {
+    match regular::open(path) {
+        Ok(file) => Some((file, false)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput && path.file_name()? == PAGE_OWNER => {
+            regular::open_made_up(path, "debugfs").ok().map(|file| (file, true))
+        }
+        Err(_) => None,
+    }
+}
+
+/// A page that is held.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    allocated_at: u64,
+    pfn: u64,
+    gfp: u64,
+    stack: Option<StackId>,
+    pid: Option<i32>,
+    order: u8,
+}
+
+fn read(path: &Path, reader: BufReader<File>, is_live: bool) -> Result<Trace, OpenError> {
+    let mut texts = Texts::new(reader);
+    let fault = texts.read_all().map_err(io_error(path))?;
+    let bytes = if is_live { rustix::param::page_size() as u64 } else { USUAL_PAGE_BYTES };
+    texts.pages.sort_by_key(|page| (page.allocated_at, page.pfn));
+    let metadata = Metadata { kallsyms: texts.symbols.into_kallsyms(), comms: texts.comms, ..Metadata::default() };
+    let source =
+        Pages { path: path.to_owned(), page_bytes: bytes, pages: texts.pages, stacks: texts.stacks, next: 0, fault };
+    let mut trace = Trace::of_sources(PAGE_OWNER, Some("mono"), vec![Box::new(source)])?;
+    trace.info.page_bytes = Some(bytes);
+    trace.metadata = metadata;
+    Ok(trace)
+}
+
+/// Reader of a text.
+struct Texts {
+    reader: BufReader<File>,
+    /// Bytes and lines read.
+    offset: u64,
+    lines: u64,
+    pages: Vec<Page>,
+    stacks: Stacks,
+    symbols: Symbols,
+    comms: HashMap<i32, Box<[u8]>>,
+}
+
+/// Block that is read.
+#[derive(Default)]
+struct Block {
+    head: Head,
+    pfn: Option<u64>,
+    frames: Vec<u64>,
+}
+
+impl Texts {
+    fn new(reader: BufReader<File>) -> Texts {
+        Texts {
+            reader,
+            offset: 0,
+            lines: 0,
+            pages: Vec::new(),
+            stacks: Stacks::default(),
+            symbols: Symbols::default(),
+            comms: HashMap::new(),
+        }
+    }
+
+    /// Reads all blocks, or those before a line that makes no sense: the finding says which.
+    fn read_all(&mut self) -> io::Result<Option<Fault>> {
+        let mut line = Vec::new();
+        let mut block: Option<Block> = None;
+        loop {
+            line.clear();
+            let read = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut line)? as u64;
+            if read == 0 {
+                break;
+            }
+            self.lines += 1;
+            if line.pop_if(|byte| *byte == b'\n').is_none() && read == MAX_LINE {
+                return Ok(Some(self.fault("is longer than any that a kernel writes")));
+            }
+            if let Err(reason) = self.take(&line, &mut block) {
+                return Ok(Some(self.fault(reason)));
+            }
+            self.offset += read;
+        }
+        let is_whole = block.is_none_or(|block| self.put(block));
+        Ok((!is_whole).then(|| self.fault("ends inside a block")))
+    }
+
+    fn take(&mut self, line: &[u8], block: &mut Option<Block>) -> Result<(), &'static str> {
+        let Some(open) = block else {
+            if !line.is_empty() {
+                *block = Some(Block { head: text::head(line)?, ..Block::default() });
+            }
+            return Ok(());
+        };
+        match text::line(line).ok_or("is none that the kernel writes")? {
+            Line::Pfn(pfn) if open.pfn.is_none() => open.pfn = Some(pfn),
+            Line::Pfn(_) => return Err("is a second PFN of one block"),
+            Line::Frame(frame) if open.frames.len() < MAX_FRAMES => open.frames.push(self.symbols.address(frame)),
+            Line::Frame(_) => return Err("is a frame too many"),
+            Line::Note => {}
+            Line::End => {
+                let done = block.take().is_none_or(|block| self.put(block));
+                return if done { Ok(()) } else { Err("ends a block without a PFN") };
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a whole block; false for one without its frame number. Pages that were given back are left out.
+    fn put(&mut self, block: Block) -> bool {
+        let Block { head, pfn: Some(pfn), frames } = block else { return false };
+        if head.is_released() {
+            return true;
+        }
+        if let Some((pid, comm)) = head.pid.zip(head.comm) {
+            self.comms.insert(pid, comm.into());
+        }
+        self.pages.push(Page {
+            allocated_at: head.allocated_at.unwrap_or(0),
+            pfn,
+            gfp: head.gfp,
+            stack: (!frames.is_empty()).then(|| self.stacks.intern(&frames)),
+            pid: head.pid,
+            order: head.order,
+        });
+        true
+    }
+
+    fn fault(&self, reason: &str) -> Fault {
+        let message = format!("line {} {reason}; the blocks before it count", self.lines);
+        Fault { code: Code::BadText, offset: self.offset, block: None, message }
+    }
+}
+
+/// The pages of a text, oldest first.
+#[derive(Debug)]
+struct Pages {
+    path: PathBuf,
+    page_bytes: u64,
+    pages: Vec<Page>,
+    stacks: Stacks,
+    next: usize,
+    fault: Option<Fault>,
+}
+
+impl EventSource for Pages {
+    fn cpu(&self) -> u32 {
+        0
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
+        let name = names.intern(b"mm_page_alloc");
+        let rest = self.pages.get(self.next..).unwrap_or_default();
+        for page in rest.iter().take(AT_ONCE) {
+            let bytes = page_bytes(self.page_bytes, page.order.into());
+            items.push(StreamItem::Event(Event {
+                address: page.pfn,
+                requested: bytes,
+                allocated: bytes,
+                gfp: Some(page.gfp),
+                pid: page.pid,
+                order: Some(page.order),
+                stack: page.stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
+                action: Action::Alloc(Kind::Pages),
+                ..Event::new(page.allocated_at, 0, name)
+            }));
+        }
+        self.next += items.len();
+        match self.fault.take_if(|_| items.is_empty()) {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.next as u64
+    }
+
+    fn bytes_to_read(&self) -> u64 {
+        self.pages.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const TEXT: &str = "\
+Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 7, tgid 6 (a b), ts 300 ns, free_ts 0 ns
+PFN 0x10 type Unmovable Block 0 type Unmovable Flags 0x0()
+ __alloc_pages+0x10/0x20
+ foo+0x4/0x40 [foo]
+Charged to memcg /
+
+Page allocated via order 0, mask 0x0, pid 8, tgid 8 (x), ts 200 ns, free_ts 250 ns
+PFN 18 type Movable Block 0 type Movable Flags 0x0()
+ foo+0x4/0x40 [foo]
+
+Page allocated via order 0, mask 0x0, pid 8, tgid 8 (x), ts 100 ns, free_ts 100 ns
+PFN 19 type Movable Block 0 type Movable Flags 0x0()
+
+";
+
+    fn events(text: &str) -> (Vec<Event>, Names, Option<Fault>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("owners");
+        fs::write(&path, text).unwrap();
+        let mut texts = Texts::new(BufReader::new(File::open(&path).unwrap()));
+        let fault = texts.read_all().unwrap();
+        texts.pages.sort_by_key(|page| (page.allocated_at, page.pfn));
+        let (pages, stacks) = (texts.pages, texts.stacks);
+        let mut source = Pages { path, page_bytes: 4096, pages, stacks, next: 0, fault: fault.clone() };
+        let (mut names, mut items) = (Names::new(), Vec::new());
+        source.read(&mut names, &mut items).ok();
+        let events = items.into_iter().filter_map(|item| match item {
+            StreamItem::Event(event) => Some(event),
+            StreamItem::Gap(_) => None,
+        });
+        (events.collect(), names, fault)
+    }
+
+    #[test]
+    fn held_pages_are_allocations_in_the_order_of_their_times() {
+        let (events, names, fault) = events(TEXT);
+        let facts: Vec<_> = events.iter().map(|e| (e.at, e.address, e.allocated, e.order, e.pid)).collect();
+        assert_eq!(facts, [(100, 19, 4096, Some(0), Some(8)), (300, 16, 8192, Some(1), Some(7))]);
+        let depths: Vec<_> =
+            events.iter().map(|event| event.stack.map(|stack| names.stacks.get(stack).len())).collect();
+        assert_eq!((depths, fault), (vec![None, Some(2)], None));
+    }
+
+    #[test]
+    fn blocks_before_a_line_without_sense_count() {
+        for (rest, reason) in [
+            ("rubbish\n", "line 14 no `Page allocated via order`"),
+            ("Page allocated via order 0, mask 0x0\nrubbish\n", "line 15 is none that the kernel writes"),
+            ("Page allocated via order 0, mask 0x0\n\n", "line 15 ends a block without a PFN"),
+            ("Page allocated via order 0, mask 0x0\n", "line 14 ends inside a block"),
+            ("Page allocated via order 0, mask 0x0\nPFN 1\nPFN 2\n", "line 16 is a second PFN"),
+        ] {
+            let (events, _, fault) = events(&format!("{TEXT}{rest}"));
+            let message = fault.map(|fault| fault.message).unwrap_or_default();
+            assert!(message.starts_with(reason), "{message}");
+            assert_eq!(events.len(), 2, "{rest}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Kinds that a view of tasks, modules, uses or stacks shows: pages where they were recorded, else objects of slabs.
+
+use kmemtrace_abi::event::Kind;
+
+use super::ranked::SortKey;
+use super::sums::Ordering;
+use crate::account::stats::Stats;
+use crate::analysis::Analysis;
+
+/// Kinds that a view shows. Pages are never added to the objects that they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// `pages`.
+    Pages,
+    /// `kmalloc` and `cache`.
+    Slab,
+    /// All kinds, each in rows of its own: both were asked for.
+    Both,
+}
+
+impl Shown {
+    pub(super) fn of(analysis: &Analysis) -> Shown {
+        let kinds = &analysis.kinds;
+        let has_slab = kinds.iter().any(|kind| *kind != Kind::Pages);
+        match (kinds.contains(&Kind::Pages), has_slab) {
+            (true, true) => Shown::Both,
+            (true, false) => Shown::Pages,
+            (false, true) => Shown::Slab,
+            (false, false) if analysis.paired.has_pages => Shown::Pages,
+            (false, false) => Shown::Slab,
+        }
+    }
+
+    pub(super) fn takes(self, kind: Kind) -> bool {
+        match self {
+            Shown::Pages => kind == Kind::Pages,
+            Shown::Slab => kind != Kind::Pages,
+            Shown::Both => true,
+        }
+    }
+
+    /// Word of documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shown::Pages => "pages",
+            Shown::Slab => "slab",
+            Shown::Both => "pages and slab",
+        }
+    }
+}
+
+/// Sums of a row, with the growth of its live bytes, if it was counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Grown {
+    pub(super) stats: Stats,
+    pub(super) grew: Option<i128>,
+}
+
+impl Grown {
+    pub(super) fn add(&mut self, other: &Grown) {
+        self.stats.add(&other.stats);
+        self.grew = match (self.grew, other.grew) {
+            (Some(sum), Some(grew)) => Some(sum.saturating_add(grew)),
+            (sum, grew) => sum.or(grew),
+        };
+    }
+
+    /// Figure of a sort key.
+    pub(super) fn figure(&self, key: SortKey, ordering: Ordering) -> i128 {
+        match key {
+            SortKey::Growth => self.grew.unwrap_or(0),
+            key => i128::try_from(key.of(&self.stats, ordering)).unwrap_or(i128::MAX),
+        }
+    }
+
+    /// Growth as documents have it.
+    pub(super) fn printed_growth(&self) -> Option<i64> {
+        let fits = |grew: i128| i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX });
+        self.grew.map(fits)
+    }
+}
+
+/// Sums of each row of an analysis, by its number.
+pub(super) fn rows(analysis: &Analysis) -> impl Iterator<Item = Grown> + '_ {
+    let paired = &analysis.paired;
+    paired.rows.iter().enumerate().map(|(index, (_, stats))| {
+        let grew = paired.growth.as_ref().map(|growth| {
+            let live = growth.live(index);
+            live.last().copied().unwrap_or(0).saturating_sub(live.first().copied().unwrap_or(0))
+        });
+        Grown { stats: stats.clone(), grew }
+    })
+}

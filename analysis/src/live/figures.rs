@@ -1,0 +1,152 @@
+//! Figures of one row, kept as events pass.
+
+use super::ticks::Ticks;
+
+/// Slice of time of a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    /// Live bytes at the slice's begin.
+    live: u64,
+    /// Objects that are live and were allocated in the slice.
+    born: u32,
+}
+
+/// Counts at a tick.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    live: u64,
+    allocs: u64,
+    frees: u64,
+}
+
+/// Figures of one row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    /// Bytes.
+    pub(super) live: u64,
+    pub(super) peak: u64,
+    /// Order key at which the peak was reached.
+    pub(super) peak_at: u64,
+    /// Bytes that live objects asked for.
+    pub(super) live_requested: u64,
+    pub(super) objects: u64,
+    pub(super) allocs: u64,
+    /// Objects that are gone.
+    pub(super) frees: u64,
+    /// Objects freed on another CPU than the one that allocated them.
+    pub(super) cross_cpu: u64,
+    /// Live bytes at the mark.
+    pub(super) at_mark: Option<u64>,
+    /// Slices up to the last one; those before began when the row was not there.
+    slices: Vec<Slice>,
+    /// Counts at the last tick and the two before.
+    past: [Counts; 3],
+}
+
+/// Rates of a row over the last two seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rates {
+    /// Change of the live bytes in a second.
+    pub(super) growth: i64,
+    pub(super) allocs: u64,
+    pub(super) frees: u64,
+}
+
+impl Figures {
+    /// An object of these bytes is allocated at `at`.
+    #[inline]
+    pub(super) fn allocated(&mut self, at: u64, slice: usize, ticks: usize, (requested, allocated): (u64, u64)) {
+        self.live = self.live.saturating_add(allocated);
+        if self.live > self.peak {
+            (self.peak, self.peak_at) = (self.live, at);
+        }
+        self.live_requested = self.live_requested.saturating_add(requested);
+        self.objects += 1;
+        self.allocs += 1;
+        if let Some(slice) = self.slice(slice, ticks) {
+            slice.born = slice.born.saturating_add(1);
+        }
+    }
+
+    /// An object is gone that was allocated in `slice`.
+    #[inline]
+    pub(super) fn freed(&mut self, slice: usize, ticks: usize, (requested, allocated): (u64, u64), crossed: bool) {
+        self.live = self.live.saturating_sub(allocated);
+        self.live_requested = self.live_requested.saturating_sub(requested);
+        self.objects = self.objects.saturating_sub(1);
+        self.frees += 1;
+        self.cross_cpu += u64::from(crossed);
+        if let Some(slice) = self.slice(slice, ticks) {
+            slice.born = slice.born.saturating_sub(1);
+        }
+    }
+
+    /// Slice of this number of `ticks`; the row's own may begin later.
+    #[inline]
+    fn slice(&mut self, slice: usize, ticks: usize) -> Option<&mut Slice> {
+        if self.slices.is_empty() {
+            self.slices.push(Slice::default());
+        }
+        let before = ticks.saturating_sub(self.slices.len());
+        self.slices.get_mut(slice.checked_sub(before)?)
+    }
+
+    /// Begins the last slice of `ticks`, after those numbered `joined` were joined with the ones before.
+    pub(super) fn tick(&mut self, ticks: usize, joined: &[usize]) {
+        self.past.rotate_right(1);
+        self.past[0] = Counts { live: self.live, allocs: self.allocs, frees: self.frees };
+        self.slices.push(Slice { live: self.live, born: 0 });
+        let before = (ticks + joined.len()).saturating_sub(self.slices.len());
+        for slice in joined.iter().filter_map(|slice| slice.checked_sub(before)) {
+            if slice == 0 {
+                // The slice before began without the row.
+                self.slices[0].live = 0;
+            } else if slice < self.slices.len() {
+                let Slice { born, .. } = self.slices.remove(slice);
+                self.slices[slice - 1].born = self.slices[slice - 1].born.saturating_add(born);
+            }
+        }
+    }
+
+    /// Live bytes at the begin of a slice.
+    pub(super) fn live_at(&self, slice: usize, ticks: usize) -> u64 {
+        let before = ticks.saturating_sub(self.slices.len());
+        slice.checked_sub(before).and_then(|slice| self.slices.get(slice)).map_or(0, |slice| slice.live)
+    }
+
+    /// Rates over the last two whole seconds.
+    pub(super) fn rates(&self) -> Rates {
+        let [last, _, before] = self.past;
+        let growth = i128::from(last.live) - i128::from(before.live);
+        Rates {
+            growth: (growth / 2).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+            allocs: (last.allocs - before.allocs) / 2,
+            frees: (last.frees - before.frees) / 2,
+        }
+    }
+
+    /// True where the row has nothing and has not changed of late.
+    pub(super) fn is_idle(&self) -> bool {
+        self.objects == 0 && self.past.iter().all(|past| past.allocs == self.allocs && past.frees == self.frees)
+    }
+
+    /// Ages of live objects in nanoseconds at `now`, with their numbers, the youngest first.
+    pub(super) fn ages<'a>(&'a self, ticks: &'a Ticks, now: u64) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let before = ticks.len().saturating_sub(self.slices.len());
+        let slices = self.slices.iter().enumerate().rev().filter(|(_, slice)| slice.born > 0);
+        slices.map(move |(number, slice)| {
+            let (begin, end) = (ticks.begin(before + number), ticks.begin(before + number + 1).min(now));
+            let middle = begin.saturating_add(end.saturating_sub(begin) / 2);
+            (now.saturating_sub(middle), u64::from(slice.born))
+        })
+    }
+
+    /// Median age of live objects, in nanoseconds.
+    pub(super) fn median_age(&self, ticks: &Ticks, now: u64) -> Option<u64> {
+        let mut passed = 0;
+        self.ages(ticks, now).find_map(|(age, objects)| {
+            passed += objects;
+            (2 * passed >= self.objects).then_some(age)
+        })
+    }
+}

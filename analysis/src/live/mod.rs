@@ -1,0 +1,18 @@
+//! Live figures: a [`Monitor`] pairs the events of a trace while it is written, or played, and tells at any moment what its rows are.
+//!
+//! Events come from the same streams, merge and pairing as those of a report. Sums per row are kept as events pass, so that a
+//! [`Snapshot`] costs a step for each row, however many events there were.
+
+mod clock;
+mod figures;
+mod ledger;
+mod monitor;
+mod naming;
+mod rows;
+mod snapshot;
+mod ticks;
+
+pub use monitor::{Fed, Monitor, MonitorBase, MonitorOptions};
+pub use snapshot::{
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, RowChoice, Snapshot, SnapshotRequest, Totals,
+};

@@ -1,0 +1,354 @@
+//! Pairing of events as they come.
+//!
+//! Streams are read as far as they go, merged up to a key before which no CPU can bring more events, and paired. A CPU that is idle
+//! writes nothing: its recorder hands over events at most a flush interval after they happened, so a CPU whose file has been read
+//! to its end has nothing more before the present less that interval. An event that comes later all the same counts at the time
+//! that the others have come to, and the interval is taken to be longer from then on.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::event::{Event, Names as EventNames};
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::Trace;
+
+use super::clock::TraceClock;
+use super::ledger::{Ledger, LedgerSink};
+use super::naming::NameMemory;
+use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
+use crate::account::group_reader::{GroupFacts, GroupReader};
+use crate::account::grouping::Grouping;
+use crate::cache::AnalysisRequest;
+use crate::engine::config::{WINDOW, batch};
+use crate::engine::run::begin;
+use crate::error::AnalysisError;
+use crate::memory::budget::Budget;
+use crate::memory::hashing::Seed;
+use crate::names::caches::CacheNames;
+use crate::names::kallsyms::Symbolizer;
+use crate::names::resolver::Places;
+use crate::order::merge::{Chunk, MAX_CHUNKS};
+use crate::order::merger::{Merger, Window};
+use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::pairing::pairs::{Pairing, PairingOptions};
+use crate::query::Query;
+use crate::query::own::OwnThreads;
+
+/// Flush interval of a recorder that was not asked for another one, and time for its writing, in nanoseconds.
+const FIRST_DELAY: u64 = 1_250_000_000;
+/// Limit of the delay that late events may teach, in nanoseconds.
+const MAX_DELAY: u64 = 10_000_000_000;
+
+/// Options of a monitor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MonitorOptions {
+    /// The trace is being written: the ends of its files are not its end.
+    pub follows: bool,
+    /// Objects that the recorder itself allocates count, too.
+    pub shows_own: bool,
+    /// Memory limit, in bytes.
+    pub max_memory: Option<u64>,
+}
+
+/// Facts of a trace that a monitor refers to.
+pub struct MonitorBase {
+    options: MonitorOptions,
+    rules: PairingOptions,
+    pub(super) classes: Classes,
+    comms: HashMap<i32, Box<[u8]>>,
+    places: Places,
+    caches: CacheNames,
+    own_threads: Vec<i32>,
+    budget: Budget,
+}
+
+impl MonitorBase {
+    /// Facts of a trace that was just opened.
+    ///
+    /// # Errors
+    /// [`AnalysisError::NoSeconds`] for a trace whose keys are no times, [`AnalysisError::AlreadyRead`].
+    pub fn new(trace: &mut Trace, options: MonitorOptions) -> Result<MonitorBase, AnalysisError> {
+        begin(trace)?;
+        if trace.info.keys().unit != Unit::Nanoseconds {
+            return Err(AnalysisError::NoSeconds { clock: trace.info.clock.as_deref().unwrap_or("none").to_owned() });
+        }
+        let request =
+            AnalysisRequest { grouping: Grouping::SITE, matrix: false, lists_live: true, shows_own: options.shows_own };
+        let mut rules = Query::by_site().pairing_options(trace, request);
+        rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
+        trace.streams.iter_mut().for_each(|stream| stream.follow(options.follows));
+        Ok(MonitorBase {
+            options,
+            rules,
+            classes: Classes::new(trace.names.clone(), MAX_SIZED_CLASSES),
+            comms: HashMap::new(),
+            places: Places::default(),
+            caches: CacheNames::of(&trace.metadata),
+            own_threads: trace.metadata.own_threads.take().unwrap_or_default(),
+            budget: Budget::new(options.max_memory),
+        })
+    }
+}
+
+/// Result of a round of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fed {
+    /// Every whole block that was there, up to the limit, has been paired.
+    CaughtUp,
+    /// Time ran out before.
+    Behind,
+    /// The streams have ended: no more events come.
+    Ended,
+}
+
+/// Takes every event of other threads than the recorder's.
+#[derive(Clone)]
+struct LiveFilter<'a> {
+    own: Option<OwnThreads<'a>>,
+    shows_own: bool,
+}
+
+impl Filter for LiveFilter<'_> {
+    const FLAGS: bool = true;
+
+    #[inline(always)]
+    fn takes(&mut self, event: &Event, _: &EventNames) -> bool {
+        self.shows_own || !self.is_own(event)
+    }
+
+    #[inline(always)]
+    fn is_own(&self, event: &Event) -> bool {
+        self.own.is_some_and(|own| own.allocates(event))
+    }
+}
+
+/// Pairs a trace's events as they come.
+pub struct Monitor<'a> {
+    pub(super) base: &'a MonitorBase,
+    reader: PairEventReader<'a, LiveFilter<'a>>,
+    merger: Merger<PairEvent>,
+    pairing: Pairing<'a>,
+    pub(super) ledger: Ledger<'a>,
+    pub(super) names: NameMemory,
+    spare: Vec<Chunk<PairEvent>>,
+    batch: usize,
+    clock: TraceClock,
+    pub(super) page_bytes: Option<u64>,
+    /// Key of the first event; 0 before it.
+    pub(super) first: u64,
+    /// Key up to which all events are paired.
+    pub(super) frontier: u64,
+    /// Time after which an event is in its file, in nanoseconds.
+    delay: u64,
+    /// Nanoseconds that were passed over.
+    pub(super) skipped: u64,
+    /// Number of events at the last tick and the two before.
+    pub(super) past_events: [u64; 3],
+    next_past: u64,
+}
+
+impl<'a> Monitor<'a> {
+    /// Monitor of the trace that `base` was made of.
+    pub fn new(base: &'a MonitorBase, trace: &mut Trace) -> Monitor<'a> {
+        let MonitorBase { rules, classes, comms, places, caches, own_threads, budget, options } = base;
+        let seed = Seed::random();
+        let grouping = Grouping::of(&[crate::GroupKey::Site, crate::GroupKey::Cache]);
+        let facts = GroupFacts {
+            comms,
+            symbols: None,
+            places,
+            caches,
+            names: None,
+            gfp_names: None,
+            module_rule: crate::account::grouping::ModuleRule::Site,
+        };
+        let groups = GroupReader::new(grouping, facts, classes);
+        let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
+        let filter = LiveFilter { own, shows_own: options.shows_own };
+        let mut pairing = Pairing::new(rules, classes, seed, 0, 1);
+        let batch = batch(WINDOW, rules.cpus.len());
+        let read_ahead = (rules.cpus.len() * batch).max(WINDOW) * MAX_CHUNKS * size_of::<PairEvent>();
+        pairing.set_max_bytes(usize::try_from(budget.left(read_ahead as u64)).unwrap_or(usize::MAX));
+        let clock = TraceClock::of(&trace.info);
+        let mut names = NameMemory::new(options.follows && clock.now().is_some());
+        let symbols = take_names(trace, &mut names);
+        Monitor {
+            base,
+            reader: PairEventReader::new(&trace.names, classes, groups, true, seed, filter),
+            merger: Merger::new(rules.cpus.clone(), trace.info.order, 1),
+            pairing,
+            ledger: Ledger::new(classes, symbols),
+            names,
+            spare: Vec::new(),
+            batch,
+            clock,
+            page_bytes: trace.info.page_bytes.filter(|bytes| *bytes > 0),
+            first: 0,
+            frontier: 0,
+            delay: FIRST_DELAY,
+            skipped: 0,
+            past_events: [0; 3],
+            next_past: 0,
+        }
+    }
+
+    /// Reads and pairs what is there, up to `until` (nanoseconds since the begin of the trace) and until `deadline`.
+    pub fn feed(&mut self, trace: &mut Trace, until: Option<u64>, deadline: Instant) -> Fed {
+        let mut is_dry = vec![false; trace.streams.len()];
+        loop {
+            let has_read = self.read(trace, &mut is_dry);
+            if self.first == 0 && !self.begin(trace) {
+                return if self.has_ended(trace) { Fed::Ended } else { Fed::CaughtUp };
+            }
+            self.merger.set_cap(until.map(|until| self.first.saturating_add(until)));
+            let mut has_paired = false;
+            while let Some(window) = (!self.merger.is_done()).then(|| self.merger.next()).flatten() {
+                let is_empty = window.events.is_empty();
+                self.pair(&window);
+                self.merger.recycle(window);
+                self.spare.extend(self.merger.take_consumed());
+                has_paired |= !is_empty;
+                if is_empty || self.merger.is_done() {
+                    break;
+                }
+            }
+            if self.merger.is_done() || self.pairing.over_budget {
+                return Fed::Ended;
+            }
+            if !has_read && !has_paired {
+                return if self.is_at_end(trace) { self.finish() } else { Fed::CaughtUp };
+            }
+            if Instant::now() >= deadline {
+                return Fed::Behind;
+            }
+        }
+    }
+
+    /// Reads a chunk of each stream that has none; true where there was one. A stream with nothing more at present is dry, and
+    /// gets a watermark.
+    fn read(&mut self, trace: &mut Trace, is_dry: &mut [bool]) -> bool {
+        let mut has_read = false;
+        let now = self.clock.now();
+        let latest = trace.streams.iter().filter_map(|stream| stream.report().last).max();
+        for (index, stream) in trace.streams.iter_mut().enumerate() {
+            while self.merger.needs_input(index) && !is_dry[index] {
+                let used = self.spare.pop().unwrap_or_default();
+                let (mut chunk, is_empty) = self.reader.read(index as u16, stream, used, self.batch);
+                self.take_late(&mut chunk);
+                self.merger.add(index, chunk, stream.has_ended());
+                has_read |= !is_empty;
+                is_dry[index] = is_empty;
+            }
+            if is_dry[index]
+                && let Some(now) = now.or(latest)
+            {
+                self.merger.raise_watermark(index, now.saturating_sub(self.delay));
+            }
+        }
+        has_read
+    }
+
+    /// Moves events that come after their time to the present: the merge has passed their keys.
+    fn take_late(&mut self, chunk: &mut Chunk<PairEvent>) {
+        let frontier = self.frontier;
+        for event in chunk.events.iter_mut().take_while(|event| event.at < frontier) {
+            self.delay = self.delay.max((frontier - event.at).saturating_add(self.delay)).min(MAX_DELAY);
+            event.at = frontier;
+        }
+    }
+
+    /// Begins at the first event; false where there is none yet.
+    fn begin(&mut self, trace: &Trace) -> bool {
+        let has_all = (0..trace.streams.len()).all(|index| !self.merger.needs_input(index));
+        let first = self.merger.first_key();
+        if first == 0 || !(has_all || self.base.options.follows) {
+            return false;
+        }
+        self.first = first;
+        self.frontier = first;
+        self.ledger.begin(first);
+        self.next_past = first;
+        true
+    }
+
+    fn has_ended(&self, trace: &Trace) -> bool {
+        trace.streams.iter().all(CpuStream::has_ended)
+    }
+
+    /// True where no event is left, read or not.
+    fn is_at_end(&self, trace: &Trace) -> bool {
+        self.has_ended(trace) && (0..trace.streams.len()).all(|index| self.merger.waiting(index) == 0)
+    }
+
+    /// Takes the last window, which has no events.
+    fn finish(&mut self) -> Fed {
+        self.merger.set_cap(None);
+        if let Some(window) = self.merger.next() {
+            self.pair(&window);
+        }
+        Fed::Ended
+    }
+
+    fn pair(&mut self, window: &Window<PairEvent>) {
+        self.pairing.take(window, &mut LedgerSink { ledger: &mut self.ledger, events: &window.events });
+        let last = window.events.last().map(|event| event.at);
+        self.frontier = self.frontier.max(last.max(window.complete_until).unwrap_or(0));
+        self.ledger.advance(self.frontier);
+        if self.frontier >= self.next_past {
+            self.next_past = self.frontier.saturating_add(super::ticks::TICK);
+            self.past_events.rotate_right(1);
+            self.past_events[0] = self.merger.merged.events;
+        }
+    }
+
+    /// Passes over what is there and not read, but for the last blocks: loss on all CPUs, as the pairing sees it.
+    pub fn skip(&mut self, trace: &mut Trace) {
+        let now = self.clock.now().unwrap_or(self.frontier);
+        let mut has_skipped = false;
+        for stream in &mut trace.streams {
+            has_skipped |= stream.skip_to_last();
+        }
+        if has_skipped {
+            self.skipped = self.skipped.saturating_add(now.saturating_sub(self.frontier));
+        }
+    }
+
+    /// Time from the last event that counts to the present, in nanoseconds; `None` where the trace's clock is not this machine's.
+    pub fn lag(&self) -> Option<u64> {
+        Some(self.clock.now()?.saturating_sub(self.frontier)).filter(|_| self.frontier > 0)
+    }
+
+    /// Time from the begin of the trace to the last event that counts, in nanoseconds.
+    pub fn elapsed(&self) -> u64 {
+        self.frontier - self.first
+    }
+
+    /// Sets the mark at the present.
+    pub fn set_mark(&mut self) {
+        self.ledger.set_mark(self.frontier);
+    }
+
+    /// Takes the names of the trace as it is now, opened anew.
+    pub fn renew_names(&mut self, mut trace: Trace) {
+        self.ledger.symbols = take_names(&mut trace, &mut self.names);
+        self.names.renew();
+    }
+
+    /// Number of events so far.
+    pub(super) fn events(&self) -> u64 {
+        self.merger.merged.events
+    }
+
+    /// True once the memory limit was exceeded.
+    pub(super) fn is_over_memory(&self) -> bool {
+        self.pairing.over_budget
+    }
+}
+
+/// Moves symbols and command names out of a trace.
+fn take_names(trace: &mut Trace, names: &mut NameMemory) -> Symbolizer {
+    let metadata = &mut trace.metadata;
+    names.comms = std::mem::take(&mut metadata.comms);
+    Symbolizer::new(std::mem::take(&mut metadata.kallsyms), &std::mem::take(&mut metadata.modules))
+}

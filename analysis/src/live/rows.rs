@@ -1,0 +1,156 @@
+//! Snapshots of a monitor: a step for each row.
+
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::Trace;
+
+use super::figures::Figures;
+use super::ledger::Line;
+use super::monitor::Monitor;
+use super::snapshot::{Ages, Detail, LiveKey, LiveRow, RowChoice, Snapshot, SnapshotRequest, Totals};
+use super::ticks::TICK;
+
+/// Call-sites that free an object, of a detail.
+const FREERS: usize = 4;
+
+impl Monitor<'_> {
+    /// Figures at present.
+    pub fn snapshot(&mut self, trace: &Trace, request: &SnapshotRequest) -> Snapshot {
+        let reports = || trace.streams.iter().map(CpuStream::report);
+        let lossy = reports().filter(|report| report.lost.is_none_or(|lost| lost > 0)).filter_map(|report| report.cpu);
+        let since = |at: u64| at.saturating_sub(self.first);
+        let [last, _, before] = self.past_events;
+        let mut snapshot = Snapshot {
+            elapsed: self.elapsed(),
+            events: self.events(),
+            events_now: (last - before) / 2,
+            lost: reports().map(|report| report.lost).sum(),
+            gaps: reports().map(|report| report.gaps).sum(),
+            cpus: trace.info.cpus.clone(),
+            lossy_cpus: lossy.collect(),
+            lag: self.lag(),
+            bytes_read: trace.streams.iter().map(CpuStream::bytes_read).sum(),
+            bytes: trace.streams.iter().map(CpuStream::bytes_to_read).sum(),
+            skipped: self.skipped,
+            is_over_memory: self.is_over_memory(),
+            pages: self.totals(&self.ledger.pages, request),
+            slab: self.totals(&self.ledger.slab, request),
+            curve: self.curve(request),
+            mark: self.ledger.mark.map(since),
+            group: request.group,
+            rows: Vec::new(),
+            detail: request.detail.and_then(|choice| self.detail(choice, request)),
+        };
+        snapshot.rows = self.rows(request);
+        snapshot
+    }
+
+    /// Slice at whose begin the window begins; `None` where the trace is younger.
+    fn window_slice(&self, window: u64) -> Option<usize> {
+        let from = self.frontier.checked_sub(window)?;
+        // The last tick may lie behind the present by nearly one second.
+        self.ledger.ticks.at_or_before(from.saturating_add(TICK / 2))
+    }
+
+    fn growth(&self, figures: &Figures, window: u64) -> i64 {
+        let slice = self.window_slice(window);
+        let before = slice.map_or(0, |slice| figures.live_at(slice, self.ledger.ticks.len()));
+        difference(figures.live, before)
+    }
+
+    fn totals(&self, figures: &Figures, request: &SnapshotRequest) -> Totals {
+        Totals {
+            live: figures.live,
+            peak: figures.peak,
+            peak_after: figures.peak_at.saturating_sub(self.first),
+            growth: self.growth(figures, request.window),
+            allocs: figures.allocs,
+        }
+    }
+
+    /// Live bytes over the window, the present last.
+    fn curve(&self, request: &SnapshotRequest) -> Vec<(u64, u64)> {
+        let points = request.points as u64;
+        let ticks = &self.ledger.ticks;
+        let at = |point: u64| self.frontier.checked_sub(request.window / points.max(1) * (points - 1 - point));
+        let live = |point| {
+            let slice = at(point).and_then(|at| ticks.at_or_before(at))?;
+            let of = |figures: &Figures| figures.live_at(slice, ticks.len());
+            Some((of(&self.ledger.pages), of(&self.ledger.slab)))
+        };
+        let past = (0..points.saturating_sub(1)).map(|point| live(point).unwrap_or((0, 0)));
+        past.chain((points > 0).then_some((self.ledger.pages.live, self.ledger.slab.live))).collect()
+    }
+
+    fn rows(&mut self, request: &SnapshotRequest) -> Vec<LiveRow> {
+        let Monitor { ledger, names, base, .. } = self;
+        let mut named = Vec::new();
+        for line in &ledger.lines(request.group).lines {
+            let mut name = |key| names.name(key, &base.classes, &ledger.symbols, &ledger.module_names);
+            let is_site = matches!(line.key, LiveKey::Site(_));
+            let cache = (is_site && line.cache > 0).then(|| name(LiveKey::Cache(line.cache)));
+            named.push((name(line.key), cache));
+        }
+        let lines = &self.ledger.lines(request.group).lines;
+        lines.iter().zip(named).map(|(line, (name, cache))| self.row(line, name, cache, request)).collect()
+    }
+
+    fn row(
+        &self,
+        line: &Line,
+        name: std::sync::Arc<super::LiveName>,
+        cache: Option<std::sync::Arc<super::LiveName>>,
+        request: &SnapshotRequest,
+    ) -> LiveRow {
+        let Line { key, kind, figures, .. } = line;
+        let rates = figures.rates();
+        let page_bytes = self.page_bytes.filter(|_| *kind == kmemtrace_abi::event::Kind::Pages);
+        LiveRow {
+            key: *key,
+            kind: *kind,
+            name,
+            cache,
+            live: figures.live,
+            peak: figures.peak,
+            growth: self.growth(figures, request.window),
+            since_mark: self.ledger.mark.map(|_| difference(figures.live, figures.at_mark.unwrap_or(0))),
+            growth_now: rates.growth,
+            objects: figures.objects,
+            pages: page_bytes.map(|bytes| figures.live / bytes),
+            wasted: figures.live.saturating_sub(figures.live_requested),
+            allocs: figures.allocs,
+            allocs_now: rates.allocs,
+            frees_now: rates.frees,
+            frees: figures.frees,
+            cross_cpu: figures.cross_cpu,
+            median_age: figures.median_age(&self.ledger.ticks, self.frontier),
+        }
+    }
+
+    fn detail(&mut self, (group, key, kind): RowChoice, request: &SnapshotRequest) -> Option<Detail> {
+        let Monitor { ledger, names, base, frontier, .. } = self;
+        let (number, line) = ledger.lines(group).find(key, kind)?;
+        let mut ages = Ages::default();
+        for (age, objects) in line.figures.ages(&ledger.ticks, *frontier) {
+            let class = [1, 10, 60].iter().position(|seconds| age < seconds * TICK).unwrap_or(3);
+            ages.counts[class] += objects;
+            ages.beyond_window += if age > request.window { objects } else { 0 };
+            ages.oldest = age;
+        }
+        let mut freed_by = Vec::new();
+        if let LiveKey::Site(_) = key {
+            let freers = ledger.freers.iter().filter(|((site, _), _)| *site == number);
+            freed_by = freers.map(|((_, free_site), count)| (*free_site, *count)).collect();
+            freed_by.sort_unstable_by_key(|&(free_site, count)| (std::cmp::Reverse(count), free_site));
+            freed_by.truncate(FREERS);
+        }
+        let mut name = |site| names.name(LiveKey::Site(site), &base.classes, &ledger.symbols, &ledger.module_names);
+        let freed_by = freed_by.into_iter().map(|(site, count)| (name(site), count)).collect();
+        Some(Detail { ages, requested: line.figures.live_requested, freed_by })
+    }
+}
+
+/// `now` less `before`.
+fn difference(now: u64, before: u64) -> i64 {
+    let difference = i128::from(now) - i128::from(before);
+    difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}

@@ -1,0 +1,208 @@
+//! Figures at one moment, as screens show them.
+
+use std::sync::Arc;
+
+use kmemtrace_abi::event::Kind;
+
+/// Groupings of live rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LiveGroup {
+    /// Call-sites.
+    #[default]
+    Sites,
+    /// Modules of call-sites.
+    Modules,
+    /// Threads that allocated.
+    Tasks,
+    /// Caches, and size classes of `kmalloc`.
+    Caches,
+}
+
+impl LiveGroup {
+    /// All groupings, in the order of screens.
+    pub const ALL: [LiveGroup; 4] = [LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches];
+
+    /// Word for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            LiveGroup::Sites => "sites",
+            LiveGroup::Modules => "modules",
+            LiveGroup::Tasks => "tasks",
+            LiveGroup::Caches => "caches",
+        }
+    }
+}
+
+/// Key of a row, beside its kind: it stays the same from snapshot to snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LiveKey {
+    /// Address of a call-site.
+    Site(u64),
+    /// Number of a module; 0 is the kernel.
+    Module(u32),
+    /// Thread id.
+    Task(u32),
+    /// Number of a cache; 0 where it is not known.
+    Cache(u32),
+}
+
+/// Function of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSymbol {
+    /// Name, any bytes.
+    pub name: Box<[u8]>,
+    /// Distance from the function's start, in bytes.
+    pub offset: u64,
+    /// Module, any bytes; `None` for the kernel.
+    pub module: Option<Box<[u8]>>,
+}
+
+/// Name of a row: bytes of a stranger, to be escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LiveName {
+    /// Call-site, and its function where that is known.
+    Site(u64, Option<LiveSymbol>),
+    /// Module; `None` for the kernel.
+    Module(Option<Box<[u8]>>),
+    /// Thread, where it is known, and its command name.
+    Task(Option<i32>, Option<Box<[u8]>>),
+    /// Cache; `None` where it is not known.
+    Cache(Option<Box<[u8]>>),
+}
+
+/// Row of a snapshot.
+#[derive(Clone, Debug)]
+pub struct LiveRow {
+    /// Key, for the next snapshots.
+    pub key: LiveKey,
+    /// Kind of the objects.
+    pub kind: Kind,
+    /// Name.
+    pub name: Arc<LiveName>,
+    /// Cache of the objects of a call-site, where it is known.
+    pub cache: Option<Arc<LiveName>>,
+    /// Live bytes.
+    pub live: u64,
+    /// Greatest number of live bytes so far.
+    pub peak: u64,
+    /// Change of the live bytes over the window.
+    pub growth: i64,
+    /// Change of the live bytes since the mark, where one is set.
+    pub since_mark: Option<i64>,
+    /// Change of the live bytes in a second, over the last two.
+    pub growth_now: i64,
+    /// Live objects.
+    pub objects: u64,
+    /// Live pages, of a row of pages.
+    pub pages: Option<u64>,
+    /// Bytes that live objects have and did not ask for.
+    pub wasted: u64,
+    /// Allocations so far.
+    pub allocs: u64,
+    /// Allocations in a second, over the last two.
+    pub allocs_now: u64,
+    /// Frees in a second, over the last two.
+    pub frees_now: u64,
+    /// Objects freed so far.
+    pub frees: u64,
+    /// Objects freed on another CPU.
+    pub cross_cpu: u64,
+    /// Median age of live objects, in nanoseconds.
+    pub median_age: Option<u64>,
+}
+
+/// Sums over all rows of pages, or of slab objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Live bytes.
+    pub live: u64,
+    /// Greatest number of live bytes so far.
+    pub peak: u64,
+    /// Time from the begin of the trace to the peak, in nanoseconds.
+    pub peak_after: u64,
+    /// Change of the live bytes over the window.
+    pub growth: i64,
+    /// Allocations so far.
+    pub allocs: u64,
+}
+
+/// Numbers of live objects by age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ages {
+    /// Below 1 s, below 10 s, below 60 s, and older.
+    pub counts: [u64; 4],
+    /// Older than the window.
+    pub beyond_window: u64,
+    /// Age of the oldest, about, in nanoseconds.
+    pub oldest: u64,
+}
+
+/// More about one row.
+#[derive(Clone, Debug, Default)]
+pub struct Detail {
+    /// Ages of live objects.
+    pub ages: Ages,
+    /// Bytes that live objects ask for.
+    pub requested: u64,
+    /// Call-sites that free objects of a call-site, with their counts, the most frequent first.
+    pub freed_by: Vec<(Arc<LiveName>, u64)>,
+}
+
+/// Grouping, key and kind of a row.
+pub type RowChoice = (LiveGroup, LiveKey, Kind);
+
+/// Contents that a snapshot should have.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotRequest {
+    /// Rows.
+    pub group: LiveGroup,
+    /// Window of growth, in nanoseconds.
+    pub window: u64,
+    /// Row to tell more about.
+    pub detail: Option<RowChoice>,
+    /// Points of the curve of live bytes.
+    pub points: usize,
+}
+
+/// Figures at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Time from the begin of the trace, in nanoseconds.
+    pub elapsed: u64,
+    /// Events so far.
+    pub events: u64,
+    /// Events in a second, over the last two.
+    pub events_now: u64,
+    /// Events lost so far, where their number is known.
+    pub lost: Option<u64>,
+    /// Gaps so far.
+    pub gaps: u64,
+    /// CPUs of the trace.
+    pub cpus: Vec<u32>,
+    /// CPUs that have lost events.
+    pub lossy_cpus: Vec<u32>,
+    /// Time from the last event that counts to the present, in nanoseconds, where the clock can be read.
+    pub lag: Option<u64>,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Time that was passed over, in nanoseconds.
+    pub skipped: u64,
+    /// The memory limit is exceeded: figures stand still.
+    pub is_over_memory: bool,
+    /// Totals of pages.
+    pub pages: Totals,
+    /// Totals of slab objects: `kmalloc` and caches together.
+    pub slab: Totals,
+    /// Live bytes over the window, of pages and of slab objects, at points of equal distance.
+    pub curve: Vec<(u64, u64)>,
+    /// Time from the begin of the trace to the mark, in nanoseconds.
+    pub mark: Option<u64>,
+    /// Grouping of the rows.
+    pub group: LiveGroup,
+    /// Rows, in no order.
+    pub rows: Vec<LiveRow>,
+    /// More about the row that was asked for.
+    pub detail: Option<Detail>,
+}

@@ -1,0 +1,98 @@
+//! Functions whose frames are no place to look at: tracing, allocators of pages, reclaim.
+
+use crate::names::wrappers::plain_name;
+use crate::query::glob::Glob;
+
+/// Part of the kernel that a listed function belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameClass {
+    /// Tracing, which records the stack.
+    Tracing,
+    /// Allocator of pages.
+    Allocator,
+    /// Waiting for memory, and charging it.
+    Reclaim,
+}
+
+/// Names of functions that stand between an allocation and the code that asked for it.
+#[derive(Clone, Debug)]
+pub struct FrameList {
+    patterns: Vec<(FrameClass, Glob)>,
+    /// Number of built-in names.
+    built_in: usize,
+}
+
+/// Names that come with the library.
+const BUILT_IN: &str = include_str!("allocators.txt");
+
+impl Default for FrameList {
+    fn default() -> FrameList {
+        let mut list = FrameList { patterns: Vec::new(), built_in: 0 };
+        list.add(BUILT_IN);
+        list.built_in = list.patterns.len();
+        list
+    }
+}
+
+impl FrameList {
+    /// Adds names from a text: a name a line, `*` and `?` allowed. `[tracing]`, `[allocators]` and `[reclaim]` begin sections, names
+    /// before them are allocators; lines that begin with `#` are comments.
+    pub fn add(&mut self, text: &str) {
+        let mut class = FrameClass::Allocator;
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line {
+                "[tracing]" => class = FrameClass::Tracing,
+                "[allocators]" => class = FrameClass::Allocator,
+                "[reclaim]" => class = FrameClass::Reclaim,
+                name => self.patterns.push((class, Glob::new(name))),
+            }
+        }
+    }
+
+    /// True where names were added to the built-in ones.
+    pub(crate) fn has_more(&self) -> bool {
+        self.patterns.len() > self.built_in
+    }
+
+    /// Class of a function, whatever suffixes its name has; `None` where it is not listed.
+    pub fn class(&self, function: &[u8]) -> Option<FrameClass> {
+        let name = plain_name(function);
+        self.patterns.iter().find(|(_, pattern)| pattern.matches(name)).map(|(class, _)| *class)
+    }
+
+    /// True for a function that asks for no pages itself: the site of an allocation is a frame further out.
+    pub fn is_passed_over(&self, function: &[u8]) -> bool {
+        matches!(self.class(function), Some(FrameClass::Tracing | FrameClass::Allocator))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glue_and_allocators_are_passed_over() {
+        let list = FrameList::default();
+        for name in
+            ["trace_event_raw_event_mm_page_alloc", "__traceiter_mm_page_alloc", "__alloc_pages", "alloc_pages_mpol"]
+        {
+            assert!(list.is_passed_over(name.as_bytes()), "{name}");
+        }
+        for name in ["__alloc_frozen_pages_noprof", "folio_alloc_mpol_noprof", "vma_alloc_folio_noprof.isra.0"] {
+            assert!(list.is_passed_over(name.as_bytes()), "{name}");
+        }
+        for name in ["shmem_alloc_folio", "filemap_alloc_folio", "allocate_slab", "pte_alloc_one", "shrink_node"] {
+            assert!(!list.is_passed_over(name.as_bytes()), "{name}");
+        }
+        assert_eq!(list.class(b"shrink_node"), Some(FrameClass::Reclaim));
+    }
+
+    #[test]
+    fn a_text_adds_names() {
+        let mut list = FrameList::default();
+        list.add("# mine\nmy_pages_*\n[tracing]\nmy_probe\n");
+        assert_eq!(list.class(b"my_pages_get.part.0"), Some(FrameClass::Allocator));
+        assert_eq!(list.class(b"my_probe"), Some(FrameClass::Tracing));
+        assert!(list.is_passed_over(b"__alloc_pages") && !list.is_passed_over(b"my_driver_open"));
+    }
+}

@@ -1,0 +1,198 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use kmemtrace_tests::generate::Random;
+
+use super::*;
+
+/// Frames one by one: the allocation that each is live under, and all that were seen.
+#[derive(Default)]
+struct Plain {
+    live: BTreeMap<u64, u32>,
+    seen: BTreeSet<u64>,
+    /// Pages left of each allocation, and pages inferred to be free.
+    left: BTreeMap<u32, (u32, u32)>,
+}
+
+impl Plain {
+    fn record(&mut self, first: u64, pages: u64, now: Option<u32>) -> (Before, BTreeMap<u32, u32>) {
+        let (mut before, mut hits) = (Before::default(), BTreeMap::new());
+        for frame in first..first + pages {
+            match (self.live.remove(&frame), self.seen.insert(frame)) {
+                (Some(of), _) => {
+                    before.live += 1;
+                    *hits.entry(of).or_insert(0) += 1;
+                }
+                (None, true) => before.unseen += 1,
+                (None, false) => before.seen += 1,
+            }
+            if let Some(now) = now {
+                self.live.insert(frame, now);
+            }
+        }
+        for (of, pages) in &hits {
+            let (left, inferred) = self.left.get_mut(of).unwrap();
+            *left -= pages;
+            *inferred += if now.is_some() { *pages } else { 0 };
+        }
+        if let Some(now) = now {
+            self.left.insert(now, (pages as u32, 0));
+        }
+        (before, hits)
+    }
+}
+
+/// Blocks of all orders, parts of them and several at once, in few and in many frames, against a map of frames. Allocations are
+/// told apart by the class of their state.
+#[test]
+fn frames_are_those_of_a_map() {
+    for seed in 0..40u64 {
+        let mut random = Random::new(seed);
+        let keeps_infos = seed % 2 == 0;
+        let (mut table, mut plain, mut hits) = (FrameTable::new(keeps_infos), Plain::default(), Vec::new());
+        let max_order = *random.pick(&[1, 4, 9, 13]);
+        let frames = 1u64 << *random.pick(&[6, 9, 12, 15]);
+        let base = *random.pick(&[0, 0x1234_5600_0000, (1 << 50) - (1 << 16)]);
+        let mut kinds = 0;
+        for step in 0..1000u32 {
+            let order = random.below(max_order + 1).min(random.below(max_order + 1)) as u8;
+            let first = base + (random.below(frames) >> order << order);
+            let range = FrameRange::new(first, order);
+            // Now and then neighbours of the same class, as the pairing has them.
+            let allocates = random.chance(55);
+            let is_like = allocates && order == 0 && !keeps_infos && random.chance(60);
+            kinds += u32::from(!is_like);
+            let class = if is_like { u32::MAX >> 4 } else { kinds };
+            let state = SlotState::alloc(class, false, 3, LossEpoch::FIRST);
+            hits.clear();
+            let info = AllocInfo { at: step.into(), tie: step, pid: 7 };
+            let before =
+                if allocates { table.alloc(range, state, info, &mut hits) } else { table.free(range, &mut hits) };
+            if let Some((left, _)) = plain.left.get_mut(&class).filter(|_| is_like) {
+                *left += 1;
+            }
+            let like = plain.left.get(&class).copied().filter(|_| is_like);
+            let (expected, expected_hits) = plain.record(first, 1 << order, allocates.then_some(class));
+            if let Some((left, inferred)) = like {
+                let hit = expected_hits.get(&class).copied().unwrap_or(0);
+                plain.left.insert(class, (left - hit, inferred + hit));
+            }
+            assert_eq!(before, expected, "seed {seed}, step {step}");
+            let mut taken = BTreeMap::new();
+            for hit in hits.clone() {
+                let off = table.take_off(hit, allocates).unwrap();
+                let class = match off {
+                    Off::Singles(state) => state.class(),
+                    Off::Block(block) => block.state.class(),
+                };
+                *taken.entry(class).or_insert(0) += hit.pages;
+                if let Off::Block(block) = off {
+                    let (left, inferred) = plain.left[&class];
+                    assert!(block.left >= left, "seed {seed}, step {step}");
+                    assert!(!keeps_infos || block.inferred <= inferred, "seed {seed}, step {step}");
+                    assert_eq!(table.is_left(hit), block.left > 0);
+                }
+            }
+            assert_eq!(taken, expected_hits, "seed {seed}, step {step}");
+        }
+        let live = plain.left.values().filter(|(left, _)| *left > 0).count();
+        if keeps_infos {
+            assert_eq!(table.live_objects(), live, "seed {seed}");
+            let mut listed = 0;
+            table.drain_live(|block| {
+                listed += 1;
+                assert_eq!((block.left, block.inferred), plain.left[&block.state.class()], "seed {seed}");
+                assert_eq!(block.is_inferred, block.inferred > 0);
+            });
+            assert_eq!(listed, live, "seed {seed}");
+            assert_eq!((table.live_objects(), table.bytes()), (0, 0));
+        }
+    }
+}
+
+fn bytes_per_frame(order: u8, frames: u64, every: u64, is_like: bool) -> f64 {
+    let (mut table, mut hits, mut random) = (FrameTable::new(false), Vec::new(), Random::new(3));
+    let mut live = 0u64;
+    let mut place: Vec<u64> = (0..frames >> order).filter(|_| random.below(every) == 0).collect();
+    for index in (1..place.len()).rev() {
+        place.swap(index, random.below(index as u64 + 1) as usize);
+    }
+    for (number, block) in place.into_iter().enumerate() {
+        let class = if is_like { 1 } else { number as u32 & 0xff_ffff };
+        let state = SlotState::alloc(class, false, 0, LossEpoch::FIRST);
+        let before = table.alloc(FrameRange::new(block << order, order), state, AllocInfo::default(), &mut hits);
+        assert_eq!(before.live, 0);
+        live += 1 << order;
+    }
+    table.bytes() as f64 / live as f64
+}
+
+/// A live frame takes 16 bytes at most where one in sixteen of its neighbours is live; in blocks of two, one in two.
+#[test]
+fn a_live_frame_takes_sixteen_bytes_at_most() {
+    for (order, every) in [(0, 1), (0, 2), (0, 4), (0, 16), (1, 1), (1, 2), (2, 8), (5, 8), (9, 1), (9, 64)] {
+        for is_like in [true, false] {
+            let bytes = bytes_per_frame(order, 1 << 18, every, is_like);
+            assert!(bytes <= 16.0, "order {order}, one in {every}: {bytes} bytes a frame");
+        }
+    }
+}
+
+/// Frames that were freed without an allocation take a bit each, and those far away no table in advance.
+#[test]
+fn a_seen_frame_takes_a_bit() {
+    let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
+    let frames = 1u64 << 22;
+    for first in (0..frames).step_by(16) {
+        table.free(FrameRange::new(first, 4), &mut hits);
+    }
+    assert!(table.bytes() as u64 * 8 <= frames * 9 / 8, "{} bytes", table.bytes());
+    table.free(FrameRange::new(u64::MAX >> 1, 0), &mut hits);
+    table.free(FrameRange::new(u64::MAX, 0), &mut hits);
+    assert!(table.bytes() as u64 * 8 <= frames * 9 / 8 + 2 * 8 * 4096, "{} bytes", table.bytes());
+    assert!(hits.is_empty());
+    // Chunks go when nothing is live any more.
+    let before = table.bytes();
+    let state = SlotState::alloc(1, false, 0, LossEpoch::FIRST);
+    for frame in 0..5000 {
+        table.alloc(FrameRange::new(frame, 0), state, AllocInfo::default(), &mut hits);
+    }
+    assert!(table.bytes() > before);
+    table.free(FrameRange::new(0, 16), &mut hits);
+    assert_eq!(table.bytes(), before);
+}
+
+/// The table stops at its limit and says so.
+#[test]
+fn frames_grow_no_further_than_they_may() {
+    for order in [0, 3, 16] {
+        let (mut table, mut hits) = (FrameTable::new(true), Vec::new());
+        table.set_max_bytes(1 << 20);
+        let mut frame = 0;
+        while !table.over_budget() {
+            let state = SlotState::alloc(frame as u32 & 0xffff, false, 0, LossEpoch::FIRST);
+            table.alloc(FrameRange::new(frame, order), state, AllocInfo::default(), &mut hits);
+            frame += 1 << order;
+            assert!(frame < 1 << 32, "no end");
+        }
+        assert!((900 << 10..1200 << 10).contains(&table.bytes()), "{} bytes", table.bytes());
+    }
+}
+
+/// Epochs whose numbers come again are forgotten.
+#[test]
+fn numbers_of_epochs_that_come_again_are_forgotten() {
+    let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
+    let state = |class| SlotState::alloc(class, false, 0, LossEpoch::FIRST);
+    for (frame, order) in [(0, 0), (1, 0), (8, 3)] {
+        table.alloc(FrameRange::new(frame, order), state(frame as u32), AllocInfo::default(), &mut hits);
+    }
+    table.begin_epoch(LossEpoch::FIRST.next());
+    table.begin_epoch(LossEpoch::FIRST);
+    table.free(FrameRange::new(0, 4), &mut hits);
+    let ends: Vec<_> = hits.into_iter().filter_map(|hit| table.take_off(hit, false)).collect();
+    assert_eq!(ends.len(), 3);
+    for end in ends {
+        let (Off::Singles(state) | Off::Block(BlockState { state, .. })) = end;
+        assert!(state.is_live() && !state.epoch().is_gapless_with(LossEpoch::FIRST));
+    }
+}

@@ -1,0 +1,125 @@
+//! Words that options choose from: formats, shapes and colours.
+
+use clap::ValueEnum;
+use kmemtrace::ModuleRule;
+use kmemtrace::documents::AccountStyle;
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned table for people
+    Table,
+    /// One JSON document
+    Json,
+    /// JSON Lines, one object a line
+    Jsonl,
+    /// Comma-separated rows
+    Csv,
+}
+
+/// Forms of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    /// Callers by live bytes, with the frees of their objects: as trace_analyze writes it
+    #[default]
+    TraceAnalyze,
+    /// Callers by all bytes, with the frees that they made: as slab_account writes it
+    SlabAccount,
+    /// Callers, their live bytes and their object files, without a heading
+    Callers,
+}
+
+impl Style {
+    /// Style of the library.
+    pub(crate) fn style(self) -> AccountStyle {
+        match self {
+            Style::TraceAnalyze => AccountStyle::TraceAnalyze,
+            Style::SlabAccount => AccountStyle::SlabAccount,
+            Style::Callers => AccountStyle::Callers,
+        }
+    }
+}
+
+/// Shapes of pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChartShape {
+    /// Rings around the root, angles by size
+    #[default]
+    Rings,
+    /// Rectangles within rectangles, areas by size
+    Treemap,
+    /// Rows below the root, widths by size
+    Icicle,
+}
+
+/// Rules by which an allocation belongs to a module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RuleOfModules {
+    /// Module of the frame nearest to the allocation
+    #[default]
+    Innermost,
+    /// Module of the frame farthest from it
+    Outermost,
+    /// Each module of the stack: rows overlap
+    Any,
+    /// Module of the call-site
+    Site,
+}
+
+impl RuleOfModules {
+    /// Rule of the library.
+    pub(crate) fn rule(self) -> ModuleRule {
+        match self {
+            RuleOfModules::Innermost => ModuleRule::Innermost,
+            RuleOfModules::Outermost => ModuleRule::Outermost,
+            RuleOfModules::Any => ModuleRule::Any,
+            RuleOfModules::Site => ModuleRule::Site,
+        }
+    }
+}
+
+/// Formats of `export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTo {
+    /// Profile of go tool pprof, Perfetto, speedscope, Parca, Pyroscope
+    Pprof,
+    /// Folded stacks of flame graph tools and speedscope
+    Folded,
+    /// Tracks of live bytes and events for Perfetto
+    Perfetto,
+    /// Table of call-sites for DuckDB, Spark, Trino, ClickHouse
+    ParquetSites,
+    /// Table of objects
+    ParquetObjects,
+    /// Table of events
+    ParquetEvents,
+    /// Events as JSON Lines
+    Jsonl,
+    /// Events as comma-separated rows
+    Csv,
+}
+
+/// Figures that folded stacks are weighted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Weight {
+    /// Number of allocations
+    Allocs,
+    /// Bytes handed out, over all allocations
+    Allocated,
+    /// Bytes lost to internal fragmentation, over all allocations
+    Wasted,
+    /// Bytes live at the end
+    Live,
+}
+
+/// Use of colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    #[default]
+    Auto,
+    /// In files and pipes, too
+    Always,
+    /// Nowhere
+    Never,
+}

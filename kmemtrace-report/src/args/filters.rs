@@ -1,0 +1,82 @@
+//! Filters on objects, and the same as the user typed them.
+
+use clap::ArgMatches;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use kmemtrace::{Branch, Context, Glob, Kind, Select, Site, SizeRange, parse_kind};
+
+/// Filters on objects. Options are ANDed, the values of one option are ORed.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct Filters {
+    /// Only allocations by these thread ids
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = pid, hide_short_help = true)]
+    pub(crate) pid: Vec<i32>,
+    /// Only allocations by these commands (* and ? allowed)
+    #[arg(long, value_name = "COMM,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) comm: Vec<Glob>,
+    /// Only call-sites in these modules (* and ? allowed)
+    #[arg(long, value_name = "MODULE,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) module: Vec<Glob>,
+    /// Only objects of these caches (* and ? allowed)
+    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) cache: Vec<Glob>,
+    /// Only these call-sites: foo_open, foo_*, foo_open+0x3c or 0xffffffff81000100
+    #[arg(long, value_name = "SITE,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) site: Vec<Site>,
+    /// Only these kinds of objects
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = kind_parser(), hide_short_help = true)]
+    pub(crate) kind: Vec<Kind>,
+    /// Only objects of these requested sizes: 512, 1K..4K, 1.5M.., ..64
+    #[arg(long, value_name = "A..B,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) size: Vec<SizeRange>,
+    /// Only allocations in these contexts of the kernel
+    #[arg(long, value_name = "CONTEXT,...", value_delimiter = ',', value_parser = context_parser(), hide_short_help = true)]
+    pub(crate) context: Vec<Context>,
+    /// Only call-sites in these folders or files of the kernel's sources: fs/ext4
+    #[arg(short, long, value_name = "FOLDER,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) branch: Vec<Branch>,
+}
+
+impl Filters {
+    /// Filters as the library takes them.
+    pub(crate) fn select(&self) -> Select {
+        let Filters { pid, comm, module, cache, site, kind, size, context, branch } = self.clone();
+        Select { pid, comm, module, cache, site, kind, size, context, branch }
+    }
+}
+
+/// Filters and time window as the user gave them.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// Options of filters and their values.
+    pub(crate) filters: Vec<(&'static str, Vec<String>)>,
+    /// `--time`.
+    pub(crate) time: Option<String>,
+}
+
+impl Asked {
+    /// Filters and window among the arguments.
+    pub(crate) fn of(matches: &ArgMatches) -> Asked {
+        let given = |id: &str| -> Option<Vec<String>> {
+            Some(matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect())
+        };
+        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size", "context", "branch"];
+        Asked {
+            filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
+            time: given("time").map(|values| values.join(",")),
+        }
+    }
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    text.parse().map_err(|_| "a thread id is a number; --comm takes names of commands".to_owned())
+}
+
+fn kind_parser() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|text| parse_kind(&text))
+}
+
+fn context_parser() -> impl TypedValueParser<Value = Context> {
+    PossibleValuesParser::new(Context::ALL.map(Context::name)).try_map(|text| text.parse::<Context>())
+}

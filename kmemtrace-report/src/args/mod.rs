@@ -1,0 +1,291 @@
+//! Options of the command line, with typed values.
+//!
+//! [`Args`] has the options of all views; `cli` gives each view those that the table of views names for it.
+
+mod choices;
+mod filters;
+mod keys;
+mod top;
+
+use std::io::IsTerminal;
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use kmemtrace::documents::AccountStyle;
+use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
+
+pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
+pub(crate) use filters::{Asked, Filters};
+pub(crate) use keys::{GroupBy, SortBy};
+pub(crate) use top::TopArgs;
+
+/// Levels of a tree on a terminal.
+const TREE_DEPTH_ON_TERMINAL: usize = 2;
+
+/// Options of all views.
+#[derive(Debug, Parser)]
+#[command(name = "kmemtrace-report")]
+pub(crate) struct Args {
+    /// Trace directory, or files out of one [default: ./kmemtrace.data]
+    #[arg(value_name = "DIR|FILE", hide_short_help = true)]
+    pub(crate) words: Vec<PathBuf>,
+    /// Keys that group rows
+    ///
+    /// Several keys make a row for each combination of them.
+    #[arg(long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
+    pub(crate) by: Vec<GroupBy>,
+    /// Greatest of these first
+    ///
+    /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
+    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
+    pub(crate) sort: Vec<SortBy>,
+    /// Form of the account
+    #[arg(long, value_enum, value_name = "STYLE")]
+    pub(crate) style: Option<Style>,
+    /// Shape: rings (default), treemap or icicle
+    #[arg(long, value_enum, value_name = "SHAPE", hide_possible_values = true)]
+    pub(crate) shape: Option<ChartShape>,
+    /// List objects one by one, oldest first
+    #[arg(long, conflicts_with_all = ["by", "sort"])]
+    pub(crate) objects: bool,
+    /// Show all rows of classes that are normal, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only findings of these classes
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = class_parser(), hide_possible_values = true)]
+    pub(crate) class: Vec<Finding>,
+    /// Exit with 1 if there are errors of these classes
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = class_parser(), hide_possible_values = true)]
+    pub(crate) fail_on: Vec<Finding>,
+    /// Exit with 1 if live bytes grew by more than P percent
+    #[arg(long, value_name = "P", value_parser = percent)]
+    pub(crate) fail_over: Option<f64>,
+    /// Window of the first side: A,B as in --time
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true, requires = "after")]
+    pub(crate) before: Option<TimeWindow>,
+    /// Window of the second side
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true, requires = "before", conflicts_with = "time")]
+    pub(crate) after: Option<TimeWindow>,
+    /// Explain a class of findings, and exit
+    ///
+    /// Classes stand at the end of the help of mismatch.
+    #[arg(long, value_name = "CLASS", value_parser = PossibleValuesParser::new(crate::classes::names()), hide_possible_values = true)]
+    pub(crate) explain: Option<String>,
+    /// Rows to show [default: 20 on a terminal, else all]
+    ///
+    /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Show the functions that the compiler put into each other
+    #[arg(long)]
+    pub(crate) inlines: bool,
+    /// Format of the file
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) to: Option<ExportTo>,
+    /// Figure that folded stacks are weighted by [default: wasted]
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    pub(crate) weight: Option<Weight>,
+    /// Name of the host, in place of the recorded one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<usize>,
+    /// Largest children that make up P percent of the sort key, at each node
+    #[arg(long, value_name = "P", value_parser = share)]
+    pub(crate) throttle: Option<f64>,
+    /// Module that an allocation belongs to: innermost (default), outermost, any or site
+    ///
+    /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
+    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. Allocations without
+    /// a stack belong to the module of their call-site.
+    #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true)]
+    pub(crate) module_rule: Option<RuleOfModules>,
+    /// Figures at the peak of live bytes, or at a time
+    ///
+    /// A time is one side of --time: 12.5, +1.5s, -2s or 10%. For the peak the trace is read twice.
+    #[arg(long, value_name = "peak|TIME", allow_hyphen_values = true, conflicts_with = "time")]
+    pub(crate) at: Option<Moment>,
+    /// Rules for the use of pages, in place of the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub(crate) uses: Option<PathBuf>,
+    /// Only events from A to B: 10%,90% or +1.5s,-2s
+    ///
+    /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the
+    /// last one, 10% of the way between them. Either side may be empty. Units: ns, us, ms, s, min (or m), h; 1h30m is one time.
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
+    pub(crate) time: Option<TimeWindow>,
+    /// table (default), json, jsonl or csv
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub(crate) format: Option<Format>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// zstd level [default: 9]
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<i32>,
+    #[command(flatten)]
+    pub(crate) live: TopArgs,
+    #[command(flatten)]
+    pub(crate) filters: Filters,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
+    /// Show the recorder's own allocations, too
+    #[arg(long, help_heading = "Filters", hide_short_help = true)]
+    pub(crate) own: bool,
+    /// Overwrite the output file; pack: take files without an end block
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) force: bool,
+    /// Colours of tables: auto (on a terminal), always or never
+    ///
+    /// NO_COLOR and CLICOLOR_FORCE count where the option is not given.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
+    pub(crate) color: Color,
+    /// Columns of the screen; tests need no terminal
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) width: Option<usize>,
+    /// Exact bytes in tables
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) bytes: bool,
+    /// Print object addresses in tables
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) show_addresses: bool,
+    /// No progress line on a terminal
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) quiet: bool,
+    /// Print on standard error how the index was used, and the time of each stage
+    #[arg(short, long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) verbose: bool,
+    /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
+    #[arg(long, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) strict: bool,
+    /// Threads to use [default: one for each CPU]
+    #[arg(short, long, value_name = "N", help_heading = "Limits", hide_short_help = true)]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Memory limit, beyond which the report stops with a message: 512M, 1.5G [default: a quarter of what is free, at least 256M]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) max_memory: Option<u64>,
+    /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
+    #[arg(long, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) no_index: bool,
+    /// Events of one window of the analysis; tests make it small
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) window_events: Option<usize>,
+    /// Limit of size classes, each kept once for all its objects; tests make it small
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) sized_classes: Option<u32>,
+    /// Least size of a trace with an index, in bytes; tests make it small
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::cache::PAYS_FROM, hide = true)]
+    pub(crate) index_from: u64,
+}
+
+/// Sources of names beside the trace.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Names")]
+pub(crate) struct NameArgs {
+    /// Kernel with debug information [default: searched for by build-id and release]
+    ///
+    /// The vmlinux of the very kernel that the trace is of, as a distribution's debug package has it. The report checks it: another
+    /// build's is refused.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) vmlinux: Option<PathBuf>,
+    /// Folder that is searched for debug information first; may be repeated
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub(crate) debug_dir: Vec<PathBuf>,
+    /// Built tree of the kernel: source files of functions, and static sizes
+    #[arg(short, long, value_name = "TREE", hide_short_help = true)]
+    pub(crate) kernel: Option<PathBuf>,
+    /// Map of functions to source files, made by the command names
+    #[arg(long = "names", value_name = "FILE", hide_short_help = true)]
+    pub(crate) map: Option<PathBuf>,
+    /// Functions that allocate for their callers, a name a line; none: no function
+    #[arg(long, value_name = "FILE|none", hide_short_help = true)]
+    pub(crate) wrappers: Option<PathBuf>,
+    /// Functions to pass over in stacks of pages beside the built-in allocators, a name a line
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) skip_frames: Option<PathBuf>,
+    /// Areas of source files: the kernel's MAINTAINERS, or lines of area, tab and pattern
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) areas: Option<PathBuf>,
+}
+
+impl Args {
+    /// Form of the account.
+    pub(crate) fn account_style(&self) -> AccountStyle {
+        self.style.unwrap_or_default().style()
+    }
+
+    /// Query whose rows are made of the keys of `--by`, else of call-sites.
+    pub(crate) fn grouped(&self) -> Query {
+        let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
+    }
+
+    /// Rule of modules in views that are about them.
+    pub(crate) fn rule_of_modules(&self) -> ModuleRule {
+        self.module_rule.unwrap_or_default().rule()
+    }
+
+    /// Query by these keys, with growth where rows are sorted by it, at the moment that was asked for.
+    pub(crate) fn held_by(&self, keys: &[GroupKey]) -> Query {
+        let query =
+            Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
+        match self.at {
+            Some(moment) => query.at(moment),
+            None => query,
+        }
+    }
+
+    /// True for a tree over keys of allocations rather than over folders.
+    pub(crate) fn is_key_tree(&self) -> bool {
+        self.by.first().is_some_and(|by| ![GroupBy::Folder, GroupBy::Area].contains(by))
+    }
+
+    /// Options of a tree.
+    pub(crate) fn tree(&self) -> TreeOptions {
+        let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
+        TreeOptions {
+            // Areas that were given are meant, whatever else is not said.
+            by_area: self.by.first() == Some(&GroupBy::Area) || (self.by.is_empty() && self.names.areas.is_some()),
+            depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
+            throttle: self.throttle,
+            branches: self.filters.branch.clone(),
+        }
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses `10` and `2.5%`: a percentage that is not negative.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    number
+        .filter(|n| n.is_finite() && *n >= 0.0)
+        .ok_or_else(|| "a percentage is a number from 0 on: 10 or 2.5".to_owned())
+}
+
+/// Parses a share of 0 to 100 percent.
+fn share(text: &str) -> Result<f64, String> {
+    percent(text).ok().filter(|n| *n <= 100.0).ok_or_else(|| "a share is a number from 0 to 100: 80".to_owned())
+}
+
+fn class_parser() -> impl TypedValueParser<Value = Finding> {
+    let names = Finding::ALL.map(Finding::name);
+    PossibleValuesParser::new(names).try_map(|text| {
+        Finding::ALL.into_iter().find(|class| class.name() == text).ok_or("there is no such class of findings")
+    })
+}

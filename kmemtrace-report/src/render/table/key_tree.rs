@@ -1,0 +1,84 @@
+//! Table of `tree` over keys: a node a line, indented below the one that it is in.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::Head;
+use kmemtrace::documents::tree::{NodeKind, TreeBody, TreeNode};
+use kmemtrace_abi::text::escape::escape;
+
+use super::options::TableOptions;
+use super::tree::flatten;
+use super::{cells, figures, heading};
+use crate::columns::KEY_TREE;
+use crate::columns::column::Column;
+use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
+
+/// Writes the table of a tree over keys.
+pub(crate) fn tree(head: &Head<'_>, view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let root = &view.root;
+    if root.children.is_empty() && root.stats.allocs == 0 {
+        return heading::empty("no allocation", options, out);
+    }
+    let is_pages = view.keys.is_some_and(|keys| keys.shows == "pages");
+    let ranked = options.ranked.and_then(figures::ranked);
+    // Pages waste nothing.
+    let is_shown = |column: &Column<'_>| match column.title {
+        "PAGES" => is_pages,
+        "WASTED" | "LIVE WASTE" => !is_pages,
+        _ => true,
+    };
+    let first = KEY_TREE.iter().filter(|column| Some(column.title) == ranked);
+    let others = KEY_TREE.iter().filter(|column| Some(column.title) != ranked && is_shown(column));
+    let columns: Vec<Column<'_>> = first.chain(others).copied().collect();
+    let mut nodes = Vec::new();
+    flatten(root, 0, &mut nodes);
+    let row = |&(node, depth): &(&TreeNode, usize)| {
+        let cells = cells_of(node, depth, root, head.trace.page_bytes, options);
+        let cell = |column: &Column<'_>| {
+            let at = KEY_TREE.iter().position(|known| known.title == column.title);
+            at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
+        };
+        columns.iter().map(cell).collect::<Vec<Cell>>()
+    };
+    let grid = Grid { columns: &columns, ranked: None, screen: &options.screen };
+    let notes = grid.write(|| nodes.iter().map(row), out)?;
+    heading::footer(notes, options, out)
+}
+
+/// Cells of a node, in the order of [`KEY_TREE`].
+fn cells_of(
+    node: &TreeNode,
+    depth: usize,
+    root: &TreeNode,
+    page_bytes: Option<u64>,
+    options: &TableOptions,
+) -> Vec<Cell> {
+    let stats = &node.stats;
+    let is_bound = stats.live_is_upper_bound;
+    let pages = page_bytes.and_then(|bytes| stats.live_allocated.checked_div(bytes));
+    vec![
+        cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
+        cells::percent(stats.live_allocated, root.stats.live_allocated).into(),
+        cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
+        cells::bytes(stats.allocated, options).into(),
+        cells::upper(is_bound, pages.map_or("-".to_owned(), cells::count)),
+        cells::upper(is_bound, cells::count(stats.live_objects)),
+        cells::upper(is_bound, cells::bytes(stats.live_wasted, options)),
+        cells::bytes(stats.wasted, options).into(),
+        cells::count(stats.allocs).into(),
+        cells::count(stats.frees).into(),
+        format!("{}{}", "  ".repeat(depth), name(node)).into(),
+    ]
+}
+
+/// Name of a node, with the module of a frame or call-site.
+fn name(node: &TreeNode) -> String {
+    let name = escape(&node.name);
+    let module = node.key.as_ref().and_then(|key| key.module.as_deref());
+    match (node.kind, module) {
+        (NodeKind::Others, _) => figures::others_text(node.folded),
+        (NodeKind::Frame | NodeKind::Site, Some(module)) => format!("{name} [{}]", escape(module)),
+        _ => name.into_owned(),
+    }
+}

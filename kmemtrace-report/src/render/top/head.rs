@@ -1,0 +1,186 @@
+//! Lines above the table, and the line of keys.
+
+use kmemtrace::live::{LiveGroup, Totals};
+use kmemtrace_abi::text::units::grouped;
+
+use super::figures::{count, curve, long_bytes, long_change, moment, window};
+use super::state::Sort;
+use super::{Paint, Pen, Recording, View, WIDE};
+
+/// Part of a line: a text, its emphasis, and its rank: parts of the highest rank go first where the line is too short.
+struct Part {
+    text: String,
+    paint: Paint,
+    rank: u8,
+}
+
+fn part(text: impl Into<String>, paint: Paint, rank: u8) -> Part {
+    Part { text: text.into(), paint, rank }
+}
+
+/// Draws the lines above the table; returns the number of the first line below them.
+pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
+    let lines = [title(view), totals(view, pen.area().width), history(view, pen.area().width), settings(view)];
+    for (y, parts) in (0..).zip(lines) {
+        line(pen, y, parts);
+    }
+    4
+}
+
+/// Writes the parts that fit a line, two blanks between them.
+fn line(pen: &mut Pen<'_>, y: u16, mut parts: Vec<Part>) {
+    let width = usize::from(pen.area().width);
+    let gap = if pen.area().width < WIDE { 2 } else { 3 };
+    parts.retain(|part| !part.text.is_empty());
+    let used =
+        |parts: &[Part]| parts.iter().map(|part| part.text.chars().count() + gap).sum::<usize>().saturating_sub(gap);
+    while used(&parts) > width {
+        let Some(rank) = parts.iter().map(|part| part.rank).max().filter(|rank| *rank > 0) else { break };
+        parts.retain(|part| part.rank < rank);
+    }
+    let mut x = 0;
+    for part in parts {
+        pen.put(x, y, &part.text, part.paint);
+        x += u16::try_from(part.text.chars().count() + gap).unwrap_or(u16::MAX);
+    }
+}
+
+/// Program, trace, state of the recording, rate and loss.
+fn title(view: View<'_>) -> Vec<Part> {
+    let View { snapshot, subject, state, .. } = view;
+    let at = moment(snapshot.elapsed);
+    let is_over = snapshot.is_over_memory;
+    let (recording, paint) = match &subject.state {
+        _ if state.is_frozen => {
+            let goes_on = matches!(subject.state, Recording::Runs | Recording::Loads);
+            (format!("FROZEN {at}{}", if goes_on { " (recording goes on)" } else { "" }), Paint::Warning)
+        }
+        _ if is_over => (format!("STOPPED {at} (out of --max-memory)"), Paint::Warning),
+        Recording::Runs => (format!("REC {at}"), Paint::Strong),
+        Recording::Loads => {
+            let share = snapshot.bytes_read.saturating_mul(100) / snapshot.bytes.max(1);
+            (format!("READING {share}% {at}"), Paint::Strong)
+        }
+        Recording::Plays => (format!("PLAY {at}"), Paint::Strong),
+        Recording::Ended(reason) => (format!("ENDED {at} ({reason})"), Paint::Strong),
+    };
+    let is_lossy = snapshot.lost.is_none_or(|lost| lost > 0);
+    let lost = match snapshot.lost {
+        Some(0) => "0 lost".to_owned(),
+        Some(lost) => format!("lost {}", grouped(lost)),
+        None => "lost events".to_owned(),
+    };
+    let lost = if is_lossy {
+        let cpus: Vec<String> = snapshot.lossy_cpus.iter().take(4).map(|cpu| format!("cpu{cpu}!")).collect();
+        format!("{lost} {}", cpus.join(" ")).trim_end().to_owned()
+    } else {
+        lost
+    };
+    let skipped = match snapshot.skipped {
+        0 => String::new(),
+        skipped => format!("SKIPPED {:.1} s, live figures are estimates", skipped as f64 / 1e9),
+    };
+    let has_skipped = !skipped.is_empty();
+    let lag = snapshot.lag.filter(|_| matches!(subject.state, Recording::Runs | Recording::Loads));
+    let lag = lag.map_or(String::new(), |lag| format!("lag {:.1} s", lag as f64 / 1e9));
+    vec![
+        part("kmemtrace", Paint::Strong, 6),
+        part(&subject.name, Paint::Plain, if has_skipped { 5 } else { 4 }),
+        part(&subject.machine, Paint::Plain, 7),
+        part(recording, paint, 0),
+        part(format!("{} ev/s", count(snapshot.events_now)), Paint::Plain, 3),
+        part(lost, if is_lossy { Paint::Warning } else { Paint::Plain }, 1),
+        part(skipped, Paint::Warning, 0),
+        part(lag, Paint::Plain, if has_skipped { 8 } else { 2 }),
+    ]
+}
+
+/// Totals of pages and of slab objects.
+fn totals(view: View<'_>, width: u16) -> Vec<Part> {
+    let seconds = window(view.state.window());
+    let short = seconds.replace(' ', "");
+    let both = [("pages", &view.snapshot.pages), ("slab", &view.snapshot.slab)];
+    let mut parts = Vec::new();
+    for (name, totals) in both.into_iter().filter(|(_, totals)| totals.allocs > 0) {
+        let Totals { live, peak, peak_after, growth, .. } = *totals;
+        let first = parts.is_empty();
+        // The second figure of a narrow line is live bytes as the first one is.
+        let word = if first || width >= WIDE { " live" } else { "" };
+        let live = format!("{name} {}{word} {}/{short}", long_bytes(live), long_change(growth));
+        parts.push(part(live, Paint::Plain, 0));
+        parts.push(part(format!("peak {}", long_bytes(peak)), Paint::Plain, if first { 1 } else { 2 }));
+        parts.push(part(format!("at {}", moment(peak_after)), Paint::Plain, 3));
+    }
+    parts
+}
+
+/// Curve of live bytes: of pages where they were recorded, else of slab objects.
+fn history(view: View<'_>, width: u16) -> Vec<Part> {
+    let is_pages = view.snapshot.pages.allocs > 0;
+    let label = format!("live, {}", window(view.state.window()));
+    let points = usize::from(width).saturating_sub(label.len() + 22).min(view.snapshot.curve.len());
+    let of = |&(pages, slab): &(u64, u64)| if is_pages { pages } else { slab };
+    // Each bar is the greatest value of its share of the points.
+    let all = &view.snapshot.curve;
+    let bars = (0..points).map(|bar| {
+        let share = bar * all.len() / points..((bar + 1) * all.len() / points).max(bar * all.len() / points + 1);
+        all.get(share).unwrap_or_default().iter().map(of).max().unwrap_or(0)
+    });
+    let bars: Vec<u64> = bars.collect();
+    vec![part(label, Paint::Plain, 0), part(curve(&bars, view.look.is_unicode), Paint::Plain, 0)]
+}
+
+/// Groupings, sort key, window, filter and mark.
+fn settings(view: View<'_>) -> Vec<Part> {
+    let View { state, snapshot, .. } = view;
+    let group = |group: LiveGroup| {
+        if group == state.group { format!("[{}]", group.name()) } else { format!(" {} ", group.name()) }
+    };
+    let groups: String = LiveGroup::ALL.map(group).concat();
+    let seconds = window(state.window());
+    let sort = match state.sort {
+        Sort::Growth => format!("+{}", seconds.replace(' ', "")),
+        Sort::SinceMark => "since mark".to_owned(),
+        Sort::Live => "live".to_owned(),
+        Sort::Peak => "peak".to_owned(),
+        Sort::Wasted => "wasted".to_owned(),
+        Sort::Allocs => "alloc/s".to_owned(),
+        Sort::CrossCpu => "xcpu".to_owned(),
+        Sort::Name => "name".to_owned(),
+    };
+    let order = if state.is_reversed { " ^" } else { " v" };
+    let filter = match (state.filter.text.as_str(), state.filter.lacking(state.group)) {
+        ("", _) => String::new(),
+        (text, None) => format!("filter {text}"),
+        (text, Some(key)) => format!("filter {text} ({} have no {key})", state.group.name()),
+    };
+    let mark = snapshot.mark.map_or(String::new(), |at| format!("mark {}", moment(at)));
+    vec![
+        part(groups, Paint::Plain, 0),
+        part(format!("sort {sort}{order}"), Paint::Plain, 0),
+        part(format!("window {seconds}"), Paint::Plain, 3),
+        part(filter, Paint::Strong, 1),
+        part(mark, Paint::Plain, 2),
+    ]
+}
+
+/// Draws the line of keys, the filter that is being typed, or a message.
+pub(super) fn draw_keys(view: View<'_>, pen: &mut Pen<'_>, y: u16) {
+    const KEYS: &str = "? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  Enter detail  q quit";
+    const SHORT: &str = "? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  q quit";
+    const WIDE_KEYS: &str =
+        "? help   / filter   s sort   m next group   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
+    let state = view.state;
+    if let Some(typed) = &state.typed {
+        pen.put(0, y, &format!("filter: {typed}_"), Paint::Strong);
+    } else if let Some(message) = &state.message {
+        pen.put(0, y, message, Paint::Strong);
+    } else {
+        let keys = match pen.area().width {
+            WIDE.. => WIDE_KEYS,
+            86.. => KEYS,
+            _ => SHORT,
+        };
+        pen.put(0, y, keys, Paint::Faint);
+    }
+}

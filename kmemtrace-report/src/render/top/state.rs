@@ -1,0 +1,162 @@
+//! State of the screen: what is shown, and how.
+
+use std::cmp::{Ordering, Reverse};
+
+use kmemtrace::live::{LiveGroup, LiveKey, LiveRow, Snapshot, SnapshotRequest};
+
+use super::filter::RowFilter;
+use super::who;
+
+/// Windows of growth, in seconds.
+const WINDOWS: [u64; 7] = [2, 5, 10, 60, 300, 600, 3600];
+/// Window at the begin: its index.
+const FIRST_WINDOW: usize = 3;
+/// Points of the curve that a screen can show at most.
+const POINTS: usize = 200;
+
+/// Sort keys of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Growth,
+    SinceMark,
+    Live,
+    Peak,
+    Wasted,
+    Allocs,
+    CrossCpu,
+    Name,
+}
+
+impl Sort {
+    /// All keys, in the order in which `s` goes through them.
+    const ALL: [Sort; 8] =
+        [Sort::Growth, Sort::Live, Sort::Peak, Sort::Wasted, Sort::Allocs, Sort::CrossCpu, Sort::SinceMark, Sort::Name];
+
+    fn compare(self, a: &LiveRow, b: &LiveRow) -> Ordering {
+        let greatest = |of: fn(&LiveRow) -> i128| of(b).cmp(&of(a));
+        let by_key = match self {
+            Sort::Growth => greatest(|row| row.growth.into()),
+            Sort::SinceMark => greatest(|row| row.since_mark.unwrap_or(row.growth).into()),
+            Sort::Live => greatest(|row| row.live.into()),
+            Sort::Peak => greatest(|row| row.peak.into()),
+            Sort::Wasted => greatest(|row| row.wasted.into()),
+            Sort::Allocs => greatest(|row| row.allocs_now.into()),
+            Sort::CrossCpu => greatest(|row| row.cross_cpu.into()),
+            Sort::Name => who::name(&a.name).cmp(&who::name(&b.name)),
+        };
+        let tie = |row: &LiveRow| (Reverse(row.live), row.key, row.kind);
+        by_key.then_with(|| tie(a).cmp(&tie(b)))
+    }
+}
+
+/// State of the screen.
+#[derive(Clone, Debug)]
+pub(crate) struct ScreenState {
+    pub(crate) group: LiveGroup,
+    pub(crate) sort: Sort,
+    /// Smallest first.
+    pub(crate) is_reversed: bool,
+    pub(crate) filter: RowFilter,
+    /// Filter that is being typed.
+    pub(crate) typed: Option<String>,
+    pub(super) window: usize,
+    /// Key and kind of the chosen row; the first one where it is gone.
+    pub(crate) chosen: Option<(LiveKey, kmemtrace::Kind)>,
+    /// First row of the table.
+    pub(crate) first_row: usize,
+    /// The screen stands still.
+    pub(crate) is_frozen: bool,
+    pub(crate) shows_detail: bool,
+    pub(crate) shows_help: bool,
+    /// Line for the user, until the next key.
+    pub(crate) message: Option<String>,
+}
+
+impl Default for ScreenState {
+    fn default() -> ScreenState {
+        ScreenState {
+            group: LiveGroup::Sites,
+            sort: Sort::Growth,
+            is_reversed: false,
+            filter: RowFilter::default(),
+            typed: None,
+            window: FIRST_WINDOW,
+            chosen: None,
+            first_row: 0,
+            is_frozen: false,
+            shows_detail: true,
+            shows_help: false,
+            message: None,
+        }
+    }
+}
+
+impl ScreenState {
+    /// Window of growth, in seconds.
+    pub(crate) fn window(&self) -> u64 {
+        WINDOWS.get(self.window).copied().unwrap_or(60)
+    }
+
+    /// Goes to a longer or shorter window.
+    pub(super) fn change_window(&mut self, is_longer: bool) {
+        let next = if is_longer { self.window + 1 } else { self.window.saturating_sub(1) };
+        self.window = next.min(WINDOWS.len() - 1);
+    }
+
+    /// Sorts by a key; by the same one again, the other way round.
+    pub(super) fn sort_by(&mut self, sort: Sort) {
+        self.is_reversed = self.sort == sort && !self.is_reversed;
+        self.sort = sort;
+    }
+
+    pub(super) fn next_sort(&mut self) {
+        let at = Sort::ALL.iter().position(|sort| *sort == self.sort).map_or(0, |at| at + 1);
+        self.sort = Sort::ALL[at % Sort::ALL.len()];
+        self.is_reversed = false;
+    }
+
+    pub(super) fn next_group(&mut self) {
+        let groups = LiveGroup::ALL;
+        let at = groups.iter().position(|group| *group == self.group).map_or(0, |at| at + 1);
+        self.group = groups[at % groups.len()];
+        self.chosen = None;
+        self.first_row = 0;
+    }
+
+    /// Contents of the next snapshot, after this one.
+    pub(crate) fn request(&self, snapshot: &Snapshot) -> SnapshotRequest {
+        let rows = self.rows(snapshot);
+        let chosen = rows.get(self.chosen_index(&rows));
+        SnapshotRequest {
+            group: self.group,
+            window: self.window() * 1_000_000_000,
+            detail: chosen.map(|row| (self.group, row.key, row.kind)),
+            points: POINTS,
+        }
+    }
+
+    /// Rows that the filter takes, sorted; none of a snapshot of another grouping.
+    pub(crate) fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a LiveRow> {
+        let rows = if snapshot.group == self.group { &snapshot.rows[..] } else { &[] };
+        let mut taken: Vec<&LiveRow> = rows.iter().filter(|row| row.allocs > 0 && self.filter.takes(row)).collect();
+        taken.sort_unstable_by(|a, b| {
+            let ordering = self.sort.compare(a, b);
+            if self.is_reversed { ordering.reverse() } else { ordering }
+        });
+        taken
+    }
+
+    /// Index of the chosen row.
+    pub(crate) fn chosen_index(&self, rows: &[&LiveRow]) -> usize {
+        let chosen = self.chosen;
+        chosen.and_then(|chosen| rows.iter().position(|row| (row.key, row.kind) == chosen)).unwrap_or(0)
+    }
+
+    /// Chooses a row, and moves the table so that it is seen among `height` rows.
+    pub(crate) fn choose(&mut self, rows: &[&LiveRow], index: usize, height: usize) {
+        let index = index.min(rows.len().saturating_sub(1));
+        self.chosen = rows.get(index).map(|row| (row.key, row.kind));
+        let last_first = rows.len().saturating_sub(height);
+        self.first_row = self.first_row.clamp((index + 1).saturating_sub(height), index).min(last_first);
+    }
+}

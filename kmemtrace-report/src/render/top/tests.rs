@@ -1,0 +1,221 @@
+//! Screens of made-up snapshots, cell by cell.
+
+use std::sync::Arc;
+
+use kmemtrace::Kind;
+use kmemtrace::live::{Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, Snapshot, Totals};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::keys::{Command, Key, press};
+use super::state::ScreenState;
+use super::{Look, Recording, Subject, View, draw, text};
+
+const MIB: u64 = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+
+fn site(address: u64, name: &[u8], offset: u64, module: Option<&[u8]>) -> Arc<LiveName> {
+    let symbol = LiveSymbol { name: name.into(), offset, module: module.map(Into::into) };
+    Arc::new(LiveName::Site(address, Some(symbol)))
+}
+
+fn row(name: Arc<LiveName>, kind: Kind, growth: i64, live: u64) -> LiveRow {
+    let LiveName::Site(address, _) = *name else { panic!("no site") };
+    LiveRow {
+        key: LiveKey::Site(address),
+        kind,
+        name,
+        cache: None,
+        live,
+        peak: live,
+        growth,
+        since_mark: None,
+        growth_now: 0,
+        objects: 8,
+        pages: (kind == Kind::Pages).then_some(live / 4096),
+        wasted: live / 8,
+        allocs: 20,
+        allocs_now: 3,
+        frees_now: 2,
+        frees: 10,
+        cross_cpu: 4,
+        median_age: Some(12 * SECOND),
+    }
+}
+
+/// Snapshot after the mock-up.
+fn snapshot() -> Snapshot {
+    let ring = site(1, b"foo_ring_alloc", 0x58, Some(b"foo"));
+    let context = site(2, b"foo_ctx_new", 0x8e, Some(b"foo"));
+    let cache = Arc::new(LiveName::Cache(Some(b"kmalloc-2k"[..].into())));
+    let rows = vec![
+        LiveRow { growth_now: 512 << 10, ..row(ring, Kind::Pages, 31 << 20, 402 * MIB) },
+        LiveRow { cache: Some(cache), ..row(context, Kind::Kmalloc, 411 << 10, 1_447_034) },
+        row(site(3, b"evil\x1b[2J\xe2\x80\xae", 0, None), Kind::Cache, -98_304, 58 * MIB),
+    ];
+    Snapshot {
+        elapsed: 192 * SECOND,
+        events: 1,
+        events_now: 412_118,
+        lost: Some(0),
+        lag: Some(400_000_000),
+        cpus: vec![0, 1],
+        pages: Totals { live: 1239 * MIB, peak: 1372 * MIB, peak_after: 161 * SECOND, growth: 38 << 20, allocs: 9 },
+        slab: Totals { live: 96 * MIB, peak: 97 * MIB, peak_after: 190 * SECOND, growth: 411 << 10, allocs: 9 },
+        curve: (0..200).map(|n| (n, 0)).collect(),
+        rows,
+        detail: Some(Detail {
+            ages: Ages { counts: [1, 2, 3, 2], beyond_window: 2, oldest: 182 * SECOND },
+            requested: 8000,
+            freed_by: vec![(site(9, b"foo_put", 0x31, Some(b"foo")), 9)],
+        }),
+        ..Snapshot::default()
+    }
+}
+
+fn subject() -> Subject {
+    let machine = "imx8-evk   Linux 6.12.9 aarch64".to_owned();
+    Subject { name: "kmemtrace.data".to_owned(), machine, state: Recording::Runs }
+}
+
+fn shown_as(snapshot: &Snapshot, subject: &Subject, state: &ScreenState, width: u16, height: u16) -> String {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    draw(View { snapshot, subject, state, look: Look::default() }, &mut buffer);
+    text(&buffer)
+}
+
+fn shown(snapshot: &Snapshot, width: u16, height: u16) -> String {
+    shown_as(snapshot, &subject(), &ScreenState::default(), width, height)
+}
+
+#[test]
+fn the_small_screen_is_that_of_the_mock_up() {
+    let expected = "\
+kmemtrace  kmemtrace.data  REC +00:03:12  412k ev/s  0 lost  lag 0.4 s
+pages 1.21 GiB live +38.0 MiB/60s  peak 1.34 GiB  slab 96.0 MiB +411 KiB/60s
+live, 60 s  .......:::::::-------======+++++++*******######%
+[sites] modules  tasks  caches   sort +60s v  window 60 s
+ +60 sv     LIVE     PEAK   NOW/s  WHO
+   +31M    402 M    402 M   +512K >foo_ring_alloc+0x58 [foo]       pages
+  +411K   1.38 M   1.38 M       0  foo_ctx_new+0x8e [foo]          kmalloc-2k
+   -96K   58.0 M   58.0 M       0  evil\\x1b[2J\\u{202e}+0x0
+
+
+
+
+
+
+
+
+
+
+--------------------------------------------------------------------------------
+foo_rin~loc+0x58 [foo]  8 objects  asks 1000 B, gets 52690944 B  wasted 50.3 MiB
+ allocs 3/s  frees 2/s  older than 60 s: 2  oldest 3 min 2 s
+ freed by  foo_put+0x31 [foo] 90%; other CPU 40%
+
+? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  q quit
+";
+    let screen = shown(&snapshot(), 80, 24);
+    let cut = |text: &str| text.lines().map(|line| line.chars().take(60).collect::<String>()).collect::<Vec<_>>();
+    assert_eq!(cut(&screen), cut(expected));
+    assert_eq!(screen.lines().count(), 24);
+    assert!(screen.is_ascii() && screen.lines().all(|line| line.len() <= 80), "{screen}");
+}
+
+#[test]
+fn the_large_screen_has_all_columns_and_two_panes() {
+    let screen = shown(&Snapshot { mark: Some(118 * SECOND), ..snapshot() }, 160, 45);
+    for text in [
+        "imx8-evk   Linux 6.12.9 aarch64",
+        "peak 1.34 GiB   at +00:02:41",
+        "mark +00:01:58",
+        "SINCE MARK     LIVE     PEAK    PAGES    OBJS   WASTED  ALLOC/s  FREE/s  XCPU  AGE50",
+        "| age of live objects    <1 s            1",
+        "w save",
+    ] {
+        assert!(screen.contains(text), "{text}: {screen}");
+    }
+    let ring = screen.lines().find(|line| line.contains("foo_ring_alloc")).unwrap();
+    assert!(ring.contains("102,912") && ring.contains("12 s") && ring.contains("40%"), "{ring}");
+}
+
+#[test]
+fn states_of_the_recording_are_words_in_the_first_line() {
+    let first = |snapshot: &Snapshot, subject: &Subject, state: &ScreenState| {
+        shown_as(snapshot, subject, state, 80, 24).lines().next().unwrap().to_owned()
+    };
+    let frozen = ScreenState { is_frozen: true, ..ScreenState::default() };
+    let (plain, running) = (ScreenState::default(), subject());
+    assert!(first(&snapshot(), &running, &frozen).contains("FROZEN +00:03:12 (recording goes on)"));
+    let skipped = Snapshot { skipped: 2_100_000_000, ..snapshot() };
+    let line = first(&skipped, &running, &plain);
+    assert!(line.contains("SKIPPED 2.1 s, live figures are estimates") && line.contains("REC"), "{line}");
+    let lossy = Snapshot { lost: Some(1204), lossy_cpus: vec![1], ..snapshot() };
+    assert!(first(&lossy, &running, &plain).contains("lost 1,204 cpu1!"));
+    let killed = Subject { state: Recording::Ended("the recorder was killed".to_owned()), ..subject() };
+    let line = first(&snapshot(), &killed, &plain);
+    assert!(line.contains("ENDED +00:03:12 (the recorder was killed)") && !line.contains("lag"), "{line}");
+    let empty = Snapshot { rows: Vec::new(), elapsed: 4 * SECOND, ..snapshot() };
+    let words = "nothing allocated yet since recording began 00:00:04 ago; what was there";
+    assert!(shown(&empty, 100, 24).contains(words));
+}
+
+#[test]
+fn a_screen_that_is_too_small_says_the_least_size() {
+    for (width, height) in [(59, 24), (80, 9)] {
+        let screen = shown(&snapshot(), width, height);
+        assert!(screen.starts_with("needs 60 columns and 10 lines"), "{screen}");
+    }
+    for (width, height) in [(60, 10), (119, 17), (120, 18), (1000, 200)] {
+        assert!(shown(&snapshot(), width, height).contains("+0x58 [foo]"), "{width}x{height}");
+    }
+    shown(&snapshot(), 1, 1);
+}
+
+#[test]
+fn keys_sort_filter_choose_and_freeze() {
+    let (snapshot, mut state) = (snapshot(), ScreenState::default());
+    let first = |state: &ScreenState| state.rows(&snapshot).first().map(|row| row.key);
+    let keys = |state: &mut ScreenState, keys: &str| {
+        keys.chars().map(|key| press(state, &snapshot, 10, Key::Char(key))).last().unwrap_or(Command::None)
+    };
+    assert_eq!(first(&state), Some(LiveKey::Site(1)));
+    keys(&mut state, "n");
+    assert_eq!(first(&state), Some(LiveKey::Site(3)));
+    keys(&mut state, "n");
+    assert_eq!(first(&state), Some(LiveKey::Site(1)));
+    keys(&mut state, "ljj");
+    assert_eq!(state.chosen, Some((LiveKey::Site(2), Kind::Kmalloc)), "by live bytes it is the last one");
+    keys(&mut state, "gk");
+    assert_eq!(state.chosen, Some((LiveKey::Site(1), Kind::Pages)));
+    keys(&mut state, "/module=f?? kind!=pages");
+    press(&mut state, &snapshot, 10, Key::Enter);
+    assert_eq!(state.rows(&snapshot).len(), 1);
+    assert_eq!(first(&state), Some(LiveKey::Site(2)));
+    keys(&mut state, "/ colour=red");
+    press(&mut state, &snapshot, 10, Key::Enter);
+    assert_eq!(
+        state.message.as_deref(),
+        Some("colour: no key of a filter; there are site, module, comm, pid, cache, kind")
+    );
+    press(&mut state, &snapshot, 10, Key::Escape);
+    assert_eq!(state.rows(&snapshot).len(), 3);
+    keys(&mut state, "p]]");
+    assert!(state.is_frozen && state.window() == 600);
+    keys(&mut state, "p[[[");
+    assert!(!state.is_frozen && state.window() == 10);
+    keys(&mut state, "m");
+    assert_eq!(
+        (state.group, state.rows(&snapshot).len()),
+        (LiveGroup::Modules, 0),
+        "rows of call-sites are none of modules"
+    );
+    assert_eq!(
+        ["0", "w", "r", "q"].map(|key| keys(&mut state, key)),
+        [Command::Mark, Command::Save, Command::RenewNames, Command::Quit]
+    );
+    keys(&mut state, "?");
+    assert!(state.shows_help);
+    assert_eq!(keys(&mut state, "q"), Command::None, "any key goes back");
+}

@@ -1,0 +1,42 @@
+//! Names of rows as text. Names come from the trace: bytes of strangers, escaped here.
+
+use kmemtrace::Kind;
+use kmemtrace::live::{LiveKey, LiveName, LiveRow, LiveSymbol};
+use kmemtrace_abi::text::escape::escape;
+
+/// Call-site of objects whose events have none.
+const NO_SITE: &str = "(no call-site)";
+
+/// Name of a row.
+pub(super) fn name(name: &LiveName) -> String {
+    match name {
+        LiveName::Site(0, _) => NO_SITE.to_owned(),
+        LiveName::Site(address, None) => format!("{address:#x}"),
+        LiveName::Site(_, Some(symbol)) => symbol_text(symbol),
+        LiveName::Module(None) => "(kernel)".to_owned(),
+        LiveName::Module(Some(module)) => escape(module).into_owned(),
+        LiveName::Task(None, _) => "(no thread)".to_owned(),
+        LiveName::Task(Some(0), None) => "(idle)".to_owned(),
+        LiveName::Task(Some(pid), None) => format!("({pid})"),
+        LiveName::Task(Some(pid), Some(comm)) => format!("{} ({pid})", escape(comm)),
+        LiveName::Cache(None) => "(cache not known)".to_owned(),
+        LiveName::Cache(Some(cache)) => escape(cache).into_owned(),
+    }
+}
+
+/// Function, offset and module of an address.
+fn symbol_text(symbol: &LiveSymbol) -> String {
+    let module = symbol.module.as_deref().map_or(String::new(), |module| format!(" [{}]", escape(module)));
+    format!("{}+{:#x}{module}", escape(&symbol.name), symbol.offset)
+}
+
+/// Origin of a row's objects: their cache, or the kind of memory.
+pub(super) fn origin(row: &LiveRow) -> String {
+    match (row.kind, &row.cache) {
+        (Kind::Pages, _) => "pages".to_owned(),
+        (_, Some(cache)) => name(cache),
+        _ if matches!(row.key, LiveKey::Site(_)) => String::new(),
+        _ if matches!(row.key, LiveKey::Cache(_)) => row.kind.name().to_owned(),
+        _ => "slab".to_owned(),
+    }
+}

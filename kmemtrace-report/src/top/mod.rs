@@ -1,0 +1,112 @@
+//! The live screen, as a command: follows a trace while it is written, or plays a finished one, on a terminal or as text.
+
+mod interactive;
+mod player;
+mod script;
+mod source;
+mod terminal;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use kmemtrace::live::{Monitor, MonitorBase, MonitorOptions, Snapshot};
+use ratatui::buffer::Buffer;
+
+use crate::cli::Request;
+use crate::exit;
+use crate::render::top::keys::{self, Command};
+use crate::render::top::state::ScreenState;
+use crate::render::top::{self, Look, Recording, View};
+use player::Player;
+use script::{Script, Step};
+
+/// Time between two frames of text, and between two snapshots.
+const FRAME: Duration = Duration::from_secs(1);
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Runs the live screen.
+pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    let is_text = args.live.once || args.live.batch.is_some();
+    if !is_text {
+        terminal::check()?;
+    }
+    let script = args.live.script.as_deref().map(Script::read).transpose()?;
+    let source = source::Source::open(&args.words)?;
+    let mut trace = source.trace()?;
+    let subject = source.subject(&trace);
+    let options = MonitorOptions { follows: source.is_growing, shows_own: args.own, max_memory: args.max_memory };
+    let base = MonitorBase::new(&mut trace, options)?;
+    let monitor = Monitor::new(&base, &mut trace);
+    let mut player = Player::new(source, trace, monitor, subject);
+    let from = args.live.from.unwrap_or(0);
+    if is_text {
+        let frames = if args.live.once { 1 } else { args.live.batch.unwrap_or(1) };
+        frames_of_text(&mut player, frames, script, (args.live.from, args.live.speed))?;
+    } else {
+        let has_colour = crate::terminal::screen::Screen::of_output(false, args.color, None).has_colour;
+        interactive::run(&mut player, script, (from, args.live.speed), has_colour)?;
+    }
+    Ok(exit::OK)
+}
+
+/// Prints frames, one a second: of a trace that is played, of its own time; without a first time one frame is that of the end.
+fn frames_of_text(
+    player: &mut Player<'_>,
+    frames: u64,
+    script: Option<Script>,
+    (from, speed): (Option<u64>, f64),
+) -> anyhow::Result<()> {
+    let mut state = ScreenState::default();
+    let second = (speed * SECOND as f64) as u64;
+    let mut until = from.or((frames > 1 || script.is_some()).then_some(0));
+    let goes_on = |player: &mut Player<'_>, until: &mut Option<u64>, time: u64| {
+        if player.follows() {
+            return player.wait_until(None, Instant::now() + Duration::from_nanos(time));
+        }
+        *until = until.map(|until| until.saturating_add((time as f64 * speed) as u64));
+        player.play_until(*until);
+    };
+    player.load();
+    goes_on(player, &mut until, 0);
+    for step in script.into_iter().flatten() {
+        match step {
+            Step::Wait(time) => goes_on(player, &mut until, time),
+            Step::Key(key) => {
+                let snapshot = player.snapshot(&state.request(&Snapshot::default()));
+                match keys::press(&mut state, &snapshot, 24, key) {
+                    Command::Quit => return Ok(()),
+                    Command::Mark => player.set_mark(),
+                    Command::RenewNames => player.renew_names(),
+                    Command::Save | Command::None => {}
+                }
+            }
+        }
+    }
+    for frame in 0..frames {
+        if frame > 0 || (frames > 1 && from.is_none()) {
+            goes_on(player, &mut until, SECOND.max(if player.follows() { 0 } else { second.min(SECOND) }));
+        }
+        print_frame(player, &state)?;
+        if frame + 1 < frames {
+            println!();
+        }
+        if matches!(player.subject.state, Recording::Ended(_)) && until.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the screen as lines.
+fn print_frame(player: &mut Player<'_>, state: &ScreenState) -> io::Result<()> {
+    let rows = player.snapshot(&state.request(&Snapshot::default()));
+    let snapshot = player.snapshot(&state.request(&rows));
+    let mut buffer = Buffer::empty(terminal::size(None));
+    let view = View { snapshot: &snapshot, subject: &player.subject, state, look: Look::default() };
+    top::draw(view, &mut buffer);
+    let mut out = io::stdout().lock();
+    out.write_all(top::text(&buffer).as_bytes())?;
+    out.flush()
+}

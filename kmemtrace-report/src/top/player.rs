@@ -1,0 +1,130 @@
+//! Rounds of reading: what has been written since the last one, or the next second of a finished trace.
+
+use std::time::{Duration, Instant};
+
+use kmemtrace::Trace;
+use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
+
+use super::source::Source;
+use crate::render::top::{Recording, Subject};
+
+/// Pause where nothing new is there.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time of one round.
+pub(super) const ROUND: Duration = Duration::from_millis(50);
+/// Time for what was recorded before the screen began.
+const LOADING: Duration = Duration::from_secs(5);
+/// Distance to the present beyond which the rest is passed over, in nanoseconds.
+const FAR_BEHIND: u64 = 2_000_000_000;
+/// Time between two looks at the recorder and at the names.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// Monitor of a trace, with the trace.
+pub(super) struct Player<'a> {
+    source: Source,
+    trace: Trace,
+    monitor: Monitor<'a>,
+    pub(super) subject: Subject,
+    begun: Instant,
+    looked: Instant,
+    bytes_of_names: u64,
+}
+
+impl<'a> Player<'a> {
+    pub(super) fn new(source: Source, trace: Trace, monitor: Monitor<'a>, subject: Subject) -> Player<'a> {
+        let state = if source.is_growing { Recording::Loads } else { Recording::Plays };
+        let bytes_of_names = source.bytes_of_names();
+        let now = Instant::now();
+        let subject = Subject { state, ..subject };
+        Player { source, trace, monitor, subject, begun: now, looked: now, bytes_of_names }
+    }
+
+    /// True while a recorder is writing the trace.
+    pub(super) fn follows(&self) -> bool {
+        matches!(self.subject.state, Recording::Runs | Recording::Loads)
+    }
+
+    /// One round up to `until`, in nanoseconds since the begin of the trace. Returns true where nothing more is there yet.
+    pub(super) fn round(&mut self, until: Option<u64>) -> bool {
+        if matches!(self.subject.state, Recording::Ended(_)) {
+            return true;
+        }
+        let until = if self.follows() { None } else { until };
+        let fed = self.monitor.feed(&mut self.trace, until, Instant::now() + ROUND);
+        match fed {
+            Fed::Ended => {
+                let reason =
+                    if self.source.is_growing { self.source.reason(&self.trace) } else { "end of the recording" };
+                self.subject.state = Recording::Ended(reason.to_owned());
+            }
+            Fed::CaughtUp if self.subject.state == Recording::Loads => self.subject.state = Recording::Runs,
+            Fed::Behind if self.is_far_behind() => {
+                self.monitor.skip(&mut self.trace);
+                self.subject.state = Recording::Runs;
+            }
+            Fed::CaughtUp | Fed::Behind => {}
+        }
+        if self.follows() && self.looked.elapsed() >= BETWEEN_LOOKS {
+            self.look();
+        }
+        fed != Fed::Behind
+    }
+
+    fn is_far_behind(&self) -> bool {
+        match self.subject.state {
+            Recording::Loads => self.begun.elapsed() > LOADING,
+            Recording::Runs => self.monitor.lag().is_some_and(|lag| lag > FAR_BEHIND),
+            Recording::Plays | Recording::Ended(_) => false,
+        }
+    }
+
+    /// Looks at the recorder, which may have been killed, and at the names, which may be more by now.
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        if !self.source.has_recorder() {
+            // The rest is as much as there will be.
+            self.trace.streams.iter_mut().for_each(|stream| stream.follow(false));
+        }
+        let bytes = self.source.bytes_of_names();
+        if bytes != self.bytes_of_names {
+            self.bytes_of_names = bytes;
+            self.renew_names();
+        }
+    }
+
+    /// Reads the names of the trace again.
+    pub(super) fn renew_names(&mut self) {
+        if let Ok(trace) = self.source.trace() {
+            self.monitor.renew_names(trace);
+        }
+    }
+
+    /// Reads what was recorded before, as long as that may take.
+    pub(super) fn load(&mut self) {
+        while self.subject.state == Recording::Loads {
+            self.round(None);
+        }
+    }
+
+    /// Plays up to a time, or to the end.
+    pub(super) fn play_until(&mut self, until: Option<u64>) {
+        while !matches!(self.subject.state, Recording::Ended(_)) && !self.round(until) {}
+    }
+
+    /// Follows up to a moment.
+    pub(super) fn wait_until(&mut self, until: Option<u64>, moment: Instant) {
+        while Instant::now() < moment {
+            if self.round(until) {
+                std::thread::sleep(PAUSE.min(moment.saturating_duration_since(Instant::now())));
+            }
+        }
+    }
+
+    pub(super) fn set_mark(&mut self) {
+        self.monitor.set_mark();
+    }
+
+    pub(super) fn snapshot(&mut self, request: &SnapshotRequest) -> Snapshot {
+        self.monitor.snapshot(&self.trace, request)
+    }
+}

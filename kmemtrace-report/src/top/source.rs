@@ -1,0 +1,148 @@
+//! Trace that the live screen is of: the one named, or the running recorder's.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use kmemtrace::Trace;
+use kmemtrace::whole_file::Directory;
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
+use kmemtrace_abi::disk::end_block;
+use kmemtrace_abi::open::regular;
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::InputKind;
+
+use crate::render::top::Subject;
+
+/// Files of running recorders: the process, and the path of its trace.
+const RUNNING: &str = "/run/kmemtraced";
+/// Trace where none is named and no recorder runs.
+const DEFAULT: &str = "kmemtrace.data";
+
+/// Time that a recorder may take from its lock to its last file.
+const STARTING: Duration = Duration::from_secs(5);
+/// Pause between two looks at those files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Path of a trace, and its directory where a recorder may be writing to it.
+pub(super) struct Source {
+    paths: Vec<PathBuf>,
+    directory: Option<Arc<Directory>>,
+    /// A recorder is writing the trace.
+    pub(super) is_growing: bool,
+}
+
+impl Source {
+    /// The traces that were named; else that of the running recorder; else the usual one.
+    pub(super) fn open(words: &[PathBuf]) -> anyhow::Result<Source> {
+        let paths = match words {
+            [] => vec![running()?.unwrap_or_else(|| PathBuf::from(DEFAULT))],
+            words => words.to_vec(),
+        };
+        let directory = match &paths[..] {
+            [path] if path.is_dir() => Directory::open(path).ok(),
+            _ => None,
+        };
+        let source = Source { paths, directory, is_growing: false };
+        let is_growing = source.has_recorder();
+        Ok(Source { is_growing, ..source })
+    }
+
+    /// Opens the trace.
+    pub(super) fn trace(&self) -> anyhow::Result<Trace> {
+        let name = escape(self.paths[0].as_os_str().as_bytes()).into_owned();
+        let begun = Instant::now();
+        let trace = loop {
+            // A recorder that has just started is still making its files.
+            let is_early = self.is_growing && begun.elapsed() < STARTING;
+            match Trace::open(&self.paths) {
+                Ok(trace) if trace.info.missing.is_empty() || !is_early => break trace,
+                Err(error) if !is_early => return Err(error.into()),
+                Ok(_) | Err(_) => std::thread::sleep(PAUSE),
+            }
+        };
+        if trace.info.input != InputKind::Kmemtrace && self.is_growing {
+            bail!("{name}: is being written and is no recording of kmemtraced: name it when it is finished");
+        }
+        Ok(trace)
+    }
+
+    /// True while a recorder holds the trace's directory.
+    pub(super) fn has_recorder(&self) -> bool {
+        // Opened anew each time: a lock that this look gets is given back at once.
+        let path = self.directory.as_ref().map(|directory| directory.path());
+        path.and_then(|path| Directory::open(path).ok()).is_some_and(|directory| !directory.lock())
+    }
+
+    /// Bytes of the file of names.
+    pub(super) fn bytes_of_names(&self) -> u64 {
+        fs::metadata(self.paths[0].join("meta.out")).map_or(0, |data| data.len())
+    }
+
+    /// Name of the trace, host and kernel.
+    pub(super) fn subject(&self, trace: &Trace) -> Subject {
+        let path = &self.paths[0];
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let info = &trace.info;
+        let host = info.host.as_deref().map(|host| escape(host.as_bytes()).into_owned());
+        let kernel = info.kernel.as_deref().map(|kernel| {
+            let arch = info.arch.as_deref().unwrap_or_default();
+            escape(format!("Linux {kernel} {arch}").trim_end().as_bytes()).into_owned()
+        });
+        let machine = [host, kernel].into_iter().flatten().collect::<Vec<_>>().join("   ");
+        Subject { name: escape(name.as_bytes()).into_owned(), machine, ..Subject::default() }
+    }
+
+    /// Reason for which the recording has ended.
+    pub(super) fn reason(&self, trace: &Trace) -> &'static str {
+        let end = |path: &Path| end_block::of(&regular::open(path).ok()?).ok().flatten();
+        let reasons: Option<Vec<u32>> =
+            trace.streams.iter().map(|stream| end(stream.path()).map(|end| end.reason.get())).collect();
+        match reasons.as_deref() {
+            None => "the recorder was killed",
+            Some(reasons) if reasons.contains(&END_ERROR) => "the recorder failed",
+            Some(reasons) if reasons.contains(&END_LIMIT) => "its limit was reached",
+            Some(reasons) if reasons.iter().all(|reason| *reason == END_ASKED) => "the recorder was stopped",
+            Some(_) => "end of the recording",
+        }
+    }
+}
+
+/// Trace of the running recorder; `None` where there is none.
+///
+/// # Errors
+/// Several recorders.
+fn running() -> anyhow::Result<Option<PathBuf>> {
+    let Ok(entries) = fs::read_dir(RUNNING) else { return Ok(None) };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        let mut lines = text.lines();
+        let (Some(process), Some(path)) = (lines.next(), lines.next().filter(|path| !path.is_empty())) else {
+            continue;
+        };
+        let runs = process.trim().parse::<u32>().is_ok_and(|process| Path::new(&format!("/proc/{process}")).exists());
+        let path = PathBuf::from(path);
+        if runs && path.is_dir() {
+            found.push(path);
+        }
+    }
+    if found.len() > 1 {
+        let names: Vec<_> = found.iter().map(|path| escape(path.as_os_str().as_bytes()).into_owned()).collect();
+        bail!("{} recorders are running: name one of {}", found.len(), names.join(", "));
+    }
+    Ok(found.pop())
+}
+
+/// Reads a small file that the user named.
+pub(super) fn read_small(path: &Path) -> anyhow::Result<String> {
+    let shown = || escape(path.as_os_str().as_bytes()).into_owned();
+    let data = fs::metadata(path).with_context(shown)?;
+    if data.len() > 1 << 20 {
+        bail!("{}: is larger than 1 MiB, and no script", shown());
+    }
+    fs::read_to_string(path).with_context(shown)
+}

@@ -1,0 +1,238 @@
+//! Views of figures: rows, trees and findings.
+
+use kmemtrace::Query;
+use kmemtrace::documents;
+
+use super::view::{Run, View};
+use crate::args::{Format, GroupBy, SortBy};
+
+const ALL_GROUPINGS: &[GroupBy] = &[
+    GroupBy::Site,
+    GroupBy::Source,
+    GroupBy::Stack,
+    GroupBy::Function,
+    GroupBy::File,
+    GroupBy::Folder,
+    GroupBy::Area,
+    GroupBy::Task,
+    GroupBy::Pid,
+    GroupBy::Comm,
+    GroupBy::Cache,
+    GroupBy::Module,
+    GroupBy::Use,
+    GroupBy::Size,
+    GroupBy::Order,
+    GroupBy::Gfp,
+    GroupBy::Node,
+    GroupBy::Context,
+];
+
+/// Sort keys that every row of figures has.
+const FIGURES: &[SortBy] = &[
+    SortBy::Wasted,
+    SortBy::LiveWasted,
+    SortBy::Live,
+    SortBy::Peak,
+    SortBy::Total,
+    SortBy::Requested,
+    SortBy::Allocs,
+    SortBy::Frees,
+    SortBy::Cross,
+    SortBy::Site,
+];
+
+pub(super) const SUMMARY: View = View {
+    name: "summary",
+    alias: None,
+    meaning: "Verdict, totals of each kind, what to look at first",
+    help: "\
+Totals of kmalloc, cache and page objects, the call-sites that rank first, and the number of findings. The first line is the verdict: \
+complete, lossy (events were lost), truncated or corrupt.
+
+This is the view of a command line that names none.",
+    examples: &[("", "the summary of ./kmemtrace.data"), ("summary --time 10%,90% DIR", "without start and end of the recording")],
+    options: &["fail-on", "explain"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Document {
+        // Only the table shows call-sites.
+        query: |format, _| if format == Format::Table { Query::by_site() } else { Query::by_kind() },
+        document: |analysis, shape, _| documents::summary(analysis, shape),
+    },
+};
+
+pub(super) const SITES: View = View {
+    name: "sites",
+    alias: Some("callsites"),
+    meaning: "Rows of call-sites, tasks, modules, sizes and more",
+    help: "\
+Figures for each group of allocations: by default for each call-site, which is the place in the kernel that asked for the memory. \
+Each kind of object has a row of its own. --by groups by other keys, or by several at once.",
+    examples: &[
+        ("sites --sort live --top 10 DIR", "call-sites that hold most memory at the end"),
+        ("sites --by comm,site DIR", "call-sites of each command"),
+    ],
+    options: &["by", "sort", "top", "inlines"],
+    groupings: ALL_GROUPINGS,
+    sort_keys: FIGURES,
+    run: Run::Document {
+        query: |_, args| args.grouped(),
+        document: |analysis, shape, _| documents::sites(analysis, shape),
+    },
+};
+
+pub(super) const TREE: View = View {
+    name: "tree",
+    alias: None,
+    meaning: "Folders of the kernel's sources, or stacks, tasks, modules",
+    help: "\
+Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
+information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
+nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.
+
+--by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
+outermost frame to the call-site. There each node has a peak of its own, and pages count where they were recorded, else objects of \
+slabs; --kind chooses.",
+    examples: &[
+        ("tree --depth 2 DIR", "folders of two levels"),
+        ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
+        ("tree --by module,stack --throttle 80 DIR", "most of what each module holds, by stack"),
+        ("tree --by area --areas linux/MAINTAINERS DIR", "areas of the kernel's maintainers"),
+    ],
+    options: &["by", "sort", "top", "depth", "throttle", "module-rule", "at", "uses"],
+    groupings: &[
+        GroupBy::Folder,
+        GroupBy::Area,
+        GroupBy::Stack,
+        GroupBy::Task,
+        GroupBy::Module,
+        GroupBy::Site,
+        GroupBy::Use,
+    ],
+    sort_keys: &[
+        SortBy::Live,
+        SortBy::Wasted,
+        SortBy::LiveWasted,
+        SortBy::Peak,
+        SortBy::Total,
+        SortBy::Allocs,
+        SortBy::Frees,
+        SortBy::Growth,
+        SortBy::Static,
+        SortBy::Current,
+    ],
+    run: Run::Document {
+        query: |_, args| {
+            if !args.is_key_tree() {
+                let query = Query::by_site().with_static_sizes(true);
+                return args.at.map_or(query.clone(), |moment| query.at(moment));
+            }
+            let keys: Vec<_> = args.by.iter().map(|by| by.key()).collect();
+            args.held_by(&keys).with_nodes(true)
+        },
+        document: |analysis, shape, args| {
+            if args.is_key_tree() {
+                documents::key_tree(analysis, shape, &args.tree())
+            } else {
+                documents::tree(analysis, shape, &args.tree())
+            }
+        },
+    },
+};
+
+pub(super) const CACHES: View = View {
+    name: "caches",
+    alias: None,
+    meaning: "Rows of slab caches and kmalloc sizes",
+    help: "\
+Figures for each slab cache. Objects of kmalloc count under their size class, such as kmalloc-1k. Kernels 6.1 to 6.17 name the cache \
+in frees alone: there a first pass over the trace learns which cache each call-site allocates from.",
+    examples: &[("caches --sort live DIR", "caches that hold most memory at the end")],
+    options: &["sort", "top"],
+    groupings: &[],
+    sort_keys: FIGURES,
+    run: Run::Document {
+        query: |_, _| Query::by_cache(),
+        document: |analysis, shape, _| documents::caches(analysis, shape),
+    },
+};
+
+pub(super) const MISMATCH: View = View {
+    name: "mismatch",
+    alias: None,
+    meaning: "Frees that do not match their allocations",
+    help: "\
+Findings about pairs of allocation and free, by class and by the two call-sites. A finding is suspect where a lost event may explain \
+it, and unseen where objects of the same call-site are freed on a path without events. The rest are errors: bugs in the kernel, as far \
+as this trace can tell.",
+    examples: &[
+        ("mismatch --class kind_mismatch DIR", "one class alone"),
+        ("mismatch --fail-on kind_mismatch,cache_mismatch DIR", "exit status 1 where there are errors"),
+        ("--explain free_after_free", "the kernel's reason for a class"),
+    ],
+    options: &["top", "all", "class", "fail-on", "explain"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Document {
+        query: |_, _| Query::by_site(),
+        document: |analysis, shape, args| documents::mismatch(analysis, shape, &args.class),
+    },
+};
+
+pub(super) const LIVE: View = View {
+    name: "live",
+    alias: None,
+    meaning: "Memory still allocated at the end: who leaks",
+    help: "\
+Objects that were allocated in the recording and not freed in it, by call-site: number, bytes, age and growth. --objects lists the \
+objects one by one, oldest first. A row marked <= is an upper bound: objects of it are also freed on a path without events.",
+    examples: &[
+        ("live --by comm DIR", "commands that hold memory"),
+        ("live --objects --site foo_open DIR", "each object of one function"),
+    ],
+    options: &["by", "objects", "sort", "top", "inlines"],
+    groupings: ALL_GROUPINGS,
+    sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
+    run: Run::Document {
+        query: |_, args| {
+            let query = if args.objects { Query::by_site() } else { args.grouped().with_growth(true) };
+            query.with_live_objects(true)
+        },
+        document: |analysis, shape, args| {
+            if args.objects { documents::live(analysis, shape) } else { documents::live_groups(analysis, shape) }
+        },
+    },
+};
+
+pub(super) const CROSS: View = View {
+    name: "cross",
+    alias: None,
+    meaning: "Objects freed on another CPU than their own",
+    help: "\
+Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, and rows of call-sites.",
+    examples: &[("cross --top 10 DIR", "the ten call-sites with most of them")],
+    options: &["top"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Document {
+        query: |_, _| Query::by_site().with_cpu_matrix(true),
+        document: |analysis, shape, _| documents::cross(analysis, shape),
+    },
+};
+
+pub(super) const GROWTH: View = View {
+    name: "growth",
+    alias: None,
+    meaning: "Live memory and allocations over the recording",
+    help: "\
+Live bytes at the end of each of at most 64 slices of the recording, and allocations in each slice: in total, and for the rows that \
+grew most from the first slice to the last.",
+    examples: &[("growth --by comm DIR", "commands that grow")],
+    options: &["by", "top"],
+    groupings: ALL_GROUPINGS,
+    sort_keys: &[],
+    run: Run::Document {
+        query: |_, args| args.grouped().with_growth(true),
+        document: |analysis, shape, _| documents::growth(analysis, shape),
+    },
+};

@@ -1,0 +1,69 @@
+//! Views of who allocated, or what for: tasks, modules, uses.
+
+use kmemtrace::GroupKey;
+use kmemtrace::documents;
+
+use super::view::{Run, View};
+use crate::args::{GroupBy, RuleOfModules, SortBy};
+
+/// Sort keys of rows that hold memory.
+const HELD: &[SortBy] =
+    &[SortBy::Live, SortBy::Peak, SortBy::Total, SortBy::Allocs, SortBy::Growth, SortBy::Frees, SortBy::Site];
+
+pub(super) const TASKS: View = View {
+    name: "tasks",
+    alias: None,
+    meaning: "Memory by the thread that allocated it",
+    help: "\
+Figures for each thread that allocated, or with --by comm for each command. That thread need not be the one that holds the memory: \
+page cache stays when its reader is gone. Pages count where they were recorded, else objects of slabs; --kind chooses.",
+    examples: &[
+        ("tasks --sort peak DIR", "threads by the greatest number of live bytes"),
+        ("tasks --by comm --at peak DIR", "commands, when most memory was in use"),
+    ],
+    options: &["by", "sort", "top", "at"],
+    groupings: &[GroupBy::Task, GroupBy::Comm],
+    sort_keys: HELD,
+    run: Run::Document {
+        query: |_, args| args.held_by(&[args.by.first().map_or(GroupKey::Task, |by| by.key())]),
+        document: |analysis, shape, _| documents::tasks(analysis, shape),
+    },
+};
+
+pub(super) const MODULES: View = View {
+    name: "modules",
+    alias: None,
+    meaning: "Memory by module of the kernel",
+    help: "\
+Figures for each module. An allocation belongs to the module whose frame of the stack is nearest to it, else to the kernel itself; \
+--module-rule chooses another rule. Without a stack it belongs to the module of its call-site. Pages count where they were recorded, \
+else objects of slabs; --kind chooses.",
+    examples: &[
+        ("modules -n 3 DIR", "the three that hold most"),
+        ("modules --module-rule any DIR", "each module that a stack runs through"),
+    ],
+    options: &["sort", "top", "module-rule", "at"],
+    groupings: &[],
+    sort_keys: HELD,
+    run: Run::Document {
+        query: |_, args| args.held_by(&[GroupKey::Module]).with_nodes(args.module_rule == Some(RuleOfModules::Any)),
+        document: |analysis, shape, _| documents::modules(analysis, shape),
+    },
+};
+
+pub(super) const USES: View = View {
+    name: "uses",
+    alias: None,
+    meaning: "Uses of pages: user, cache, slab, page tables and more",
+    help: "\
+Figures of pages for each use, by rules over the functions of the stack, the flags and the order of each allocation; --uses names \
+another list of rules. Below stands the sum beside the change of free memory.",
+    examples: &[("uses DIR", "what pages are for")],
+    options: &["sort", "top", "at", "uses"],
+    groupings: &[],
+    sort_keys: HELD,
+    run: Run::Document {
+        query: |_, args| args.held_by(&[GroupKey::Use]),
+        document: |analysis, shape, _| documents::uses(analysis, shape),
+    },
+};

@@ -1,0 +1,309 @@
+//! Stacks of events: triggers or an option of a trace directory make the kernel record them.
+//!
+//! A trigger writes stacks of chosen events alone, and costs half of the option where frees need none. Kernels before 5.18 write
+//! a trigger's stacks to the top-level buffer, unless they have the mending patch, so a first stack has to prove where it lands.
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::Scope;
+
+use crate::args::StackWhen;
+use crate::fs::kernelfs::KernelFs;
+use crate::source::events;
+
+/// Option of a trace directory: a stack after each event.
+const OPTION: &str = "options/stacktrace";
+/// Words that begin the trigger in a control file.
+const TRIGGER: &str = "stacktrace";
+/// Text of a stack in `trace`.
+const STACK: &str = "<stack trace>";
+/// Events of which [`allocate`] makes at least one.
+const PROOF_EVENTS: [&str; 3] = ["kmem/kmem_cache_alloc", "kmem/kmalloc", "kmem/mm_page_alloc"];
+/// First kernel that is known to write a trigger's stacks to the trigger's own instance.
+const FIRST_RIGHT: (u32, u32) = (5, 18);
+
+/// Stacks that the kernel records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stacks {
+    /// Way and choice, as `trigger alloc`, for `meta.out`; empty without stacks.
+    pub(crate) recorded: String,
+    /// Reason for the way, for people; empty where there was no choice.
+    pub(crate) reason: String,
+}
+
+impl Stacks {
+    /// Text about the stacks for people; `None` without stacks.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let (way, events) = self.recorded.split_once(' ')?;
+        let by = if way == "trigger" { "a trigger" } else { "the instance's option" };
+        Some(match events {
+            "alloc" => format!("stacks with allocations, by {by}"),
+            "all" => format!("stacks with all events, by {by}"),
+            filter => format!("stacks with allocations that have {}, by {by}", escape(filter.as_bytes())),
+        })
+    }
+}
+
+/// Way to make the kernel record stacks, and the reason for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// True for triggers, false for the option.
+    pub(crate) by_trigger: bool,
+    pub(crate) reason: String,
+}
+
+impl Way {
+    fn option(reason: impl Into<String>) -> Way {
+        Way { by_trigger: false, reason: reason.into() }
+    }
+}
+
+/// Chooses the way for the instance `fs`, which records nothing yet. The proof leaves events in its buffer.
+pub(crate) fn choose(fs: &KernelFs, top: &KernelFs, when: &StackWhen, scope: Scope) -> anyhow::Result<Way> {
+    if *when == StackWhen::All {
+        return Ok(Way::option("all events have stacks"));
+    }
+    if scope == Scope::Tasks {
+        return Ok(Way::option("a trigger may add stacks of other commands"));
+    }
+    let Some(event) = proof_event(fs)? else {
+        return Ok(Way::option("this kernel has no triggers"));
+    };
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if numbers(&release) < FIRST_RIGHT && is_in_use(top) {
+        return Ok(Way::option(
+            "a trigger of this kernel may write to the top-level buffer, which another program uses",
+        ));
+    }
+    Ok(match has_arrived(fs, event) {
+        Ok(true) => Way { by_trigger: true, reason: "a first stack arrived in the instance".to_owned() },
+        Ok(false) => Way::option("no stack of a trigger arrives in the instance"),
+        Err(error) => Way::option(format!("{error:#}")),
+    })
+}
+
+/// Event for a proof; `None` where the kernel has no triggers.
+pub(crate) fn proof_event(fs: &KernelFs) -> anyhow::Result<Option<&'static str>> {
+    for event in PROOF_EVENTS {
+        if fs.has(&trigger_file(event))? {
+            return Ok(Some(event));
+        }
+    }
+    Ok(None)
+}
+
+/// First two numbers of a kernel's release.
+fn numbers(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// True if the trace directory has events or a tracer at work.
+fn is_in_use(fs: &KernelFs) -> bool {
+    let has = |file: &str, idle: &str| fs.get_if_there(file).is_ok_and(|text| !["", idle].contains(&text.trim()));
+    has("set_event", "") || has("current_tracer", "nop")
+}
+
+/// True if the stack of one allocation is in the buffer of the instance. The trigger fires once, so that a kernel with one buffer
+/// for all triggers gets one stack at most.
+fn has_arrived(fs: &KernelFs, event: &str) -> anyhow::Result<bool> {
+    let trigger = trigger_file(event);
+    let prove = || {
+        fs.set("tracing_on", "1")?;
+        fs.set(&trigger, &format!("{TRIGGER}:1"))?;
+        allocate();
+        anyhow::Ok(fs.get("trace")?.contains(STACK))
+    };
+    let proven = prove();
+    let _ = fs.write(&trigger, &format!("!{TRIGGER}"));
+    fs.set("tracing_on", "0")?;
+    proven
+}
+
+/// Makes the kernel allocate objects and a page, and frees them.
+pub(crate) fn allocate() {
+    if let Ok((_reader, mut writer)) = std::io::pipe() {
+        let _ = writer.write(b"x");
+    }
+}
+
+/// Switches the stacks on, in an instance that records nothing yet and has the filter `filter` on its allocations. An error names
+/// the event and the kernel's reason.
+pub(crate) fn set(
+    fs: &KernelFs,
+    events: &[String],
+    when: &StackWhen,
+    filter: Option<&str>,
+    way: Way,
+) -> anyhow::Result<Stacks> {
+    let Way { by_trigger, reason } = way;
+    if !by_trigger {
+        if !fs.has(OPTION)? {
+            bail!("--stack: this kernel records no stacks: it takes CONFIG_STACKTRACE");
+        }
+        fs.set(OPTION, "1")?;
+        return Ok(Stacks { recorded: "option all".to_owned(), reason });
+    }
+    // The kernel fires a trigger for events that the filter leaves out, too.
+    let wished = if let StackWhen::Filter(wished) = when { Some(wished.as_str()) } else { None };
+    let condition = match (filter, wished) {
+        (Some(filter), Some(wished)) => format!(" if ({filter}) && ({wished})"),
+        (Some(one), None) | (None, Some(one)) => format!(" if {one}"),
+        (None, None) => String::new(),
+    };
+    for event in events::allocations(events) {
+        let set = fs.set(&trigger_file(event), &format!("{TRIGGER}{condition}"));
+        set.with_context(|| format!("--stack: {event} cannot have a trigger"))?;
+    }
+    Ok(Stacks { recorded: format!("trigger {}", wished.unwrap_or("alloc")), reason })
+}
+
+/// Checks that stacks were asked for of events that can have them: a filter is one of allocations.
+pub(crate) fn check(fs: &KernelFs, events: &[String], when: &StackWhen) -> anyhow::Result<()> {
+    match when {
+        StackWhen::All => Ok(()),
+        StackWhen::Filter(filter) => events::check_filter(fs, events, "--stack", filter),
+        StackWhen::Alloc if events::allocations(events).next().is_some() => Ok(()),
+        StackWhen::Alloc => bail!("--stack: no allocation event is recorded: add one to -e, or give --stack=all"),
+    }
+}
+
+/// True if the stacks are still switched on as [`set`] did.
+pub(crate) fn are_set(fs: &KernelFs, events: &[String], stacks: &Stacks) -> anyhow::Result<bool> {
+    match stacks.recorded.split(' ').next() {
+        Some("trigger") => {
+            for event in events::allocations(events) {
+                if !fs.get(&trigger_file(event))?.starts_with(TRIGGER) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Some("option") => Ok(fs.get(OPTION)?.trim() == "1"),
+        _ => Ok(true),
+    }
+}
+
+/// Stacks that are switched on in a buffer that is taken over.
+pub(crate) fn found(fs: &KernelFs, events: &[String]) -> anyhow::Result<Stacks> {
+    let recorded = if fs.get_if_there(OPTION)?.trim() == "1" {
+        "option all".to_owned()
+    } else {
+        let mut triggers = Vec::new();
+        for event in events {
+            let text = fs.get_if_there(&trigger_file(event))?;
+            triggers.extend(text.lines().find(|line| line.starts_with(TRIGGER)).map(str::to_owned));
+        }
+        let conditions = triggers.iter().map(|trigger| trigger.split_once(" if ").map(|(_, condition)| condition));
+        match conditions.flatten().next() {
+            Some(condition) => format!("trigger {condition}"),
+            None if triggers.is_empty() => String::new(),
+            None if triggers.len() == events.len() => "trigger all".to_owned(),
+            None => "trigger alloc".to_owned(),
+        }
+    };
+    Ok(Stacks { recorded, reason: String::new() })
+}
+
+/// Control file of an event's triggers.
+fn trigger_file(event: &str) -> String {
+    format!("events/{event}/trigger")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A trace directory of plain files, whose buffer holds `trace`.
+    fn instance(trace: &str) -> (tempfile::TempDir, KernelFs) {
+        let dir = tempfile::tempdir().unwrap();
+        for event in ["kmem_cache_alloc", "mm_page_alloc", "mm_page_free"] {
+            let event = dir.path().join("events/kmem").join(event);
+            fs::create_dir_all(&event).unwrap();
+            fs::write(event.join("trigger"), "").unwrap();
+        }
+        fs::create_dir_all(dir.path().join("options")).unwrap();
+        for (file, text) in [("tracing_on", "0"), ("trace", trace), (OPTION, "0")] {
+            fs::write(dir.path().join(file), text).unwrap();
+        }
+        let fs = KernelFs::at(dir.path()).unwrap();
+        (dir, fs)
+    }
+
+    fn events() -> Vec<String> {
+        ["kmem/mm_page_alloc", "kmem/mm_page_free"].map(str::to_owned).into()
+    }
+
+    /// Text for `meta.out`, and the text of a file, after stacks were switched on where the buffer holds `trace`.
+    fn set_up(trace: &str, when: &StackWhen, filter: Option<&str>, scope: Scope, file: &str) -> (String, String) {
+        let (_dir, fs) = instance(trace);
+        let way = choose(&fs, &fs, when, scope).unwrap();
+        assert_eq!(fs.get("tracing_on").unwrap(), "0", "the proof is over");
+        let stacks = set(&fs, &events(), when, filter, way).unwrap();
+        assert!(are_set(&fs, &events(), &stacks).unwrap());
+        (stacks.recorded, fs.get(file).unwrap())
+    }
+
+    #[test]
+    fn a_stack_that_lands_elsewhere_makes_it_the_option() {
+        let (arrived, trigger) = ("x: <stack trace>\n => y\n", "events/kmem/mm_page_alloc/trigger");
+        let of = |trace, when: &StackWhen, file| set_up(trace, when, None, Scope::System, file);
+        let pair = |recorded: &str, text: &str| (recorded.to_owned(), text.to_owned());
+        let alloc = StackWhen::Alloc;
+        assert_eq!(of(arrived, &alloc, trigger), pair("trigger alloc", "stacktrace"));
+        assert_eq!(of(arrived, &alloc, OPTION), pair("trigger alloc", "0"));
+        assert_eq!(of("", &alloc, OPTION), pair("option all", "1"));
+        assert_eq!(of("", &alloc, trigger), pair("option all", ""));
+        assert_eq!(of(arrived, &StackWhen::All, OPTION), pair("option all", "1"));
+        // A trigger may fire for tasks that are not recorded.
+        assert_eq!(set_up(arrived, &alloc, None, Scope::Tasks, OPTION), pair("option all", "1"));
+    }
+
+    #[test]
+    fn a_trigger_has_the_filter_of_the_allocations_too() {
+        let wished = StackWhen::Filter("order > 0".to_owned());
+        for (when, filter, condition) in [
+            (&wished, None, "stacktrace if order > 0"),
+            (&StackWhen::Alloc, Some("pid == 1"), "stacktrace if pid == 1"),
+            (&wished, Some("a || b"), "stacktrace if (a || b) && (order > 0)"),
+        ] {
+            let (_, text) = set_up(STACK, when, filter, Scope::System, "events/kmem/mm_page_alloc/trigger");
+            assert_eq!(text, condition);
+        }
+    }
+
+    #[test]
+    fn stacks_of_a_buffer_that_is_taken_over_are_told() {
+        let of = |texts: &[(&str, &str)]| {
+            let (dir, fs) = instance("");
+            texts.iter().for_each(|(file, text)| fs::write(dir.path().join(file), text).unwrap());
+            found(&fs, &events()).unwrap().recorded
+        };
+        let [alloc, free] = ["events/kmem/mm_page_alloc/trigger", "events/kmem/mm_page_free/trigger"];
+        assert_eq!(of(&[]), "");
+        assert_eq!(of(&[(OPTION, "1\n")]), "option all");
+        assert_eq!(of(&[(alloc, "stacktrace:unlimited\n")]), "trigger alloc");
+        assert_eq!(of(&[(alloc, "stacktrace:unlimited\n"), (free, "stacktrace:unlimited\n")]), "trigger all");
+        assert_eq!(of(&[(alloc, "stacktrace:unlimited if order > 0\n")]), "trigger order > 0");
+        assert_eq!(of(&[(alloc, "# Available triggers:\n# stacktrace\n")]), "");
+    }
+
+    #[test]
+    fn a_busy_top_level_buffer_is_known() {
+        let (dir, fs) = instance("");
+        assert!(!is_in_use(&fs), "files that are not there");
+        for (events, tracer, is_busy) in
+            [("\n", "nop\n", false), ("kmem:kfree\n", "nop\n", true), ("", "function\n", true)]
+        {
+            fs::write(dir.path().join("set_event"), events).unwrap();
+            fs::write(dir.path().join("current_tracer"), tracer).unwrap();
+            assert_eq!(is_in_use(&fs), is_busy, "{events}{tracer}");
+        }
+        assert!(numbers("5.17.9-1-amd64") < FIRST_RIGHT && numbers("5.18-rc1") >= FIRST_RIGHT);
+        assert!(numbers("6.1.0") >= FIRST_RIGHT && numbers("4.19.0") < FIRST_RIGHT && numbers("") < FIRST_RIGHT);
+    }
+}
