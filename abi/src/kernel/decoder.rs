@@ -40,8 +40,8 @@ struct Plan {
     has_order: bool,
     /// Order of the block of pages.
     order: Option<Slot>,
-    /// `address` is the number of the block's first frame.
-    has_frame: bool,
+    /// Bits that say where between two borders the block begins; 0 where `address` is not the number of its first frame.
+    frame_bits: u64,
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
@@ -58,10 +58,10 @@ const MAX_ORDER: u64 = 16;
 /// A record that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RecordError {
-    /// It ends before its fields do.
+    /// The record ends before its fields do.
     #[error("the record has {have} bytes, and its event's fields need {need}")]
     Short { have: usize, need: usize },
-    /// Its pages are no block: too many, or not aligned and on both sides of a border of 65,536 frames.
+    /// Pages that are no block: too many, or not aligned and on both sides of a border of 65,536 frames.
     #[error("it is of a block of order {order} at frame {frame:#x}, which no kernel has")]
     Block { order: u64, frame: u64 },
 }
@@ -97,7 +97,7 @@ impl Decoder {
             sizes: [Slot::ABSENT; 2],
             has_order: false,
             order: None,
-            has_frame: false,
+            frame_bits: 0,
             gfp: None,
             node: None,
             cache: None,
@@ -162,10 +162,17 @@ impl Decoder {
             }
         };
         let read = |slot: Slot| slot.read_near::<O>(head);
-        let order = plan.order.map(read);
-        if let Some(order) = order {
-            plan.check_block(order, read(plan.address))?;
-        }
+        let order = match plan.order {
+            Some(slot) => {
+                let order = read(slot);
+                // An aligned block of at most this order never crosses a border of 65,536 frames.
+                if order > MAX_ORDER || (read(plan.address) & plan.frame_bits) + (1 << order) > 0x1_0000 {
+                    plan.refuse_block(order, read(plan.address))?;
+                }
+                order
+            }
+            None => 0,
+        };
         let event = Event {
             at,
             address: 0,
@@ -181,7 +188,7 @@ impl Decoder {
             name: plan.name,
             action: plan.action,
             failed: false,
-            order: order.filter(|_| plan.has_frame).map(|order| order as u8),
+            order: (plan.frame_bits > 0).then_some(order as u8),
             stack: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
@@ -191,11 +198,8 @@ impl Decoder {
             Action::Alloc(kind) => {
                 let (address, call_site) = (read(plan.address), read(plan.call_site));
                 let event = Event { gfp: gfp(), node: node(), ..event };
-                let [mut requested, mut allocated] = plan.sizes.map(read);
-                if plan.has_order {
-                    requested = page_bytes(self.page_bytes, requested);
-                    allocated = requested;
-                }
+                let [requested, allocated] =
+                    if plan.has_order { [page_bytes(self.page_bytes, order); 2] } else { plan.sizes.map(read) };
                 let cache = plan.cache_name::<O, I>(record.payload, names);
                 let (failed, action) = (plan.failed == Some(address), Action::Alloc(kind));
                 items.event(Event { address, call_site, requested, allocated, cache, failed, action, ..event }, names);
@@ -261,7 +265,7 @@ impl Plan {
         let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot(fields.gfp), slot(fields.node));
         let order = profile.order.and_then(slot);
-        let has_frame = key.null == Null::AllOnes;
+        let frame_bits = if order.is_some() && key.null == Null::AllOnes { 0xffff } else { 0 };
         let slots = [Some(address), Some(call_site), pid, flags, order, gfp, node, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
@@ -277,7 +281,7 @@ impl Plan {
             sizes,
             has_order,
             order,
-            has_frame,
+            frame_bits,
             gfp,
             node,
             cache,
@@ -299,13 +303,11 @@ impl Plan {
         self
     }
 
-    /// Refuses pages that are no block.
-    #[inline]
-    fn check_block(&self, order: u64, address: u64) -> Result<(), RecordError> {
-        let frame = if self.has_frame && self.failed != Some(address) { address } else { 0 };
-        // An aligned block of at most this order never crosses a border of 65,536 frames.
-        let is_block = order <= MAX_ORDER && (frame & 0xffff) + (1 << order) <= 0x1_0000;
-        if is_block { Ok(()) } else { Err(RecordError::Block { order, frame }) }
+    /// Refuses pages that are no block; an allocation that failed has none.
+    #[cold]
+    fn refuse_block(&self, order: u64, address: u64) -> Result<(), RecordError> {
+        let is_block = order <= MAX_ORDER && self.failed == Some(address);
+        if is_block { Ok(()) } else { Err(RecordError::Block { order, frame: address }) }
     }
 
     /// The start of a record behind which too little stands to take it as a [`Head`], or its numbers, one after the other.
@@ -476,8 +478,7 @@ mod tests {
             assert_eq!(order(good.0, good.1), Ok(Some(good.1 as u8)), "{good:?}");
         }
         for bad in [(0, 17), (0, 64), (0, 90), (0, u32::MAX), (1, 16), (0x1_ff01, 8), (0x1_ffff, 1), (u32::MAX, 17)] {
-            let want =
-                RecordError::Block { order: bad.1.into(), frame: if bad.0 == u32::MAX { 0 } else { bad.0.into() } };
+            let want = RecordError::Block { order: bad.1.into(), frame: bad.0.into() };
             assert_eq!(order(bad.0, bad.1), Err(want), "{bad:?}");
         }
     }

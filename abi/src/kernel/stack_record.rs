@@ -1,8 +1,11 @@
 //! Records that hold a call stack, `ftrace:kernel_stack`, by the trace's own format.
 
+use byteorder::ByteOrder;
+
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::profile;
-use crate::kernel::slot::Slot;
+use crate::kernel::slot::{NEAR, Slot};
+use crate::kernel::subbuffer::Record;
 use crate::kernel::target::{TargetOrder, u16_at, uint_at};
 
 /// System and name of the records.
@@ -23,6 +26,8 @@ pub(crate) struct StackFormat {
     id: u16,
     pid: Slot,
     flags: Slot,
+    /// End of the two.
+    common: usize,
     /// Number of frames; `None` in kernels before 3.0, whose records all have as many as the format says.
     size: Option<Slot>,
     /// Offset of the first frame.
@@ -40,20 +45,35 @@ impl StackFormat {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let caller = format.field("caller").filter(|field| field.place == Place::Fixed)?;
         let (pid, flags) = (slot(profile::PID)?, slot(profile::FLAGS)?);
-        Some(StackFormat { id: format.id, pid, flags, size: slot("size"), frames: caller.offset, claimed: caller.size })
+        let common = pid.end().max(flags.end());
+        Some(StackFormat {
+            id: format.id,
+            pid,
+            flags,
+            common,
+            size: slot("size"),
+            frames: caller.offset,
+            claimed: caller.size,
+        })
     }
 
     /// True for a record of a stack.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_stack<O: TargetOrder>(&self, record: &[u8]) -> bool {
         u16_at::<O>(record, 0) == Some(self.id)
     }
 
     /// The origin of a record of any event: the common fields are those of a stack. `None` where it ends before them.
-    #[inline]
-    pub(crate) fn origin<O: TargetOrder>(&self, record: &[u8]) -> Option<Origin> {
-        let is_whole = record.len() >= self.pid.end().max(self.flags.end());
-        is_whole.then(|| Origin(self.pid.read::<O>(record) << 8 | self.flags.read::<O>(record) & INTERRUPTS))
+    #[inline(always)]
+    pub(crate) fn origin<O: TargetOrder>(&self, record: &Record<'_>) -> Option<Origin> {
+        if record.payload.len() < self.common {
+            return None;
+        }
+        let (pid, flags) = match record.rest.first_chunk() {
+            Some(head) if self.common <= NEAR => (self.pid.read_near::<O>(head), self.flags.read_near::<O>(head)),
+            _ => (self.pid.read::<O>(record.payload), self.flags.read::<O>(record.payload)),
+        };
+        Some(Origin(pid << 8 | flags & INTERRUPTS))
     }
 
     /// Replaces `frames` by those of a stack's record; false where it has none, or is shorter than it says.
@@ -71,9 +91,15 @@ impl StackFormat {
         };
         let Some(room) = bytes.and_then(|bytes| room.get(..bytes)) else { return false };
         let end = if word == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        match word {
+            8 => frames.extend(room.chunks_exact(8).map(O::Stream::read_u64)),
+            _ => frames.extend(room.chunks_exact(word).filter_map(|frame| uint_at::<O>(frame, 0, word))),
+        }
         // The kernel's own printing stops at all ones; kernels without `size` leave zeros behind the last frame.
-        let all = room.chunks_exact(word).map_while(|frame| uint_at::<O>(frame, 0, word));
-        frames.extend(all.take_while(|&frame| frame != end && (frame != 0 || self.size.is_some())));
+        let is_end = |frame: &u64| *frame == end || (*frame == 0 && self.size.is_none());
+        if let Some(end) = frames.iter().position(is_end) {
+            frames.truncate(end);
+        }
         !frames.is_empty()
     }
 }
@@ -145,12 +171,20 @@ mod tests {
     #[test]
     fn origins_are_thread_and_interrupts() {
         let format = format(8, true);
-        let origin = |flags, pid| format.origin::<Little>(&[4, 0, flags, 0, pid, 0, 0, 0]);
+        let of = |payload: &[u8], rest: &[u8]| {
+            format.origin::<Little>(&Record { time: 0, payload, rest: &[payload, rest].concat() })
+        };
+        // Short of what is loaded at once, and long enough.
+        let origin = |flags, pid| {
+            let record = [4, 0, flags, 0, pid, 0, 0, 0];
+            assert_eq!(of(&record, &[]), of(&record, &[0xff; 100]));
+            of(&record, &[])
+        };
         assert_eq!(origin(0x35, 7), origin(0x10, 7));
         for other in [origin(0x35, 8), origin(0x25, 7), origin(0x18, 7), origin(0x50, 7)] {
             assert_ne!(other, origin(0x35, 7));
         }
-        assert_eq!(format.origin::<Little>(&[4, 0, 0, 0, 7, 0, 0]), None);
+        assert_eq!(of(&[4, 0, 0, 0, 7, 0, 0], &[0; 100]), None);
         assert!(format.is_stack::<Little>(&[4, 0]) && format.is_stack::<Big>(&[0, 4]));
         assert!(!format.is_stack::<Little>(&[4]) && !format.is_stack::<Little>(&[4, 1]));
     }

@@ -20,7 +20,8 @@ pub trait EventSource: Debug + Send {
 
     /// Appends the next events and gaps to `items`, in the order of the stream; a gap stands before the first event after it.
     /// At most a few thousand at once, and none only at the end. Names of events and caches are interned in `names`, which differs
-    /// from thread to thread: a `NameId` is valid within one call. Times that go back are told as a finding (K401), and the events
+    /// from thread to thread: a `NameId` is valid within one call. The same holds for call stacks in `names.stacks`, whose `StackId`
+    /// an event carries. Times that go back are told as a finding (K401), and the events
     /// take the time before them.
     ///
     /// # Errors

@@ -155,12 +155,12 @@ impl StreamState {
         items: &mut I,
     ) -> Result<(), RecordError> {
         let origin = if stacks.is_stack::<O>(record.payload) {
-            let is_tied = self.waiting.tie::<O>(stacks, record.payload, format.shape.target.word_bytes, names);
+            let is_tied = self.waiting.tie::<O>(stacks, record, format.shape.target.word_bytes, names);
             self.report.stacks += u64::from(is_tied);
             self.report.stacks_unmatched += u64::from(!is_tied);
             None
         } else {
-            stacks.origin::<O>(record.payload)
+            stacks.origin::<O>(record)
         };
         let mut sink = WaitingSink { waiting: &mut self.waiting, items, origin };
         let unknown = &mut self.report.unknown;

@@ -5,10 +5,9 @@
 //! comes, behind which its stack cannot be: the kernel would have written it before. Loss and the end of the stream end all waiting;
 //! the end of a sub-buffer or of a block does not.
 
-use std::collections::VecDeque;
-
 use crate::event::{Event, EventSink, Gap, Names};
 use crate::kernel::stack_record::{Origin, StackFormat};
+use crate::kernel::subbuffer::Record;
 use crate::kernel::target::TargetOrder;
 
 /// Records that may be held back. The most that came between an event and its stack in recordings was 3.
@@ -17,11 +16,11 @@ const MAX_WAITING: usize = 64;
 /// Queue of a stream's records that are not handed on yet.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    queue: VecDeque<Entry>,
-    /// Number of the queue's first record.
-    first: u64,
-    /// Events in the queue that may get a stack: origin, and number of the record. Each origin stands once.
-    open: Vec<(Origin, u64)>,
+    /// Records; those before `head` were handed on.
+    queue: Vec<Entry>,
+    head: usize,
+    /// Events in the queue that may get a stack: origin, and place in the queue. Each origin stands once.
+    open: Vec<(Origin, usize)>,
     /// Frames of the stack that is read.
     frames: Vec<u64>,
     /// Names and stacks of events that wait between two calls of the reader: place in the queue, and bytes or frames.
@@ -39,30 +38,29 @@ impl Waiting {
     /// Number of records that are not handed on yet.
     #[inline]
     pub(super) fn len(&self) -> u64 {
-        self.queue.len() as u64
+        (self.queue.len() - self.head) as u64
     }
 
     /// Order key of the first of them.
     pub(super) fn first_key(&self) -> Option<u64> {
-        self.queue.front().map(|entry| entry.event.at)
+        self.queue.get(self.head).map(|entry| entry.event.at)
     }
 
     /// Ties the stack in `record` to its event; false where there is no such event, or the record makes no sense.
     pub(super) fn tie<O: TargetOrder>(
         &mut self,
         format: &StackFormat,
-        record: &[u8],
+        record: &Record<'_>,
         word_bytes: u8,
         names: &mut Names,
     ) -> bool {
         let origin = format.origin::<O>(record);
         let Some(index) = self.open.iter().rposition(|(open, _)| Some(*open) == origin) else { return false };
-        let (_, number) = self.open.swap_remove(index);
-        let place = usize::try_from(number - self.first).ok();
-        let Some(entry) = place.and_then(|place| self.queue.get_mut(place)) else { return false };
+        let (_, place) = self.open.swap_remove(index);
+        let Some(entry) = self.queue.get_mut(place) else { return false };
         // However little sense it makes, it is this event's stack: no other one will come.
         entry.is_open = false;
-        if !format.read::<O>(record, word_bytes, &mut self.frames) {
+        if !format.read::<O>(record.payload, word_bytes, &mut self.frames) {
             return false;
         }
         entry.event.stack = Some(names.stacks.intern(&self.frames));
@@ -73,30 +71,39 @@ impl Waiting {
     #[inline]
     fn push(&mut self, event: Event, origin: Option<Origin>) {
         if let Some(origin) = origin {
-            let number = self.first + self.queue.len() as u64;
+            let place = self.queue.len();
             match self.open.iter_mut().rfind(|(open, _)| *open == origin) {
                 Some((_, last)) => {
-                    let earlier = std::mem::replace(last, number) - self.first;
-                    if let Some(earlier) = usize::try_from(earlier).ok().and_then(|place| self.queue.get_mut(place)) {
+                    if let Some(earlier) = self.queue.get_mut(std::mem::replace(last, place)) {
                         earlier.is_open = false;
                     }
                 }
-                None => self.open.push((origin, number)),
+                None => self.open.push((origin, place)),
             }
         }
-        self.queue.push_back(Entry { event, is_open: origin.is_some() });
+        self.queue.push(Entry { event, is_open: origin.is_some() });
     }
 
     /// Hands on the records that do not wait, up to the first one that does; all but `most`, whether they wait or not.
     #[inline]
     fn hand_on(&mut self, most: usize, names: &Names, items: &mut impl EventSink) {
-        while self.queue.front().is_some_and(|entry| !entry.is_open || self.queue.len() > most) {
-            let Some(entry) = self.queue.pop_front() else { return };
+        while let Some(entry) = self.queue.get(self.head) {
             if entry.is_open {
-                self.open.retain(|(_, number)| *number != self.first);
+                if self.queue.len() - self.head <= most {
+                    break;
+                }
+                self.open.retain(|(_, place)| *place != self.head);
             }
-            self.first += 1;
+            self.head += 1;
             items.event(entry.event, names);
+        }
+        if self.head == self.queue.len() {
+            self.queue.clear();
+            self.head = 0;
+        } else if self.head >= MAX_WAITING {
+            self.queue.drain(..self.head);
+            self.open.iter_mut().for_each(|(_, place)| *place -= self.head);
+            self.head = 0;
         }
     }
 
@@ -107,7 +114,7 @@ impl Waiting {
 
     /// Spells names and stacks out: the reader's next call may come with another table of them.
     pub(super) fn spell_out(&mut self, names: &Names) {
-        for (place, Entry { event, .. }) in self.queue.iter().enumerate() {
+        for (place, Entry { event, .. }) in self.queue.iter().enumerate().skip(self.head) {
             self.caches.extend(event.cache.map(|cache| (place, names.get(cache).into())));
             self.stacks.extend(event.stack.map(|stack| (place, names.stacks.get(stack).into())));
         }
@@ -138,11 +145,174 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
+        if self.origin.is_none() {
+            // A stack, mostly: the event before it has come to its end.
+            self.waiting.hand_on(MAX_WAITING, names, self.items);
+            if self.waiting.queue.is_empty() {
+                return self.items.event(event, names);
+            }
+        }
         self.waiting.push(event, self.origin);
         self.waiting.hand_on(MAX_WAITING, names, self.items);
     }
 
     fn gap(&mut self, gap: Gap) {
         self.items.gap(gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::StreamItem;
+    use crate::kernel::format::EventFormat;
+    use crate::kernel::target::Little;
+
+    const FORMAT: &str = "name: kernel_stack\nID: 4\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+        \tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n";
+
+    /// Thing that happens on the CPU.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// An event of this thread with these flags.
+        Event(u8, u8),
+        /// A stack of this thread with these flags.
+        Stack(u8, u8),
+        /// A stack that makes no sense.
+        Nonsense(u8, u8),
+        /// Loss.
+        Gap,
+        /// The reader is called again, with another table of names.
+        Pause,
+    }
+
+    /// The stack of each event and record by its place, and the number of other stacks: each stack asks all before it.
+    fn by_the_rule(steps: &[Step]) -> (Vec<Option<u64>>, u64) {
+        let origin = |pid: u8, flags: u8| (pid, flags & 0x58);
+        let mut records: Vec<Step> = Vec::new();
+        let (mut stacks, mut taken, mut unmatched, mut gap) = (Vec::new(), Vec::new(), 0, 0);
+        for &step in steps {
+            match step {
+                Step::Pause => continue,
+                Step::Gap => gap = records.len(),
+                Step::Event(..) => {}
+                Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => {
+                    let same = |other: &Step| matches!(*other, Step::Event(p, f) if origin(p, f) == origin(pid, flags));
+                    let last = records[gap..].iter().rposition(same).map(|place| gap + place);
+                    let is_near = |place: &usize| records.len() - place <= MAX_WAITING && !taken.contains(place);
+                    let event = last.filter(is_near);
+                    taken.extend(event);
+                    match event.filter(|_| matches!(step, Step::Stack(..))) {
+                        Some(place) => stacks[place] = Some(records.len() as u64),
+                        None => unmatched += 1,
+                    }
+                }
+            }
+            if !matches!(step, Step::Gap) {
+                records.push(step);
+                stacks.push(None);
+            }
+        }
+        (stacks, unmatched)
+    }
+
+    /// The same by the queue. A record's number is its key, and the only frame of its stack.
+    fn by_the_queue(steps: &[Step]) -> (Vec<Option<u64>>, u64) {
+        let format = StackFormat::new("ftrace", &EventFormat::parse(FORMAT).unwrap()).unwrap();
+        let (mut waiting, mut names) = (Waiting::default(), Names::new());
+        // Ids differ from table to table.
+        let another = |number: u64| {
+            let mut names = Names::new();
+            for other in 0..number % 7 {
+                names.stacks.intern(&[1 << 40, other]);
+            }
+            names
+        };
+        let (mut number, mut unmatched, mut handed) = (0, 0, Vec::new());
+        for &step in steps {
+            let mut items: Vec<StreamItem> = Vec::new();
+            let (pid, flags) = match step {
+                Step::Event(pid, flags) | Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => (pid, flags),
+                Step::Gap | Step::Pause => (0, 0),
+            };
+            let mut record =
+                vec![4, 0, flags, 0, pid, 0, 0, 0, u8::from(matches!(step, Step::Stack(..))), 0, 0, 0, 0, 0, 0, 0];
+            record.extend((number + 1u64).to_le_bytes());
+            let whole = Record { time: 0, payload: &record, rest: &record };
+            let origin = match step {
+                Step::Gap => {
+                    waiting.flush(&names, &mut items);
+                    None
+                }
+                Step::Pause => {
+                    waiting.spell_out(&names);
+                    names = another(number);
+                    waiting.take_up(&mut names);
+                    None
+                }
+                Step::Event(..) => format.origin::<Little>(&whole),
+                Step::Stack(..) | Step::Nonsense(..) => {
+                    unmatched += u64::from(!waiting.tie::<Little>(&format, &whole, 8, &mut names));
+                    None
+                }
+            };
+            if !matches!(step, Step::Gap | Step::Pause) {
+                let event = Event::new(number, 0, names.intern(b"any"));
+                WaitingSink { waiting: &mut waiting, items: &mut items, origin }.event(event, &names);
+                number += 1;
+            }
+            assert!(waiting.len() <= MAX_WAITING as u64 && waiting.open.len() as u64 <= waiting.len());
+            keep(&items, &names, &mut handed);
+        }
+        let mut items = Vec::new();
+        waiting.flush(&names, &mut items);
+        keep(&items, &names, &mut handed);
+        assert!(waiting.open.is_empty() && handed.len() as u64 == number);
+        (handed, unmatched)
+    }
+
+    /// Adds the stacks of the next events, which come in their order.
+    fn keep(items: &[StreamItem], names: &Names, handed: &mut Vec<Option<u64>>) {
+        for item in items {
+            let StreamItem::Event(event) = item else { panic!("{item:?}") };
+            assert_eq!(event.at, handed.len() as u64);
+            handed.push(event.stack.map(|stack| names.stacks.get(stack)[0] - 1));
+        }
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let flags = prop_oneof![4 => Just(0), 2 => Just(0x10), 1 => Just(0x19), 1 => Just(0x08), 1 => Just(0x25)];
+        (0..100u8, 0..4u8, flags).prop_map(|(kind, pid, flags)| match kind {
+            0..50 => Step::Event(pid, flags),
+            50..90 => Step::Stack(pid, flags),
+            90..94 => Step::Nonsense(pid, flags),
+            94..96 => Step::Gap,
+            _ => Step::Pause,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn stacks_are_tied_by_the_rule(steps in proptest::collection::vec(step(), 0..300)) {
+            prop_assert_eq!(by_the_queue(&steps), by_the_rule(&steps));
+        }
+    }
+
+    #[test]
+    fn a_stack_is_waited_for_behind_this_many_records_and_no_more() {
+        for (between, is_tied) in [(MAX_WAITING - 1, true), (MAX_WAITING, false)] {
+            let mut steps = vec![Step::Event(1, 0)];
+            steps.extend((0..between).map(|_| Step::Event(1, 8)));
+            steps.push(Step::Stack(1, 0));
+            let (stacks, unmatched) = by_the_queue(&steps);
+            assert_eq!((stacks[0].is_some(), unmatched), (is_tied, u64::from(!is_tied)), "{between}");
+            assert_eq!(by_the_rule(&steps), (stacks, unmatched));
+        }
     }
 }

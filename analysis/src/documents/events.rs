@@ -81,9 +81,21 @@ fn put_event<M: SerializeMap>(
             members.serialize_entry("node", &node)?;
         }
     }
-    match event.cache {
-        Some(cache) => put_name(members, "cache", Some(names.get(cache))),
+    if let Some(cache) = event.cache {
+        put_name(members, "cache", Some(names.get(cache)))?;
+    }
+    match event.stack {
+        Some(stack) => members.serialize_entry("stack", &Stack(names.stacks.get(stack))),
         None => Ok(()),
+    }
+}
+
+/// Frames of a stack, innermost first.
+struct Stack<'f>(&'f [u64]);
+
+impl Serialize for Stack<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|&frame| Address(frame)))
     }
 }
 

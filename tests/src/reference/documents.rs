@@ -216,5 +216,8 @@ fn event_line(known: &Known, event: &Event) -> Value {
     if let Some(cache) = known.cache_in(event) {
         put("cache", json!(cache));
     }
+    if let Some(stack) = event.stack {
+        put("stack", known.names.stacks.get(stack).iter().map(|&frame| hex(frame)).collect());
+    }
     line
 }
