@@ -4,6 +4,7 @@
 //! the same with the program as it is run, and some more.
 
 mod objects;
+mod stacks;
 
 use std::fs;
 use std::ops::Range;

@@ -22,13 +22,16 @@ pub(crate) struct StackTable {
 }
 
 impl StackTable {
-    /// The number of the stack that `recorded` is from the frame `site` on.
+    /// The number of the stack that `recorded` is from the frame `site` on; 0 for one without frames.
     pub(crate) fn number(&mut self, recorded: &[u64], site: usize) -> StackNumber {
         if !self.recorded.contains(recorded) {
             self.recorded.insert(recorded.into());
         }
         let frames = recorded.get(site..).unwrap_or_default();
         let frames = &frames[..frames.len().min(MAX_FRAMES)];
+        if frames.is_empty() {
+            return 0;
+        }
         if let Some(&number) = self.numbers.get(frames) {
             return number;
         }
@@ -81,5 +84,6 @@ mod tests {
         assert_eq!((table.frames(number).len(), table.frames(number)[0]), (MAX_FRAMES, 6));
         let known = table.finish();
         assert_eq!((known.distinct, known.frames(1)), (4, &[3, 2, 1][..]));
+        assert_eq!(StackTable::default().number(&[], 0), 0);
     }
 }

@@ -142,7 +142,7 @@ fn overlapping(analysis: &Analysis) -> Vec<Holder<'_>> {
     }
     let rows = nodes.nodes.iter().zip(sums).zip(&nodes.peaks).filter_map(|((node, mut grown), peak)| {
         let (step, kind) = (node.step?, *Kind::ALL.get(node.parent? as usize)?);
-        grown.stats.peak_live_allocated = Some(*peak);
+        grown.set_peak(*peak, analysis.info.page_bytes);
         let module = naming.naming.numbered(step.value);
         let names = GroupNames(vec![GroupMember::Module(module.map(Into::into))]);
         Some(Holder { names, place: vec![SortValue::of_name(module)], kind, grown })

@@ -11,7 +11,6 @@ use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyNode, KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
 use crate::account::grouping::{GroupKey, NO_VALUE};
 use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
-use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 
 /// Nodes with their sums and their children, on the way to a document.
@@ -52,7 +51,7 @@ pub(super) fn key_tree(
             sums[parent as usize].add(&sum);
             children[parent as usize].push(index as u32);
         }
-        sums[index].stats.peak_live_allocated = nodes.peaks.get(index).copied().or(Some(0));
+        sums[index].set_peak(nodes.peaks.get(index).copied().unwrap_or(0), analysis.info.page_bytes);
     }
     let sort = shape.sort.first().copied().unwrap_or(SortKey::Live);
     let (naming, stacks) = (GroupNaming::of(analysis), StackNaming::of(analysis));
@@ -110,7 +109,6 @@ impl KeyForm<'_, '_> {
         if !rest.is_empty() {
             let mut sum = Grown::default();
             rest.iter().for_each(|&node| sum.add(&self.sums[node as usize]));
-            sum.stats = Stats { peak_live_allocated: None, ..sum.stats };
             shown.push(TreeNode { folded: rest.len(), ..self.plain(b"others"[..].into(), NodeKind::Others, &sum) });
         }
         shown

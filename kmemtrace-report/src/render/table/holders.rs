@@ -47,14 +47,14 @@ pub(crate) fn holders(
     let take = |cells: Vec<Cell>| shown.iter().map(|&at| cells[at].clone()).collect::<Vec<Cell>>().into_iter();
     let row = |row: HolderRow<'_>| {
         let grew = row.grew.map_or("-".to_owned(), |grew| cells::change(grew, options));
-        let figures = take(sums(&row.stats, row.kind.name(), grew, head.trace.page_bytes, options));
+        let figures = take(sums(&row.stats, row.kind.name(), grew, options));
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().flat_map(|others| {
         let sums_of = [(Some(&others.others), "-"), (others.others_pages.as_ref(), "pages")];
         let sums_of = sums_of.into_iter().filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
         let row = |(sum, kind)| {
-            let figures = take(sums(sum, kind, "-".to_owned(), head.trace.page_bytes, options));
+            let figures = take(sums(sum, kind, "-".to_owned(), options));
             figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
         };
         sums_of.map(row).collect::<Vec<_>>()
@@ -83,13 +83,12 @@ fn note(head: &Head<'_>, view: &HoldersBody<'_>) -> Option<&'static str> {
 /// Cells of a row, in the order of [`HELD`].
 fn sums(stats: &PrintedStats, kind: &str, grew: String, page_bytes: Option<u64>, options: &TableOptions) -> Vec<Cell> {
     let is_bound = stats.live_is_upper_bound;
-    let pages = page_bytes.and_then(|bytes| stats.live_allocated.checked_div(bytes));
     vec![
         cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
         cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
         cells::bytes(stats.allocated, options).into(),
         grew.into(),
-        cells::upper(is_bound, pages.map_or("-".to_owned(), cells::count)),
+        cells::upper(is_bound, cells::count(stats.live_pages)),
         cells::upper(is_bound, cells::count(stats.live_objects)),
         cells::count(stats.allocs).into(),
         cells::count(stats.frees).into(),

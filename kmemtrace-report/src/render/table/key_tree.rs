@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::documents::Head;
 use kmemtrace::documents::tree::{NodeKind, TreeBody, TreeNode};
 use kmemtrace_abi::text::escape::escape;
 
@@ -34,7 +33,7 @@ pub(crate) fn tree(head: &Head<'_>, view: &TreeBody, options: &TableOptions, out
     let mut nodes = Vec::new();
     flatten(root, 0, &mut nodes);
     let row = |&(node, depth): &(&TreeNode, usize)| {
-        let cells = cells_of(node, depth, root, head.trace.page_bytes, options);
+        let cells = cells_of(node, depth, root, options);
         let cell = |column: &Column<'_>| {
             let at = KEY_TREE.iter().position(|known| known.title == column.title);
             at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
@@ -47,22 +46,15 @@ pub(crate) fn tree(head: &Head<'_>, view: &TreeBody, options: &TableOptions, out
 }
 
 /// Cells of a node, in the order of [`KEY_TREE`].
-fn cells_of(
-    node: &TreeNode,
-    depth: usize,
-    root: &TreeNode,
-    page_bytes: Option<u64>,
-    options: &TableOptions,
-) -> Vec<Cell> {
+fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptions) -> Vec<Cell> {
     let stats = &node.stats;
     let is_bound = stats.live_is_upper_bound;
-    let pages = page_bytes.and_then(|bytes| stats.live_allocated.checked_div(bytes));
     vec![
         cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
         cells::percent(stats.live_allocated, root.stats.live_allocated).into(),
         cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
         cells::bytes(stats.allocated, options).into(),
-        cells::upper(is_bound, pages.map_or("-".to_owned(), cells::count)),
+        cells::upper(is_bound, cells::count(stats.live_pages)),
         cells::upper(is_bound, cells::count(stats.live_objects)),
         cells::upper(is_bound, cells::bytes(stats.live_wasted, options)),
         cells::bytes(stats.wasted, options).into(),

@@ -47,7 +47,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
-        Body::Tree(view) if view.keys.is_some() => key_tree::tree(head, view, options, out),
+        Body::Tree(view) if view.keys.is_some() => key_tree::tree(view, options, out),
         Body::Tree(view) => tree::tree(view, options, out),
         Body::Holders(view) => holders::holders(head, view, options, out),
         Body::Account(_) => Ok(()),
