@@ -1,7 +1,7 @@
 //! Scenarios: workloads written by hand, one event a line.
 
 use crate::generate::symbols::Symbols;
-use crate::generate::{PerCpu, Shape, Workload};
+use crate::generate::{Era, PerCpu, Shape, Workload};
 use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, Names, StreamItem};
 
 /// Builder of a workload, on a current little-endian 64-bit kernel (or another [`Shape`]).
@@ -98,11 +98,13 @@ impl Scenario {
         self.push(cpu, "kmem_cache_alloc", Some(cache), Event { requested: bytes.0, allocated: bytes.1, ..event })
     }
 
-    /// Adds an `mm_page_alloc` of `bytes` at a frame.
+    /// Adds an `mm_page_alloc` of `bytes` at a frame, which is aligned to them.
     pub fn page_alloc(mut self, at: u64, cpu: u32, frame: u64, bytes: u64) -> Scenario {
         let event = self.blank(at, Action::Alloc(Kind::Pages), frame, 0);
         let failed = frame == self.workload.shape.word_max();
-        self.push(cpu, "mm_page_alloc", None, Event { requested: bytes, allocated: bytes, failed, ..event })
+        let order = (bytes / u64::from(self.workload.shape.page_bytes)).trailing_zeros() as u8;
+        let order = self.has_frames().then_some(order);
+        self.push(cpu, "mm_page_alloc", None, Event { requested: bytes, allocated: bytes, failed, order, ..event })
     }
 
     /// Adds a `kfree`.
@@ -117,10 +119,16 @@ impl Scenario {
         self.push(cpu, "kmem_cache_free", Some(cache), event)
     }
 
-    /// Adds an `mm_page_free`.
-    pub fn page_free(mut self, at: u64, cpu: u32, frame: u64) -> Scenario {
+    /// Adds an `mm_page_free` of `1 << order` pages.
+    pub fn page_free(mut self, at: u64, cpu: u32, frame: u64, order: u8) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Pages), frame, 0);
-        self.push(cpu, "mm_page_free", None, event)
+        let order = self.has_frames().then_some(order);
+        self.push(cpu, "mm_page_free", None, Event { order, ..event })
+    }
+
+    /// True where events of pages carry frame numbers.
+    fn has_frames(&self) -> bool {
+        self.workload.shape.era != Era::V2_6_32
     }
 
     /// Adds an `mm_page_free_batched`, which is no free of its own.

@@ -81,7 +81,7 @@ fn pairs_waste_and_peaks() {
         .kfree(80, 0, FREE_SITE, 0)
         .kfree(80, 0, FREE_SITE, 16)
         .page_alloc(90, 0, 0x1234, 8192)
-        .page_free(95, 0, 0x1234)
+        .page_free(95, 0, 0x1234, 1)
         .page_free_batched(95, 0, 0x1234)
         .page_alloc(96, 0, u64::MAX, 4096)
         .finish();
@@ -92,7 +92,8 @@ fn pairs_waste_and_peaks() {
     });
     let pages = json!({
         "allocs": 1, "failed_allocs": 1, "requested": 8192, "allocated": 8192, "frees": 1, "free_events": 1,
-        "peak_live_allocated": 8192,
+        "peak_live_allocated": 8192, "pages_allocated": 2, "pages_freed": 2, "pages_inferred": 0, "live_pages": 0,
+        "peak_live_pages": 2, "partial_frees": 0, "page_pairs": 1, "free_pages_without_alloc": 0, "free_pages_after_free": 0,
     });
     let total = json!({ "allocs": 4, "wasted": 88, "peak_live_allocated": 320, "peak_at": 40, "live_objects": 2 });
     let summary = json!({
@@ -137,6 +138,56 @@ fn pairs_waste_and_peaks() {
     assert_asked_by_hand("pairs", work, &views);
 }
 
+/// Blocks come back in parts, and several at once; pages of one are allocated again.
+#[test]
+fn pages_are_live_one_by_one() {
+    let work = Scenario::new(Shape::plain(), 2)
+        .page_alloc(10, 0, 0x100, 8 * 4096)
+        .page_free(20, 1, 0x102, 1) // a part of it, on the other CPU
+        .page_free(30, 0, 0x102, 0) // again
+        .page_alloc(40, 0, 0x104, 4096) // one of its pages: its free was not seen
+        .page_free(50, 0, 0x100, 3) // the rest of both
+        .page_alloc(60, 0, 0x200, 4 * 4096)
+        .page_free(70, 0, 0x201, 0)
+        .page_free(80, 0, 0x1_0000, 4) // older than the trace
+        .page_free(90, 0, 0x200, 5) // what is left, and pages that were never seen
+        .page_alloc(95, 0, 0x300, 2 * 4096)
+        .page_free(96, 1, 0x301, 0)
+        .finish();
+    let pages = json!({
+        "allocs": 4, "frees": 2, "inferred_frees": 1, "live_objects": 1, "allocated": 15 * 4096, "live_allocated": 4096,
+        "peak_live_allocated": 8 * 4096, "cross_cpu": 0, "live_is_upper_bound": true,
+        "pages_allocated": 15, "pages_freed": 13, "pages_inferred": 1, "live_pages": 1, "peak_live_pages": 8,
+        "partial_frees": 3, "free_events": 7, "page_pairs": 5, "free_pages_without_alloc": 16 + 28,
+        "free_pages_after_free": 1 + 2 + 1,
+    });
+    let summary = json!({
+        "kinds": { "pages": pages, "kmalloc": { "pages_allocated": null, "page_pairs": null } },
+        "total": { "live_pages": null },
+        "pairs": { "paired": 2, "cross_cpu": 0, "cross_cpu_bytes": 3 * 4096 },
+        "findings": {
+            "free_after_free": { "count": 1, "suspect": 0 }, "inferred_free": { "count": 1, "suspect": 0 },
+            "free_without_alloc": { "count": 1 },
+        },
+    });
+    let sites = json!({ "rows": [{ "call_site": "0x0", "kind": "pages", "live_pages": 1, "partial_frees": 3 }] });
+    let mismatch = json!({ "rows": [
+        { "class": "free_after_free", "kind": "pages", "first": { "at": 30, "cpu": 0, "address": "0x102" } },
+        { "class": "inferred_free", "kind": "pages", "first": { "at": 50, "cpu": 0, "address": "0x100" } },
+    ]});
+    let objects = json!({ "rows": [
+        { "address": "0x300", "kind": "pages", "requested": 4096, "allocated": 4096, "live_pages": 1, "at": 95 },
+    ]});
+    let view = Asked::view;
+    let views = [
+        (view("summary"), &summary),
+        (view("sites"), &sites),
+        (view("mismatch"), &mismatch),
+        (view("live").objects(), &objects),
+    ];
+    assert_asked_by_hand("parts", work, &views);
+}
+
 #[test]
 fn the_last_event_of_an_address_decides() {
     let work = Scenario::new(Shape::plain(), 1)
@@ -147,7 +198,7 @@ fn the_last_event_of_an_address_decides() {
         .cache_free(5, 0, FREE_SITE, A, "dentry")
         .cache_free(6, 0, FREE_SITE, A, "dentry")
         .page_alloc(7, 0, A, 4096) // frames are another address space
-        .page_free(8, 0, A + 1)
+        .page_free(8, 0, A + 1, 0)
         .finish();
     let summary = json!({
         "completeness": { "verdict": "complete", "inferred_frees": 1, "frees_without_alloc": 2 },

@@ -77,8 +77,13 @@ fn long_names() -> Directory {
         comms += &format!("{} {}\n", 100 + number, long(number, letter));
     }
     let last = 20_000_000_000;
-    machine =
-        machine.page_alloc(last, 0, 7, 4096 << 18).kmalloc(last + 1, 0, 0, object(99), (u64::MAX >> 2, u64::MAX >> 1));
+    machine = machine.page_alloc(last, 0, 0x7_0000, 4096 << 16).kmalloc(
+        last + 1,
+        0,
+        0,
+        object(99),
+        (u64::MAX >> 2, u64::MAX >> 1),
+    );
     let dir = Directory::new(&tree(&machine.finish(), 1));
     dir.write("kallsyms", kallsyms.as_bytes());
     dir.write("modules", b"");

@@ -129,8 +129,8 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
         [*address, alloc_info.at].into_iter().for_each(|n| out.u64(n));
         [alloc_info.pid, *class, *cpu].into_iter().for_each(|n| out.u32(n));
         out.bool(pages.is_some());
-        if let Some(LivePages { allocated, live, inferred }) = pages {
-            [*allocated, *live, *inferred].into_iter().for_each(|n| out.u32(n));
+        if let Some(LivePages { allocated, live, inferred, crossed }) = pages {
+            [*allocated, *live, *inferred, *crossed].into_iter().for_each(|n| out.u32(n));
         }
     }
     let mut all = Writer::default();
@@ -197,7 +197,12 @@ pub(super) fn read(
             let (class, cpu) = (from.u32()?, from.u32()?);
             let alloc_info = AllocInfo { at, tie: 0, pid };
             let pages = match from.bool()? {
-                true => Some(LivePages { allocated: from.u32()?, live: from.u32()?, inferred: from.u32()? }),
+                true => Some(LivePages {
+                    allocated: from.u32()?,
+                    live: from.u32()?,
+                    inferred: from.u32()?,
+                    crossed: from.u32()?,
+                }),
                 false => None,
             };
             ((class as usize) < classes.len()).then_some(Live { address, alloc_info, class, cpu, pages })
@@ -471,7 +476,7 @@ mod tests {
             alloc_info: AllocInfo { at: 800 + n, tie: 0, pid: 9 },
             class: n as u32,
             cpu: 6,
-            pages: (n == 1).then_some(LivePages { allocated: 64, live: 61, inferred: 2 }),
+            pages: (n == 1).then_some(LivePages { allocated: 64, live: 60, inferred: 2, crossed: 1 }),
         };
         let paired = PairingResult {
             counts,

@@ -73,11 +73,12 @@ impl<'a> Fates<'a> {
     }
 
     /// Pages of an object whose events do not tell its frames: all of them share its fate.
-    fn whole_block(&self, kind: Kind, allocated: u64, fate: Fate) -> Option<ObjectPages> {
+    fn whole_block(&self, kind: Kind, allocated: u64, fate: Fate, is_elsewhere: bool) -> Option<ObjectPages> {
         let pages = allocated.checked_div(self.page_bytes?).filter(|_| kind == Kind::Pages)?;
         let with = |of: Fate| if fate == of { pages } else { 0 };
         let (freed, inferred, live) = (with(Fate::Pair), with(Fate::Inferred), with(Fate::Live));
-        Some(ObjectPages { allocated: pages, freed, inferred, live })
+        let freed_elsewhere = if is_elsewhere { freed } else { 0 };
+        Some(ObjectPages { allocated: pages, freed, inferred, live, freed_elsewhere })
     }
 
     /// Begins a window: a gap may begin at the last one's frontier, which decides on the fates that were left open.
@@ -190,7 +191,7 @@ impl<'a> Fates<'a> {
                     (found.requested, found.allocated) = (bytes, bytes);
                     Some(pages.into())
                 }
-                None => self.whole_block(class.kind, found.allocated, Fate::Live),
+                None => self.whole_block(class.kind, found.allocated, Fate::Live, false),
             };
             self.hand_over(&found, None);
             if self.has_ended {
@@ -225,7 +226,9 @@ impl PairingSink for WindowFates<'_, '_> {
         // A free has its call-site in `requested` and its cache in `extra`.
         let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, event.kind, event.extra));
         let found = fates.object(fate, object.address, &object.info, &object.class, cpu);
-        let pages = object.pages.or_else(|| fates.whole_block(object.class.kind, allocated, fate));
+        let pages = object
+            .pages
+            .or_else(|| fates.whole_block(object.class.kind, allocated, fate, object.stream != event.stream));
         fates.take(Found { requested, allocated, pages, end, free, ..found }, Some(suspicion));
     }
 

@@ -32,8 +32,8 @@ struct Told {
     end: Option<(u64, u64)>,
     free: Option<(u32, u64, Kind, Option<Vec<u8>>)>,
     suspect: Option<bool>,
-    /// Pages allocated, freed, inferred to be free, and live.
-    pages: Option<[u64; 4]>,
+    /// Pages allocated, freed, inferred to be free, live, and freed on another CPU.
+    pages: Option<[u64; 5]>,
 }
 
 #[derive(Default)]
@@ -64,7 +64,9 @@ impl ObjectSink for Collected {
             end: of.end.map(|end| (end.seq, end.at)),
             free: of.free.map(|free| (free.cpu, free.call_site, free.kind, free.cache.map(<[u8]>::to_vec))),
             suspect: of.suspect,
-            pages: of.pages.map(|pages| [pages.allocated, pages.freed, pages.inferred, pages.live]),
+            pages: of
+                .pages
+                .map(|pages| [pages.allocated, pages.freed, pages.inferred, pages.live, pages.freed_elsewhere]),
         });
         ControlFlow::Continue(())
     }
@@ -76,19 +78,21 @@ impl ObjectSink for Collected {
 }
 
 /// Pages of an object as the reference counts them.
-fn pages(known: &Known, object: &Object) -> Option<[u64; 4]> {
+fn pages(known: &Known, object: &Object) -> Option<[u64; 5]> {
     if object.kind != Kind::Pages {
         return None;
     }
     if let (Some(gone), Some(all)) = (&object.gone, object.frames()) {
         let sum = |inferred| gone.iter().filter(|gone| gone.inferred == inferred).map(|gone| gone.pages).sum::<u64>();
-        return Some([all, sum(false), sum(true), all - sum(false) - sum(true)]);
+        let elsewhere = gone.iter().filter(|gone| !gone.inferred && gone.cpu != object.alloc.cpu);
+        let elsewhere = elsewhere.map(|gone| gone.pages).sum();
+        return Some([all, sum(false), sum(true), all - sum(false) - sum(true), elsewhere]);
     }
     let all = object.alloc.allocated / known.trace.page_bytes?;
     Some(match object.end {
-        End::Freed { .. } => [all, all, 0, 0],
-        End::Reissued { .. } => [all, 0, all, 0],
-        End::Live => [all, 0, 0, all],
+        End::Freed { free, .. } => [all, all, 0, 0, if free.cpu == object.alloc.cpu { 0 } else { all }],
+        End::Reissued { .. } => [all, 0, all, 0, 0],
+        End::Live => [all, 0, 0, all, 0],
     })
 }
 

@@ -9,6 +9,7 @@ struct BlockInfo {
     alloc_info: AllocInfo,
     first: u64,
     inferred: u32,
+    crossed: u32,
 }
 
 /// A block as it is after some of its pages have gone.
@@ -24,6 +25,8 @@ pub(crate) struct BlockState {
     pub(crate) is_inferred: bool,
     /// Number of pages inferred to be free; 0 where no lists of objects are asked for.
     pub(crate) inferred: u32,
+    /// Number of pages freed on another CPU than the allocation's; 0 where no lists of objects are asked for.
+    pub(crate) crossed: u32,
     /// First frame of the allocation; 0 where no lists of objects are asked for.
     pub(crate) first: u64,
     pub(crate) alloc_info: AllocInfo,
@@ -75,7 +78,7 @@ impl Blocks {
         }
         let [low, high] = state.halves();
         let block = [low, high, 1 << order | u32::from(order) << ORDER_SHIFT];
-        let info = BlockInfo { alloc_info, first, inferred: 0 };
+        let info = BlockInfo { alloc_info, first, inferred: 0, crossed: 0 };
         let index = number as usize;
         if let Some(slot) = self.blocks.get_mut(index) {
             self.vacant = slot[0];
@@ -119,6 +122,14 @@ impl Blocks {
         state
     }
 
+    /// Notes pages of a block as freed on another CPU, before they are taken off.
+    #[inline]
+    pub(super) fn cross(&mut self, number: u32, pages: u32) {
+        if let Some(info) = self.infos.as_mut().and_then(|infos| infos.get_mut(number as usize)) {
+            info.crossed += pages;
+        }
+    }
+
     /// True where a block of this number is live.
     pub(super) fn is_live(&self, number: u32) -> bool {
         self.blocks.get(number as usize).is_some_and(|block| block[2] & LEFT > 0)
@@ -133,6 +144,7 @@ impl Blocks {
             left: rest & LEFT,
             is_inferred: rest & INFERRED != 0,
             inferred: info.inferred,
+            crossed: info.crossed,
             first: info.first,
             alloc_info: info.alloc_info,
         })

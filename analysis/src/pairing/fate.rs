@@ -60,6 +60,8 @@ pub struct ObjectPages {
     pub inferred: u64,
     /// Pages that are live at the end.
     pub live: u64,
+    /// Freed pages, those freed on another CPU than the allocation's.
+    pub freed_elsewhere: u64,
 }
 
 /// Object whose life has ended, as the tables kept it.

@@ -174,16 +174,20 @@ impl FrameTable {
         self.record(range, None, hits)
     }
 
-    /// Takes the frames of a hit off their block, inferred to be free or freed.
+    /// Takes the frames of a hit off their block, inferred to be free or freed by an event of the stream `freed_in`.
     #[inline]
-    pub(crate) fn take_off(&mut self, hit: Hit, inferred: bool) -> Option<Off> {
-        match hit.word.block_number() {
-            Some(number) => self.blocks.take_pages(number, hit.pages, inferred).map(Off::Block),
-            None => {
-                self.singles -= hit.pages as usize;
-                Some(Off::Singles(hit.word))
-            }
+    pub(crate) fn take_off(&mut self, hit: Hit, freed_in: Option<u16>) -> Option<Off> {
+        let Some(number) = hit.word.block_number() else {
+            self.singles = self.singles.saturating_sub(hit.pages as usize);
+            return Some(Off::Singles(hit.word));
+        };
+        if self.blocks.keeps_infos()
+            && let Some(stream) = freed_in
+            && self.blocks.get(number).is_some_and(|block| block.state.stream() != stream)
+        {
+            self.blocks.cross(number, hit.pages);
         }
+        self.blocks.take_pages(number, hit.pages, freed_in.is_none()).map(Off::Block)
     }
 
     /// True where the block of a hit has pages left.

@@ -102,9 +102,10 @@ impl Pairing<'_> {
     /// of these.
     fn take_hits<S: PairingSink>(&mut self, inferred: bool, event: &PairEvent, number: Number, sink: &mut S) -> bool {
         let mut hits = std::mem::take(&mut self.hits);
+        let freed_in = (!inferred).then_some(event.stream);
         let mut any = false;
         for hit in &hits {
-            match self.frames.take_off(*hit, inferred) {
+            match self.frames.take_off(*hit, freed_in) {
                 Some(Off::Singles(state)) => {
                     any |= self.take_singles((state, hit.pages), inferred, event, number, sink)
                 }
@@ -277,5 +278,5 @@ impl Pairing<'_> {
 
 /// Pages of a block as lists have them.
 fn pages_of(block: &BlockState) -> LivePages {
-    LivePages { allocated: block.pages, live: block.left, inferred: block.inferred }
+    LivePages { allocated: block.pages, live: block.left, inferred: block.inferred, crossed: block.crossed }
 }

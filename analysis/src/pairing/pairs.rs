@@ -175,13 +175,20 @@ pub(crate) struct LivePages {
     pub(crate) allocated: u32,
     pub(crate) live: u32,
     pub(crate) inferred: u32,
+    pub(crate) crossed: u32,
 }
 
 impl From<LivePages> for ObjectPages {
     fn from(pages: LivePages) -> ObjectPages {
-        let LivePages { allocated, live, inferred } = pages;
+        let LivePages { allocated, live, inferred, crossed } = pages;
         let freed = allocated.saturating_sub(live).saturating_sub(inferred);
-        ObjectPages { allocated: allocated.into(), freed: freed.into(), inferred: inferred.into(), live: live.into() }
+        ObjectPages {
+            allocated: allocated.into(),
+            freed: freed.into(),
+            inferred: inferred.into(),
+            live: live.into(),
+            freed_elsewhere: crossed.into(),
+        }
     }
 }
 

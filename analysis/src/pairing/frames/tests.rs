@@ -79,7 +79,7 @@ fn frames_are_those_of_a_map() {
             assert_eq!(before, expected, "seed {seed}, step {step}");
             let mut taken = BTreeMap::new();
             for hit in hits.clone() {
-                let off = table.take_off(hit, allocates).unwrap();
+                let off = table.take_off(hit, (!allocates).then_some(3)).unwrap();
                 let class = match off {
                     Off::Singles(state) => state.class(),
                     Off::Block(block) => block.state.class(),
@@ -189,7 +189,7 @@ fn numbers_of_epochs_that_come_again_are_forgotten() {
     table.begin_epoch(LossEpoch::FIRST.next());
     table.begin_epoch(LossEpoch::FIRST);
     table.free(FrameRange::new(0, 4), &mut hits);
-    let ends: Vec<_> = hits.into_iter().filter_map(|hit| table.take_off(hit, false)).collect();
+    let ends: Vec<_> = hits.into_iter().filter_map(|hit| table.take_off(hit, Some(0))).collect();
     assert_eq!(ends.len(), 3);
     for end in ends {
         let (Off::Singles(state) | Off::Block(BlockState { state, .. })) = end;

@@ -14,7 +14,7 @@ use crate::report;
 use crate::terminal::progress::ProgressLine;
 
 /// Columns after those of the origin and the place. The first ones tell of the allocation, or of the free without an object.
-const COLUMNS: [Spec; 16] = [
+const COLUMNS: [Spec; 21] = [
     Spec::each("kind", Of::Text),
     Spec::each("call_site", Of::Int64),
     Spec::some("symbol", Of::Text),
@@ -31,6 +31,11 @@ const COLUMNS: [Spec; 16] = [
     Spec::some("free_kind", Of::Text),
     Spec::some("free_cache", Of::Text),
     Spec::some("suspect", Of::Boolean),
+    Spec::some("pages_allocated", Of::Int64),
+    Spec::some("pages_freed", Of::Int64),
+    Spec::some("pages_inferred", Of::Int64),
+    Spec::some("live_pages", Of::Int64),
+    Spec::some("cross_cpu_pages", Of::Int64),
 ];
 
 /// Column that is there where addresses are shown.
@@ -157,6 +162,13 @@ impl RowWriter {
             .text(free.map_or(TextId::NONE, |free| self.free_kinds[free.kind as usize]))
             .new_text(free.and_then(|free| free.cache).map(utf8).as_deref())
             .boolean(object.suspect);
+        let pages = object.pages;
+        table
+            .bits(pages.map(|pages| pages.allocated))
+            .bits(pages.map(|pages| pages.freed))
+            .bits(pages.map(|pages| pages.inferred))
+            .bits(pages.map(|pages| pages.live))
+            .bits(pages.map(|pages| pages.freed_elsewhere));
         if self.shows_addresses {
             table.bits(Some(object.address).filter(|_| object.fate != Fate::Failed));
         }

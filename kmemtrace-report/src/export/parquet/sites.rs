@@ -2,7 +2,7 @@
 
 use kmemtrace::documents;
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
-use kmemtrace::{Analysis, Query, Row, Shape};
+use kmemtrace::{Analysis, PageStats, Query, Row, Shape};
 use kmemtrace_abi::clock::{Agreement, Unit};
 
 use super::names::utf8;
@@ -12,7 +12,7 @@ use crate::export::Job;
 use crate::terminal::output::Output;
 
 /// Columns after those of the origin.
-const COLUMNS: [Spec; 24] = [
+const COLUMNS: [Spec; 30] = [
     Spec::each("kind", Of::Text),
     Spec::some("module", Of::Text),
     Spec::some("function", Of::Text),
@@ -34,6 +34,12 @@ const COLUMNS: [Spec; 24] = [
     Spec::some("peak_live_allocated", Of::Int64),
     Spec::some("cross_cpu_bytes", Of::Int64),
     Spec::each("live_is_upper_bound", Of::Boolean),
+    Spec::some("pages_allocated", Of::Int64),
+    Spec::some("pages_freed", Of::Int64),
+    Spec::some("pages_inferred", Of::Int64),
+    Spec::some("live_pages", Of::Int64),
+    Spec::some("peak_live_pages", Of::Int64),
+    Spec::some("partial_frees", Of::Int64),
     Spec::some("seconds", Of::Double),
     Spec::each("verdict", Of::Text),
     Spec::some("lost_events", Of::Int64),
@@ -109,6 +115,15 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     let peak = stats.peak_live_allocated.filter(|_| is_ordered).and_then(|peak| sums.fit(peak));
     table.int64(peak).int64(sums.fit(stats.cross_cpu_bytes).filter(|_| is_ordered));
     table.boolean(Some(stats.live_is_upper_bound));
+    let pages = stats.pages.as_ref();
+    let figures: [fn(&PageStats) -> u128; 4] =
+        [|pages| pages.allocated, |pages| pages.freed, |pages| pages.inferred, |pages| pages.live];
+    for figure in figures {
+        table.int64(pages.and_then(|pages| sums.fit(figure(pages))));
+    }
+    let peak = pages.and_then(|pages| pages.peak_live).filter(|_| is_ordered);
+    table.int64(peak.and_then(|peak| sums.fit(peak)));
+    table.int64(pages.and_then(|pages| pages.partial_frees).and_then(|n| sums.fit(n.into())));
 }
 
 /// Puts the length of the trace, its verdict and its loss.

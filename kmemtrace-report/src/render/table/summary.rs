@@ -155,7 +155,16 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     let (total, pairs, findings) = (&view.total.stats, &view.pairs, &view.findings);
     let mut line = |what: &str, value: String| heading::indented(&format!("  {what:<20} {value}"), 23, options, out);
     let peak = cells::upper(total.live_is_upper_bound, cells::bytes(total.peak_live_allocated, options)).text;
-    line("peak", format!("{peak} at {}", cells::moment(&head.trace, view.total.peak_at)))?;
+    let pages = &view.kinds.pages.stats;
+    // Pages stand beside the total, of which they are no part.
+    let has_pages = pages.allocs > 0;
+    if has_pages {
+        let live = cells::upper(total.live_is_upper_bound, cells::bytes(total.live_allocated, options)).text;
+        line("live", live + &pages_beside(pages, pages.live_allocated, pages.live_pages, options))?;
+    }
+    let at = cells::moment(&head.trace, view.total.peak_at);
+    let beside = has_pages.then(|| pages_beside(pages, pages.peak_live_allocated, pages.peak_live_pages, options));
+    line("peak", format!("{peak} at {at}{}", beside.unwrap_or_default()))?;
     let crossed = cells::percent(pairs.cross_cpu, pairs.paired);
     let cross_node = pairs.cross_node.map_or(String::new(), |n| format!("; {} on another node", cells::count(n)));
     let (cross_cpu, paired) = (cells::count(pairs.cross_cpu), cells::counted(pairs.paired, "pair"));
@@ -176,6 +185,18 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
         Some((what, value)) => line(what, value),
         None => Ok(()),
     }
+}
+
+/// Bytes and number of pages, behind the bytes of `kmalloc` and `cache`.
+fn pages_beside(
+    stats: &PrintedStats,
+    bytes: impl Into<Option<u64>>,
+    pages: Option<u64>,
+    options: &TableOptions,
+) -> String {
+    let bytes = cells::upper(stats.live_is_upper_bound, cells::bytes(bytes, options)).text;
+    let pages = pages.map_or(String::new(), |pages| format!(" ({})", cells::counted(pages, "page")));
+    format!("; pages apart {bytes}{pages}")
 }
 
 /// Line on the recorder's own allocations, if any.
