@@ -113,7 +113,7 @@ impl Directory {
     /// Opens a stored file in it for reading; not through a link.
     ///
     /// # Errors
-    /// The system's error; [`io::ErrorKind::InvalidInput`] for anything but a stored file.
+    /// The system's error; [`io::ErrorKind::IsADirectory`], and [`io::ErrorKind::InvalidInput`] for anything else but a stored file.
     pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
         regular::open_beneath(&self.held, Path::new(name))
     }

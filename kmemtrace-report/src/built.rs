@@ -6,7 +6,7 @@ mod with_dwarf {
 
     use kmemtrace::documents::row::RowSource;
     use kmemtrace::documents::static_sizes::{self, StaticShape};
-    use kmemtrace::{LeftOut, ModuleSizes, StaticSizes};
+    use kmemtrace::{Branch, LeftOut, ModuleSizes, StaticSizes};
     use kmemtrace_abi::text::escape::escape;
 
     use crate::args::Format;
@@ -15,6 +15,7 @@ mod with_dwarf {
     use crate::render::table::static_sizes as table;
     use crate::render::{csv, json};
     use crate::report::{table_options, top};
+    use crate::suggest::like_folder;
     use crate::terminal::messages::say;
     use crate::terminal::output::Output;
 
@@ -26,16 +27,13 @@ mod with_dwarf {
         let (args, inputs) = (&request.args, request.inputs());
         let path: &Path = &inputs[0];
         let is_table = request.format() == Format::Table;
-        let (kind, sizes) = if std::fs::metadata(path).is_ok_and(|data| data.is_dir()) {
-            ("tree", StaticSizes::of_tree(path)?)
-        } else {
-            ("vmlinux", StaticSizes::of_vmlinux(path)?)
-        };
+        let (kind, sizes) = sizes_of(path, &args.filters.branch)?;
         let (files, count) = sizes.left_out();
         tell_left_out(files, count);
-        let shape = StaticShape { depth: args.depth.or(is_table.then_some(1)), top: top(request) };
+        let branches = args.filters.branch.clone();
+        let shape = StaticShape { branches, depth: args.depth.or(is_table.then_some(1)), top: top(request) };
         let shown = String::from_utf8_lossy(path.as_os_str().as_encoded_bytes()).into_owned();
-        let document = static_sizes::static_sizes(&sizes, kind, shown, shape);
+        let document = static_sizes::static_sizes(&sizes, kind, shown, &shape);
         let mut out = Output::open(args.output.as_deref(), args.force)?;
         let written = match request.format() {
             Format::Json => json::json(&document, &mut out),
@@ -46,6 +44,25 @@ mod with_dwarf {
         };
         out.finish(written)?;
         Ok(exit::OK)
+    }
+
+    /// Sizes of a built tree or of a linked kernel, with the word for it.
+    ///
+    /// # Errors
+    /// A branch without a source file, too.
+    pub(crate) fn sizes_of(path: &Path, branches: &[Branch]) -> anyhow::Result<(&'static str, StaticSizes)> {
+        let (kind, sizes) = if std::fs::metadata(path).is_ok_and(|data| data.is_dir()) {
+            ("tree", StaticSizes::of_tree(path)?)
+        } else {
+            ("vmlinux", StaticSizes::of_vmlinux(path)?)
+        };
+        let paths = || sizes.files().map(|(path, _)| path);
+        for branch in branches.iter().filter(|branch| !paths().any(|path| branch.holds(path))) {
+            let branch = branch.to_string();
+            let like = like_folder(&branch, paths());
+            anyhow::bail!("--branch {}: no source file of this kernel is there{like}", escape(branch.as_bytes()));
+        }
+        Ok((kind, sizes))
     }
 
     /// Makes a map of functions to source files.
@@ -73,6 +90,8 @@ mod with_dwarf {
     }
 }
 
+#[cfg(all(feature = "dwarf", feature = "pictures"))]
+pub(crate) use with_dwarf::sizes_of;
 #[cfg(feature = "dwarf")]
 pub(crate) use with_dwarf::{names, static_sizes};
 

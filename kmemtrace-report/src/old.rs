@@ -43,49 +43,29 @@ fn static_rings(_: &std::path::Path, _: Option<&str>, _: &std::path::Path) -> an
 mod with_pictures {
     use std::path::Path;
 
-    use kmemtrace::StaticSizes;
+    use kmemtrace::Branch;
     use kmemtrace::documents::static_sizes::{self, SizeNode, StaticShape};
     use kmemtrace::documents::sums::PrintedStats;
     use kmemtrace::documents::tree::TreeNode;
     use kmemtrace_abi::text::escape::escape;
 
-    use crate::chart;
-    use crate::cli::nearest::nearest;
     use crate::render::picture::{self, Chart, Measure, Shape};
     use crate::terminal::output::Output;
+    use crate::{built, chart};
 
     /// Draws the static sizes of a built tree, or of an image.
     pub(super) fn static_rings(tree: &Path, branch: Option<&str>, output: &Path) -> anyhow::Result<()> {
         let form = chart::form(Some(output))?;
-        let is_tree = std::fs::metadata(tree).is_ok_and(|data| data.is_dir());
-        let sizes = if is_tree { StaticSizes::of_tree(tree)? } else { StaticSizes::of_vmlinux(tree)? };
-        let kind = if is_tree { "tree" } else { "vmlinux" };
+        let branches: Vec<Branch> =
+            branch.map(str::parse).transpose().map_err(anyhow::Error::msg)?.into_iter().collect();
+        let (kind, sizes) = built::sizes_of(tree, &branches)?;
         let name = escape(tree.as_os_str().as_encoded_bytes()).into_owned();
-        let document = static_sizes::static_sizes(&sizes, kind, name.clone(), StaticShape::default());
-        let root = match branch {
-            None => document.root,
-            Some(branch) => below(document.root, branch)?,
-        };
+        let shape = StaticShape { branches, ..StaticShape::default() };
+        let root = static_sizes::static_sizes(&sizes, kind, name.clone(), &shape).root;
         let chart = Chart { shape: Shape::Rings, measure: Measure::Static, depth: picture::MAX_LEVELS, subtitle: name };
         let mut out = Output::open(Some(output), true)?;
         let written = picture::write(&node(root), &chart, form, &mut out);
         out.finish(written)
-    }
-
-    /// Folder or file of this path below the root.
-    fn below(root: SizeNode, branch: &str) -> anyhow::Result<SizeNode> {
-        let mut at = root;
-        for part in branch.split('/') {
-            let mut children = at.children;
-            let Some(index) = children.iter().position(|child| *child.name == *part.as_bytes()) else {
-                let names = children.iter().map(|child| escape(&child.name).into_owned());
-                let like = nearest(part, names);
-                let like = if like.is_empty() { String::new() } else { format!("; did you mean {}?", like.join(", ")) };
-                anyhow::bail!("-b {}: no such folder or file in the tree{like}", escape(branch.as_bytes()));
-            };
-            at = children.swap_remove(index);
-        }
-        Ok(SizeNode { name: branch.as_bytes().into(), ..at })
     }
 
     /// Node of a tree that has static bytes and nothing else.

@@ -86,19 +86,24 @@ pub(crate) fn no_branch(branch: &str, paths: &BTreeSet<Box<[u8]>>) -> String {
             "{shown}: no source folder is known of this trace; --vmlinux, --kernel or --names tell them, see docs/names.md"
         );
     }
+    let like = like_folder(branch, paths.iter().map(|path| &**path));
+    format!("{shown}: no call-site of this trace is there{like}")
+}
+
+/// Words on the folders and files of `paths` that are like a branch, or on the outermost folders.
+pub(crate) fn like_folder<'p>(branch: &str, paths: impl Iterator<Item = &'p [u8]>) -> String {
     let mut folders: BTreeSet<String> = BTreeSet::new();
-    for path in paths.iter().map(|path| escape(path)) {
+    for path in paths.map(escape) {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         folders.extend(ends.map(|end| path[..end].to_owned()));
     }
     let like = nearest(branch, folders.iter().map(String::as_str));
     let first = folders.iter().filter(|folder| !folder.contains('/')).take(MAX_FOLDERS).map(String::as_str);
-    let like = if like.is_empty() {
+    if like.is_empty() {
         format!("; there are {}", first.collect::<Vec<_>>().join(", "))
     } else {
         format!("; did you mean {}?", like.join(", "))
-    };
-    format!("{shown}: no call-site of this trace is there{like}")
+    }
 }
 
 #[cfg(test)]

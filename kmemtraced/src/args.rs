@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{Arg, Command, Parser, Subcommand};
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
 
@@ -26,6 +27,10 @@ const VERBS: [&str; 2] = ["recover", "probe"];
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
 /// Compression with `--lean`.
 const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
+
+/// Reports of memstrack, which `--report` takes, too.
+pub(crate) const MEMSTRACK_REPORTS: [&str; 6] =
+    ["module_summary", "module_top", "task_summary", "task_top", "task_top_json", "proc_slab_static"];
 
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
@@ -116,8 +121,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", global = true, help_heading = "Source", hide_short_help = true)]
     pub(crate) tracefs: Option<PathBuf>,
     /// Print these views of the trace after the recording
-    #[arg(long, value_name = "VIEWS", value_delimiter = ',', value_parser = VIEWS, hide_possible_values = true)]
+    #[arg(long, value_name = "VIEWS", value_delimiter = ',', value_parser = ReportName)]
     pub(crate) report: Vec<String>,
+    #[command(flatten)]
+    pub(crate) memstrack: Memstrack,
     /// Name of the tracefs instance to record in
     #[arg(
         short = 'B',
@@ -174,6 +181,50 @@ impl Args {
     /// Name of COMMAND, for messages; empty without one.
     pub(crate) fn command_name(&self) -> String {
         self.command.first().map_or_else(String::new, |program| escape(program.as_bytes()).into_owned())
+    }
+}
+
+/// Options of memstrack, which stand for others.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of memstrack")]
+pub(crate) struct Memstrack {
+    /// Record pages with stacks until a signal, then write the reports to the file of --output; no recording is kept
+    #[arg(long, conflicts_with_all = ["relay", "boot", "force"], hide_short_help = true)]
+    pub(crate) notui: bool,
+    /// Of each level of a report, the largest rows that make up so much
+    #[arg(long, value_name = "PERCENT", hide_short_help = true, value_parser = clap::value_parser!(u8).range(..=100))]
+    pub(crate) throttle: Option<u8>,
+    /// As --buffer-size, in MiB
+    #[arg(long, value_name = "MB", conflicts_with = "buffer_size", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) buf_size: Option<u32>,
+    /// perf and ftrace change nothing; pageowner is an input of the report
+    #[arg(long, value_name = "NAME", value_parser = ["perf", "ftrace", "pageowner"], hide_short_help = true)]
+    pub(crate) backend: Option<String>,
+    /// Text for the backend pageowner
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) pageowner_file: Option<PathBuf>,
+    /// File of the reports.
+    #[arg(skip)]
+    pub(crate) report_file: Option<PathBuf>,
+}
+
+/// True if a report is one of memstrack, with or without parameters.
+pub(crate) fn is_of_memstrack(report: &str) -> bool {
+    report.split(':').next().is_some_and(|name| MEMSTRACK_REPORTS.contains(&name))
+}
+
+/// Parser of a name in `--report`: a view, or a report of memstrack.
+#[derive(Clone)]
+struct ReportName;
+
+impl TypedValueParser for ReportName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        match value.to_str().filter(|report| is_of_memstrack(report)) {
+            Some(report) => Ok(report.to_owned()),
+            None => PossibleValuesParser::new(VIEWS).parse_ref(command, arg, value),
+        }
     }
 }
 

@@ -94,14 +94,15 @@ fn commands_of_the_documents_are_understood() {
 fn options_of_the_recorder_in_the_documents_are_those_of_its_help() {
     let help = Command::new(program("kmemtraced")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let known: Vec<&str> = help.split([' ', ',', '\n', '(']).filter(|word| word.starts_with('-')).collect();
+    let known: Vec<&str> = help.split([' ', ',', '\n', '(', '[']).filter(|word| word.starts_with('-')).collect();
     let (mut options, mut unknown) = (0, Vec::new());
     for (document, text) in documents() {
         for line in command_lines(&text, "kmemtraced") {
             let own = line.split(' ').take_while(|word| *word != "--");
             for option in own.filter(|word| word.starts_with('-')) {
                 options += 1;
-                if !known.contains(&option) {
+                // A value may follow.
+                if !known.contains(&option.split('=').next().unwrap_or(option)) {
                     unknown.push(format!("{document}: {line}: {option}"));
                 }
             }

@@ -20,6 +20,10 @@ fn main() -> ExitCode {
         ("a_trigger_that_is_removed_is_told", a_trigger_that_is_removed_is_told),
         ("stacks_of_a_buffer_of_the_boot_are_taken_over", stacks_of_a_buffer_of_the_boot_are_taken_over),
         ("probe_tells_the_cost_of_a_stack", probe_tells_the_cost_of_a_stack),
+        (
+            "the_words_of_memstrack_leave_a_report_and_no_recording",
+            the_words_of_memstrack_leave_a_report_and_no_recording,
+        ),
     ])
 }
 
@@ -214,5 +218,36 @@ fn probe_tells_the_cost_of_a_stack() -> Result<(), Skip> {
         assert!((0.05..100.0).contains(&micros), "{line}");
     }
     assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists());
+    Ok(())
+}
+
+fn the_words_of_memstrack_leave_a_report_and_no_recording() -> Result<(), Skip> {
+    can_record_stacks()?;
+    let (directory, name) = (Directory::new(&[]), instance_name());
+    let file = directory.file("report");
+    let record = |options: &[&str]| {
+        let mut recorder = Command::new(program("kmemtraced"));
+        recorder
+            .args(["--notui", "-B", &name])
+            .args(options)
+            .arg("--output")
+            .arg(&file)
+            .env("TMPDIR", directory.path());
+        must("kmemtraced", recorder.args(["--", "true"]).stdin(Stdio::null()).output())
+    };
+    let left = || must("directory", std::fs::read_dir(directory.path())).count();
+    let out = record(&["--report", "summary", "--buf-size", "1", "--backend", "perf"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let line = said.lines().next().unwrap_or_default();
+    assert!(line.contains("kmemtraced -e page --stack -b 1M") && line.contains("kmemtrace-report summary"), "{said}");
+    let report = must("report", std::fs::read_to_string(&file));
+    assert!(report.contains("pages"), "{report}");
+    assert_eq!(left(), 1, "the report alone: {said}");
+    // A report that cannot be written costs no recording.
+    must("report", std::fs::remove_file(&file));
+    must("report", std::fs::create_dir(&file));
+    let out = record(&["--report", "summary"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("is kept in") && left() == 2, "{said}");
     Ok(())
 }

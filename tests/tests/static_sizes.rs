@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ("names_of_files_are_data", names_of_files_are_data),
         ("a_linked_kernel_has_the_bytes_of_its_symbols", a_linked_kernel_has_the_bytes_of_its_symbols),
         ("formats_have_the_same_bytes", formats_have_the_same_bytes),
+        ("a_branch_has_its_own_bytes", a_branch_has_its_own_bytes),
         ("damaged_kernels_end_nothing", damaged_kernels_end_nothing),
         ("a_map_names_the_files_of_functions", a_map_names_the_files_of_functions),
         ("what_is_no_kernel_is_refused", what_is_no_kernel_is_refused),
@@ -373,6 +374,43 @@ fn formats_have_the_same_bytes() -> Result<(), Skip> {
         assert!(row.split_whitespace().any(|cell| cell == bytes.to_string()), "{row}");
     }
     Ok(())
+}
+
+fn a_branch_has_its_own_bytes() -> Result<(), Skip> {
+    let built = Built::new(None)?;
+    let whole = document(&built.objects);
+    let of = |branches: &str| {
+        let line = ["static", "--format", "json", "-b", branches];
+        json(&run_to(0, REPORT, &line, &[&built.objects]))
+    };
+    let fs = of("fs/");
+    assert_sums(&fs["root"]);
+    assert_eq!((&fs["root"]["name"], &fs["source"]["branch"]), (&"fs".into(), &"fs".into()));
+    assert_eq!(&fs["root"]["children"], &below(&whole["root"], "fs")["children"]);
+    // Several have the root of all.
+    let both = of("fs/ext,lib");
+    assert_sums(&both["root"]);
+    let mut expected = files(&whole["root"]);
+    expected.retain(|path, _| path.starts_with("fs/ext/") || path.starts_with("lib/"));
+    assert!(expected.len() == 3 && files(&both["root"]) == expected, "{both}");
+    // Rows have whole paths, also of a single file.
+    for (branch, paths) in [("fs/ext", &["fs/ext,dir.c", "fs/ext,super.c"][..]), ("fs/inode.c", &["fs,inode.c"])] {
+        let csv = run_to(0, REPORT, &["static", "--format", "csv", "-b", branch], &[&built.objects]);
+        let csv = String::from_utf8(csv).unwrap();
+        let mut rows: Vec<&str> = csv.lines().skip(1).map(|row| row.rsplit_once(",file").unwrap().0).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, paths, "{csv}");
+    }
+    let refused = run(REPORT, &["static", "-b", "fs/ex"], &[&built.objects]);
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told.contains("--branch fs/ex: no source file of this kernel is there; did you mean fs/ext"), "{told}");
+    Ok(())
+}
+
+/// Child of this name.
+fn below<'n>(node: &'n Value, name: &str) -> &'n Value {
+    node["children"].as_array().unwrap().iter().find(|child| child["name"] == name).unwrap()
 }
 
 fn damaged_kernels_end_nothing() -> Result<(), Skip> {

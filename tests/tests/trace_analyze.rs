@@ -67,6 +67,7 @@ fn what_the_old_program_refused_is_refused() {
     for (line, said) in [
         (&["-f", trace, "-c", "x", "-o", "size"][..], "invalid value 'size'"),
         (&["-f", trace, "-r", "x.pdf"], "use FILE.svg or FILE.png"),
+        (&["-f", trace, "-r", "/dev/full"], "/dev/full: no picture has such a name"),
         (
             &["--db-file", pickle.to_str().unwrap(), "-c", "x"],
             "a Python pickle, as trace_analyze saved them; save a document",
@@ -85,7 +86,9 @@ fn what_the_old_program_refused_is_refused() {
         );
         assert!(stderr.contains(said), "{line:?}: {stderr}");
     }
-    assert!(!Path::new("x").exists() && !Path::new("x.png").exists());
+    for made in ["x", "x.png", "/dev/full.png"] {
+        assert!(!Path::new(made).exists(), "{made}");
+    }
 }
 
 /// Compares views of a saved document with those of the trace that it was saved from.
@@ -141,6 +144,19 @@ fn pages_and_pictures_are_made_of_a_document() {
     let wedges = picture(&document, "document.svg");
     assert!(wedges.len() > 10);
     assert_eq!(wedges, picture(&data("amd64-6.1"), "trace.svg"));
+}
+
+#[test]
+fn a_filter_that_takes_nothing_counts_the_documents_allocations() {
+    let dir = Directory::new(&[]);
+    let (trace, document) = (data("amd64-6.1"), saved(&data("amd64-6.1"), &dir));
+    let counted = |input: &Path| {
+        let table = text(run_to(0, REPORT, &["sites", "--no-index", "--site", "no_such_function"], &[input]));
+        table.lines().last().unwrap().to_owned()
+    };
+    let of_trace = counted(&trace);
+    assert!(of_trace.contains(": 0 of 11,"), "{of_trace}");
+    assert_eq!(counted(&document), of_trace);
 }
 
 #[test]

@@ -206,6 +206,33 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
 }
 
 #[test]
+fn a_mistyped_value_gets_the_nearest() {
+    let trace = recording(1);
+    for (line, nearest) in [
+        (&["sites", "--by", "site,fnction"][..], "'function'"),
+        (&["tree", "--sort", "lvie"], "'live'"),
+        (&["export", "--to", "parquet-site"], "'parquet-sites'"),
+        (&["mismatch", "--class", "kind_mismach"], "'kind_mismatch'"),
+        (&["live", "--context", "sofirq"], "'softirq'"),
+    ] {
+        let output = run("kmemtrace-report", line, &[trace.path()]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("a similar value exists") && told.contains(nearest), "{line:?}: {told}");
+    }
+}
+
+#[test]
+fn a_directory_in_place_of_a_file_is_told() {
+    let trace = recording(1);
+    let place = trace.path().to_str().unwrap();
+    for option in ["--vmlinux", "--names", "--areas", "--wrappers"] {
+        let line = complaint(&run("kmemtrace-report", &["sites", option, place], &[trace.path()]), 2);
+        assert!(line.contains(&format!("{place}: ")) && line.contains("is a directory: name a file in it"), "{line}");
+    }
+}
+
+#[test]
 fn a_file_of_another_program_is_named_and_so_is_the_remedy() {
     let trace = recording(1);
     let place = Directory::new(&[]);

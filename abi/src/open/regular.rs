@@ -83,7 +83,9 @@ fn refuse_made_up(of_file: rustix::io::Result<StatFs>) -> io::Result<()> {
 fn refuse_type(found: FileType) -> io::Result<()> {
     let what = match found {
         FileType::RegularFile => return Ok(()),
-        FileType::Directory => "is a directory: name one alone, or files of one recording",
+        FileType::Directory => {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory: name a file in it"));
+        }
         FileType::Symlink => "is a symbolic link: name the file that it stands for",
         FileType::Fifo => "is a FIFO: write to a file what comes out of it, and name that file",
         FileType::CharacterDevice | FileType::BlockDevice => "is a device: name a regular file",

@@ -284,6 +284,11 @@ impl Classes {
         self.lock().rows.all.get(from..).unwrap_or_default().iter().for_each(take);
     }
 
+    /// Values of a row's keys but the call-site.
+    pub(crate) fn values_of(&self, key: &RowKey) -> Vec<GroupValue> {
+        self.lock().list_of(key.others)
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.lock().rows.all.len()

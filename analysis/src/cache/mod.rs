@@ -279,7 +279,9 @@ pub fn remove(dir: &Directory) {
 fn read(dir: &Directory, owner: Option<u32>, budget: Budget) -> Result<Option<Vec<u8>>, String> {
     let file = match dir.open_file(OsStr::new(NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err("is not a regular file".to_owned()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory) => {
+            return Err("is not a regular file".to_owned());
+        }
         opened => opened.map_err(|error| error.to_string())?,
     };
     let len = trust::check(&file, owner)?;

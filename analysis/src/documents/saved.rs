@@ -244,7 +244,7 @@ impl Saved {
         let Saved { completeness, trace, names, query: asked, rows, .. } = self;
         let (mut paired, mut places, mut symbols) = (PairingResult::default(), HashMap::new(), Vec::new());
         let (areas, mut counted) = (&query.names.areas, 0u128);
-        let mut seen = HashSet::new();
+        let (mut seen, mut unselected) = (HashSet::new(), 0u64);
         for row in rows {
             let call_site = row.address()?;
             let kind = row.kind()?;
@@ -262,12 +262,15 @@ impl Saved {
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
                 paired.rows.push((RowKey { site: call_site, others: 0, kind }, stats));
+            } else {
+                unselected = unselected.saturating_add(stats.allocs);
             }
             places.insert(call_site, place);
         }
         if counted > u64::MAX.into() {
             return Err("has more objects than any recording".to_owned());
         }
+        paired.counts.unselected_allocs = unselected;
         for (key, stats) in &paired.rows {
             paired.counts.paired += stats.frees;
             paired.kinds[kind_index(key.kind)].add(stats);

@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use super::row::{Field, Name, RowSource, TakeMember, TakeRow, row, text_of};
 use super::tree::NodeKind;
 use crate::names::image_sizes::{FileSizes, PartSizes, StaticSizes};
+use crate::query::select::Branch;
 
 /// Name of the root.
 const ROOT: &[u8] = b"linux";
@@ -40,6 +41,8 @@ pub struct StaticSource {
     pub kind: &'static str,
     /// Path as it was given.
     pub path: String,
+    /// Folders or files that were asked for, with commas; `None` for all.
+    pub branch: Option<String>,
     /// Number of ELF files read.
     pub objects: usize,
     /// Number of files and folders left out because they cannot be read.
@@ -79,9 +82,11 @@ pub struct SizeNode {
     pub children: Vec<SizeNode>,
 }
 
-/// Levels and children that a document shows.
-#[derive(Clone, Copy, Debug, Default)]
+/// Folders, levels and children that a document shows.
+#[derive(Clone, Debug, Default)]
 pub struct StaticShape {
+    /// Folders or files; none for all. A single one is the root.
+    pub branches: Vec<Branch>,
     /// Levels below the root; `None` for all.
     pub depth: Option<usize>,
     /// Children of each folder; the rest is folded.
@@ -89,10 +94,12 @@ pub struct StaticShape {
 }
 
 /// Document of `static`; `kind` is `tree` or `vmlinux`, `path` the text of its path.
-pub fn static_sizes(sizes: &StaticSizes, kind: &'static str, path: String, shape: StaticShape) -> StaticDocument {
+pub fn static_sizes(sizes: &StaticSizes, kind: &'static str, path: String, shape: &StaticShape) -> StaticDocument {
     let section = |(name, bytes): (&[u8], u64)| SectionRow { name: name.into(), bytes };
     let mut root = Folder::default();
-    for (path, file) in sizes.files() {
+    let is_whole = shape.branches.is_empty();
+    let is_asked = |path: &[u8]| is_whole || shape.branches.iter().any(|branch| branch.holds(path));
+    for (path, file) in sizes.files().filter(|(path, _)| is_asked(path)) {
         let mut parts = path.splitn(MAX_DEPTH, |&byte| byte == b'/').peekable();
         let mut folder = &mut root;
         while let Some(part) = parts.next() {
@@ -104,14 +111,21 @@ pub fn static_sizes(sizes: &StaticSizes, kind: &'static str, path: String, shape
         }
     }
     let mut root = root.node(ROOT.into());
-    root.children.extend(placeless(sizes));
+    if is_whole {
+        root.children.extend(placeless(sizes));
+    }
+    if let [branch] = &shape.branches[..] {
+        root = root.below(&branch.to_string());
+    }
     root.sum_up();
     root.shape(shape, 0);
+    let branches: Vec<String> = shape.branches.iter().map(Branch::to_string).collect();
+    let branch = (!is_whole).then(|| branches.join(","));
     StaticDocument {
         schema: "kmemtrace.static/1",
         completeness: (),
         trace: (),
-        source: StaticSource { kind, path, objects: sizes.objects(), left_out: sizes.left_out().1 },
+        source: StaticSource { kind, path, branch, objects: sizes.objects(), left_out: sizes.left_out().1 },
         sections: sizes.sections().map(section).collect(),
         root,
     }
@@ -150,6 +164,14 @@ impl SizeNode {
         SizeNode { name, kind, sizes, folded: 0, children: Vec::new() }
     }
 
+    /// Folder or file at a path below it, under that path.
+    fn below(self, path: &str) -> SizeNode {
+        let step = |node: SizeNode, part: &str| node.children.into_iter().find(|child| *child.name == *part.as_bytes());
+        let node = path.split('/').try_fold(self, step);
+        let node = node.unwrap_or_else(|| SizeNode::leaf(Box::default(), NodeKind::Folder, PartSizes::default()));
+        SizeNode { name: path.as_bytes().into(), ..node }
+    }
+
     /// Adds up the sizes of folders, and sorts children: the greatest first, then by name.
     fn sum_up(&mut self) {
         for child in &mut self.children {
@@ -160,7 +182,7 @@ impl SizeNode {
     }
 
     /// Leaves out the levels and the children beyond those of the shape.
-    fn shape(&mut self, shape: StaticShape, depth: usize) {
+    fn shape(&mut self, shape: &StaticShape, depth: usize) {
         if shape.depth.is_some_and(|limit| depth >= limit) {
             self.children.clear();
             return;
@@ -298,6 +320,15 @@ impl StaticDocument {
 
 impl RowSource for StaticDocument {
     fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
-        self.root.each_leaf(b"", take)
+        // The paths of a single branch begin with it.
+        let is_branch = self.source.branch.as_ref().is_some_and(|branch| !branch.contains(','));
+        let path: &[u8] = if is_branch { &self.root.name } else { b"" };
+        if self.root.kind != NodeKind::File {
+            return self.root.each_leaf(path, take);
+        }
+        let cut = path.iter().rposition(|&byte| byte == b'/');
+        let (folder, name) = cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
+        let file = SizeNode { name: name.into(), ..self.root.clone() };
+        take(&file.row(folder, path))
     }
 }

@@ -7,7 +7,7 @@ use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::recording::{Directory, random_relay};
 use kmemtrace_tests::reference::Known;
-use kmemtrace_tests::reference::pairs::{Class, End, Pairs, pairs};
+use kmemtrace_tests::reference::pairs::{Class, End, Object, Pairs, pairs};
 use kmemtrace_tests::reference::selection::Selection;
 
 use super::{Cut, cut, each_seed, recorded, take_selection, take_window};
@@ -32,6 +32,8 @@ struct Told {
     end: Option<(u64, u64)>,
     free: Option<(u32, u64, Kind, Option<Vec<u8>>)>,
     suspect: Option<bool>,
+    /// Pages allocated, freed, inferred to be free, and live.
+    pages: Option<[u64; 4]>,
 }
 
 #[derive(Default)]
@@ -54,13 +56,15 @@ impl ObjectSink for Collected {
             pid: of.pid,
             comm: of.comm.map(|comm| String::from_utf8_lossy(comm).into_owned()),
             address: of.address,
-            call_site: of.call_site,
+            // The site of pages is that of their stack, which the reference does not look at.
+            call_site: if of.kind == Kind::Pages { 0 } else { of.call_site },
             kind: of.kind,
             cache: of.cache.map(<[u8]>::to_vec),
             sizes: (of.requested, of.allocated),
             end: of.end.map(|end| (end.seq, end.at)),
             free: of.free.map(|free| (free.cpu, free.call_site, free.kind, free.cache.map(<[u8]>::to_vec))),
             suspect: of.suspect,
+            pages: of.pages.map(|pages| [pages.allocated, pages.freed, pages.inferred, pages.live]),
         });
         ControlFlow::Continue(())
     }
@@ -69,6 +73,23 @@ impl ObjectSink for Collected {
         self.restarts += 1;
         self.objects.clear();
     }
+}
+
+/// Pages of an object as the reference counts them.
+fn pages(known: &Known, object: &Object) -> Option<[u64; 4]> {
+    if object.kind != Kind::Pages {
+        return None;
+    }
+    if let (Some(gone), Some(all)) = (&object.gone, object.frames()) {
+        let sum = |inferred| gone.iter().filter(|gone| gone.inferred == inferred).map(|gone| gone.pages).sum::<u64>();
+        return Some([all, sum(false), sum(true), all - sum(false) - sum(true)]);
+    }
+    let all = object.alloc.allocated / known.trace.page_bytes?;
+    Some(match object.end {
+        End::Freed { .. } => [all, all, 0, 0],
+        End::Reissued { .. } => [all, 0, all, 0],
+        End::Live => [all, 0, 0, all],
+    })
 }
 
 /// Objects and events alone as the reference finds them; `seqs` are the places of events by their numbers.
@@ -90,9 +111,10 @@ fn expected(known: &Known, pairs: &Pairs, seqs: &[u64]) -> Vec<Told> {
         end: None,
         free: None,
         suspect: None,
+        pages: None,
     };
     let objects = pairs.objects.iter().map(|object| {
-        let of = told(Fate::Live, object.number, &object.alloc, object.kind);
+        let of = Told { pages: pages(known, object), ..told(Fate::Live, object.number, &object.alloc, object.kind) };
         let end = |number: usize| Some((seqs[number], pairs.events[number].at));
         match object.end {
             End::Live => Told { known_from: u64::MAX, ..of },

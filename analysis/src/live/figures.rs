@@ -68,11 +68,16 @@ impl Figures {
         }
     }
 
-    /// An object is gone that was allocated in `slice`.
+    /// Bytes of an object are gone, all of them or a part.
     #[inline]
-    pub(super) fn freed(&mut self, slice: usize, ticks: usize, (requested, allocated): (u64, u64), crossed: bool) {
+    pub(super) fn freed(&mut self, (requested, allocated): (u64, u64)) {
         self.live = self.live.saturating_sub(allocated);
         self.live_requested = self.live_requested.saturating_sub(requested);
+    }
+
+    /// An object is gone that was allocated in `slice`.
+    #[inline]
+    pub(super) fn ended(&mut self, slice: usize, ticks: usize, crossed: bool) {
         self.objects = self.objects.saturating_sub(1);
         self.frees += 1;
         self.cross_cpu += u64::from(crossed);

@@ -30,6 +30,8 @@ pub(super) struct Line {
     pub(super) kind: Kind,
     /// Number of the name of the cache of the last new class; 0 for none.
     pub(super) cache: u32,
+    /// Number of the stack of the last new class; 0 for none.
+    pub(super) stack: u32,
     pub(super) figures: Figures,
 }
 
@@ -41,11 +43,21 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    fn number(&mut self, key: LiveKey, kind: Kind, cache: u32) -> u32 {
+    fn number(&mut self, key: LiveKey, kind: Kind) -> u32 {
         let next = self.lines.len() as u32;
         let number = *self.numbers.entry((key, kind)).or_insert(next);
         if number == next {
-            self.lines.push(Line { key, kind, cache, figures: Figures::default() });
+            self.lines.push(Line { key, kind, cache: 0, stack: 0, figures: Figures::default() });
+        }
+        number
+    }
+
+    /// Row of objects from a cache, with a stack, 0 for none.
+    fn number_of(&mut self, key: LiveKey, kind: Kind, cache: u32, stack: u32) -> u32 {
+        let number = self.number(key, kind);
+        if let Some(line) = self.lines.get_mut(number as usize) {
+            line.cache = if cache == 0 { line.cache } else { cache };
+            line.stack = if stack == 0 { line.stack } else { stack };
         }
         number
     }
@@ -71,8 +83,10 @@ impl Lines {
 #[derive(Clone, Copy, Debug)]
 struct Targets {
     site: u32,
+    stack: u32,
     module: u32,
     cache: u32,
+    usage: u32,
 }
 
 /// All rows, and the totals of pages and of slab objects.
@@ -80,10 +94,12 @@ pub(super) struct Ledger<'a> {
     classes: &'a Classes,
     /// By row of the pairing.
     targets: Vec<Targets>,
-    pub(super) sites: Lines,
-    pub(super) modules: Lines,
-    pub(super) caches: Lines,
-    pub(super) tasks: Lines,
+    sites: Lines,
+    stacks: Lines,
+    modules: Lines,
+    caches: Lines,
+    uses: Lines,
+    tasks: Lines,
     /// Rows of the latest threads, by kind and the low bits of their ids.
     recent: Box<[(u32, u32); 3 * RECENT]>,
     pub(super) pages: Figures,
@@ -93,20 +109,25 @@ pub(super) struct Ledger<'a> {
     pub(super) ticks: Ticks,
     /// Key of the mark.
     pub(super) mark: Option<u64>,
-    pub(super) symbols: Symbolizer,
+    /// Symbols as the trace had them at the begin.
+    first_symbols: &'a Symbolizer,
+    /// Symbols as the trace has them now, where it has more.
+    pub(super) more_symbols: Option<Symbolizer>,
     /// Modules by the numbers of their rows; 0 is the kernel.
     pub(super) module_names: Vec<Option<Box<[u8]>>>,
 }
 
 impl<'a> Ledger<'a> {
     /// No rows, at the begin of the trace.
-    pub(super) fn new(classes: &'a Classes, symbols: Symbolizer) -> Ledger<'a> {
+    pub(super) fn new(classes: &'a Classes, first_symbols: &'a Symbolizer) -> Ledger<'a> {
         Ledger {
             classes,
             targets: Vec::new(),
             sites: Lines::default(),
+            stacks: Lines::default(),
             modules: Lines::default(),
             caches: Lines::default(),
+            uses: Lines::default(),
             tasks: Lines::default(),
             recent: Box::new([(NO_PID, u32::MAX); 3 * RECENT]),
             pages: Figures::default(),
@@ -114,9 +135,15 @@ impl<'a> Ledger<'a> {
             freers: HashMap::default(),
             ticks: Ticks::new(0),
             mark: None,
-            symbols,
+            first_symbols,
+            more_symbols: None,
             module_names: vec![None],
         }
+    }
+
+    /// Symbols of the trace.
+    pub(super) fn symbols(&self) -> &Symbolizer {
+        self.more_symbols.as_ref().unwrap_or(self.first_symbols)
     }
 
     /// Begins at the key of the first event.
@@ -128,6 +155,8 @@ impl<'a> Ledger<'a> {
     pub(super) fn lines(&self, group: LiveGroup) -> &Lines {
         match group {
             LiveGroup::Sites => &self.sites,
+            LiveGroup::Stacks => &self.stacks,
+            LiveGroup::Uses => &self.uses,
             LiveGroup::Modules => &self.modules,
             LiveGroup::Caches => &self.caches,
             LiveGroup::Tasks => &self.tasks,
@@ -135,8 +164,8 @@ impl<'a> Ledger<'a> {
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Figures> {
-        let Ledger { sites, modules, caches, tasks, pages, slab, .. } = self;
-        let lines = [sites, modules, caches, tasks].into_iter().flat_map(|lines| &mut lines.lines);
+        let Ledger { sites, stacks, modules, caches, uses, tasks, pages, slab, .. } = self;
+        let lines = [sites, stacks, modules, caches, uses, tasks].into_iter().flat_map(|lines| &mut lines.lines);
         lines.map(|line| &mut line.figures).chain([pages, slab])
     }
 
@@ -178,24 +207,31 @@ impl<'a> Ledger<'a> {
     fn learn(&mut self) {
         let mut keys: Vec<RowKey> = Vec::new();
         self.classes.rows_from(self.targets.len(), |key| keys.push(*key));
-        for RowKey { site, others, kind } in keys {
-            let cache = u32::try_from(others).unwrap_or(0);
-            let module = self.module(site);
+        for key in keys {
+            let RowKey { site, kind, .. } = key;
+            let values = self.classes.values_of(&key);
+            let [cache, stack, usage] =
+                [0, 1, 2].map(|at| values.get(at).and_then(|&n| u32::try_from(n).ok()).unwrap_or(0));
+            let module = self.module(site, stack);
             self.targets.push(Targets {
-                site: self.sites.number(LiveKey::Site(site), kind, cache),
-                module: self.modules.number(LiveKey::Module(module), folded(kind), 0),
-                cache: self.caches.number(LiveKey::Cache(cache), kind, cache),
+                site: self.sites.number_of(LiveKey::Site(site), kind, cache, stack),
+                stack: self.stacks.number_of(LiveKey::Stack(stack), folded(kind), cache, stack),
+                module: self.modules.number(LiveKey::Module(module), folded(kind)),
+                cache: self.caches.number(LiveKey::Cache(cache), kind),
+                usage: self.uses.number(LiveKey::Use(usage), folded(kind)),
             });
         }
     }
 
-    /// Number of a call-site's module.
-    fn module(&mut self, site: u64) -> u32 {
-        let Some(name) = self.symbols.lookup(site).and_then(|symbol| symbol.module) else { return 0 };
+    /// Number of the module of an allocation: of the frame nearest to it that has one, without a stack of its call-site.
+    fn module(&mut self, site: u64, stack: u32) -> u32 {
+        let frames = self.classes.frames(stack);
+        let module_of = |address: u64| self.symbols().lookup(address)?.module.map(Box::<[u8]>::from);
+        let Some(name) = frames.iter().copied().chain([site]).find_map(module_of) else { return 0 };
         let names = &mut self.module_names;
-        let found = names.iter().position(|known| known.as_deref() == Some(name));
+        let found = names.iter().position(|known| known.as_deref() == Some(&*name));
         let number = found.unwrap_or_else(|| {
-            names.push(Some(name.into()));
+            names.push(Some(name));
             names.len() - 1
         });
         u32::try_from(number).unwrap_or(0)
@@ -209,24 +245,33 @@ impl<'a> Ledger<'a> {
         if recent == pid && number != u32::MAX {
             return number;
         }
-        let number = self.tasks.number(LiveKey::Task(pid), kind, 0);
+        let number = self.tasks.number(LiveKey::Task(pid), kind);
         self.recent[slot] = (pid, number);
         number
     }
 
-    /// Hands the figures of all rows of an object to `change`.
+    /// Hands the figures of all rows of a class to `change`, but for those of its thread.
     #[inline]
-    fn change(&mut self, class: &Class, pid: u32, mut change: impl FnMut(&mut Figures)) {
+    fn change(&mut self, class: &Class, mut change: impl FnMut(&mut Figures)) {
         let Some(targets) = self.targets(class) else { return };
-        let task = self.task(pid, folded(class.kind));
         let lines = [
             (&mut self.sites, targets.site),
+            (&mut self.stacks, targets.stack),
             (&mut self.modules, targets.module),
             (&mut self.caches, targets.cache),
-            (&mut self.tasks, task),
+            (&mut self.uses, targets.usage),
         ];
         lines.into_iter().filter_map(|(lines, number)| lines.figures(number)).for_each(&mut change);
         change(if class.kind == Kind::Pages { &mut self.pages } else { &mut self.slab });
+    }
+
+    /// Hands the figures of a thread to `change`.
+    #[inline]
+    fn change_task(&mut self, class: &Class, pid: u32, change: impl FnOnce(&mut Figures)) {
+        let number = self.task(pid, folded(class.kind));
+        if let Some(figures) = self.tasks.figures(number) {
+            change(figures);
+        }
     }
 
     #[inline]
@@ -262,21 +307,37 @@ impl PairingSink for LedgerSink<'_, '_> {
         let (ledger, sizes) = (&mut *self.ledger, (*requested, allocated));
         ledger.advance(event.at);
         let (slice, ticks) = (ledger.ticks.len() - 1, ledger.ticks.len());
-        ledger.change(class, *pid, |figures| figures.allocated(event.at, slice, ticks, sizes));
+        ledger.change(class, |figures| figures.allocated(event.at, slice, ticks, sizes));
+        ledger.change_task(class, *pid, |figures| figures.allocated(event.at, slice, ticks, sizes));
     }
 
-    fn freed(&mut self, _: Number, _: &Class, _: u64) {}
+    #[inline]
+    fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
+        self.ledger.advance(event.at);
+        // Pages ask for all that they get, and may go in parts.
+        let requested = if class.kind == Kind::Pages { allocated } else { 0 };
+        self.ledger.change(class, |figures| figures.freed((requested, allocated)));
+    }
 
     #[inline]
     fn ended(&mut self, object: &Ended, fate: Fate, event: &PairEvent, _: Number, _: Suspicion) {
+        let Ended { class, sizes: (requested, allocated), info, .. } = object;
         let ledger = &mut *self.ledger;
-        ledger.advance(event.at);
-        let (slice, ticks) = (ledger.ticks.slice(object.info.at), ledger.ticks.len());
+        let (slice, ticks) = (ledger.ticks.slice(info.at), ledger.ticks.len());
         let crossed = fate == Fate::Pair && object.stream != event.stream;
-        ledger.change(&object.class, object.info.pid, |figures| figures.freed(slice, ticks, object.sizes, crossed));
+        let left = if class.kind == Kind::Pages { 0 } else { *requested };
+        ledger.change(class, |figures| {
+            figures.freed((left, 0));
+            figures.ended(slice, ticks, crossed);
+        });
+        // Parts of an allocation do not tell its thread, so its bytes leave the thread with the last part.
+        ledger.change_task(class, info.pid, |figures| {
+            figures.freed((*requested, *allocated));
+            figures.ended(slice, ticks, crossed);
+        });
         if fate == Fate::Pair {
             // A free has its call-site in `requested`.
-            ledger.count_freer(&object.class, event.requested);
+            ledger.count_freer(class, event.requested);
         }
     }
 }

@@ -6,10 +6,12 @@
 //! that the others have come to, and the interval is taken to be longer from then on.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::{Event, Names as EventNames};
+use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
@@ -18,7 +20,7 @@ use super::ledger::{Ledger, LedgerSink};
 use super::naming::NameMemory;
 use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
 use crate::account::group_reader::{GroupFacts, GroupReader};
-use crate::account::grouping::Grouping;
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{WINDOW, batch};
 use crate::engine::run::begin;
@@ -56,6 +58,8 @@ pub struct MonitorBase {
     options: MonitorOptions,
     rules: PairingOptions,
     pub(super) classes: Classes,
+    symbols: Symbolizer,
+    gfp_names: Option<Arc<GfpNames>>,
     comms: HashMap<i32, Box<[u8]>>,
     places: Places,
     caches: CacheNames,
@@ -82,6 +86,8 @@ impl MonitorBase {
             options,
             rules,
             classes: Classes::new(trace.names.clone(), MAX_SIZED_CLASSES),
+            symbols: take_symbols(trace),
+            gfp_names: trace.metadata.gfp_names.clone(),
             comms: HashMap::new(),
             places: Places::default(),
             caches: CacheNames::of(&trace.metadata),
@@ -151,17 +157,18 @@ pub struct Monitor<'a> {
 impl<'a> Monitor<'a> {
     /// Monitor of the trace that `base` was made of.
     pub fn new(base: &'a MonitorBase, trace: &mut Trace) -> Monitor<'a> {
-        let MonitorBase { rules, classes, comms, places, caches, own_threads, budget, options } = base;
+        let MonitorBase { rules, classes, symbols, gfp_names, comms, places, caches, own_threads, budget, options } =
+            base;
         let seed = Seed::random();
-        let grouping = Grouping::of(&[crate::GroupKey::Site, crate::GroupKey::Cache]);
+        let grouping = Grouping::of(&[GroupKey::Site, GroupKey::Cache, GroupKey::Stack, GroupKey::Use]);
         let facts = GroupFacts {
             comms,
-            symbols: None,
+            symbols: Some(symbols),
             places,
             caches,
             names: None,
-            gfp_names: None,
-            module_rule: crate::account::grouping::ModuleRule::Site,
+            gfp_names: gfp_names.as_deref(),
+            module_rule: ModuleRule::Site,
         };
         let groups = GroupReader::new(grouping, facts, classes);
         let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
@@ -172,7 +179,7 @@ impl<'a> Monitor<'a> {
         pairing.set_max_bytes(usize::try_from(budget.left(read_ahead as u64)).unwrap_or(usize::MAX));
         let clock = TraceClock::of(&trace.info);
         let mut names = NameMemory::new(options.follows && clock.now().is_some());
-        let symbols = take_names(trace, &mut names);
+        names.comms = std::mem::take(&mut trace.metadata.comms);
         Monitor {
             base,
             reader: PairEventReader::new(&trace.names, classes, groups, true, seed, filter),
@@ -331,7 +338,8 @@ impl<'a> Monitor<'a> {
 
     /// Takes the names of the trace as it is now, opened anew.
     pub fn renew_names(&mut self, mut trace: Trace) {
-        self.ledger.symbols = take_names(&mut trace, &mut self.names);
+        self.ledger.more_symbols = Some(take_symbols(&mut trace));
+        self.names.comms = std::mem::take(&mut trace.metadata.comms);
         self.names.renew();
     }
 
@@ -346,9 +354,8 @@ impl<'a> Monitor<'a> {
     }
 }
 
-/// Moves symbols and command names out of a trace.
-fn take_names(trace: &mut Trace, names: &mut NameMemory) -> Symbolizer {
+/// Moves the symbols out of a trace.
+fn take_symbols(trace: &mut Trace) -> Symbolizer {
     let metadata = &mut trace.metadata;
-    names.comms = std::mem::take(&mut metadata.comms);
     Symbolizer::new(std::mem::take(&mut metadata.kallsyms), &std::mem::take(&mut metadata.modules))
 }

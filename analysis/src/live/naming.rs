@@ -53,6 +53,11 @@ impl NameMemory {
             LiveKey::Task(NO_PID) => LiveName::Task(None, None),
             LiveKey::Task(pid) => LiveName::Task(Some(pid.cast_signed()), self.comm(pid.cast_signed())),
             LiveKey::Cache(number) => LiveName::Cache(self.cache(number, classes)),
+            LiveKey::Use(number) => LiveName::Use(self.cache(number, classes)),
+            LiveKey::Stack(number) => {
+                let frames = classes.frames(number);
+                LiveName::Stack(frames.iter().map(|&frame| (frame, symbol_of(frame, symbols))).collect())
+            }
         });
         if self.names.len() >= MAX_NAMES {
             self.names.clear();

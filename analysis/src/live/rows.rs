@@ -6,7 +6,7 @@ use kmemtrace_abi::trace::Trace;
 use super::figures::Figures;
 use super::ledger::Line;
 use super::monitor::Monitor;
-use super::snapshot::{Ages, Detail, LiveKey, LiveRow, RowChoice, Snapshot, SnapshotRequest, Totals};
+use super::snapshot::{Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, Snapshot, SnapshotRequest, Totals};
 use super::ticks::TICK;
 
 /// Call-sites that free an object, of a detail.
@@ -37,11 +37,25 @@ impl Monitor<'_> {
             curve: self.curve(request),
             mark: self.ledger.mark.map(since),
             group: request.group,
+            groups: self.groups(),
             rows: Vec::new(),
             detail: request.detail.and_then(|choice| self.detail(choice, request)),
         };
         snapshot.rows = self.rows(request);
         snapshot
+    }
+
+    /// Groupings whose rows tell objects apart: without stacks there are no rows of stacks, without pages none of uses.
+    fn groups(&self) -> Vec<LiveGroup> {
+        let has = |group: &LiveGroup| {
+            let none = match group {
+                LiveGroup::Stacks => LiveKey::Stack(0),
+                LiveGroup::Uses => LiveKey::Use(0),
+                _ => return true,
+            };
+            self.ledger.lines(*group).lines.iter().any(|line| line.key != none)
+        };
+        LiveGroup::ALL.into_iter().filter(has).collect()
     }
 
     /// Slice at whose begin the window begins; `None` where the trace is younger.
@@ -85,7 +99,7 @@ impl Monitor<'_> {
         let Monitor { ledger, names, base, .. } = self;
         let mut named = Vec::new();
         for line in &ledger.lines(request.group).lines {
-            let mut name = |key| names.name(key, &base.classes, &ledger.symbols, &ledger.module_names);
+            let mut name = |key| names.name(key, &base.classes, ledger.symbols(), &ledger.module_names);
             let is_site = matches!(line.key, LiveKey::Site(_));
             let cache = (is_site && line.cache > 0).then(|| name(LiveKey::Cache(line.cache)));
             named.push((name(line.key), cache));
@@ -143,9 +157,11 @@ impl Monitor<'_> {
             freed_by.sort_unstable_by_key(|&(free_site, count)| (std::cmp::Reverse(count), free_site));
             freed_by.truncate(FREERS);
         }
-        let mut name = |site| names.name(LiveKey::Site(site), &base.classes, &ledger.symbols, &ledger.module_names);
+        let stack = (line.stack > 0)
+            .then(|| names.name(LiveKey::Stack(line.stack), &base.classes, ledger.symbols(), &ledger.module_names));
+        let mut name = |site| names.name(LiveKey::Site(site), &base.classes, ledger.symbols(), &ledger.module_names);
         let freed_by = freed_by.into_iter().map(|(site, count)| (name(site), count)).collect();
-        Some(Detail { ages, requested: line.figures.live_requested, freed_by })
+        Some(Detail { ages, requested: line.figures.live_requested, freed_by, stack })
     }
 }
 

@@ -10,22 +10,29 @@ pub enum LiveGroup {
     /// Call-sites.
     #[default]
     Sites,
+    /// Call stacks.
+    Stacks,
     /// Modules of call-sites.
     Modules,
     /// Threads that allocated.
     Tasks,
     /// Caches, and size classes of `kmalloc`.
     Caches,
+    /// Uses of pages.
+    Uses,
 }
 
 impl LiveGroup {
     /// All groupings, in the order of screens.
-    pub const ALL: [LiveGroup; 4] = [LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches];
+    pub const ALL: [LiveGroup; 6] =
+        [LiveGroup::Sites, LiveGroup::Stacks, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches, LiveGroup::Uses];
 
     /// Word for people.
     pub fn name(self) -> &'static str {
         match self {
             LiveGroup::Sites => "sites",
+            LiveGroup::Stacks => "stacks",
+            LiveGroup::Uses => "uses",
             LiveGroup::Modules => "modules",
             LiveGroup::Tasks => "tasks",
             LiveGroup::Caches => "caches",
@@ -38,12 +45,16 @@ impl LiveGroup {
 pub enum LiveKey {
     /// Address of a call-site.
     Site(u64),
+    /// Number of a stack; 0 for none.
+    Stack(u32),
     /// Number of a module; 0 is the kernel.
     Module(u32),
     /// Thread id.
     Task(u32),
     /// Number of a cache; 0 where it is not known.
     Cache(u32),
+    /// Number of a use; 0 for slab objects.
+    Use(u32),
 }
 
 /// Function of an address.
@@ -62,12 +73,16 @@ pub struct LiveSymbol {
 pub enum LiveName {
     /// Call-site, and its function where that is known.
     Site(u64, Option<LiveSymbol>),
+    /// Frames of a stack, the call-site first; none where the allocation has no stack.
+    Stack(Vec<(u64, Option<LiveSymbol>)>),
     /// Module; `None` for the kernel.
     Module(Option<Box<[u8]>>),
     /// Thread, where it is known, and its command name.
     Task(Option<i32>, Option<Box<[u8]>>),
     /// Cache; `None` where it is not known.
     Cache(Option<Box<[u8]>>),
+    /// Use of pages; `None` for slab objects.
+    Use(Option<Box<[u8]>>),
 }
 
 /// Row of a snapshot.
@@ -146,6 +161,8 @@ pub struct Detail {
     pub requested: u64,
     /// Call-sites that free objects of a call-site, with their counts, the most frequent first.
     pub freed_by: Vec<(Arc<LiveName>, u64)>,
+    /// Latest new stack of the row's allocations, where they have one.
+    pub stack: Option<Arc<LiveName>>,
 }
 
 /// Grouping, key and kind of a row.
@@ -201,6 +218,8 @@ pub struct Snapshot {
     pub mark: Option<u64>,
     /// Grouping of the rows.
     pub group: LiveGroup,
+    /// Groupings that have something to show.
+    pub groups: Vec<LiveGroup>,
     /// Rows, in no order.
     pub rows: Vec<LiveRow>,
     /// More about the row that was asked for.

@@ -196,9 +196,10 @@ impl OldArgs {
     }
 }
 
-/// Picture with the ending that the old program gave to a name without one.
+/// Picture with the ending that the old program gave to a name without one. A device keeps its name, and is refused as a picture.
 fn picture(path: &Path) -> PathBuf {
-    if path.extension().is_some() { path.to_owned() } else { path.with_extension("png") }
+    let is_device = path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
+    if path.extension().is_some() || is_device { path.to_owned() } else { path.with_extension("png") }
 }
 
 impl Attribute {

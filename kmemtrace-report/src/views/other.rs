@@ -81,9 +81,10 @@ of these what the kernel gives back once it has started. TREE is a built tree: i
 scripts and tools. VMLINUX is the linked kernel with debug information.",
     examples: &[
         ("static --depth 2 linux-6.1", "a built tree, two levels of folders"),
+        ("static --branch fs/ext4 linux-6.1", "one folder"),
         ("static --format json vmlinux", "all files of a kernel"),
     ],
-    options: &["depth", "top", "format", "output", "force", "bytes", "color", "width"],
+    options: &["branch", "depth", "top", "format", "output", "force", "bytes", "color", "width"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Static,

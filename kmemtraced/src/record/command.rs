@@ -1,13 +1,16 @@
 //! COMMAND, during which the recorder records, and the reports after it: child processes of the recorder.
 
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
+use crate::args::Args;
 use crate::process::messages::{self, say};
 use crate::process::signals::Signals;
+use crate::record::memstrack;
 use crate::record::shutdown::LAST_WORDS;
 
 /// Poll interval of a child's status.
@@ -36,39 +39,72 @@ pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
     None
 }
 
-/// Prints views of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH. False where a
-/// signal ended it.
-pub(crate) fn report(views: &[String], dir: &Path, signals: &Signals) -> bool {
+/// End of the reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reported {
+    All,
+    /// A report could not be printed.
+    NotAll,
+    /// A signal ended a report.
+    Interrupted,
+}
+
+/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
+pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> Reported {
     let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
     // The first argument is all that is known of this program's path without /proc.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
     let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
-    if !views.is_empty() {
+    if !args.report.is_empty() {
         // Earlier messages come first where both go to one terminal.
         messages::finish(LAST_WORDS);
     }
-    for view in views {
-        let child = Command::new(&program).arg(view).arg(dir).spawn();
-        match child.and_then(|child| wait_for(child, signals)) {
-            Ok(true) => {}
-            Ok(false) => {
-                say(format!("kmemtraced: --report {view}: ended by a signal"));
-                return false;
+    let mut file = match args.memstrack.report_file.as_ref().map(File::create).transpose() {
+        Ok(file) => file,
+        Err(error) => {
+            let file = args.memstrack.report_file.as_deref().unwrap_or(Path::new(""));
+            say(format!("kmemtraced: {}: cannot be written: {error}: it has no report", file.display()));
+            return Reported::NotAll;
+        }
+    };
+    let mut reported = Reported::All;
+    for words in memstrack::reports(args) {
+        let mut command = Command::new(&program);
+        command.args(&words).arg(dir);
+        let spawned = file.as_mut().map(|file| file.try_clone()).transpose().and_then(|file| {
+            if let Some(file) = file {
+                command.stdout(file);
             }
-            Err(error) => say(format!("kmemtraced: --report {view}: {}: {error}", program.display())),
+            command.spawn()
+        });
+        let shown = words.join(" ");
+        match spawned.and_then(|child| wait_for(child, signals)) {
+            Ok(Some(status)) if status.success() => {}
+            // The report has said why.
+            Ok(Some(_)) => reported = Reported::NotAll,
+            Ok(None) => {
+                say(format!("kmemtraced: --report {shown}: ended by a signal"));
+                return Reported::Interrupted;
+            }
+            Err(error) => {
+                say(format!("kmemtraced: --report {shown}: {}: {error}", program.display()));
+                reported = Reported::NotAll;
+            }
         }
     }
-    true
+    reported
 }
 
-/// Waits for a report to end; kills it and returns false at a stop signal.
-fn wait_for(mut child: Child, signals: &Signals) -> std::io::Result<bool> {
-    while child.try_wait()?.is_none() {
-        if signals.is_pressing() {
-            let _ = child.kill();
-            return Ok(false);
+/// Waits for a report to end, and returns its status; kills it and returns `None` at a stop signal.
+fn wait_for(mut child: Child, signals: &Signals) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if signals.is_pressing() => {
+                let _ = child.kill();
+                return Ok(None);
+            }
+            None => thread::sleep(POLL_INTERVAL),
         }
-        thread::sleep(POLL_INTERVAL);
     }
-    Ok(true)
 }

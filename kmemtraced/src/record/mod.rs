@@ -2,12 +2,13 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `notices` has the lines written meanwhile.
+//! recorded alone, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
 mod command;
 mod launcher;
+mod memstrack;
 mod notices;
 mod set_up;
 pub(crate) mod shutdown;
@@ -37,13 +38,17 @@ use crate::write::meta::{MetaFile, MetaOptions};
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
+use command::Reported;
 use launcher::Launcher;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::Started;
 use wait::{Running, Stop};
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
-pub(crate) fn record(args: Args) -> anyhow::Result<u8> {
+pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
+    if let Some(line) = memstrack::translate(&mut args)? {
+        notices::say(&args, &line);
+    }
     // Before set-up, so that a signal during set-up undoes it.
     let signals = Arc::new(Signals::take()?);
     let (watcher, taken) = (thread::current(), Arc::clone(&signals));
@@ -73,10 +78,26 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     warn(output.finish_removal());
     if status.is_err() {
         output.discard();
-    } else if !signals.is_second() && !command::report(&args.report, &output.dir, signals) {
-        return Ok(shutdown::ENDED_EARLY);
+        return status;
     }
-    status
+    if signals.is_second() {
+        return status;
+    }
+    let reported = command::report(args, &output.dir, signals);
+    if memstrack::is_private(args) {
+        remove_private(&output, reported);
+    }
+    if reported == Reported::Interrupted { Ok(shutdown::ENDED_EARLY) } else { status }
+}
+
+/// Removes a recording of which only the reports are wanted, once they are there.
+fn remove_private(output: &TraceDir, reported: Reported) {
+    let shown = output.dir.display();
+    if reported == Reported::All {
+        warn(std::fs::remove_dir_all(&output.dir).with_context(|| format!("{shown}: cannot be removed")));
+    } else {
+        messages::say(format!("kmemtraced: a report failed: the recording is kept in {shown}"));
+    }
 }
 
 fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals: &Signals) -> anyhow::Result<u8> {

@@ -101,7 +101,7 @@ pub(crate) fn close(
         ));
         return ENDED_EARLY;
     }
-    if !args.quiet {
+    if !args.quiet && !args.memstrack.notui {
         say(format!("next: kmemtrace-report {shown}     check: kmemtrace-check {shown}"));
     }
     match (ended.early, incomplete) {

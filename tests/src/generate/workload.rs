@@ -262,7 +262,8 @@ struct Machine<'a> {
     losing: Vec<(u64, u64, bool)>,
     live: Vec<Object>,
     freed: Vec<Object>,
-    pages: Vec<u64>,
+    /// First frame, or page pointer, and order of blocks that were allocated.
+    pages: Vec<(u64, u8)>,
 }
 
 impl PerCpu {
@@ -440,29 +441,31 @@ impl<'a> Machine<'a> {
     fn page(&mut self, cpu: usize) {
         let old = self.shape.era == Era::V2_6_32;
         let free = if old { "mm_page_free_direct" } else { "mm_page_free" };
-        let place = match (old, self.shape.target.word_bytes) {
-            (false, _) => 0x1000 + self.random.below(50),
-            (true, 8) => 0xffff_ea00_0000_0000 + 56 * self.random.below(50),
-            (true, _) => 0xc700_0000 + 32 * self.random.below(50),
+        let order = *self.random.pick(&[0, 0, 0, 1, 3, 10]);
+        let (place, order) = match (old, self.shape.target.word_bytes) {
+            (false, _) => self.frames(order),
+            (true, 8) => (0xffff_ea00_0000_0000 + 56 * self.random.below(50), order),
+            (true, _) => (0xc700_0000 + 32 * self.random.below(50), order),
         };
         match self.random.below(20) {
             0 => {
                 let none = if old { 0 } else { self.shape.word_max() };
-                self.page_alloc(cpu, none);
+                self.page_alloc(cpu, none, order);
             }
             1..11 => {
-                self.page_alloc(cpu, place);
-                self.pages.push(place);
+                self.page_alloc(cpu, place, order);
+                self.pages.push((place, order));
             }
             kind => {
-                let address = self.random.take(&mut self.pages).unwrap_or(place);
+                let block = self.random.take(&mut self.pages).unwrap_or((place, order));
+                let (address, order) = if old { block } else { self.part_or_more(block) };
                 let is_batch = kind == 19 && self.options.others;
                 // Kernels before 2.6.34 record nothing else of a page in a batch. Readers know them by their release.
                 let stands_alone = is_batch && old && self.options.kernel;
                 let name = if stands_alone { "mm_pagevec_free" } else { free };
                 let mut event = self.event(cpu, name, Action::Free(Kind::Pages));
                 event.address = address;
-                event.order = event.order.map(|_| self.stacks.below(4) as u8);
+                event.order = event.order.map(|_| order);
                 self.push(cpu, event);
                 if is_batch && !stands_alone {
                     let name = batched_name(self.shape.era);
@@ -474,10 +477,38 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn page_alloc(&mut self, cpu: usize, address: u64) {
+    /// First frame and order of a block, aligned to its order as the kernel's are, near others.
+    fn frames(&mut self, order: u8) -> (u64, u8) {
+        let order = match self.extra.below(60) {
+            0 => 16,
+            1..4 => self.extra.below(17) as u8,
+            4..30 => self.extra.below(4) as u8,
+            _ => order,
+        };
+        // Near places of the same partition and of others.
+        let base = *self.extra.pick(&[0x1000, 0x1000, 0x1000, 0xf000, 0x2_0000, 0x7_8000]);
+        let frame = base + self.random.below(50);
+        (frame >> order << order, order)
+    }
+
+    /// Frames to free of a block: mostly all of it, else a part, which leaves the rest allocated, or others with it.
+    fn part_or_more(&mut self, (first, order): (u64, u8)) -> (u64, u8) {
+        let freed = match self.extra.below(10) {
+            0..3 => self.extra.below(u64::from(order) + 1) as u8,
+            3 => (order + self.extra.below(3) as u8).min(16),
+            _ => order,
+        };
+        let parts = 1 << order.saturating_sub(freed);
+        let part = first + (self.extra.below(parts) << freed);
+        if freed < order {
+            self.pages.push((first, order));
+        }
+        (part >> freed << freed, freed)
+    }
+
+    fn page_alloc(&mut self, cpu: usize, address: u64, order: u8) {
         let mut event = self.event(cpu, "mm_page_alloc", Action::Alloc(Kind::Pages));
         event.address = address;
-        let order = *self.random.pick(&[0, 0, 0, 1, 3, 10]);
         event.order = event.order.map(|_| order);
         event.requested = u64::from(self.shape.page_bytes) << order;
         event.allocated = event.requested;

@@ -7,7 +7,7 @@ use kmemtrace_abi::event::{Action, Event, Gap, Kind, StreamItem};
 use serde_json::{Map, Value, json};
 
 use super::Known;
-use super::figures::{findings, free_events};
+use super::figures::{findings, free_events, page_frees};
 use super::head::{figures, freed, head, hex, ordered, with};
 use super::pairs::{Class, End, Finding, Object, Pairs};
 use super::selection::context;
@@ -18,19 +18,27 @@ fn site(address: Option<u64>) -> Value {
     address.map_or(Value::Null, |a| hex(a).into())
 }
 
+/// Bytes of an object that were freed on another CPU.
+fn crossed_bytes(object: &Object) -> u64 {
+    let losses = object.losses().into_iter();
+    losses.filter(|(.., cpu)| cpu.is_some_and(|cpu| cpu != object.alloc.cpu)).map(|(_, bytes, _)| bytes).sum()
+}
+
 /// Document of `summary`.
 pub fn summary(known: &Known, pairs: &Pairs) -> Value {
     let other = pairs.events.iter().filter(|e| e.action == Action::Other).count();
     let mut kinds = Map::new();
     for kind in Kind::ALL {
         let (own, _) = figures(known, pairs, &|_, k| k == kind);
-        kinds.insert(kind.name().into(), with(own, json!({ "free_events": free_events(pairs, kind) })));
+        let own = with(own, json!({ "free_events": free_events(pairs, kind) }));
+        kinds.insert(kind.name().into(), with(own, page_frees(pairs, kind)));
     }
     let (total, peak_at) = figures(known, pairs, &|_, kind| kind != Kind::Pages);
     let peak_at = ordered(known, json!(peak_at));
     let total = if total["peak_live_allocated"] == 0 { total } else { with(total, json!({ "peak_at": peak_at })) };
     let freed: Vec<(Event, Event)> = freed(pairs).map(|(o, free)| (o.alloc, free)).collect();
     let cross: Vec<_> = freed.iter().filter(|(alloc, free)| alloc.cpu != free.cpu).collect();
+    let cross_bytes: u64 = pairs.objects.iter().map(crossed_bytes).sum();
     let nodes_differ = |(alloc, free): &&(Event, Event)| known.nodes.get(&alloc.cpu) != known.nodes.get(&free.cpu);
     let cross_node = known.nodes_are_known().then(|| freed.iter().filter(nodes_differ).count());
     let mut counts = Map::new();
@@ -56,7 +64,7 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
         "total": total,
         "pairs": {
             "paired": freed.len(), "cross_cpu": ordered(known, json!(cross.len())),
-            "cross_cpu_bytes": ordered(known, json!(cross.iter().map(|(alloc, _)| alloc.allocated).sum::<u64>())),
+            "cross_cpu_bytes": ordered(known, json!(cross_bytes)),
             "cross_node": ordered(known, json!(cross_node)),
         },
         "own": known.own_threads.is_some().then(|| json!({ "allocs": pairs.own.0, "allocated": pairs.own.1 })),
@@ -105,10 +113,16 @@ pub fn mismatch(known: &Known, pairs: &Pairs) -> Value {
 pub fn live_objects(known: &Known, pairs: &Pairs) -> Value {
     let live = pairs.objects.iter().filter(|o| matches!(o.end, End::Live));
     let rows: Vec<Value> = live
-        .map(|Object { alloc, kind, .. }| {
+        .map(|object @ Object { alloc, kind, .. }| {
+            let (requested, allocated) = object.live_bytes();
+            let pages = match object.frames() {
+                Some(frames) => Some(frames - object.gone.iter().flatten().map(|gone| gone.pages).sum::<u64>()),
+                None => known.trace.page_bytes.filter(|_| *kind == Kind::Pages).map(|size| allocated / size),
+            };
             let row = json!({
+                "live_pages": pages,
                 "address": hex(alloc.address), "call_site": hex(alloc.call_site), "kind": kind.name(),
-                "cache": known.cache_in(alloc), "requested": alloc.requested, "allocated": alloc.allocated,
+                "cache": known.cache_in(alloc), "requested": requested, "allocated": allocated,
                 "cpu": alloc.cpu, "pid": alloc.pid, "comm": known.comm(alloc), "at": alloc.at,
             });
             with(row, symbols(known, &[("symbol", Some(alloc.call_site))]))
@@ -127,7 +141,8 @@ pub fn cross(known: &Known, pairs: &Pairs) -> Value {
     let row = |(call_site, kind): (u64, Kind)| {
         let own: Vec<_> = freed(pairs).filter(|(o, _)| (o.alloc.call_site, o.kind) == (call_site, kind)).collect();
         let crossing = own.iter().filter(|(o, free)| o.alloc.cpu != free.cpu);
-        let (count, bytes) = (crossing.clone().count(), crossing.map(|(o, _)| o.alloc.allocated).sum::<u64>());
+        let of_row = pairs.objects.iter().filter(|o| (o.alloc.call_site, o.kind) == (call_site, kind));
+        let (count, bytes) = (crossing.count(), of_row.map(crossed_bytes).sum::<u64>());
         (count > 0 || known.is_without_order()).then(|| {
             let row = json!({
                 "call_site": hex(call_site), "kind": kind.name(), "frees": own.len(),

@@ -189,7 +189,7 @@ fn live_row(known: &Known, pairs: &Pairs, keys: &[Key], boundary: Option<u64>, g
     let live: Vec<&Object> = own.iter().copied().filter(|o| matches!(o.end, End::Live)).collect();
     let (oldest, median) = (live.first()?.alloc.at, live[(live.len() - 1) / 2].alloc.at);
     let (figures, _) = figures(known, pairs, &is_of_group);
-    let now: i128 = live.iter().map(|o| i128::from(o.alloc.allocated)).sum();
+    let now: i128 = live.iter().map(|o| i128::from(o.live_bytes().1)).sum();
     let then = boundary.map_or(0, |at| super::growth::live_at(pairs, &own, at));
     let mut row = with(
         keys::names(keys, known, pairs, &group.example, group.kind),

@@ -9,7 +9,7 @@ use super::Known;
 use super::head::{head, with};
 use super::keys::{self, Key, KeyValue};
 use super::order;
-use super::pairs::{End, Object, Pairs};
+use super::pairs::{Object, Pairs};
 
 /// Greatest number of slices.
 const MAX_SLICES: u64 = 64;
@@ -58,14 +58,11 @@ impl Slices {
 
 /// Live allocated bytes of `objects` after the last event before `at`.
 pub fn live_at(pairs: &Pairs, objects: &[&Object], at: u64) -> u64 {
-    let is_live = |o: &&&Object| {
-        let ended = match o.end {
-            End::Live => None,
-            End::Freed { number, .. } | End::Reissued { number, .. } => Some(pairs.events[number].at),
-        };
-        o.alloc.at < at && ended.is_none_or(|ended| ended >= at)
+    let live = |o: &&Object| {
+        let lost = o.losses().into_iter().filter(|(number, ..)| pairs.events[*number].at < at);
+        o.alloc.allocated - lost.map(|(_, bytes, _)| bytes).sum::<u64>()
     };
-    objects.iter().filter(is_live).map(|o| o.alloc.allocated).sum()
+    objects.iter().filter(|o| o.alloc.at < at).map(live).sum()
 }
 
 /// Live bytes at each end, and allocations in each slice.

@@ -85,8 +85,10 @@ pub fn ordered(known: &Known, value: Value) -> Value {
 
 /// Figures of a row, and the first order key at which its peak was reached.
 pub fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, u64) {
-    let (mut figures, peak_at) = super::figures::figures(pairs, select);
-    for member in ["cross_cpu", "peak_live_allocated"] {
+    let (figures, peak_at) = super::figures::figures(pairs, select);
+    let pages = super::figures::pages(known, pairs, select, &figures["peak_live_allocated"]);
+    let mut figures = with(figures, pages);
+    for member in ["cross_cpu", "peak_live_allocated", "peak_live_pages"] {
         figures[member] = ordered(known, figures[member].take());
     }
     if known.is_of_tasks() {
@@ -97,7 +99,7 @@ pub fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bo
 
 /// Figures of a sum of rows, of which no peak is known.
 pub fn merged(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> Value {
-    with(figures(known, pairs, select).0, json!({ "peak_live_allocated": null }))
+    with(figures(known, pairs, select).0, json!({ "peak_live_allocated": null, "peak_live_pages": null }))
 }
 
 /// Objects that a free ended, with the free.

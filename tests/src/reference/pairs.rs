@@ -1,6 +1,6 @@
 //! Pairing: the effect of each event on the table of live objects.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Gap, Kind};
@@ -30,8 +30,34 @@ pub enum End {
     },
 }
 
-/// Object of a successful allocation.
+/// Pages that an event has taken off an object.
 #[derive(Clone, Copy, Debug)]
+pub struct Gone {
+    /// Position of the event in the total order.
+    pub number: usize,
+    /// CPU of the event.
+    pub cpu: u32,
+    /// Number of pages.
+    pub pages: u64,
+    /// True for an allocation: the pages' free was not seen.
+    pub inferred: bool,
+}
+
+/// Free event of pages that carries a frame number.
+#[derive(Clone, Debug, Default)]
+pub struct PageFree {
+    /// Allocation events of the objects that it takes pages off.
+    pub hits: Vec<Event>,
+    /// Allocation events of those that have pages left then.
+    pub left: Vec<Event>,
+    /// Frames that are not live, and that no event before had.
+    pub unseen: u64,
+    /// Frames that are not live, and that an event before had.
+    pub seen: u64,
+}
+
+/// Object of a successful allocation.
+#[derive(Clone, Debug)]
 pub struct Object {
     /// Allocation event.
     pub alloc: Event,
@@ -39,8 +65,42 @@ pub struct Object {
     pub kind: Kind,
     /// Position of the allocation in the total order.
     pub number: usize,
-    /// End of the object.
+    /// End of the object: that of its last page.
     pub end: End,
+    /// Pages that have gone, of an object whose events carry frame numbers.
+    pub gone: Option<Vec<Gone>>,
+}
+
+impl Object {
+    /// Pages of the object where events carry frame numbers.
+    pub fn frames(&self) -> Option<u64> {
+        self.gone.as_ref().and(self.alloc.order).map(|order| 1 << order)
+    }
+
+    /// Changes of the live bytes after the allocation: event and bytes that it takes off, and its CPU if it is a free.
+    pub fn losses(&self) -> Vec<(usize, u64, Option<u32>)> {
+        match (&self.gone, self.frames()) {
+            (Some(gone), Some(frames)) => {
+                let bytes = |gone: &Gone| self.alloc.allocated / frames * gone.pages;
+                gone.iter().map(|gone| (gone.number, bytes(gone), (!gone.inferred).then_some(gone.cpu))).collect()
+            }
+            _ => match self.end {
+                End::Live => Vec::new(),
+                End::Freed { free, number } => vec![(number, self.alloc.allocated, Some(free.cpu))],
+                End::Reissued { number, .. } => vec![(number, self.alloc.allocated, None)],
+            },
+        }
+    }
+
+    /// Bytes that are live at the end, requested and allocated.
+    pub fn live_bytes(&self) -> (u64, u64) {
+        let lost: u64 = self.losses().iter().map(|(_, bytes, _)| bytes).sum();
+        match (self.frames(), self.end) {
+            (Some(_), _) => (self.alloc.requested - lost, self.alloc.allocated - lost),
+            (None, End::Live) => (self.alloc.requested, self.alloc.allocated),
+            (None, _) => (0, 0),
+        }
+    }
 }
 
 /// Classes of findings: those of the mismatch view, and others that are only counted.
@@ -133,6 +193,8 @@ pub struct Pairs {
     pub objects: Vec<Object>,
     /// Findings that are not left out, in order.
     pub findings: Vec<Finding>,
+    /// Free events of frames by their positions, left out or not.
+    pub page_frees: BTreeMap<usize, PageFree>,
     /// Positions of the events that are left out: the recorder's own allocations and those that are not selected, frees of such
     /// objects, and other frees that are not selected.
     pub left_out: BTreeSet<usize>,
@@ -163,13 +225,14 @@ struct Last {
 pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
-    let (objects, mut findings) = pair_all(known, &events, &gaps);
+    let (objects, mut findings, page_frees) = pair_all(known, &events, &gaps);
     mark_unseen(known, &objects, &mut findings);
     let learned = learn_caches(known, &gaps, &objects);
     let all = Pairs {
         events,
         objects,
         findings,
+        page_frees,
         gaps,
         left_out: BTreeSet::new(),
         own: (0, 0),
@@ -181,7 +244,8 @@ pub fn pairs(known: &Known) -> Pairs {
 }
 
 /// Objects and findings of all events, in one pass.
-fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<Finding>) {
+fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<Finding>, BTreeMap<usize, PageFree>) {
+    let mut frames = Frames::default();
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
@@ -196,6 +260,34 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
             Action::Alloc(kind) if event.failed => {
                 findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
             }
+            Action::Alloc(Kind::Pages) if event.order.is_some() => {
+                let hits = frames.take(event, Some(objects.len())).0;
+                let ended = frames.take_off(&hits, &mut objects, event, number);
+                for index in ended {
+                    findings.extend(end_block(known, gaps, &mut objects[index], event, number));
+                }
+                let gone = Some(Vec::new());
+                objects.push(Object { alloc: *event, kind: Kind::Pages, number, end: End::Live, gone });
+            }
+            Action::Free(Kind::Pages) if event.order.is_some() => {
+                let (hits, mut free) = frames.take(event, None);
+                let ended = frames.take_off(&hits, &mut objects, event, number);
+                for index in ended {
+                    findings.extend(end_block(known, gaps, &mut objects[index], event, number));
+                }
+                free.hits = hits.keys().map(|&index| objects[index].alloc).collect();
+                let is_left = |index: &&usize| matches!(objects[**index].end, End::Live);
+                free.left = hits.keys().filter(is_left).map(|&index| objects[index].alloc).collect();
+                if hits.is_empty() {
+                    // A frame has one bit: its event before may be any since the first.
+                    let first = Last { at: events[0].at, cpu: event.cpu, object: None };
+                    let again = suspect(&first, event, Class::FreeAfterFree);
+                    let (class, suspect) =
+                        if free.seen > 0 { (Class::FreeAfterFree, again) } else { (Class::FreeWithoutAlloc, false) };
+                    findings.push(finding(class, None, Some(event.call_site), Kind::Pages, suspect));
+                }
+                frames.frees.insert(number, free);
+            }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
                 let before = table.insert(key, Last { at: event.at, cpu: event.cpu, object: Some(objects.len()) });
@@ -209,7 +301,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
                 if event.allocated < event.requested {
                     findings.push(finding(Class::ShortAlloc, Some(event.call_site), None, kind, false));
                 }
-                objects.push(Object { alloc: *event, kind, number, end: End::Live });
+                objects.push(Object { alloc: *event, kind, number, end: End::Live, gone: None });
             }
             Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | 16) => {
                 findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
@@ -248,7 +340,81 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
             }
         }
     }
-    (objects, findings)
+    (objects, findings, frames.frees)
+}
+
+/// Frames one by one: the object that each is live under, and all that were seen.
+#[derive(Default)]
+struct Frames {
+    live: HashMap<u64, usize>,
+    seen: HashSet<u64>,
+    frees: BTreeMap<usize, PageFree>,
+}
+
+impl Frames {
+    /// Takes the frames of an event, and makes them live under `now`; the pages taken off each object, and the frames that were
+    /// not live.
+    fn take(&mut self, event: &Event, now: Option<usize>) -> (BTreeMap<usize, u64>, PageFree) {
+        let (mut hits, mut dead) = (BTreeMap::new(), PageFree::default());
+        for frame in event.address..event.address + (1 << event.order.unwrap_or(0)) {
+            let before = match now {
+                Some(object) => self.live.insert(frame, object),
+                None => self.live.remove(&frame),
+            };
+            let is_new = self.seen.insert(frame);
+            match before {
+                Some(object) => *hits.entry(object).or_insert(0) += 1,
+                None if is_new => dead.unseen += 1,
+                None => dead.seen += 1,
+            }
+        }
+        (hits, dead)
+    }
+
+    /// Notes the pages that an event takes off objects; those that have none left.
+    fn take_off(
+        &self,
+        hits: &BTreeMap<usize, u64>,
+        objects: &mut [Object],
+        event: &Event,
+        number: usize,
+    ) -> Vec<usize> {
+        let inferred = matches!(event.action, Action::Alloc(_));
+        let mut ended = Vec::new();
+        for (&index, &pages) in hits {
+            let object = &mut objects[index];
+            let gone = object.gone.get_or_insert_default();
+            gone.push(Gone { number, cpu: event.cpu, pages, inferred });
+            let all: u64 = gone.iter().map(|gone| gone.pages).sum();
+            if Some(all) == object.frames() {
+                ended.push(index);
+            }
+        }
+        ended
+    }
+}
+
+/// Ends an object with its last page; the finding where a page of it was inferred to be free.
+fn end_block(known: &Known, gaps: &[Gap], object: &mut Object, event: &Event, number: usize) -> Option<Finding> {
+    let inferred = object.gone.iter().flatten().any(|gone| gone.inferred);
+    if !inferred {
+        object.end = End::Freed { free: *event, number };
+        return None;
+    }
+    let before = Last { at: object.alloc.at, cpu: object.alloc.cpu, object: None };
+    let suspect = is_suspect(known, gaps, &before, event, Class::InferredFree);
+    object.end = End::Reissued { number, suspect };
+    Some(Finding {
+        class: Class::InferredFree,
+        alloc_site: Some(object.alloc.call_site),
+        free_site: None,
+        kind: Kind::Pages,
+        suspect,
+        event: *event,
+        number,
+        unseen: false,
+        owner: object.alloc,
+    })
 }
 
 /// Caches that frees of cache objects name, where no loss is between allocation and free.
@@ -302,16 +468,19 @@ fn without_unselected(known: &Known, mut pairs: Pairs) -> Pairs {
         .objects
         .iter()
         .filter_map(|o| match o.end {
-            End::Freed { number, .. } => Some((number, o.alloc)),
+            End::Freed { number, .. } if o.gone.is_none() => Some((number, o.alloc)),
             _ => None,
         })
         .collect();
-    // A free is the allocation's, where there is one.
+    // A free is the allocation's, where there is one, and that of any allocation whose pages it takes.
     let takes = |event: &Event| pairs.takes(known, event);
-    let owner = |number, event| *freed.get(&number).unwrap_or(event);
+    let is_taken = |number: usize, event: &Event| match pairs.page_frees.get(&number).map(|free| &free.hits[..]) {
+        Some(hits @ [_, ..]) => hits.iter().any(takes),
+        _ => takes(freed.get(&number).unwrap_or(event)),
+    };
     let events = pairs.events.iter().enumerate();
-    let left_out = events.filter(|&(number, event)| !takes(&owner(number, event))).map(|(number, _)| number).collect();
-    let objects = pairs.objects.iter().filter(|o| takes(&o.alloc)).copied().collect();
+    let left_out = events.filter(|&(number, event)| !is_taken(number, event)).map(|(number, _)| number).collect();
+    let objects = pairs.objects.iter().filter(|o| takes(&o.alloc)).cloned().collect();
     let findings = pairs.findings.iter().filter(|f| takes(&f.owner)).copied().collect();
     (pairs.left_out, pairs.objects, pairs.findings) = (left_out, objects, findings);
     pairs
@@ -323,8 +492,21 @@ impl Pairs {
         self.learned.cache(&known.classes, alloc, kind, known.cache_in(alloc), self.learns)
     }
 
+    /// Free events of frames that are not left out.
+    pub fn taken_page_frees(&self) -> impl Iterator<Item = &PageFree> + Clone {
+        self.page_frees.iter().filter(|(number, _)| !self.left_out.contains(number)).map(|(_, free)| free)
+    }
+
+    /// True where some event of pages does not carry a frame number.
+    pub fn has_whole_blocks(&self) -> bool {
+        let is_whole = |e: &&Event| {
+            matches!(e.action, Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages)) && e.order.is_none() && !e.failed
+        };
+        self.events.iter().any(|e| is_whole(&e))
+    }
+
     /// True for an allocation, or a free without one, that figures and findings count.
-    fn takes(&self, known: &Known, event: &Event) -> bool {
+    pub fn takes(&self, known: &Known, event: &Event) -> bool {
         let cache = match event.action {
             Action::Alloc(kind) => self.cache(known, event, kind).name,
             _ => known.cache_in(event).map(str::to_owned),

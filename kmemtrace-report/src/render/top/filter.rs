@@ -14,17 +14,19 @@ enum Member {
     Pid,
     Cache,
     Kind,
+    Use,
     /// All that the row shows as its name.
     Name,
 }
 
-const MEMBERS: [(&str, Member); 6] = [
+const MEMBERS: [(&str, Member); 7] = [
     ("site", Member::Site),
     ("module", Member::Module),
     ("comm", Member::Comm),
     ("pid", Member::Pid),
     ("cache", Member::Cache),
     ("kind", Member::Kind),
+    ("use", Member::Use),
 ];
 
 /// Condition of a filter.
@@ -75,6 +77,8 @@ impl RowFilter {
     pub(crate) fn lacking(&self, group: LiveGroup) -> Option<&'static str> {
         let has = |member| match group {
             LiveGroup::Sites => matches!(member, Member::Site | Member::Module | Member::Cache),
+            LiveGroup::Stacks => matches!(member, Member::Site | Member::Module),
+            LiveGroup::Uses => member == Member::Use,
             LiveGroup::Modules => member == Member::Module,
             LiveGroup::Tasks => matches!(member, Member::Comm | Member::Pid),
             LiveGroup::Caches => member == Member::Cache,
@@ -101,6 +105,13 @@ fn value(member: Member, row: &LiveRow) -> Option<Vec<u8>> {
         (Member::Kind, _) => of(Some(row.kind.name().as_bytes())),
         (Member::Site, LiveName::Site(_, symbol)) => of(symbol.as_ref().map(|symbol| &*symbol.name)),
         (Member::Module, LiveName::Site(_, symbol)) => of(symbol.as_ref().and_then(|symbol| symbol.module.as_deref())),
+        (Member::Site, LiveName::Stack(frames)) => {
+            of(frames.first().and_then(|(_, symbol)| Some(&*symbol.as_ref()?.name)))
+        }
+        (Member::Module, LiveName::Stack(frames)) => {
+            of(frames.iter().find_map(|(_, symbol)| symbol.as_ref()?.module.as_deref()))
+        }
+        (Member::Use, LiveName::Use(name)) => of(name.as_deref()),
         (Member::Module, LiveName::Module(module)) => of(module.as_deref()),
         (Member::Cache, LiveName::Cache(cache)) => of(cache.as_deref()),
         (Member::Cache, LiveName::Site(..)) => match row.cache.as_deref() {

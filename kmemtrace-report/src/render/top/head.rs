@@ -136,7 +136,7 @@ fn settings(view: View<'_>) -> Vec<Part> {
     let group = |group: LiveGroup| {
         if group == state.group { format!("[{}]", group.name()) } else { format!(" {} ", group.name()) }
     };
-    let groups: String = LiveGroup::ALL.map(group).concat();
+    let groups: String = snapshot.groups.iter().copied().map(group).collect();
     let seconds = window(state.window());
     let sort = match state.sort {
         Sort::Growth => format!("+{}", seconds.replace(' ', "")),
@@ -166,10 +166,10 @@ fn settings(view: View<'_>) -> Vec<Part> {
 
 /// Draws the line of keys, the filter that is being typed, or a message.
 pub(super) fn draw_keys(view: View<'_>, pen: &mut Pen<'_>, y: u16) {
-    const KEYS: &str = "? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  Enter detail  q quit";
-    const SHORT: &str = "? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  q quit";
-    const WIDE_KEYS: &str =
-        "? help   / filter   s sort   m next group   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
+    const KEYS: &str =
+        "? help  / filter  s sort  m group  t stacks  p freeze  0 mark  [ ] window  Enter detail  q quit";
+    const SHORT: &str = "? help  / filter  s sort  m group  t stacks  p freeze  0 mark  [ ] window q quit";
+    const WIDE_KEYS: &str = "? help   / filter   s sort   m next group   t stacks   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
     let state = view.state;
     if let Some(typed) = &state.typed {
         pen.put(0, y, &format!("filter: {typed}_"), Paint::Strong);
@@ -178,7 +178,7 @@ pub(super) fn draw_keys(view: View<'_>, pen: &mut Pen<'_>, y: u16) {
     } else {
         let keys = match pen.area().width {
             WIDE.. => WIDE_KEYS,
-            86.. => KEYS,
+            96.. => KEYS,
             _ => SHORT,
         };
         pen.put(0, y, keys, Paint::Faint);

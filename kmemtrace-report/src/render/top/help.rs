@@ -9,7 +9,7 @@ const LINES: [&str; 21] = [
     " s S      next sort key, the other way round",
     " l a x n  sort by live, allocations/s, frees on another CPU, name",
     " + P W M  sort by growth, peak, wasted, change since the mark",
-    " m Tab    next grouping",
+    " m Tab t  next grouping, stacks",
     " /        filter: comm=foo* module!=ext4 text; an empty one clears it",
     " p Space  freeze the screen; recording goes on",
     " 0        set the mark: SINCE MARK counts from here",

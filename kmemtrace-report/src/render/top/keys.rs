@@ -1,6 +1,6 @@
 //! Keys: changes of the screen, and what the caller has to do.
 
-use kmemtrace::live::Snapshot;
+use kmemtrace::live::{LiveGroup, Snapshot};
 
 use super::filter::RowFilter;
 use super::state::{ScreenState, Sort};
@@ -82,7 +82,9 @@ pub(crate) fn press(state: &mut ScreenState, snapshot: &Snapshot, height: usize,
         Key::Char('/') => state.typed = Some(state.filter.text.clone()),
         Key::Escape => state.filter = RowFilter::default(),
         Key::Char('p' | ' ') => state.is_frozen = !state.is_frozen,
-        Key::Char('m') | Key::Tab => state.next_group(),
+        Key::Char('m') | Key::Tab => state.next_group(&snapshot.groups),
+        Key::Char('t') if snapshot.groups.contains(&LiveGroup::Stacks) => state.show_group(LiveGroup::Stacks),
+        Key::Char('t') => state.message = Some("no call stacks are recorded: kmemtraced --stack does".to_owned()),
         Key::Char('[') => state.change_window(false),
         Key::Char(']') => state.change_window(true),
         Key::Enter => state.shows_detail = !state.shows_detail,

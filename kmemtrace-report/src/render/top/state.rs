@@ -115,10 +115,15 @@ impl ScreenState {
         self.is_reversed = false;
     }
 
-    pub(super) fn next_group(&mut self) {
-        let groups = LiveGroup::ALL;
+    /// Goes to the next of these groupings.
+    pub(super) fn next_group(&mut self, groups: &[LiveGroup]) {
         let at = groups.iter().position(|group| *group == self.group).map_or(0, |at| at + 1);
-        self.group = groups[at % groups.len()];
+        self.show_group(groups.get(at).or(groups.first()).copied().unwrap_or_default());
+    }
+
+    /// Shows a grouping from its first row on.
+    pub(super) fn show_group(&mut self, group: LiveGroup) {
+        self.group = group;
         self.chosen = None;
         self.first_row = 0;
     }

@@ -67,8 +67,10 @@ fn snapshot() -> Snapshot {
         detail: Some(Detail {
             ages: Ages { counts: [1, 2, 3, 2], beyond_window: 2, oldest: 182 * SECOND },
             requested: 8000,
+            stack: None,
             freed_by: vec![(site(9, b"foo_put", 0x31, Some(b"foo")), 9)],
         }),
+        groups: vec![LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches],
         ..Snapshot::default()
     }
 }
@@ -114,7 +116,7 @@ foo_rin~loc+0x58 [foo]  8 objects  asks 1000 B, gets 52690944 B  wasted 50.3 MiB
  allocs 3/s  frees 2/s  older than 60 s: 2  oldest 3 min 2 s
  freed by  foo_put+0x31 [foo] 90%; other CPU 40%
 
-? help  / filter  s sort  m group  p freeze  0 mark  [ ] window  q quit
+? help  / filter  s sort  m group  t stacks  p freeze  0 mark  [ ] window q quit
 ";
     let screen = shown(&snapshot(), 80, 24);
     let cut = |text: &str| text.lines().map(|line| line.chars().take(60).collect::<String>()).collect::<Vec<_>>();
@@ -197,7 +199,7 @@ fn keys_sort_filter_choose_and_freeze() {
     press(&mut state, &snapshot, 10, Key::Enter);
     assert_eq!(
         state.message.as_deref(),
-        Some("colour: no key of a filter; there are site, module, comm, pid, cache, kind")
+        Some("colour: no key of a filter; there are site, module, comm, pid, cache, kind, use")
     );
     press(&mut state, &snapshot, 10, Key::Escape);
     assert_eq!(state.rows(&snapshot).len(), 3);

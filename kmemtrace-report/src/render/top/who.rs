@@ -13,6 +13,10 @@ pub(super) fn name(name: &LiveName) -> String {
         LiveName::Site(0, _) => NO_SITE.to_owned(),
         LiveName::Site(address, None) => format!("{address:#x}"),
         LiveName::Site(_, Some(symbol)) => symbol_text(symbol),
+        LiveName::Stack(frames) if frames.is_empty() => "(no stack)".to_owned(),
+        LiveName::Stack(frames) => stack(frames),
+        LiveName::Use(None) => "(slab objects)".to_owned(),
+        LiveName::Use(Some(name)) => escape(name).into_owned(),
         LiveName::Module(None) => "(kernel)".to_owned(),
         LiveName::Module(Some(module)) => escape(module).into_owned(),
         LiveName::Task(None, _) => "(no thread)".to_owned(),
@@ -24,6 +28,15 @@ pub(super) fn name(name: &LiveName) -> String {
     }
 }
 
+/// Frames of a stack, the call-site first.
+fn stack(frames: &[(u64, Option<LiveSymbol>)]) -> String {
+    let frame = |(address, symbol): &(u64, Option<LiveSymbol>)| match symbol {
+        Some(symbol) => symbol_text(symbol),
+        None => format!("{address:#x}"),
+    };
+    frames.iter().map(frame).collect::<Vec<_>>().join(" < ")
+}
+
 /// Function, offset and module of an address.
 fn symbol_text(symbol: &LiveSymbol) -> String {
     let module = symbol.module.as_deref().map_or(String::new(), |module| format!(" [{}]", escape(module)));
@@ -33,9 +46,10 @@ fn symbol_text(symbol: &LiveSymbol) -> String {
 /// Origin of a row's objects: their cache, or the kind of memory.
 pub(super) fn origin(row: &LiveRow) -> String {
     match (row.kind, &row.cache) {
+        (Kind::Pages, _) if matches!(row.key, LiveKey::Use(_)) => String::new(),
         (Kind::Pages, _) => "pages".to_owned(),
         (_, Some(cache)) => name(cache),
-        _ if matches!(row.key, LiveKey::Site(_)) => String::new(),
+        _ if matches!(row.key, LiveKey::Site(_) | LiveKey::Use(_)) => String::new(),
         _ if matches!(row.key, LiveKey::Cache(_)) => row.kind.name().to_owned(),
         _ => "slab".to_owned(),
     }
