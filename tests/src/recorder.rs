@@ -101,6 +101,11 @@ impl Recorder {
         &self.instance
     }
 
+    /// Path of the trace directory.
+    pub fn trace(&self) -> PathBuf {
+        self.directory.file("trace")
+    }
+
     /// Process id of the recorder.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -335,8 +335,8 @@ impl PairingSink for LedgerSink<'_, '_> {
             figures.freed((*requested, *allocated));
             figures.ended(slice, ticks, crossed);
         });
-        if fate == Fate::Pair {
-            // A free has its call-site in `requested`.
+        if fate == Fate::Pair && event.requested != 0 {
+            // A free has its call-site in `requested`; frees of pages have none.
             ledger.count_freer(class, event.requested);
         }
     }
