@@ -107,8 +107,7 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
     let sync = args.sync.resolve(args.flush);
     let compress = args.compression();
-    let names = MetaOptions { compression: compress, sync: sync.is_some(), late_symbols: args.lean };
-    let mut meta = MetaFile::begin(output, &description, &names)?;
+    let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
@@ -180,6 +179,11 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
     let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
+}
+
+/// Options of the file of names.
+fn meta_options(args: &Args) -> MetaOptions {
+    MetaOptions { compression: args.compression(), sync: args.sync != Sync::Never, late_symbols: args.lean }
 }
 
 /// Ends the recording of events, after a last look at the control files and the machine's memory.
