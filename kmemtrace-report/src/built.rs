@@ -57,7 +57,7 @@ mod with_dwarf {
             ("vmlinux", StaticSizes::of_vmlinux(path)?)
         };
         let paths = || sizes.files().map(|(path, _)| path);
-        for branch in branches.iter().filter(|branch| !paths().any(|path| branch.holds(path))) {
+        if let Some(branch) = branches.iter().find(|branch| !paths().any(|path| branch.holds(path))) {
             let branch = branch.to_string();
             let like = like_folder(&branch, paths());
             anyhow::bail!("--branch {}: no source file of this kernel is there{like}", escape(branch.as_bytes()));

@@ -81,7 +81,7 @@ fn note(head: &Head<'_>, view: &HoldersBody<'_>) -> Option<&'static str> {
 }
 
 /// Cells of a row, in the order of [`HELD`].
-fn sums(stats: &PrintedStats, kind: &str, grew: String, page_bytes: Option<u64>, options: &TableOptions) -> Vec<Cell> {
+fn sums(stats: &PrintedStats, kind: &str, grew: String, options: &TableOptions) -> Vec<Cell> {
     let is_bound = stats.live_is_upper_bound;
     vec![
         cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),

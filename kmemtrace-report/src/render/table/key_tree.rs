@@ -14,7 +14,7 @@ use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
 /// Writes the table of a tree over keys.
-pub(crate) fn tree(head: &Head<'_>, view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let root = &view.root;
     if root.children.is_empty() && root.stats.allocs == 0 {
         return heading::empty("no allocation", options, out);
