@@ -154,7 +154,9 @@ fn an_interrupted_export_leaves_no_file() {
     for (to, signal) in EXPORTED.into_iter().zip([Signal::INT, Signal::TERM].into_iter().cycle()) {
         // An earlier file stays as it was.
         fs::write(&file, "earlier").unwrap();
-        let mut command = Command::new(program("kmemtrace-report"));
+        // A shell's background job, as this test may be, ignores INT, and so would its children.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,TERM").arg(program("kmemtrace-report"));
         command.args(["export", "-f", "--no-index", "-j", "1", "--to", to, "-o", file.to_str().unwrap()]);
         let mut child = command.arg(trace.path()).stderr(Stdio::null()).spawn().unwrap();
         let pid = Pid::from_child(&child);

@@ -10,10 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
+use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{json, json_lines, run, run_to};
 use kmemtrace_tests::python;
 use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
@@ -305,43 +308,50 @@ mod serde_of {
     }
 }
 
-/// Live bytes of each kind after each change of them, with the change's time: by the rule that an address is live exactly if
-/// its last event was an allocation.
-fn live_bytes(events: &[Value]) -> BTreeMap<&'static str, Vec<(u64, u64)>> {
-    let mut objects = HashMap::<(bool, &str), (&'static str, u64)>::new();
+/// Events of a trace, by time and CPU.
+fn ordered(trace: &Path) -> Vec<Event> {
+    let known = Known::of_trace(Trace::open(&[trace.to_owned()]).unwrap());
+    let event = |item: &StreamItem| if let StreamItem::Event(event) = item { Some(*event) } else { None };
+    let mut events: Vec<Event> = known.cpus.iter().flat_map(|(_, items)| items.iter().filter_map(event)).collect();
+    events.sort_by_key(|event| (event.at, event.cpu));
+    events
+}
+
+/// Live bytes of each kind after each change of them, with the change's time: by the rule that an address, or the frame of a page, is
+/// live exactly if its last event was an allocation.
+fn live_bytes(events: &[Event]) -> BTreeMap<&'static str, Vec<(u64, u64)>> {
+    let mut objects = HashMap::<(bool, u64), (&'static str, u64)>::new();
     let mut changes = BTreeMap::<&'static str, Vec<(u64, u64)>>::new();
     for event in events {
-        let name = event["event"].as_str().unwrap();
-        let is_page = name.starts_with("mm_page");
-        let Some(address) = event["address"].as_str() else { continue };
-        let is_alloc = !event["requested"].is_null();
+        let (kind, is_alloc) = match event.action {
+            Action::Alloc(kind) => (kind, true),
+            Action::Free(kind) => (kind, false),
+            Action::Other => continue,
+        };
+        let is_page = kind == Kind::Pages;
         let is_nothing = match is_page {
-            true => is_alloc && ["0xffffffffffffffff", "0xffffffff"].contains(&address),
-            false => address == "0x0" || (!is_alloc && address == "0x10"),
+            true => event.failed,
+            false => event.address == 0 || (!is_alloc && event.address == 0x10),
         };
         if is_nothing {
             continue;
         }
-        let at = event["at"].as_u64().unwrap();
-        let mut change = |kind, bytes: i64| {
+        let places = if is_page { 1 << event.order.unwrap() } else { 1 };
+        let mut change = BTreeMap::<&'static str, i64>::new();
+        for place in event.address..event.address + places {
+            if let Some((kind, bytes)) = objects.remove(&(is_page, place)) {
+                *change.entry(kind).or_default() -= bytes.cast_signed();
+            }
+            if is_alloc {
+                let bytes = event.allocated / places;
+                objects.insert((is_page, place), (kind.name(), bytes));
+                *change.entry(kind.name()).or_default() += bytes.cast_signed();
+            }
+        }
+        for (kind, bytes) in change {
             let numbers = changes.entry(kind).or_default();
             let live = numbers.last().map_or(0, |(_, live)| *live);
-            numbers.push((at, live.checked_add_signed(bytes).unwrap()));
-        };
-        if let Some((kind, bytes)) = objects.remove(&(is_page, address)) {
-            change(kind, -bytes.cast_signed());
-        }
-        if is_alloc {
-            let kind = if is_page {
-                "pages"
-            } else if name.starts_with("kmem_cache") {
-                "cache"
-            } else {
-                "kmalloc"
-            };
-            let bytes = event["allocated"].as_u64().unwrap();
-            objects.insert((is_page, address), (kind, bytes));
-            change(kind, bytes.cast_signed());
+            numbers.push((event.at, live.checked_add_signed(bytes).unwrap()));
         }
     }
     changes
@@ -353,8 +363,7 @@ fn tracks_are_exact_at_their_points() -> Result<(), Skip> {
         [(data("amd64-6.1"), &["kmalloc", "cache"][..]), (made.path().to_owned(), &["kmalloc", "cache", "pages"])]
     {
         let tracks = tracks(&trace)?;
-        let events = json_lines(&run_to(0, REPORT, &["events", "--no-index", "--format", "jsonl"], &[&trace]));
-        let (changes, summary) = (live_bytes(&events), summary(&trace, &[]));
+        let (changes, summary) = (live_bytes(&ordered(&trace)), summary(&trace, &[]));
         assert_eq!(changes.keys().copied().count(), kinds.len());
         for kind in kinds {
             let named = values::<u64>(&tracks, &format!("{kind} live"));

@@ -33,7 +33,7 @@ pub(crate) struct Filters {
     /// Only allocations in these contexts of the kernel
     #[arg(long, value_name = "CONTEXT,...", value_delimiter = ',', value_parser = context_parser(), hide_short_help = true)]
     pub(crate) context: Vec<Context>,
-    /// Only call-sites in these folders or files of the kernel's sources: fs/ext4
+    /// Only these folders or files of the kernel's sources: fs/ext4
     #[arg(short, long, value_name = "FOLDER,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) branch: Vec<Branch>,
 }
