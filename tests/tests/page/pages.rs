@@ -64,7 +64,7 @@ pub(crate) fn traces() -> Vec<(&'static str, PathBuf, Option<Directory>)> {
     bytes[middle..middle + 64].fill(0x5a);
     let (corrupt, corrupt_dir) = written(&damaged);
     let pages = Scenario::new(Shape::plain(), 2).page_alloc(10, 0, 77, 4096).page_alloc(20, 1, 78, 8192);
-    let (pages, pages_dir) = written(&trace_dir(&pages.page_free(30, 1, 77).finish(), 1));
+    let (pages, pages_dir) = written(&trace_dir(&pages.page_free(30, 1, 77, 0).finish(), 1));
     vec![
         ("complete", sample("amd64-6.1"), None),
         ("lossy", sample("amd64-6.1-lossy"), None),
