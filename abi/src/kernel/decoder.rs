@@ -162,17 +162,7 @@ impl Decoder {
             }
         };
         let read = |slot: Slot| slot.read_near::<O>(head);
-        let order = match plan.order {
-            Some(slot) => {
-                let order = read(slot);
-                // An aligned block of at most this order never crosses a border of 65,536 frames.
-                if order > MAX_ORDER || (read(plan.address) & plan.frame_bits) + (1 << order) > 0x1_0000 {
-                    plan.refuse_block(order, read(plan.address))?;
-                }
-                order
-            }
-            None => 0,
-        };
+        let order = plan.block_order::<O>(head)?;
         let event = Event {
             at,
             address: 0,
@@ -301,6 +291,18 @@ impl Plan {
             far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
         }
         self
+    }
+
+    /// Order of the block of pages, 0 of other events; refuses pages that are no block.
+    #[inline(always)]
+    fn block_order<O: TargetOrder>(&self, head: &Head) -> Result<u64, RecordError> {
+        let Some(slot) = self.order else { return Ok(0) };
+        let (order, address) = (slot.read_near::<O>(head), self.address.read_near::<O>(head));
+        // An aligned block of at most this order never crosses a border of 65,536 frames.
+        if order > MAX_ORDER || (address & self.frame_bits) + (1 << order) > 0x1_0000 {
+            self.refuse_block(order, address)?;
+        }
+        Ok(order)
     }
 
     /// Refuses pages that are no block; an allocation that failed has none.
