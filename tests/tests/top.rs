@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use kmemtrace_abi::disk::block::Header;
 use kmemtrace_abi::text::units::bytes;
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use rustix::fs::{FlockOperation, flock};
+use zerocopy::FromBytes;
 
 const REPORT: &str = "kmemtrace-report";
 
@@ -77,32 +79,46 @@ struct Growing {
     lock: File,
     /// Path of a file, all of its bytes, and how many are there.
     files: Vec<(PathBuf, Vec<u8>, usize)>,
+    /// Times of the first and the last event.
+    times: (u64, u64),
 }
 
 impl Growing {
+    /// The files with their headers, and all names.
     fn new(name: &str) -> Growing {
         let directory = Directory::new(&[]);
-        let mut files = Vec::new();
+        let (mut files, mut times) = (Vec::new(), (u64::MAX, 0));
         for entry in must(name, fs::read_dir(sample(name))).flatten() {
             let (to, bytes) =
                 (directory.file(&entry.file_name().to_string_lossy()), must(name, fs::read(entry.path())));
-            let is_whole = entry.file_name() == "meta.out";
-            let there = if is_whole { bytes.len() } else { bytes.len() / 3 };
+            let timed = blocks(&bytes).filter(|(_, header)| header.events.get() > 0);
+            timed.for_each(|(_, header)| times = (times.0.min(header.first.get()), times.1.max(header.last.get())));
+            let header = blocks(&bytes).next().map_or(0, |(end, _)| end);
+            let there = if entry.file_name() == "meta.out" { bytes.len() } else { header };
             must(name, fs::write(&to, &bytes[..there]));
             files.push((to, bytes, there));
         }
         let lock = must("directory", File::open(directory.path()));
         must("lock", flock(&lock, FlockOperation::LockExclusive));
-        Growing { directory, lock, files }
+        Growing { directory, lock, files, times }
     }
 
-    /// Appends a part of what is left to each file; blocks are cut where it happens.
-    fn grow(&mut self, parts: usize) {
+    /// Appends the blocks up to a share of the time, and half of the next one; all with a share of 100%.
+    fn grow(&mut self, percent: u64) {
+        let (first, last) = self.times;
+        let now = first + (last - first) / 100 * percent;
         for (path, bytes, there) in &mut self.files {
-            let until = *there + (bytes.len() - *there).div_ceil(parts);
+            let mut until = 0;
+            for (end, header) in blocks(bytes) {
+                let is_later = header.last.get() > now && percent < 100;
+                until = if is_later { until + (end - until) / 2 } else { end };
+                if is_later {
+                    break;
+                }
+            }
             let mut file = must("file", OpenOptions::new().append(true).open(path));
-            must("file", file.write_all(&bytes[*there..until]));
-            *there = until;
+            must("file", file.write_all(bytes.get(*there..until).unwrap_or_default()));
+            *there = until.max(*there);
         }
     }
 
@@ -111,6 +127,16 @@ impl Growing {
         top.args(["top", "--batch", frames]).arg(self.directory.path()).stdout(Stdio::piped());
         must("top", top.spawn())
     }
+}
+
+/// Blocks of a file: where they end, and their headers.
+fn blocks(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let (header, _) = Header::read_from_prefix(bytes.get(end..)?).ok()?;
+        end += usize::from(header.header_len.get()) + header.payload_len.get() as usize;
+        Some((end, header))
+    })
 }
 
 /// Screens of a program that has ended.
@@ -123,9 +149,9 @@ fn screens(child: Child) -> Vec<String> {
 fn a_trace_that_grows_is_followed_to_its_end() -> Result<(), Skip> {
     let mut growing = Growing::new("amd64-6.1");
     let top = growing.top("8");
-    for parts in (1..=20).rev() {
+    for percent in (5..=100).step_by(5) {
         std::thread::sleep(Duration::from_millis(150));
-        growing.grow(parts);
+        growing.grow(percent);
     }
     let Growing { lock, .. } = growing;
     drop(lock);
@@ -141,7 +167,7 @@ fn a_trace_that_grows_is_followed_to_its_end() -> Result<(), Skip> {
 
 fn a_killed_recorder_leaves_the_last_screen() -> Result<(), Skip> {
     let mut growing = Growing::new("amd64-6.1");
-    growing.grow(3);
+    growing.grow(60);
     let top = growing.top("4");
     std::thread::sleep(Duration::from_millis(1500));
     let Growing { lock, directory, .. } = growing;
@@ -248,6 +274,7 @@ fn keys_work_on_a_terminal() -> Result<(), Skip> {
             (&["?"], "any key goes back"),
             (&["x"], "[sites]"),
             (&["w"], "saved kmemtrace-top"),
+            (&["Escape"], "window 10 s"),
             (&["/", "colour=1", "Enter"], "no key of a filter"),
             (&["t"], "no call stacks are recorded"),
         ] {

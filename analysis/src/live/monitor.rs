@@ -38,7 +38,7 @@ use crate::query::Query;
 use crate::query::own::OwnThreads;
 
 /// Flush interval of a recorder that was not asked for another one, and time for its writing, in nanoseconds.
-const FIRST_DELAY: u64 = 1_250_000_000;
+const FIRST_DELAY: u64 = 1_750_000_000;
 /// Limit of the delay that late events may teach, in nanoseconds.
 const MAX_DELAY: u64 = 10_000_000_000;
 
@@ -212,7 +212,7 @@ impl<'a> Monitor<'a> {
             let mut has_paired = false;
             while let Some(window) = (!self.merger.is_done()).then(|| self.merger.next()).flatten() {
                 let is_empty = window.events.is_empty();
-                self.pair(&window);
+                self.pair(&window, self.is_at_end(trace));
                 self.merger.recycle(window);
                 self.spare.extend(self.merger.take_consumed());
                 has_paired |= !is_empty;
@@ -292,15 +292,16 @@ impl<'a> Monitor<'a> {
     fn finish(&mut self) -> Fed {
         self.merger.set_cap(None);
         if let Some(window) = self.merger.next() {
-            self.pair(&window);
+            self.pair(&window, true);
         }
         Fed::Ended
     }
 
-    fn pair(&mut self, window: &Window<PairEvent>) {
+    /// Pairs a window. After the last event of the trace its time stands still.
+    fn pair(&mut self, window: &Window<PairEvent>, is_at_end: bool) {
         self.pairing.take(window, &mut LedgerSink { ledger: &mut self.ledger, events: &window.events });
         let last = window.events.last().map(|event| event.at);
-        self.frontier = self.frontier.max(last.max(window.complete_until).unwrap_or(0));
+        self.frontier = self.frontier.max(last.max(window.complete_until.filter(|_| !is_at_end)).unwrap_or(0));
         self.ledger.advance(self.frontier);
         if self.frontier >= self.next_past {
             self.next_past = self.frontier.saturating_add(super::ticks::TICK);
