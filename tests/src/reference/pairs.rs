@@ -260,33 +260,18 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
             Action::Alloc(kind) if event.failed => {
                 findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
             }
-            Action::Alloc(Kind::Pages) if event.order.is_some() => {
-                let hits = frames.take(event, Some(objects.len())).0;
-                let ended = frames.take_off(&hits, &mut objects, event, number);
+            Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages) if event.order.is_some() => {
+                let first = Last { at: events[0].at, cpu: event.cpu, object: None };
+                // A frame has one bit: its event before may be any since the first.
+                let is_suspect = suspect(&first, event, Class::FreeAfterFree);
+                let (ended, again) = frames.event(event, number, &mut objects, is_suspect);
                 for index in ended {
                     findings.extend(end_block(known, gaps, &mut objects[index], event, number));
                 }
-                let gone = Some(Vec::new());
-                objects.push(Object { alloc: *event, kind: Kind::Pages, number, end: End::Live, gone });
-            }
-            Action::Free(Kind::Pages) if event.order.is_some() => {
-                let (hits, mut free) = frames.take(event, None);
-                let ended = frames.take_off(&hits, &mut objects, event, number);
-                for index in ended {
-                    findings.extend(end_block(known, gaps, &mut objects[index], event, number));
-                }
-                free.hits = hits.keys().map(|&index| objects[index].alloc).collect();
-                let is_left = |index: &&usize| matches!(objects[**index].end, End::Live);
-                free.left = hits.keys().filter(is_left).map(|&index| objects[index].alloc).collect();
-                if hits.is_empty() {
-                    // A frame has one bit: its event before may be any since the first.
-                    let first = Last { at: events[0].at, cpu: event.cpu, object: None };
-                    let again = suspect(&first, event, Class::FreeAfterFree);
-                    let (class, suspect) =
-                        if free.seen > 0 { (Class::FreeAfterFree, again) } else { (Class::FreeWithoutAlloc, false) };
-                    findings.push(finding(class, None, Some(event.call_site), Kind::Pages, suspect));
-                }
-                frames.frees.insert(number, free);
+                frames.note_left(number, &objects);
+                let again =
+                    again.map(|(class, suspect)| finding(class, None, Some(event.call_site), Kind::Pages, suspect));
+                findings.extend(again);
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
@@ -349,6 +334,8 @@ struct Frames {
     live: HashMap<u64, usize>,
     seen: HashSet<u64>,
     frees: BTreeMap<usize, PageFree>,
+    /// Objects that the latest free event has hit.
+    hits: Vec<usize>,
 }
 
 impl Frames {
@@ -369,6 +356,41 @@ impl Frames {
             }
         }
         (hits, dead)
+    }
+
+    /// Takes an event; the objects that have no page left, and the class of a free that hits none, with its suspicion.
+    fn event(
+        &mut self,
+        event: &Event,
+        number: usize,
+        objects: &mut Vec<Object>,
+        is_suspect: bool,
+    ) -> (Vec<usize>, Option<(Class, bool)>) {
+        let allocates = matches!(event.action, Action::Alloc(_));
+        let (hits, mut free) = self.take(event, allocates.then_some(objects.len()));
+        let ended = self.take_off(&hits, objects, event, number);
+        if allocates {
+            let gone = Some(Vec::new());
+            objects.push(Object { alloc: *event, kind: Kind::Pages, number, end: End::Live, gone });
+            return (ended, None);
+        }
+        let again = match (hits.is_empty(), free.seen) {
+            (false, _) => None,
+            (true, 0) => Some((Class::FreeWithoutAlloc, false)),
+            (true, _) => Some((Class::FreeAfterFree, is_suspect)),
+        };
+        free.hits = hits.keys().map(|&index| objects[index].alloc).collect();
+        self.frees.insert(number, free);
+        self.hits = hits.into_keys().collect();
+        (ended, again)
+    }
+
+    /// Notes which objects of a free event have pages left.
+    fn note_left(&mut self, number: usize, objects: &[Object]) {
+        if let Some(free) = self.frees.get_mut(&number) {
+            let left = self.hits.iter().filter(|index| matches!(objects[**index].end, End::Live));
+            free.left = left.map(|&index| objects[index].alloc).collect();
+        }
     }
 
     /// Notes the pages that an event takes off objects; those that have none left.
