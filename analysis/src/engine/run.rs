@@ -112,8 +112,7 @@ impl Query {
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
         let filter = Selected::new(&select, &names, &caches);
-        let needs_symbols = request.grouping.keys().any(GroupKey::is_of_call_site);
-        let symbols = needs_symbols.then(|| names.symbolizer());
+        let symbols = request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer());
         let gfp_names = trace.metadata.gfp_names.clone();
         let config = RunConfig {
             rules: self.pairing_options(trace, request),

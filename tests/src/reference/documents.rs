@@ -199,7 +199,8 @@ fn event_line(known: &Known, event: &Event) -> Value {
     }
     if event.action != Action::Other {
         put("address", hex(event.address).into());
-        if event.call_site != 0 {
+        let is_of_stack = event.stack.is_some() && event.action == Action::Alloc(Kind::Pages);
+        if event.call_site != 0 && !is_of_stack {
             put("call_site", hex(event.call_site).into());
         }
     }

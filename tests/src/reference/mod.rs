@@ -28,7 +28,7 @@ use crate::generate::layout::{UNKNOWN_EVENTS, layouts};
 use crate::generate::{RelayOptions, RelayStreams, Shape, Workload};
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Event, Names, StreamItem};
+use kmemtrace_abi::event::{Action, Event, Kind, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::target::Endian;
@@ -124,6 +124,14 @@ impl Known {
                 && event.name == record
             {
                 event.stack = None;
+            }
+            // The frames of made-up machines are no allocators, so that the innermost one has asked for the pages.
+            if let StreamItem::Event(event) = item
+                && event.action == Action::Alloc(Kind::Pages)
+                && event.call_site == 0
+                && let Some(stack) = event.stack
+            {
+                event.call_site = workload.names.stacks.get(stack).first().copied().unwrap_or(0);
             }
         }
         let mut verdict = Verdict::Complete;
