@@ -90,7 +90,7 @@ fn frames_of_text(
         }
         print_frame(player, &state)?;
         if frame + 1 < frames {
-            println!();
+            writeln!(io::stdout())?;
         }
         if matches!(player.subject.state, Recording::Ended(_)) && until.is_some() {
             break;

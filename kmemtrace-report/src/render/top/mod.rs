@@ -81,7 +81,7 @@ pub(crate) enum Recording {
     /// Events come.
     #[default]
     Runs,
-    /// What was recorded before is being read.
+    /// Events recorded before the screen began are being read.
     Loads,
     /// A finished trace is played.
     Plays,
