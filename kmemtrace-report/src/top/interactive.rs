@@ -168,6 +168,7 @@ fn show(
         if pressed.is_none() {
             match terminal::input(KEYS)? {
                 Some(Input::Key(key)) => pressed = Some(key),
+                Some(Input::Gone) => return Ok(()),
                 Some(Input::Resized) => {
                     tty.redraw()?;
                     is_stale = true;

@@ -10,6 +10,9 @@ use ratatui::crossterm::{cursor, execute, terminal};
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::render::top::keys::Key;
 
 /// Refuses what is no terminal.
@@ -92,11 +95,24 @@ pub(super) enum Input {
     Key(Key),
     /// The terminal has another size.
     Resized,
+    /// The terminal is there no more: its window was closed, or the connection was cut.
+    Gone,
 }
 
 /// Waits for input as long as `time`.
 pub(super) fn input(time: Duration) -> io::Result<Option<Input>> {
-    if !event::poll(time)? {
+    // crossterm reads a terminal without its other end for ever: a hang-up is seen before it.
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        return Ok(Some(Input::Gone));
+    }
+    if !event::poll(Duration::ZERO)? {
         return Ok(None);
     }
     Ok(match event::read()? {
