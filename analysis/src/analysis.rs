@@ -1,8 +1,8 @@
 //! Answer to a query: rows, findings, live objects, totals, and the completeness of the trace.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::gfp::GfpNames;
@@ -14,32 +14,16 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule, RowKey};
 use crate::account::live_curve::LiveCurve;
 use crate::account::stats::Stats;
-use crate::documents::tree::StaticByFile;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbolizer;
-use crate::names::place::{NamesReport, Place};
-use crate::names::resolver::Places;
+use crate::names::known::KnownNames;
+use crate::names::place::{NamesReport, Place, StaticByFile};
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
 use crate::pairing::pairs::{Live, PairingResult, kind_index};
-
-/// Names of symbols, caches and commands, kept from the trace.
-#[derive(Debug)]
-pub(crate) struct Names {
-    /// Text of `/proc/kallsyms`; empty once it is indexed.
-    pub(crate) kallsyms: Mutex<Vec<u8>>,
-    pub(crate) modules: Vec<u8>,
-    /// Command names by thread id.
-    pub(crate) comms: HashMap<i32, Box<[u8]>>,
-    /// Names of caches and events.
-    pub(crate) trace_names: kmemtrace_abi::event::Names,
-    pub(crate) symbolizer: OnceLock<Symbolizer>,
-    /// Places of call-sites in the kernel's sources.
-    pub(crate) places: Places,
-}
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
 ///
@@ -63,7 +47,7 @@ pub struct Analysis {
     pub(crate) completeness: Completeness,
     pub(crate) order: MergeStats,
     pub(crate) paired: PairingResult,
-    pub(crate) names: Names,
+    pub(crate) names: KnownNames,
     pub(crate) own_threads: Option<Vec<i32>>,
     pub(crate) first_key: u64,
     pub(crate) grouping: Grouping,
@@ -152,18 +136,6 @@ pub struct LiveObject {
     pub pid: Option<i32>,
     /// Order key of the allocation: a time in the clock's unit, or a sequence number.
     pub at: u64,
-}
-
-impl Names {
-    /// Origin of the names of call-sites.
-    pub(crate) fn report(&self) -> NamesReport {
-        self.places.report(self.symbolizer.get())
-    }
-
-    /// Name with this number, which is one more than its index; 0 is none.
-    pub(crate) fn numbered(&self, number: u64) -> Option<&[u8]> {
-        self.trace_names.at(usize::try_from(number.checked_sub(1)?).ok()?)
-    }
 }
 
 impl Analysis {

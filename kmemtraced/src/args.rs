@@ -191,7 +191,7 @@ pub(crate) struct Memstrack {
     /// Record pages with stacks until a signal, then write the reports to the file of --output; no recording is kept
     #[arg(long, conflicts_with_all = ["relay", "boot", "force"], hide_short_help = true)]
     pub(crate) notui: bool,
-    /// Of each level of a report, the largest rows that make up so much
+    /// Percentage of each level of a report that the rows shown make up: the largest ones
     #[arg(long, value_name = "PERCENT", hide_short_help = true, value_parser = clap::value_parser!(u8).range(..=100))]
     pub(crate) throttle: Option<u8>,
     /// As --buffer-size, in MiB

@@ -150,7 +150,7 @@ fn pages_are_live_one_by_one() {
         .page_alloc(60, 0, 0x200, 4 * 4096)
         .page_free(70, 0, 0x201, 0)
         .page_free(80, 0, 0x1_0000, 4) // older than the trace
-        .page_free(90, 0, 0x200, 5) // what is left, and pages that were never seen
+        .page_free(90, 0, 0x200, 5) // the rest of it, and pages that were never seen
         .page_alloc(95, 0, 0x300, 2 * 4096)
         .page_free(96, 1, 0x301, 0)
         .finish();

@@ -9,9 +9,9 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
 use crate::account::stacks::StackNumber;
-use crate::analysis::Names as KnownNames;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::known::KnownNames;
 use crate::names::place::{Place, SourceLine};
 use crate::names::resolver::Places;
 
@@ -37,7 +37,7 @@ pub(crate) struct GroupFacts<'a> {
 impl<'a> GroupFacts<'a> {
     /// Symbols, indexed now where no key needed them so far.
     pub(crate) fn symbolizer(&self) -> Option<&'a Symbolizer> {
-        self.symbols.or_else(|| self.names.map(KnownNames::symbolizer))
+        self.symbols.or_else(|| self.names.map(KnownNames::symbols))
     }
 }
 

@@ -30,6 +30,7 @@ pub mod growth;
 pub mod head;
 pub mod holders;
 pub(crate) mod key_tree;
+mod leaf;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
@@ -39,6 +40,7 @@ pub mod row;
 pub mod saved;
 pub mod shown;
 pub mod sites;
+pub mod stack_frame;
 pub mod stacks;
 #[cfg(feature = "dwarf")]
 pub mod static_sizes;

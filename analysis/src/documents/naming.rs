@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kmemtrace_abi::event::Names;
 
+use super::leaf::Leaf;
 use super::row::{Address, Cell, Field, Name, TakeMember, row};
-use super::tree::Leaf;
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 use crate::names::kallsyms::Symbolizer;

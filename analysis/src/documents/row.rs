@@ -8,7 +8,7 @@ use kmemtrace_abi::event::Kind;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
-use super::stacks::RowStack;
+use super::stack_frame::RowStack;
 use crate::names::place::{Frame, SourceLine};
 use crate::pairing::findings::Finding;
 

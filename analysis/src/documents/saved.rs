@@ -22,10 +22,11 @@ use serde::Deserialize;
 use crate::account::completeness::Completeness;
 use crate::account::grouping::{Grouping, RowKey};
 use crate::account::stats::{PageStats, Stats};
-use crate::analysis::{Analysis, Names};
+use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::kallsyms::{Symbol, Symbolizer};
+use crate::names::known::KnownNames;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
 use crate::order::merger::MergeStats;
@@ -292,12 +293,13 @@ impl Saved {
             info: trace.info(),
             order,
             paired,
-            names: Names {
+            names: KnownNames {
                 kallsyms: Mutex::default(),
                 modules: Vec::new(),
                 comms: HashMap::new(),
                 trace_names: kmemtrace_abi::event::Names::default(),
                 symbolizer,
+                has_named: OnceLock::from(()),
                 places,
             },
             first_key: 0,

@@ -7,27 +7,10 @@ use std::rc::Rc;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::naming::Naming;
-use super::row::{Address, Cell, Field, Name, TakeMember, text_of};
+use super::row::{Address, Cell, Field, TakeMember, text_of};
+use super::stack_frame::{RowStack, StackFrame};
 use crate::account::completeness::Completeness;
 use crate::analysis::Analysis;
-
-/// Frame of a stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackFrame<'a> {
-    /// Return address.
-    pub address: u64,
-    /// `function+0x1f`, if it is known.
-    pub symbol: Name<'a>,
-    /// Module of the function; `None` for the kernel itself.
-    pub module: Name<'a>,
-}
-
-impl StackFrame<'_> {
-    /// Symbol, else the address in hexadecimal digits.
-    pub fn text(&self) -> Vec<u8> {
-        self.symbol.as_deref().map_or_else(|| Address(self.address).to_string().into_bytes(), <[u8]>::to_vec)
-    }
-}
 
 impl Serialize for StackFrame<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -41,22 +24,6 @@ impl Serialize for StackFrame<'_> {
             }
         }
         map.end()
-    }
-}
-
-/// Stack of a row: its number in the document, and its frames, the innermost first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowStack<'a> {
-    /// Number, from 1.
-    pub number: u64,
-    /// Frames from the call-site on.
-    pub frames: Vec<StackFrame<'a>>,
-}
-
-impl RowStack<'_> {
-    /// Frames in one line, the innermost first.
-    pub fn text(&self) -> Vec<u8> {
-        self.frames.iter().map(StackFrame::text).collect::<Vec<_>>().join(&b" < "[..])
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use super::leaf::Leaf;
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
 use crate::names::areas::Areas;
-use crate::names::place::Place;
+use crate::names::place::StaticByFile;
 use crate::query::select::Branch;
 
 /// Members that nodes lack: peaks do not add up.
@@ -171,20 +171,6 @@ pub struct TreeOptions {
     pub throttle: Option<f64>,
     /// Folders that were asked for: a single one is the root.
     pub branches: Vec<Branch>,
-}
-
-/// Call-site of the tree, with its sums.
-pub(super) struct Leaf<'a> {
-    /// Call-site.
-    pub(crate) call_site: u64,
-    /// `function+0x1f`, if it is known.
-    pub(crate) symbol: Option<Vec<u8>>,
-    /// Module of the call-site.
-    pub(crate) module: Option<&'a [u8]>,
-    /// Place in the sources.
-    pub(crate) place: Arc<Place>,
-    /// Sums over its objects.
-    pub(crate) stats: &'a Stats,
 }
 
 /// Name of the root.
@@ -353,9 +339,6 @@ pub(super) fn tree<'a>(
     TreeBody { sort: sort.name(), branch, wrapped_live: saturation.sum(wrapped), root, keys: None }
 }
 
-/// Static bytes by source file; `None` for those whose file is not known.
-pub type StaticByFile = BTreeMap<Option<Box<[u8]>>, u64>;
-
 fn steps_of_file(file: &[u8]) -> Path {
     let mut path = steps_of_folder(file);
     if let Some((kind, _)) = path.last_mut() {
@@ -435,6 +418,9 @@ fn each_node<E>(node: &TreeNode, path: Vec<u8>, depth: u64, take: &mut TakeRow<'
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use crate::names::place::Place;
     use kmemtrace_abi::clock::Agreement;
     use serde_json::{Value, json};
 

@@ -243,7 +243,7 @@ impl PairingSink for WindowFates<'_, '_> {
             cpu: of.cpu,
             pid: of.pid,
             address: if is_failed { 0 } else { event.address },
-            call_site: of.call_site,
+            call_site: if is_failed { fates.names.site_of_class(event.class) } else { of.call_site },
             kind: event.kind,
             cache: if is_failed { fates.names.cache_of_class(event.class) } else { event.extra },
             requested: if is_failed { of.requested } else { 0 },
@@ -289,11 +289,21 @@ impl FoundNames<'_> {
     /// Cache of a class; failed allocations are rare.
     #[cold]
     fn cache_of_class(&self, class: u32) -> CacheNumber {
-        let mut cache = None;
+        self.class(class).map_or(0, |class| class.cache)
+    }
+
+    /// Call-site of a class, for pages the one of their stack.
+    #[cold]
+    fn site_of_class(&mut self, class: u32) -> u64 {
+        self.class(class).map_or(0, |class| self.call_site(class.origin))
+    }
+
+    fn class(&self, class: u32) -> Option<Class> {
+        let mut found = None;
         self.classes.from(class as usize, |class| {
-            cache.get_or_insert(class.cache);
+            found.get_or_insert(*class);
         });
-        cache.unwrap_or(0)
+        found
     }
 }
 

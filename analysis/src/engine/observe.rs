@@ -8,7 +8,6 @@ use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::completeness::Completeness;
-use crate::analysis::Names;
 use crate::cache::{Index, Restricted};
 use crate::engine::config::WINDOW;
 use crate::engine::run::begin;
@@ -17,6 +16,7 @@ use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
+use crate::names::known::KnownNames;
 use crate::order::merger::{MergeStats, Window};
 use crate::order::ordered::{Observer, Ordered};
 use crate::progress::{Progress, Silent};
@@ -91,7 +91,7 @@ impl Query {
     ) -> Result<(OrderedPass<'a>, Option<Index>), AnalysisError> {
         begin(trace)?;
         let index = self.find_index(trace, budget);
-        let (mut names, own_threads) = Names::take(trace, &self.names);
+        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
         if !self.select.branch.is_empty() {
             names.find_sources(trace)?;
         }
@@ -105,7 +105,7 @@ impl Query {
 
 /// Pass over the events in order, with the facts that its filters ask for.
 pub(super) struct OrderedPass<'a> {
-    pub(super) names: Names,
+    pub(super) names: KnownNames,
     own_threads: Option<Vec<i32>>,
     pub(super) window: Option<AskedWindow<'a>>,
     /// First key of the trace, once the window was put onto it.

@@ -17,7 +17,7 @@ use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::account::over_time::OverTimeRequest;
-use crate::analysis::{Analysis, Names};
+use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::pass::AnalysisRun;
@@ -26,7 +26,7 @@ use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
-use crate::names::kallsyms::Symbolizer;
+use crate::names::known::KnownNames;
 use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
@@ -97,7 +97,7 @@ impl Query {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
-        let (mut names, own_threads) = Names::take(trace, &self.names);
+        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         // The index of symbols counts towards the memory limit, so it is made before the pass. Rows of kinds have no names.
@@ -154,7 +154,7 @@ impl Query {
             completeness,
             order,
             paired,
-            names: Names { trace_names, ..names },
+            names: KnownNames { trace_names, ..names },
             own_threads,
             first_key: first_key.get(),
             grouping: self.grouping,
@@ -360,15 +360,16 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
     (!nodes.is_empty() && trace.info.cpus.iter().all(|cpu| nodes.contains_key(cpu))).then(|| nodes.clone())
 }
 
-impl Names {
+impl KnownNames {
     /// Moves the names out of the trace, and the recorder's threads if events tell theirs.
-    pub(super) fn take(trace: &mut Trace, options: &NameOptions) -> (Names, Option<Vec<i32>>) {
-        let names = Names {
+    pub(super) fn take(trace: &mut Trace, options: &NameOptions) -> (KnownNames, Option<Vec<i32>>) {
+        let names = KnownNames {
             kallsyms: std::mem::take(&mut trace.metadata.kallsyms).into(),
             modules: std::mem::take(&mut trace.metadata.modules),
             comms: std::mem::take(&mut trace.metadata.comms),
             trace_names: kmemtrace_abi::event::Names::default(),
             symbolizer: OnceLock::new(),
+            has_named: OnceLock::new(),
             places: Places::new(options, &trace.metadata),
         };
         // A relay channel's events do not tell their threads.
@@ -378,7 +379,7 @@ impl Names {
     /// Finds the sources of names beside the trace.
     pub(super) fn find_sources(&mut self, trace: &Trace) -> Result<(), AnalysisError> {
         self.symbolizer();
-        let Names { places, symbolizer, .. } = self;
+        let KnownNames { places, symbolizer, .. } = self;
         symbolizer.get().map_or(Ok(()), |symbols| Ok(places.find_sources(trace, symbols)?))
     }
 
@@ -389,13 +390,5 @@ impl Names {
         let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
         let sites: Vec<u64> = rows.map(|(key, _)| key.site).chain(of_findings).collect();
         Ok(self.places.prepare(&sites, self.symbolizer())?)
-    }
-
-    /// The symbols of the trace, indexed when they are first asked for.
-    pub(crate) fn symbolizer(&self) -> &Symbolizer {
-        self.symbolizer.get_or_init(|| {
-            let kallsyms = self.kallsyms.lock().map(|mut text| std::mem::take(&mut *text)).unwrap_or_default();
-            Symbolizer::new(kallsyms, &self.modules)
-        })
     }
 }

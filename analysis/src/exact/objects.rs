@@ -56,8 +56,7 @@ impl ObjectSink for Collected {
             pid: of.pid,
             comm: of.comm.map(|comm| String::from_utf8_lossy(comm).into_owned()),
             address: of.address,
-            // The site of pages is that of their stack, which the reference does not look at.
-            call_site: if of.kind == Kind::Pages { 0 } else { of.call_site },
+            call_site: of.call_site,
             kind: of.kind,
             cache: of.cache.map(<[u8]>::to_vec),
             sizes: (of.requested, of.allocated),

@@ -12,6 +12,7 @@ pub(crate) mod function_files;
 #[cfg(feature = "dwarf")]
 pub(crate) mod image_sizes;
 pub(crate) mod kallsyms;
+pub(crate) mod known;
 #[cfg(feature = "dwarf")]
 pub(crate) mod map;
 pub(crate) mod module_info;

@@ -1,5 +1,10 @@
 //! Places in the kernel's sources: the frames of a call-site, the line that asked for the memory, its folder.
 
+use std::collections::BTreeMap;
+
+/// Static bytes by source file; `None` for those whose file is not known.
+pub(crate) type StaticByFile = BTreeMap<Option<Box<[u8]>>, u64>;
+
 /// Function on the way to a call-site, as debug information tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {

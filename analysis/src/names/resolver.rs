@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use kmemtrace_abi::trace::{Metadata, Trace};
 
-use crate::documents::tree::StaticByFile;
 #[cfg(feature = "dwarf")]
 use crate::names::debug::{DebugInfo, KernelFacts};
 use crate::names::error::NamesError;
@@ -19,7 +18,7 @@ use crate::names::module_info::ModuleInfo;
 #[cfg(feature = "dwarf")]
 use crate::names::objects;
 use crate::names::options::NameOptions;
-use crate::names::place::{Frame, NameSource, NamesReport, Place};
+use crate::names::place::{Frame, NameSource, NamesReport, Place, StaticByFile};
 
 /// Places of call-sites, each found once.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Action, Event, Kind, Names};
 
-use crate::analysis::Names as KnownNames;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::known::KnownNames;
 use crate::names::resolver::Places;
 use crate::order::pair_event::Filter;
 use crate::query::select::{Candidate, Select};

@@ -9,10 +9,9 @@ use kmemtrace::live::{Snapshot, SnapshotRequest};
 use kmemtrace::whole_file::Directory;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::player::Player;
+use super::player::{FRAME, Player, SECOND};
 use super::script::{Script, Step};
 use super::terminal::{self, Input, Tty};
-use super::{FRAME, SECOND};
 use crate::render::top::keys::{self, Command, Key};
 use crate::render::top::state::ScreenState;
 use crate::render::top::{self, Look, Subject, View, saved};

@@ -17,13 +17,8 @@ use crate::exit;
 use crate::render::top::keys::{self, Command};
 use crate::render::top::state::ScreenState;
 use crate::render::top::{self, Look, Recording, View};
-use player::Player;
+use player::{Player, SECOND};
 use script::{Script, Step};
-
-/// Time between two frames of text, and between two snapshots.
-const FRAME: Duration = Duration::from_secs(1);
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// Runs the live screen.
 pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {

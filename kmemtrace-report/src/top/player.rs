@@ -8,6 +8,10 @@ use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
 use super::source::Source;
 use crate::render::top::{Recording, Subject};
 
+/// Time between two frames of text, and between two snapshots.
+pub(super) const FRAME: Duration = Duration::from_secs(1);
+/// Nanoseconds of a second.
+pub(super) const SECOND: u64 = 1_000_000_000;
 /// Pause where nothing new is there.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time of one round.

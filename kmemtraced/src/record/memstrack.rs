@@ -42,7 +42,7 @@ pub(crate) fn translate(args: &mut Args) -> anyhow::Result<Option<String>> {
     Ok(Some(line(args)))
 }
 
-/// Our command lines for the same.
+/// Command lines of this project for the same.
 fn line(args: &Args) -> String {
     let mut line = "as memstrack: kmemtraced".to_owned();
     if let Some(events) = &args.events {

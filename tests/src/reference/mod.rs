@@ -119,6 +119,8 @@ impl Known {
     pub fn of_workload(mut workload: Workload) -> Known {
         // A reader finds stacks with their events alone, and not with the records that they come in.
         let record = workload.names.intern(b"kernel_stack");
+        // Without a name, no frame can be told from the kernel's own tracing.
+        let has_symbols = !workload.symbols.kallsyms().is_empty();
         for item in workload.cpus.iter_mut().flat_map(|cpu| &mut cpu.items) {
             if let StreamItem::Event(event) = item
                 && event.name == record
@@ -129,6 +131,7 @@ impl Known {
             if let StreamItem::Event(event) = item
                 && event.action == Action::Alloc(Kind::Pages)
                 && event.call_site == 0
+                && has_symbols
                 && let Some(stack) = event.stack
             {
                 event.call_site = workload.names.stacks.get(stack).first().copied().unwrap_or(0);

@@ -5,7 +5,8 @@ use std::ops::Range;
 use kmemtrace::live::{Detail, LiveRow};
 use kmemtrace_abi::text::units::grouped;
 
-use super::{Paint, Pen, View, WIDE, figures, rows, who};
+use super::view::{Paint, Pen, View, WIDE};
+use super::{figures, rows, who};
 use crate::render::cut;
 
 /// Lines of the pane, its upper edge included.

@@ -5,7 +5,7 @@ use kmemtrace_abi::text::units::grouped;
 
 use super::figures::{count, curve, long_bytes, long_change, moment, window};
 use super::state::Sort;
-use super::{Paint, Pen, Recording, View, WIDE};
+use super::view::{Paint, Pen, Recording, View, WIDE};
 
 /// Part of a line: a text, its emphasis, and its rank: parts of the highest rank go first where the line is too short.
 struct Part {

@@ -1,6 +1,6 @@
 //! The page of help.
 
-use super::{Paint, Pen};
+use super::view::{Paint, Pen};
 
 /// Lines of the page.
 const LINES: [&str; 21] = [

@@ -5,7 +5,8 @@ use std::ops::Range;
 use kmemtrace::live::LiveRow;
 
 use super::state::Sort;
-use super::{Paint, Pen, View, WIDE, figures, who};
+use super::view::{Paint, Pen, View, WIDE};
+use super::{figures, who};
 use crate::render::cut;
 
 /// Column of figures.

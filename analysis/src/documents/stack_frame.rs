@@ -1,0 +1,37 @@
+//! Frames of a call stack, as documents have them.
+
+use std::borrow::Cow;
+
+/// Frame of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackFrame<'a> {
+    /// Return address.
+    pub address: u64,
+    /// `function+0x1f`, if it is known.
+    pub symbol: Option<Cow<'a, [u8]>>,
+    /// Module of the function; `None` for the kernel itself.
+    pub module: Option<Cow<'a, [u8]>>,
+}
+
+impl StackFrame<'_> {
+    /// Symbol, else the address in hexadecimal digits.
+    pub fn text(&self) -> Vec<u8> {
+        self.symbol.as_deref().map_or_else(|| format!("{:#x}", self.address).into_bytes(), <[u8]>::to_vec)
+    }
+}
+
+/// Stack of a row: its number in the document, and its frames, the innermost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowStack<'a> {
+    /// Number, from 1.
+    pub number: u64,
+    /// Frames from the call-site on.
+    pub frames: Vec<StackFrame<'a>>,
+}
+
+impl RowStack<'_> {
+    /// Frames in one line, the innermost first.
+    pub fn text(&self) -> Vec<u8> {
+        self.frames.iter().map(StackFrame::text).collect::<Vec<_>>().join(&b" < "[..])
+    }
+}

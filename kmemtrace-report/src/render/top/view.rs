@@ -1,0 +1,100 @@
+//! Parts of the screen that all its areas share: the figures to show, the emphasis of text, and a pen that writes into a buffer.
+
+use kmemtrace::live::Snapshot;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::state::ScreenState;
+
+/// Width from which on all columns are shown.
+pub(super) const WIDE: u16 = 120;
+
+/// Abilities of the terminal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// True for characters beyond ASCII.
+    pub(crate) is_unicode: bool,
+    /// True for colours and bold text.
+    pub(crate) has_colour: bool,
+}
+
+/// Emphasis of a part of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paint {
+    Plain,
+    Strong,
+    Faint,
+    Warning,
+    Chosen,
+}
+
+impl Look {
+    fn style(self, paint: Paint) -> Style {
+        if !self.has_colour {
+            return Style::default();
+        }
+        match paint {
+            Paint::Plain => Style::default(),
+            Paint::Strong => Style::default().add_modifier(Modifier::BOLD),
+            Paint::Faint => Style::default().add_modifier(Modifier::DIM),
+            Paint::Warning => Style::default().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Paint::Chosen => Style::default().add_modifier(Modifier::REVERSED),
+        }
+    }
+}
+
+/// Trace and recorder, as the first line names them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Subject {
+    /// Name of the trace, escaped.
+    pub(crate) name: String,
+    /// Host, kernel and machine, escaped; empty where the trace does not tell.
+    pub(crate) machine: String,
+    /// State of the recording.
+    pub(crate) state: Recording,
+}
+
+/// State of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Recording {
+    /// Events come.
+    #[default]
+    Runs,
+    /// Events recorded before the screen began are being read.
+    Loads,
+    /// A finished trace is played.
+    Plays,
+    /// The end, and its reason.
+    Ended(String),
+}
+
+/// Everything that the screen shows.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) subject: &'a Subject,
+    pub(crate) state: &'a ScreenState,
+    pub(crate) look: Look,
+}
+
+/// Writes lines into a buffer.
+pub(super) struct Pen<'a> {
+    pub(super) buffer: &'a mut Buffer,
+    pub(super) look: Look,
+}
+
+impl Pen<'_> {
+    pub(super) fn area(&self) -> Rect {
+        self.buffer.area
+    }
+
+    /// Writes a text from a column on, as far as the line goes.
+    pub(super) fn put(&mut self, x: u16, y: u16, text: &str, paint: Paint) {
+        let area = self.buffer.area;
+        if x < area.width && y < area.height {
+            let style = self.look.style(paint);
+            self.buffer.set_stringn(area.x + x, area.y + y, text, usize::from(area.width - x), style);
+        }
+    }
+}
