@@ -196,15 +196,7 @@ pub(super) fn read(
             let ([address, at], pid) = (numbers(from)?, from.u32()?);
             let (class, cpu) = (from.u32()?, from.u32()?);
             let alloc_info = AllocInfo { at, tie: 0, pid };
-            let pages = match from.bool()? {
-                true => Some(LivePages {
-                    allocated: from.u32()?,
-                    live: from.u32()?,
-                    inferred: from.u32()?,
-                    crossed: from.u32()?,
-                }),
-                false => None,
-            };
+            let pages = read_live_pages(from)?;
             ((class as usize) < classes.len()).then_some(Live { address, alloc_info, class, cpu, pages })
         })?;
         from.end(())?;
@@ -223,6 +215,15 @@ pub(super) fn read(
         ..PairingResult::default()
     };
     sums_fit(&order, &paired).then_some((order, paired))
+}
+
+/// Pages of a live object, where it has some.
+fn read_live_pages(from: &mut Reader<'_>) -> Option<Option<LivePages>> {
+    if !from.bool()? {
+        return Some(None);
+    }
+    let (allocated, live, inferred, crossed) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
+    Some(Some(LivePages { allocated, live, inferred, crossed }))
 }
 
 fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {

@@ -269,9 +269,8 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
                     findings.extend(end_block(known, gaps, &mut objects[index], event, number));
                 }
                 frames.note_left(number, &objects);
-                let again =
-                    again.map(|(class, suspect)| finding(class, None, Some(event.call_site), Kind::Pages, suspect));
-                findings.extend(again);
+                let site = Some(event.call_site);
+                findings.extend(again.map(|(class, suspect)| finding(class, None, site, Kind::Pages, suspect)));
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
@@ -295,9 +294,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
                 let key = (kind == Kind::Pages, event.address);
                 let site = Some(event.call_site);
                 match table.insert(key, Last { at: event.at, cpu: event.cpu, object: None }) {
-                    None => {
-                        findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false));
-                    }
+                    None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),
                     Some(last @ Last { object: None, .. }) => {
                         let suspect = suspect(&last, event, Class::FreeAfterFree);
                         findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect));
