@@ -94,7 +94,7 @@ pub(crate) struct Args {
     /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
-    /// Largest children that make up P percent of the sort key, at each node
+    /// Largest children that make up P percent
     #[arg(long, value_name = "P", value_parser = share)]
     pub(crate) throttle: Option<f64>,
     /// Module that an allocation belongs to: innermost (default), outermost, any or site
@@ -102,15 +102,15 @@ pub(crate) struct Args {
     /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
     /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. Allocations without
     /// a stack belong to the module of their call-site.
-    #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true)]
+    #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true, hide_short_help = true)]
     pub(crate) module_rule: Option<RuleOfModules>,
     /// Figures at the peak of live bytes, or at a time
     ///
     /// A time is one side of --time: 12.5, +1.5s, -2s or 10%. For the peak the trace is read twice.
-    #[arg(long, value_name = "peak|TIME", allow_hyphen_values = true, conflicts_with = "time")]
+    #[arg(long, value_name = "peak|TIME", allow_hyphen_values = true, conflicts_with = "time", hide_short_help = true)]
     pub(crate) at: Option<Moment>,
     /// Rules for the use of pages, in place of the built-in ones
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) uses: Option<PathBuf>,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
