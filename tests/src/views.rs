@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn random_traces_have_every_case_that_groupings_tell_apart() {
         let mut seen = std::collections::BTreeMap::new();
-        for seed in 0..60 {
+        for seed in 0..200 {
             let (_, workload) = random_workload(seed, 60);
             let known = Known::of_workload(workload);
             let pairs = pairs::pairs(&known);
