@@ -12,6 +12,7 @@ use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::target::{Endian, Target};
 use kmemtrace_abi::trace::{OpenError, Trace};
+use kmemtrace_tests::generate::layout::layouts;
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_tests::recording::{Directory, random_relay};
 
@@ -190,7 +191,14 @@ fn a_record_that_cannot_be_decoded_is_one_gap_with_what_is_missing_before_it() {
     let block = |number: usize| &seed.bytes[seed.blocks[number].bytes.clone()];
     let data: Vec<usize> = (0..seed.blocks.len()).filter(|&i| seed.blocks[i].is_data).collect();
     let is_record = |&i: &usize| (1..29).contains(&first_record(block(i)).1);
-    let longest = data.iter().copied().filter(is_record).max_by_key(|&i| first_record(block(i)).1).unwrap();
+    // Fields of an allocation have to be there; records of other events may have any length.
+    let allocations: Vec<[u8; 2]> = layouts(&Shape::plain())
+        .iter()
+        .filter(|layout| layout.name.starts_with("kmalloc") || layout.name.starts_with("kmem_cache_alloc"))
+        .map(|layout| layout.id.to_le_bytes())
+        .collect();
+    let is_allocation = |&i: &usize| is_record(&i) && allocations.contains(&first_record(block(i)).2);
+    let longest = data.iter().copied().filter(is_allocation).max_by_key(|&i| first_record(block(i)).1).unwrap();
     let (_, max_words, id) = first_record(block(longest));
     let mut tried = 0;
     for (number, next) in data.iter().copied().zip(data.iter().copied().skip(1)).filter(|(_, next)| is_record(next)) {

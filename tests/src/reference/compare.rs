@@ -43,7 +43,14 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
             let sites: BTreeSet<u64> =
                 allocations(pairs).filter(|(e, kind)| is_of_row(e, *kind)).map(|(e, _)| e.call_site).collect();
             let is_merged = keys == BY_FUNCTION && sites.len() > 1;
-            if is_merged { merged(known, pairs, &is_of_row) } else { figures(known, pairs, &is_of_row).0 }
+            if is_merged {
+                return merged(known, pairs, &is_of_row);
+            }
+            let mut figures = figures(known, pairs, &is_of_row).0;
+            if sites.is_empty() && key.1 == Kind::Pages {
+                nothing_of_pages(known, pairs, &mut figures);
+            }
+            figures
         };
         with(names, changes(sides, side(0), side(1)))
     };
@@ -66,6 +73,19 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
         "total_pages": total(true),
         "rows": rows,
     })
+}
+
+/// Sets the figures of pages of a side without the row to 0, as far as the side's trace tells any.
+fn nothing_of_pages(known: &Known, pairs: &Pairs, figures: &mut Value) {
+    let (whole, size) = (pairs.has_whole_blocks(), known.trace.page_bytes);
+    if whole && size.is_none() {
+        return;
+    }
+    for member in ["pages_allocated", "pages_freed", "pages_inferred", "live_pages"] {
+        figures[member] = json!(0);
+    }
+    figures["peak_live_pages"] = json!(size.map(|_| 0));
+    figures["partial_frees"] = json!((!whole).then_some(0));
 }
 
 /// Call-sites without a function are the same in both traces only if the kernel's code was at the same place; `0x0` is no
