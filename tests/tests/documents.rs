@@ -80,7 +80,9 @@ fn commands_of_the_documents_are_understood() {
                 let output = command.args(["-c", &line]).current_dir(directory.path()).env("PATH", &path).output();
                 let output = output.unwrap();
                 runs += 1;
-                if !matches!(output.status.code(), Some(0 | 1)) {
+                // The live screen needs a terminal, and says so once it has understood all words.
+                let said = String::from_utf8_lossy(&output.stderr);
+                if !matches!(output.status.code(), Some(0 | 1)) && !said.contains("top: there is no terminal") {
                     refused.push(format!("{document}: {line}: {}", String::from_utf8_lossy(&output.stderr)));
                 }
             }

@@ -68,18 +68,40 @@ fn line(args: &Args) -> String {
     line
 }
 
-/// Words of the command lines of all reports, without the trace directory: one line for each view, and one for all reports of
-/// memstrack.
+/// Words of the command lines of all reports, without the trace directory: one line for each view.
 pub(crate) fn reports(args: &Args) -> Vec<Vec<String>> {
-    let (theirs, views): (Vec<String>, Vec<String>) =
-        args.report.iter().cloned().partition(|report| is_of_memstrack(report));
-    let mut lines: Vec<Vec<String>> = views.into_iter().map(|view| vec![view]).collect();
-    if !theirs.is_empty() {
-        let throttle = args.memstrack.throttle.map(|percent| ["--throttle".to_owned(), percent.to_string()]);
-        let words = ["--memstrack".to_owned(), theirs.join(",")].into_iter();
-        lines.push(words.chain(throttle.into_iter().flatten()).collect());
+    args.report.iter().map(|report| words(report, args.memstrack.throttle)).collect()
+}
+
+/// Words of the view that answers a report of memstrack with its parameters; those of a view are its name.
+fn words(report: &str, throttle: Option<u8>) -> Vec<String> {
+    let mut parameters = report.split(':');
+    let name = parameters.next().unwrap_or(report);
+    let (view, is_tree): (&[&str], bool) = match name {
+        "module_summary" => (&["modules"], false),
+        "module_top" => (&["tree", "--by", "module,stack"], true),
+        "task_summary" => (&["tasks"], false),
+        "task_top" => (&["tree", "--by", "task,stack"], true),
+        "task_top_json" => (&["tree", "--by", "task,stack", "--format", "json"], true),
+        "proc_slab_static" => (&["caches"], false),
+        _ => return vec![report.to_owned()],
+    };
+    let mut words: Vec<String> = view.iter().map(|word| (*word).to_owned()).collect();
+    let mut share = throttle.map(|percent| percent.to_string());
+    for parameter in parameters {
+        match parameter.split_once('=') {
+            None if parameter == "sort_by_peak" && name != "proc_slab_static" => {
+                words.extend(["--sort", "peak"].map(str::to_owned));
+            }
+            Some(("top", rows)) => words.extend(["-n", rows].map(str::to_owned)),
+            Some(("throttle", percent)) => share = Some(percent.to_owned()),
+            _ => {}
+        }
     }
-    lines
+    if let Some(percent) = share.filter(|_| is_tree) {
+        words.extend(["--throttle".to_owned(), percent]);
+    }
+    words
 }
 
 /// True if only the reports stay of the recording.
@@ -109,14 +131,14 @@ mod tests {
         assert_eq!(said("kmemtraced -e page"), None);
         assert_eq!(
             said("kmemtraced --notui --report module_summary,task_top:top=5 --throttle 80 --output /tmp/F").unwrap(),
-            "as memstrack: kmemtraced -e page --stack -o DIR, then kmemtrace-report --memstrack module_summary,task_top:top=5 \
-             --throttle 80 DIR >/tmp/F"
+            "as memstrack: kmemtraced -e page --stack -o DIR, then kmemtrace-report modules DIR, then kmemtrace-report tree --by \
+             task,stack -n 5 --throttle 80 DIR >/tmp/F"
         );
         assert_eq!(said("kmemtraced --backend perf --buf-size 8").unwrap(), "as memstrack: kmemtraced -b 8M -o DIR");
         assert_eq!(
             said("kmemtraced --report sites,module_top -e all --stack=all -o x").unwrap(),
-            "as memstrack: kmemtraced -e all --stack=all -o x, then kmemtrace-report sites x, then kmemtrace-report --memstrack \
-             module_top x"
+            "as memstrack: kmemtraced -e all --stack=all -o x, then kmemtrace-report sites x, then kmemtrace-report tree --by \
+             module,stack x"
         );
         let (args, _) = translated("kmemtraced --notui --output F --buf-size 2");
         assert_eq!((args.report, args.buffer_size), (vec![REPORT.to_owned()], Some(2 << 20)));
