@@ -30,8 +30,9 @@ impl<F: FnMut(&OrderedItem<'_>) -> ControlFlow<()>> Observer for F {
 /// Gap that has not ended yet: its end, CPU and begin, and the number of events lost.
 type OpenGap = (u64, u32, u64, Option<u64>);
 
-/// Gaps that have not ended, by their ends. A gap stands before the first event with the key at which it ends, or behind those of
-/// that key in an earlier window.
+/// Gaps that have not ended, by their ends. A gap stands before the first event with the key at which it ends. One that begins at
+/// this key, too, comes after the event of its CPU that tells where it begins, and stands behind all events with the key: they may be in
+/// an earlier window.
 #[derive(Debug, Default)]
 pub(crate) struct OpenGaps(BinaryHeap<Reverse<OpenGap>>);
 
@@ -45,8 +46,8 @@ impl OpenGaps {
     /// Takes out the next gap that stands before an event with this key.
     #[inline]
     pub(crate) fn next_before(&mut self, key: u64) -> Option<OpenGap> {
-        let &Reverse((to, ..)) = self.0.peek()?;
-        if to <= key { self.0.pop().map(|Reverse(gap)| gap) } else { None }
+        let &Reverse((to, _, from, _)) = self.0.peek()?;
+        if to < key || to == key && from < to { self.0.pop().map(|Reverse(gap)| gap) } else { None }
     }
 }
 

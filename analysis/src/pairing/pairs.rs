@@ -746,7 +746,7 @@ impl<'a> Pairing<'a> {
     /// Sums of this partition.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
-        counts.has_whole_blocks = !self.pages.is_unused();
+        counts.has_whole_blocks |= !self.pages.is_unused();
         counts.page_pairs += self.tallies.whole_page_pairs();
         for (&cpu, &pairs) in self.options.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
             *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
@@ -767,6 +767,8 @@ impl<'a> Pairing<'a> {
     /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the
     /// trace; an object with sizes of its own adds one.
     pub(crate) fn list_live(&mut self, list: &mut Vec<Live>, classes: &mut Vec<Class>) {
+        // The tables are empty afterwards.
+        self.counts.has_whole_blocks |= !self.pages.is_unused();
         let cpus = &self.options.cpus;
         for table in [&mut self.objects, &mut self.pages] {
             table.drain_live(|address, state, own_sizes, alloc_info| {
