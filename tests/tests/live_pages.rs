@@ -61,20 +61,13 @@ fn count(figures: &Value, name: &str) -> u64 {
     figures[name].as_u64().unwrap_or_else(|| panic!("{name}: {figures}"))
 }
 
-/// Allocates and frees memory of a process, page by page.
-fn touch_pages() {
-    let mut memory = vec![0u8; 16 << 20];
-    memory.iter_mut().step_by(page_bytes() as usize).for_each(|byte| *byte = 1);
-    std::hint::black_box(&memory);
-}
-
 fn pages_are_those_that_the_kernel_counts() -> Result<(), Skip> {
     let recorder = record()?;
     // Both readings lie within the recording: what happens between a reading and the recording's end is not compared.
     let before = vmstat();
     let end = Instant::now() + COMPARED;
     while Instant::now() < end {
-        touch_pages();
+        drop(file_in_memory("kmt-load", PAGES));
     }
     let after = vmstat();
     let pages = kind_pages(&recorder.stop_whole());
@@ -95,7 +88,7 @@ fn pages_are_those_that_the_kernel_counts() -> Result<(), Skip> {
 fn file_in_memory(thread_name: &str, kept: u64) -> OwnedFd {
     let work = move || {
         let file = must("memfd_create", memfd_create("pages", MemfdFlags::CLOEXEC));
-        let block = vec![7u8; 1 << 20];
+        let block = vec![7u8; 16 << 10];
         let mut rest = PAGES * page_bytes();
         while rest > 0 {
             rest -= must("write", rustix::io::write(&file, &block)) as u64;
