@@ -60,8 +60,13 @@ fn stripped(value: Value, name: &str) -> Value {
                 ["module", "cross_node", "slabinfo_change", "visibility_percent", "aliases", "names"];
             // Places of call-sites, also of the two sides of a pair.
             const OF_PLACES: [&str; 6] = ["symbol", "frames", "source", "folder", "folder_from", "wrapper"];
-            let is_of_kernel =
-                |name: &str| OF_KERNEL.contains(&name) || OF_PLACES.iter().any(|of_place| name.ends_with(of_place));
+            // Raw bytes do not tell the size of a page.
+            const OF_PAGES: [&str; 5] =
+                ["pages_allocated", "pages_freed", "pages_inferred", "live_pages", "peak_live_pages"];
+            let is_of_kernel = |name: &str| {
+                [&OF_KERNEL[..], &OF_PAGES].concat().contains(&name)
+                    || OF_PLACES.iter().any(|of_place| name.ends_with(of_place))
+            };
             let members = members.into_iter().filter(|(name, _)| !is_of_kernel(name));
             Value::Object(members.map(|(name, value)| (name.clone(), stripped(value, &name))).collect())
         }
