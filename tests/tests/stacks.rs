@@ -99,6 +99,9 @@ fn is_alloc(event: &Value) -> bool {
     event["event"] == "mm_page_alloc"
 }
 
+/// Events whose stack may be missing: a few on each CPU.
+const AT_THE_ENDS: u64 = 8;
+
 fn is_large(event: &Value) -> bool {
     is_alloc(event) && event["requested"].as_u64().is_some_and(|bytes| bytes > rustix::param::page_size() as u64)
 }
@@ -126,7 +129,8 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
         let (stacks, events) =
             recorded.stacks_and_events(|event| (has_all && is_page_event(event)) || is_counted(event));
         assert!(events > 100, "{options:?}: {events} events");
-        assert_eq!(stacks, events, "{options:?}: stacks and events");
+        // Tracing may begin or end between an event and its stack.
+        assert!(stacks <= events && events - stacks <= AT_THE_ENDS, "{options:?}: {stacks} stacks, {events} events");
     }
     let without = Recorded::new(&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], &load);
     assert_eq!((stacks_of(&without.trace()).as_deref(), without.stacks_and_events(is_page_event).0), (Some(""), 0));

@@ -53,10 +53,7 @@ impl Tty {
         terminal::enable_raw_mode()?;
         execute!(stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
         let area = size(terminal::size().ok());
-        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
-        let made = Terminal::with_options(CrosstermBackend::new(stdout()), options);
-        let mut terminal = made.inspect_err(|_| restore())?;
-        terminal.clear()?;
+        let terminal = blank(area).inspect_err(|_| restore())?;
         Ok(Tty { terminal, area })
     }
 
@@ -65,8 +62,7 @@ impl Tty {
         let area = size(terminal::size().ok());
         if area != self.area {
             self.area = area;
-            self.terminal.resize(area)?;
-            self.terminal.clear()?;
+            self.terminal = blank(area)?;
         }
         self.terminal.draw(|frame| draw(frame.buffer_mut()))?;
         Ok(())
@@ -74,8 +70,15 @@ impl Tty {
 
     /// Draws everything anew with the next frame.
     pub(super) fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        self.terminal = blank(self.area)?;
+        Ok(())
     }
+}
+
+/// Blank screen of this size. The terminal is not asked for its cursor, as ratatui does to clear a screen: some never answer.
+fn blank(area: Rect) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    execute!(stdout(), terminal::Clear(terminal::ClearType::All))?;
+    Terminal::with_options(CrosstermBackend::new(stdout()), TerminalOptions { viewport: Viewport::Fixed(area) })
 }
 
 impl Drop for Tty {
