@@ -94,7 +94,8 @@ pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
     options.cpus = (0..1 + random.below(4) as u32).collect();
     options.missing.retain(|&cpu| cpu > 0 && options.cpus.contains(&cpu));
     (options.cut, options.recorder_loss, options.nodes, options.kernel) = (Vec::new(), false, false, true);
-    (options.timed, options.foreign) = (false, false);
+    // The generator puts no list of symbols into a tree.
+    (options.timed, options.foreign, options.symbols) = (false, false, false);
     let workload = workload(seed, &options);
     (options, workload)
 }
