@@ -93,7 +93,7 @@ fn texts_that_were_not_copied_are_named() {
 fn without_stats_the_marks_tell_what_was_lost() {
     let mut options = Options::plain(Shape::plain(), 2, 800);
     (options.loss, options.uncounted) = (true, false);
-    // What is lost behind the last event has no mark: nothing is, of this seed.
+    // Loss behind the last event has no mark: this seed has none there.
     let files = tree(&workload(2, &options), 2);
     let with = Directory::new(&files);
     let without = Directory::new(&files.into_iter().filter(|(name, _)| !name.ends_with("stats")).collect::<Vec<_>>());
