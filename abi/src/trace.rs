@@ -149,8 +149,8 @@ pub struct Metadata {
     pub vmstat_start: Vec<u8>,
     /// `/proc/vmstat` of the recording's end.
     pub vmstat_end: Vec<u8>,
-    /// How the recorder asked the kernel for call stacks, as `trigger alloc`; empty: it did not. `None`: the recording does not
-    /// say, and stacks are tied where they are found.
+    /// Request of the recorder for call stacks, as `trigger alloc`; empty where the recorder asked the kernel for none. `None`: the
+    /// recording does not tell, and the reader ties stacks where it finds them.
     pub stacks: Option<String>,
     /// System name, node name, release and so on.
     pub uname: Vec<u8>,

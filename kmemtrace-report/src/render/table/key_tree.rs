@@ -6,11 +6,10 @@ use kmemtrace::documents::tree::{NodeKind, TreeBody, TreeNode};
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
-use super::tree::flatten;
+use super::tree as table;
 use super::{cells, figures, heading};
 use crate::columns::KEY_TREE;
 use crate::columns::column::Column;
-use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
 /// Writes the table of a tree over keys.
@@ -27,22 +26,8 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
         "WASTED" | "LIVE WASTE" => !is_pages,
         _ => true,
     };
-    let first = KEY_TREE.iter().filter(|column| Some(column.title) == ranked);
-    let others = KEY_TREE.iter().filter(|column| Some(column.title) != ranked && is_shown(column));
-    let columns: Vec<Column<'_>> = first.chain(others).copied().collect();
-    let mut nodes = Vec::new();
-    flatten(root, 0, &mut nodes);
-    let row = |&(node, depth): &(&TreeNode, usize)| {
-        let cells = cells_of(node, depth, root, options);
-        let cell = |column: &Column<'_>| {
-            let at = KEY_TREE.iter().position(|known| known.title == column.title);
-            at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
-        };
-        columns.iter().map(cell).collect::<Vec<Cell>>()
-    };
-    let grid = Grid { columns: &columns, ranked: None, screen: &options.screen };
-    let notes = grid.write(|| nodes.iter().map(row), out)?;
-    heading::footer(notes, options, out)
+    let columns = table::shown(&KEY_TREE, ranked, is_shown);
+    table::grid(root, (&KEY_TREE, &columns), cells_of, options, out)
 }
 
 /// Cells of a node, in the order of [`KEY_TREE`].

@@ -23,26 +23,45 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
     }
     let ranked = options.ranked.and_then(figures::ranked);
     let is_shown = |column: &Column<'_>| root.static_bytes.is_some() || !OF_STATIC.contains(&column.title);
-    // The sort key comes first.
-    let first = TREE.iter().filter(|column| Some(column.title) == ranked);
-    let others = TREE.iter().filter(|column| Some(column.title) != ranked && is_shown(column));
-    let columns: Vec<Column<'_>> = first.chain(others).copied().collect();
+    let columns = shown(&TREE, ranked, is_shown);
+    grid(root, (&TREE, &columns), cells_of, options, out)
+}
+
+/// The columns that are shown; that of the sort key comes first.
+pub(super) fn shown<'c>(
+    all: &[Column<'c>],
+    ranked: Option<&str>,
+    is_shown: impl Fn(&Column<'_>) -> bool,
+) -> Vec<Column<'c>> {
+    let first = all.iter().filter(|column| Some(column.title) == ranked);
+    let others = all.iter().filter(|column| Some(column.title) != ranked && is_shown(column));
+    first.chain(others).copied().collect()
+}
+
+/// Writes a line for each node; `cells_of` has its cells in the order of all columns.
+pub(super) fn grid(
+    root: &TreeNode,
+    (all, columns): (&[Column<'_>], &[Column<'_>]),
+    cells_of: impl Fn(&TreeNode, usize, &TreeNode, &TableOptions) -> Vec<Cell>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut nodes = Vec::new();
     flatten(root, 0, &mut nodes);
     let row = |&(node, depth): &(&TreeNode, usize)| {
         let cells = cells_of(node, depth, root, options);
         let cell = |column: &Column<'_>| {
-            let at = TREE.iter().position(|known| known.title == column.title);
+            let at = all.iter().position(|known| known.title == column.title);
             at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
         };
         columns.iter().map(cell).collect::<Vec<Cell>>()
     };
-    let grid = Grid { columns: &columns, ranked: None, screen: &options.screen };
+    let grid = Grid { columns, ranked: None, screen: &options.screen };
     let notes = grid.write(|| nodes.iter().map(row), out)?;
     heading::footer(notes, options, out)
 }
 
-pub(super) fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, usize)>) {
+fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, usize)>) {
     nodes.push((node, depth));
     node.children.iter().for_each(|child| flatten(child, depth + 1, nodes));
 }
