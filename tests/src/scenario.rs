@@ -75,6 +75,7 @@ impl Scenario {
             failed: allocates && address == 0,
             order: None,
             stack: None,
+            owner: None,
         }
     }
 

@@ -85,6 +85,7 @@ fn machine() -> Workload {
                 failed: false,
                 order: None,
                 stack: None,
+                owner: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

@@ -9,7 +9,7 @@ use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyNode, KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
-use crate::account::grouping::{GroupKey, NO_VALUE};
+use crate::account::grouping::GroupKey;
 use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
 use crate::analysis::Analysis;
 
@@ -140,11 +140,7 @@ impl KeyForm<'_, '_> {
     }
 
     fn task(&self, value: u64) -> Box<[u8]> {
-        if value == NO_VALUE {
-            return b"(unknown)"[..].into();
-        }
-        let pid = value as u32 as i32;
-        let comm = self.naming.naming.comm(pid);
+        let (Some(pid), comm) = self.naming.task(value) else { return b"(unknown)"[..].into() };
         [comm.as_deref().unwrap_or(b"(no name)"), format!(" ({pid})").as_bytes()].concat().into()
     }
 }

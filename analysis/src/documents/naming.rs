@@ -76,7 +76,7 @@ impl Field for FreePlace {
 /// Names of an analysis.
 #[derive(Clone, Copy)]
 pub(super) struct Naming<'a> {
-    symbols: &'a Symbolizer,
+    pub(super) symbols: &'a Symbolizer,
     places: &'a Places,
     names: &'a Names,
     comms: &'a HashMap<i32, Box<[u8]>>,

@@ -213,7 +213,7 @@ impl Query {
             && !self.over_time.is_asked()
             && !self.learns_caches
             && !self.free_sites
-            && !self.names.frames.has_more()
+            && !self.names.frames.is_other()
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.

@@ -134,6 +134,7 @@ impl Load {
             failed: false,
             order: None,
             stack: None,
+            owner: None,
         };
         (event, number, sort)
     }

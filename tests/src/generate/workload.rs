@@ -553,6 +553,7 @@ impl<'a> Machine<'a> {
             failed: false,
             order: order.then_some(0),
             stack: None,
+            owner: None,
         }
     }
 

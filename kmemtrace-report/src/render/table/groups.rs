@@ -14,8 +14,9 @@ use super::options::TableOptions;
 use super::{cells, figures, heading};
 use crate::columns::column::{Column, Holds};
 use crate::columns::{
-    self, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP, KEY_MODULE,
-    KEY_NODE, KEY_ORDER, KEY_PID, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE, KEY_STACK, KEY_USE,
+    self, KEY_ALLOCATOR, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP,
+    KEY_MODULE, KEY_NODE, KEY_ORDER, KEY_PID, KEY_RELEASED, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE, KEY_STACK,
+    KEY_TGID, KEY_USE,
 };
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
@@ -39,6 +40,7 @@ pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
         // The call-site shows its module.
         GroupKey::Module if has(GroupKey::Site) => vec![],
         GroupKey::Pid => vec![KEY_PID],
+        GroupKey::Tgid => vec![KEY_TGID],
         GroupKey::Comm => vec![KEY_COMM],
         GroupKey::Cache => vec![KEY_CACHE],
         GroupKey::Module => vec![KEY_MODULE],
@@ -49,6 +51,8 @@ pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
         GroupKey::Gfp => vec![KEY_GFP],
         GroupKey::Node => vec![KEY_NODE],
         GroupKey::Context => vec![KEY_CONTEXT],
+        GroupKey::Allocator => vec![KEY_ALLOCATOR],
+        GroupKey::Released => vec![KEY_RELEASED],
     });
     columns.collect()
 }
@@ -89,7 +93,7 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         GroupMember::Task { pid, comm } => vec![number(*pid), cells::text(comm)],
         GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => vec![],
         GroupMember::Module(_) if has_site => vec![],
-        GroupMember::Pid(pid) => vec![number(*pid)],
+        GroupMember::Pid(number_of) | GroupMember::Tgid(number_of) => vec![number(*number_of)],
         GroupMember::Comm(comm) => vec![cells::text(comm)],
         GroupMember::Cache { cache, .. } => vec![cells::shown(cache).unwrap_or("(no name)".to_owned()).into()],
         GroupMember::Module(module) => vec![cells::shown(module).unwrap_or("(kernel)".to_owned()).into()],
@@ -106,6 +110,8 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         }
         GroupMember::Node(node) => vec![number(*node)],
         GroupMember::Context(context) => vec![number(*context)],
+        GroupMember::Allocator(name) => vec![known(name, "-")],
+        GroupMember::Released(released) => vec![number(released.map(|yes| if yes { "yes" } else { "no" }))],
     });
     cells.collect()
 }
