@@ -20,7 +20,7 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
             ("churn", &TOP_CHURN),
         ],
     ),
-    ("sites", &[("", &SITES), ("keys of --by", &KEYS)]),
+    ("sites", &[("", &SITES), ("groups of page_owner", &BLOCKS), ("keys of --by and --cull", &KEYS)]),
     ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
     ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
     ("modules", &[("figures", &HELD), ("names", &MODULES)]),
@@ -166,6 +166,13 @@ pub(crate) const KEYS: [Column<'static>; 21] = [
     KEY_CONTEXT,
     KEY_ALLOCATOR,
     KEY_RELEASED,
+];
+
+/// Groups of blocks of page_owner, which tells of nothing that is past.
+pub(crate) const BLOCKS: [Column<'static>; 3] = [
+    Column::figure("BLOCKS", 0, "Blocks that are held: page_owner_sort's times."),
+    Column::figure("PAGES", 0, "Pages of these blocks."),
+    Column::figure("LIVE", 0, "Bytes of these blocks."),
 ];
 
 /// `sites`, by call-site.

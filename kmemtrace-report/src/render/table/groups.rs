@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
+use kmemtrace::documents::Head;
 use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::PrintedStats;
-use kmemtrace::{GroupKey, Kind, SourceLine};
+use kmemtrace::{GroupKey, Kind, SortKey, SourceLine};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::PAGE_OWNER;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
@@ -130,7 +132,7 @@ pub(crate) fn text_cells(columns: &[Column<'_>], text: &str) -> Vec<Cell> {
 
 /// Writes the table of `sites` for a grouping other than the call-site.
 pub(crate) fn groups<'a>(
-    query: &QueryMembers<'_>,
+    head: &Head<'_>,
     listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
     options: &TableOptions,
     out: &mut dyn Write,
@@ -138,7 +140,10 @@ pub(crate) fn groups<'a>(
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation", options, out);
     }
-    let keys = columns(query);
+    let keys = columns(&head.query);
+    if head.trace.input == PAGE_OWNER {
+        return blocks(&keys, listing, options, out);
+    }
     let columns: Vec<Column<'_>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
         let figures = figures::sums(&row.stats, row.kind.name(), options);
@@ -150,5 +155,32 @@ pub(crate) fn groups<'a>(
     };
     let grid = Grid { columns: &columns, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
+    heading::footer(notes, options, out)
+}
+
+/// Writes the table of groups of blocks of page_owner.
+fn blocks<'a>(
+    keys: &[Column<'_>],
+    listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let sums = |stats: &PrintedStats| -> Vec<Cell> {
+        let (blocks, pages) = (cells::count(stats.live_objects), cells::count(stats.live_pages));
+        vec![blocks.into(), pages.into(), cells::bytes(stats.live_allocated, options).into()]
+    };
+    let columns: Vec<Column<'_>> = columns::BLOCKS.into_iter().chain(keys.iter().copied()).collect();
+    let row = |row: GroupRow<'_>| {
+        sums(&row.stats).into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+    };
+    let others = listing.others.iter().filter_map(|others| {
+        let figures = sums(others.others_pages.as_ref()?).into_iter();
+        Some(figures.chain(other_cells(keys, others.others_count)).collect::<Vec<Cell>>())
+    });
+    let others: Vec<Vec<Cell>> = others.collect();
+    let ranked =
+        if options.ranked == Some(SortKey::Allocs) { Some("BLOCKS") } else { options.ranked.and_then(figures::ranked) };
+    let grid = Grid { columns: &columns, ranked, screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(others.iter().cloned()), out)?;
     heading::footer(notes, options, out)
 }
