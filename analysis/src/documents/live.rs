@@ -7,6 +7,7 @@ use super::ranked::{Listing, Others};
 use super::row::{Address, Name, Rows, row};
 use super::sums::Saturation;
 use crate::account::classes::Class;
+use crate::account::group_reader::parts_of_task;
 use crate::account::grouping::RowKey;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::pairs::{Live, PairingResult};
@@ -78,7 +79,9 @@ pub(super) fn live<'a>(
 
 fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, page_bytes: Option<u64>, object: &Live) -> LiveRow<'a> {
     let class = paired.class(object);
-    let (RowKey { site, .. }, stats) = &paired.rows[class.row as usize];
+    let (RowKey { site, others, .. }, stats) = &paired.rows[class.row as usize];
+    // Rows have a thread for inputs that tell the names of each allocation, see [`crate::Query::with_owners`].
+    let own = parts_of_task(*others).1.and_then(|comm| naming.numbered(comm));
     let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
     let cache = naming.numbered(class.cache.into());
     LiveRow {
@@ -94,7 +97,7 @@ fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, page_bytes: Option<u64
         },
         cpu: object.cpu,
         pid,
-        comm: pid.and_then(|pid| naming.comm(pid)),
+        comm: own.map(Into::into).or_else(|| naming.comm(pid?)),
         at: object.alloc_info.at,
         live_is_upper_bound: stats.live_is_upper_bound,
     }

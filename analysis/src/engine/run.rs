@@ -106,7 +106,11 @@ impl Query {
             names.find_sources(trace)?;
         }
         let is_whole = self.select.is_all() && window.is_none();
-        let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
+        let mut request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
+        if self.owners && trace.info.input.is_of_one_moment() && request.grouping == Grouping::SITE {
+            // One thread may have had several names, and an object's row tells the one that it had.
+            request.grouping = Grouping::of(&[GroupKey::Site, GroupKey::Task]);
+        }
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
         let caches = if is_answered { CacheNames::of(&trace.metadata) } else { self.cache_names(trace, progress)? };
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
@@ -187,6 +191,7 @@ impl Query {
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
+            is_of_one_moment: trace.info.input.is_of_one_moment(),
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }

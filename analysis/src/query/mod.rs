@@ -40,6 +40,7 @@ pub struct Query {
     pub(crate) grouping: Grouping,
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
+    pub(crate) owners: bool,
     pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
@@ -87,6 +88,7 @@ impl Query {
             grouping,
             matrix: false,
             lists_live: false,
+            owners: false,
             over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
@@ -119,6 +121,13 @@ impl Query {
     /// Lists the objects that are live at the end; about 48 bytes of memory for each.
     pub fn with_live_objects(mut self, yes: bool) -> Query {
         self.lists_live = yes;
+        self
+    }
+
+    /// Listed objects have the command name that the input tells of each of them, where it does; rows are made for these, too, so
+    /// that they are no call-sites.
+    pub fn with_owners(mut self, yes: bool) -> Query {
+        self.owners = yes;
         self
     }
 

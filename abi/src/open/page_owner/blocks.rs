@@ -1,4 +1,4 @@
-//! Blocks that a text tells of, oldest first: 20 bytes each, and the facts that many share once.
+//! Blocks that a text tells of, oldest first: 24 bytes each, and the facts that many share once.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,27 @@ const SHRINK_EVERY: usize = 1 << 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Facts {
     pub(super) gfp: u64,
-    pub(super) stack: Option<StackId>,
     pub(super) owner: OwnerId,
     pub(super) pid: Option<i32>,
     pub(super) order: u8,
 }
 
-/// Block: its time, its first frame, and the number of its facts.
+/// Block: its time, its first frame, its stack, and the number of its facts.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, packed(4))]
 struct Block {
     at: u64,
     pfn: u64,
+    stack: Option<StackId>,
     facts: u32,
+}
+
+/// Block with its facts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) at: u64,
+    pub(super) pfn: u64,
+    pub(super) stack: Option<StackId>,
+    pub(super) facts: Facts,
 }
 
 /// Blocks of a text.
@@ -38,29 +46,28 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Adds a block.
-    pub(super) fn push(&mut self, at: u64, pfn: u64, facts: Facts) {
+    pub(super) fn push(&mut self, Held { at, pfn, stack, facts }: Held) {
         let next = u32::try_from(self.facts.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(facts).or_insert(next);
         if number == next {
             self.facts.push(facts);
         }
-        self.blocks.push(Block { at, pfn, facts: number });
+        self.blocks.push(Block { at, pfn, stack, facts: number });
     }
 
     /// Puts the blocks in the order of their times.
     pub(super) fn sort(&mut self) {
         self.numbers = HashMap::new();
-        self.blocks.sort_unstable_by_key(|block| std::cmp::Reverse((block.at, block.pfn, block.facts)));
+        self.blocks.sort_unstable_by_key(|block| std::cmp::Reverse((block.at, block.pfn)));
     }
 
-    /// Takes the oldest block: its time, its first frame and its facts.
-    pub(super) fn take(&mut self) -> Option<(u64, u64, Facts)> {
-        let Block { at, pfn, facts } = self.blocks.pop()?;
-        // The table of frames grows meanwhile: the memory of blocks that were handed over is its.
+    /// Takes the oldest block.
+    pub(super) fn take(&mut self) -> Option<Held> {
+        let Block { at, pfn, stack, facts } = self.blocks.pop()?;
         if self.blocks.len() % SHRINK_EVERY == 0 {
             self.blocks.shrink_to_fit();
         }
-        Some((at, pfn, *self.facts.get(facts as usize)?))
+        Some(Held { at, pfn, stack, facts: *self.facts.get(facts as usize)? })
     }
 
     /// Number of blocks left.

@@ -1,7 +1,8 @@
 //! The text of the kernel's page_owner as a trace: each block is the allocation of pages that are live, with its stack.
 //!
-//! The text stands in the order of page frames, so it is read whole and put in the order of its times. A block takes 20 bytes of
-//! memory until it is handed over; its stack, and the facts that other blocks share, are kept once.
+//! The text stands in the order of page frames, so it is read whole and put in the order of its times. A block takes 24 bytes of
+//! memory until it is handed over, as ages, `--time` and growth need that order; stacks, and the facts that blocks share, are kept
+//! once.
 
 mod blocks;
 mod symbols;
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use self::blocks::{Blocks, Facts};
+use self::blocks::{Blocks, Facts, Held};
 use self::symbols::Symbols;
 use self::text::{Frame, Head, Line};
 use super::OpenOptions;
@@ -79,7 +80,8 @@ struct Texts {
     stacks: Stacks,
     owners: Owners,
     symbols: Symbols,
-    comms: HashMap<i32, Box<[u8]>>,
+    /// Command name of each thread in its latest block, and the time of that.
+    comms: HashMap<i32, (u64, Box<[u8]>)>,
 }
 
 /// Block that is read.
@@ -178,7 +180,7 @@ impl Texts {
     /// Adds a whole block; false for one without its frame number. Pages that were given back are left out unless asked for.
     fn put(&mut self, block: Block) -> bool {
         let Block { head, pfn: Some(pfn), mut frames, allocators, is_early, .. } = block else { return false };
-        let is_released = head.is_released();
+        let (at, is_released) = (head.allocated_at.unwrap_or(0), head.is_released());
         if is_released && !self.options.released {
             return true;
         }
@@ -187,17 +189,15 @@ impl Texts {
         }
         let comm = head.comm.map(Vec::into_boxed_slice);
         if let Some((pid, comm)) = head.pid.zip(comm.as_ref()) {
-            self.comms.insert(pid, comm.clone());
+            let latest = self.comms.entry(pid).or_insert_with(|| (at, comm.clone()));
+            if at > latest.0 {
+                *latest = (at, comm.clone());
+            }
         }
         let owner = Owner { tgid: head.tgid, comm, allocators, is_released };
-        let facts = Facts {
-            gfp: head.gfp,
-            stack: (!frames.is_empty()).then(|| self.stacks.intern(&frames)),
-            owner: self.owners.intern(&owner),
-            pid: head.pid,
-            order: head.order,
-        };
-        self.blocks.push(head.allocated_at.unwrap_or(0), pfn, facts);
+        let facts = Facts { gfp: head.gfp, owner: self.owners.intern(&owner), pid: head.pid, order: head.order };
+        let stack = (!frames.is_empty()).then(|| self.stacks.intern(&frames));
+        self.blocks.push(Held { at, pfn, stack, facts });
         true
     }
 
@@ -209,7 +209,8 @@ impl Texts {
     /// The blocks, and the names beside them.
     fn into_source(mut self, path: &Path, page_bytes: u64, fault: Option<Fault>) -> (Pages, Metadata) {
         self.blocks.sort();
-        let metadata = Metadata { kallsyms: self.symbols.into_kallsyms(), comms: self.comms, ..Metadata::default() };
+        let comms = self.comms.into_iter().map(|(pid, (_, comm))| (pid, comm)).collect();
+        let metadata = Metadata { kallsyms: self.symbols.into_kallsyms(), comms, ..Metadata::default() };
         let (all, blocks) = (self.blocks.len() as u64, self.blocks);
         let (stacks, owners, path) = (self.stacks, self.owners, path.to_owned());
         (Pages { path, page_bytes, all, blocks, stacks, owners, fault }, metadata)
@@ -241,7 +242,7 @@ impl EventSource for Pages {
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
         let name = names.intern(b"mm_page_alloc");
         while items.len() < AT_ONCE
-            && let Some((at, pfn, facts)) = self.blocks.take()
+            && let Some(Held { at, pfn, stack, facts }) = self.blocks.take()
         {
             let bytes = page_bytes(self.page_bytes, facts.order.into());
             items.push(StreamItem::Event(Event {
@@ -251,7 +252,7 @@ impl EventSource for Pages {
                 gfp: Some(facts.gfp),
                 pid: facts.pid,
                 order: Some(facts.order),
-                stack: facts.stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
+                stack: stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
                 owner: self.owners.get(facts.owner).map(|owner| names.owners.intern(owner)),
                 action: Action::Alloc(Kind::Pages),
                 ..Event::new(at, 0, name)
