@@ -10,7 +10,7 @@ use kmemtrace::{
     Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Notes, Observed, Query, Shape, SortKey, TimeWindow,
     Trace, UnknownEvents,
 };
-use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
@@ -60,6 +60,7 @@ pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analys
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
+    tell_bad_text(&trace);
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
         None => suggest::suggest(&args.filters, &trace, analysis.names(), event_names),
@@ -200,6 +201,7 @@ pub(crate) fn end_observed(
     let (args, completeness) = (&request.args, &observed.completeness);
     tell_counts(completeness, observed.events);
     tell_unknown_events(&completeness.unknown);
+    tell_bad_text(trace);
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), trace, observed.events, observed.first_key);
     if !has_rows {
@@ -402,6 +404,16 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
         say(&format!(
             "{name}: {count} events of kmem that this version does not know: objects may have gone through them"
         ));
+    }
+}
+
+/// Tells the line from which on a text of page_owner makes no sense.
+fn tell_bad_text(trace: &Trace) {
+    for stream in &trace.streams {
+        for fault in stream.report().faults.iter().filter(|fault| fault.code == Code::BadText) {
+            let path = escape(stream.path().as_os_str().as_encoded_bytes()).into_owned();
+            say(&format!("{path}: {}", fault.message));
+        }
     }
 }
 

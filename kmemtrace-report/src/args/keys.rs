@@ -151,34 +151,34 @@ pub(crate) enum SortBy {
     /// Time of the first allocation
     Time,
     /// Name of the row: call-site, cache or group
-    #[value(alias = "cache")]
+    #[value(aliases = ["cache", "txt", "T"])]
     Site,
     /// With --cull: thread id, smallest first
-    #[value(aliases = ["p", "+p", "+pid"])]
+    #[value(aliases = ["p", "+p", "+pid"], hide = true)]
     Pid,
     /// Thread id, greatest first
     #[value(name = "-pid", alias = "-p", hide = true)]
     PidDown,
     /// With --cull: thread group, smallest first
-    #[value(aliases = ["tg", "+tg", "+tgid"])]
+    #[value(aliases = ["tg", "+tg", "+tgid"], hide = true)]
     Tgid,
     /// Thread group, greatest first
     #[value(name = "-tgid", alias = "-tg", hide = true)]
     TgidDown,
     /// With --cull: command of the thread
-    #[value(aliases = ["n", "+n", "+name"])]
+    #[value(aliases = ["n", "+n", "+name"], hide = true)]
     Name,
     /// Command of the thread, last one first
     #[value(name = "-name", alias = "-n", hide = true)]
     NameDown,
     /// With --cull: text of the call stack
-    #[value(aliases = ["st", "+st", "+stacktrace"])]
+    #[value(aliases = ["st", "+st", "+stacktrace"], hide = true)]
     Stacktrace,
     /// Text of the call stack, last one first
     #[value(name = "-stacktrace", alias = "-st", hide = true)]
     StacktraceDown,
     /// With --cull: allocators
-    #[value(aliases = ["ator", "+ator", "+allocator"])]
+    #[value(aliases = ["ator", "+ator", "+allocator"], hide = true)]
     Allocator,
     /// Allocators, last one first
     #[value(name = "-allocator", alias = "-ator", hide = true)]

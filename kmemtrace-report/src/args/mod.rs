@@ -46,7 +46,8 @@ pub(crate) struct Args {
         value_name = "KEY,...",
         value_delimiter = ',',
         conflicts_with = "by",
-        hide_possible_values = true
+        hide_possible_values = true,
+        hide_short_help = true
     )]
     pub(crate) cull: Vec<CullBy>,
     /// Greatest of these first

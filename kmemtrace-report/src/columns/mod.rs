@@ -20,7 +20,7 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
             ("churn", &TOP_CHURN),
         ],
     ),
-    ("sites", &[("", &SITES), ("groups of page_owner", &BLOCKS), ("keys of --by and --cull", &KEYS)]),
+    ("sites", &[("", &SITES), ("groups of page_owner", &BLOCKS), ("keys of --by", &KEYS)]),
     ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
     ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
     ("modules", &[("figures", &HELD), ("names", &MODULES)]),
@@ -67,8 +67,7 @@ pub(crate) const KEY_SITE: Column<'static> =
 pub(crate) const KEY_PID: Column<'static> = Column::figure("PID", 0, "Thread of the allocations.");
 
 /// Key `comm`.
-pub(crate) const KEY_COMM: Column<'static> =
-    Column::site("COMM", "Command name of the thread: its last known one; of page_owner, that of each block.");
+pub(crate) const KEY_COMM: Column<'static> = Column::site("COMM", "Command name of the thread: its last known one.");
 
 /// Key `tgid`.
 pub(crate) const KEY_TGID: Column<'static> =

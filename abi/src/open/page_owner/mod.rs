@@ -348,7 +348,7 @@ PFN 32 type CMA Block 0 type CMA Flags 0x200(slab)
     #[test]
     fn blocks_before_a_line_without_sense_count() {
         for (rest, reason) in [
-            ("rubbish\n", "line 14 no `Page allocated via order`"),
+            ("rubbish\n", "line 14 has no `Page allocated via order`"),
             ("Page allocated via order 0, mask 0x0\nrubbish\n", "line 15 is none that the kernel writes"),
             ("Page allocated via order 0, mask 0x0\n\n", "line 15 ends a block without a PFN"),
             ("Page allocated via order 0, mask 0x0\n", "line 14 ends inside a block"),

@@ -56,11 +56,12 @@ pub(super) const MAX_ORDER: u8 = 16;
 
 /// Reads a block's first line; an error is the reason for which it is none.
 pub(super) fn head(line: &[u8]) -> Result<Head, &'static str> {
-    let rest = line.strip_prefix(BEGIN).ok_or("no `Page allocated via order`")?;
-    let (order, rest) = number(rest).ok_or("no order")?;
-    let order = u8::try_from(order).ok().filter(|order| *order <= MAX_ORDER).ok_or("an order that no kernel has")?;
-    let rest = rest.strip_prefix(b", mask ").ok_or("no mask")?;
-    let (gfp, rest) = number(rest).ok_or("no mask")?;
+    let rest = line.strip_prefix(BEGIN).ok_or("has no `Page allocated via order`")?;
+    let (order, rest) = number(rest).ok_or("has no order")?;
+    let order =
+        u8::try_from(order).ok().filter(|order| *order <= MAX_ORDER).ok_or("has an order that no kernel has")?;
+    let rest = rest.strip_prefix(b", mask ").ok_or("has no mask")?;
+    let (gfp, rest) = number(rest).ok_or("has no mask")?;
     let mut head = Head { order, gfp, ..Head::default() };
     // A comm may hold any of these words. It stands between the first `tgid N (` and the last `), ts `.
     let begin = find(rest, b", pid ").unwrap_or(rest.len());
