@@ -317,6 +317,7 @@ mod tests {
             let value = pair[1];
             match pair[0] {
                 "--pid" => select.pid.extend(list::<i32>(value, |error| error.to_string())?),
+                "--tgid" => select.tgid.extend(list::<i32>(value, |error| error.to_string())?),
                 "--comm" => select.comm.extend(value.split(',').map(Glob::new)),
                 "--module" => select.module.extend(value.split(',').map(Glob::new)),
                 "--cache" => select.cache.extend(value.split(',').map(Glob::new)),
@@ -346,6 +347,7 @@ mod tests {
     const CANDIDATE: Candidate<'static> = Candidate {
         kind: Kind::Kmalloc,
         pid: Some(812),
+        tgid: Some(810),
         comm: Some(b"insmod"),
         call_site: 0xffff_ffff_c010_003c,
         symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo") }),
@@ -366,6 +368,8 @@ mod tests {
         for (options, want) in [
             (&["--pid", "1,812"][..], true),
             (&["--pid", "81"], false),
+            (&["--tgid", "1,810"], true),
+            (&["--tgid", "812"], false),
             (&["--comm", "ins*"], true),
             (&["--comm", "rmmod,ins"], false),
             (&["--module", "bar,fo?"], true),
@@ -399,10 +403,19 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_selected() {
-        let unknown =
-            Candidate { pid: None, comm: None, symbol: None, cache: None, requested: None, context: None, ..CANDIDATE };
+        let unknown = Candidate {
+            pid: None,
+            tgid: None,
+            comm: None,
+            symbol: None,
+            cache: None,
+            requested: None,
+            context: None,
+            ..CANDIDATE
+        };
         for options in [
             ["--pid", "0"],
+            ["--tgid", "0"],
             ["--comm", "*"],
             ["--module", "*"],
             ["--cache", "*"],

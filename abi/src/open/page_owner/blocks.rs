@@ -64,7 +64,7 @@ impl Blocks {
     /// Takes the oldest block.
     pub(super) fn take(&mut self) -> Option<Held> {
         let Block { at, pfn, stack, facts } = self.blocks.pop()?;
-        if self.blocks.len() % SHRINK_EVERY == 0 {
+        if self.blocks.len().is_multiple_of(SHRINK_EVERY) {
             self.blocks.shrink_to_fit();
         }
         Some(Held { at, pfn, stack, facts: *self.facts.get(facts as usize)? })
