@@ -75,6 +75,14 @@ pub(crate) enum PairAction {
     Other,
 }
 
+impl PairAction {
+    /// True for an event that tells the frames of its pages.
+    #[inline(always)]
+    pub(crate) fn is_of_frames(self) -> bool {
+        matches!(self, PairAction::AllocFrames | PairAction::OwnFrames | PairAction::FreeFrames)
+    }
+}
+
 /// Event in the form that the pairing needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairEvent {
@@ -271,7 +279,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             Action::Free(kind) => (PairAction::Free, kind),
             Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
-        let has_frames = matches!(action, PairAction::AllocFrames | PairAction::OwnFrames | PairAction::FreeFrames);
+        let has_frames = action.is_of_frames();
         let allocates = matches!(event.action, Action::Alloc(_));
         let class = match (takes, allocates) {
             (true, true) => {
