@@ -93,7 +93,7 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     let (mut args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
     let mut view = view;
     if !args.memstrack.is_empty() {
-        // Its reports count pages.
+        // Reports of memstrack count pages.
         args.filters.kind = vec![Kind::Pages];
         view = &MEMSTRACK;
     }

@@ -67,7 +67,7 @@ impl Trees {
         };
         let both = |by: &str| {
             let live = tree(by, "live");
-            // Where peaks are not known, rows are sorted by live pages.
+            // Rows are sorted by live pages where peaks are not known.
             let has_peaks = live["root"]["peak_live_pages"].is_u64();
             [live.clone(), if has_peaks { tree(by, "peak") } else { live }]
         };
