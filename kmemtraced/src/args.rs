@@ -11,6 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Parser, Subcommand};
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::memstrack;
 
 use crate::write::compress::Compression;
 
@@ -27,10 +28,6 @@ const VERBS: [&str; 2] = ["recover", "probe"];
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
 /// Compression with `--lean`.
 const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
-
-/// Reports of memstrack, which `--report` takes, too.
-pub(crate) const MEMSTRACK_REPORTS: [&str; 6] =
-    ["module_summary", "module_top", "task_summary", "task_top", "task_top_json", "proc_slab_static"];
 
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
@@ -210,7 +207,7 @@ pub(crate) struct Memstrack {
 
 /// True if a report is one of memstrack, with or without parameters.
 pub(crate) fn is_of_memstrack(report: &str) -> bool {
-    report.split(':').next().is_some_and(|name| MEMSTRACK_REPORTS.contains(&name))
+    report.split(':').next().is_some_and(|name| memstrack::NAMES.contains(&name))
 }
 
 /// Parser of a name in `--report`: a view, or a report of memstrack.
@@ -221,10 +218,15 @@ impl TypedValueParser for ReportName {
     type Value = String;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
-        match value.to_str().filter(|report| is_of_memstrack(report)) {
-            Some(report) => Ok(report.to_owned()),
-            None => PossibleValuesParser::new(VIEWS).parse_ref(command, arg, value),
-        }
+        let Some(report) = value.to_str().filter(|report| is_of_memstrack(report)) else {
+            let words = VIEWS.into_iter().chain(memstrack::NAMES);
+            return PossibleValuesParser::new(words).parse_ref(command, arg, value);
+        };
+        // A parameter that is none is told before the recording, not after it.
+        memstrack::Report::parse(report).map(|_| report.to_owned()).map_err(|reason| {
+            let line = format!("--report: {}\n", escape(reason.as_bytes()));
+            clap::Error::raw(ErrorKind::ValueValidation, line).with_cmd(command)
+        })
     }
 }
 
