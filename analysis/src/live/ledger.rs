@@ -15,6 +15,7 @@ use crate::order::pair_event::{NO_PID, PairEvent};
 use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::loss::Suspicion;
 use crate::pairing::pairs::{Number, PairingSink};
+use crate::pairing::slot::AllocInfo;
 
 /// Rows of tasks from which on idle ones are dropped: a machine that starts programs all the time makes thousands of them.
 const MANY_TASKS: usize = 4096;
@@ -320,6 +321,11 @@ impl PairingSink for LedgerSink<'_, '_> {
     }
 
     #[inline]
+    fn part_freed(&mut self, class: &Class, info: &AllocInfo, bytes: u64) {
+        self.ledger.change_task(class, info.pid, |figures| figures.freed((bytes, bytes)));
+    }
+
+    #[inline]
     fn ended(&mut self, object: &Ended, fate: Fate, event: &PairEvent, _: Number, _: Suspicion) {
         let Ended { class, sizes: (requested, allocated), info, .. } = object;
         let ledger = &mut *self.ledger;
@@ -330,9 +336,10 @@ impl PairingSink for LedgerSink<'_, '_> {
             figures.freed((left, 0));
             figures.ended(slice, ticks, crossed);
         });
-        // Parts of an allocation do not tell its thread, so its bytes leave the thread with the last part.
+        // Bytes of pages one by one have left the thread with each part.
+        let whole = if object.pages.is_some() { (0, 0) } else { (*requested, *allocated) };
         ledger.change_task(class, info.pid, |figures| {
-            figures.freed((*requested, *allocated));
+            figures.freed(whole);
             figures.ended(slice, ticks, crossed);
         });
         if fate == Fate::Pair && event.requested != 0 {
