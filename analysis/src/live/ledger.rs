@@ -7,6 +7,7 @@ use kmemtrace_abi::event::Kind;
 
 use super::figures::Figures;
 use super::snapshot::{LiveGroup, LiveKey};
+use super::stack_tree::StackTree;
 use super::ticks::Ticks;
 use crate::account::classes::{Class, Classes};
 use crate::account::grouping::RowKey;
@@ -101,6 +102,7 @@ pub(super) struct Ledger<'a> {
     caches: Lines,
     uses: Lines,
     tasks: Lines,
+    pub(super) tree: StackTree,
     /// Rows of the latest threads, by kind and the low bits of their ids.
     recent: Box<[(u32, u32); 3 * RECENT]>,
     pub(super) pages: Figures,
@@ -130,6 +132,7 @@ impl<'a> Ledger<'a> {
             caches: Lines::default(),
             uses: Lines::default(),
             tasks: Lines::default(),
+            tree: StackTree::default(),
             recent: Box::new([(NO_PID, u32::MAX); 3 * RECENT]),
             pages: Figures::default(),
             slab: Figures::default(),
@@ -183,6 +186,7 @@ impl<'a> Ledger<'a> {
         let joined = self.ticks.advance(at);
         let ticks = self.ticks.len();
         self.all().for_each(|figures| figures.tick(ticks, &joined));
+        self.tree.look(&self.stacks.lines);
         if self.tasks.lines.len() > MANY_TASKS {
             self.tasks.drop_idle();
             self.recent.fill((NO_PID, u32::MAX));
@@ -214,9 +218,11 @@ impl<'a> Ledger<'a> {
             let [cache, stack, usage] =
                 [0, 1, 2].map(|at| values.get(at).and_then(|&n| u32::try_from(n).ok()).unwrap_or(0));
             let module = self.module(site, stack);
+            let of_stack = self.stacks.number_of(LiveKey::Stack(stack), folded(kind), cache, stack);
+            self.tree.add(of_stack, folded(kind), &self.classes.frames(stack));
             self.targets.push(Targets {
                 site: self.sites.number_of(LiveKey::Site(site), kind, cache, stack),
-                stack: self.stacks.number_of(LiveKey::Stack(stack), folded(kind), cache, stack),
+                stack: of_stack,
                 module: self.modules.number(LiveKey::Module(module), folded(kind)),
                 cache: self.caches.number(LiveKey::Cache(cache), kind),
                 usage: self.uses.number(LiveKey::Use(usage), folded(kind)),
