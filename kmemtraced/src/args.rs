@@ -22,7 +22,7 @@ const VIEWS: [&str; 12] = [
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
-const VERBS: [&str; 2] = ["recover", "probe"];
+const VERBS: [&str; 3] = ["top", "recover", "probe"];
 
 /// Kernel buffer of a CPU with `--lean`, bytes.
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
@@ -147,6 +147,12 @@ pub(crate) struct Args {
     /// Print the enabled events, and the figures of each CPU
     #[arg(short, long, conflicts_with = "quiet", hide_short_help = true)]
     pub(crate) verbose: bool,
+    /// Bytes of all files that stay; older ones are given back to the file system.
+    #[arg(long, value_name = "SIZE", value_parser = size, hide = true)]
+    pub(crate) free_behind: Option<u64>,
+    /// User and group that the trace directory belongs to: those of the program that reads it.
+    #[arg(long, value_name = "UID:GID", value_parser = reader, hide = true)]
+    pub(crate) reader: Option<(u32, u32)>,
     /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
@@ -268,6 +274,12 @@ fn as_typed(word: &OsStr) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Show who takes memory now: a recorder of these options, and the live screen
+    ///
+    /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it. `kmemtraced top --help` has all
+    /// options.
+    #[command(disable_help_flag = true)]
+    Top,
     /// Undo the changes of a killed recorder in the kernel
     Recover,
     /// List the events, clocks and buffers of this kernel
@@ -327,6 +339,12 @@ impl std::str::FromStr for Sync {
             _ => time(text).map(Sync::Every).map_err(|error| format!("none, flush, or a time: {error}")),
         }
     }
+}
+
+/// Parses the ids of a user and a group.
+fn reader(text: &str) -> Result<(u32, u32), String> {
+    let ids = text.split_once(':').and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    ids.ok_or_else(|| "a reader is UID:GID".to_owned())
 }
 
 /// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.

@@ -190,6 +190,13 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         let more = stream.decode(&mut self.names, &mut self.sink, batch);
         (std::mem::take(&mut self.sink.chunk), !more)
     }
+
+    /// Events of the stream up to the key `until` that wait for their stacks in vain; `None` where there are none.
+    pub(crate) fn read_waiting(&mut self, number: u16, stream: &mut CpuStream, until: u64) -> Option<Chunk<PairEvent>> {
+        (self.sink.number, self.sink.chunk) = (number, Chunk::default());
+        let has_any = stream.end_waiting(&mut self.names, &mut self.sink, until);
+        has_any.then(|| std::mem::take(&mut self.sink.chunk))
+    }
 }
 
 impl<F: Filter> PairEventReader<'_, F> {

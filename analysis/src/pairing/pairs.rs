@@ -75,6 +75,10 @@ pub(crate) trait PairingSink {
         0
     }
 
+    /// Takes pages of an allocation that are gone, the last ones included: [`PairingSink::freed`] has taken their bytes, and does
+    /// not tell the allocation.
+    fn part_freed(&mut self, _class: &Class, _info: &AllocInfo, _bytes: u64) {}
+
     /// Takes an object whose life has ended with an event.
     fn ended(&mut self, _object: &Ended, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Suspicion) {}
 
