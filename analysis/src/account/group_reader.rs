@@ -96,6 +96,8 @@ pub(crate) struct GroupReader<'a> {
     /// Latest bytes allocated and flags, by some of their bits: most objects are of some tens of them.
     recent_sizes: Box<[(u64, Option<u64>, GroupValue); RECENT_SIZES]>,
     learned: Memory<(u64, u64)>,
+    /// Stacks of call-sites alone, where nodes of a tree show the call-site of an allocation without a stack; `None` elsewhere.
+    alone: Option<Memory<u64>>,
     /// Modules by stack.
     modules: Memory<StackNumber>,
     /// Uses by stack, flags and order.
@@ -118,6 +120,7 @@ impl<'a> GroupReader<'a> {
             sizes: HashMap::default(),
             recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
             learned: HashMap::default(),
+            alone: classes.has_paths().then(HashMap::default),
             modules: HashMap::default(),
             uses: HashMap::default(),
             lists: HashMap::default(),
@@ -166,6 +169,7 @@ impl<'a> GroupReader<'a> {
             GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
             GroupKey::Comm => event.pid.map_or(0, |pid| self.comm(pid)),
             GroupKey::Cache => self.cache(event, kind, numbers.cache),
+            GroupKey::Stack if numbers.stack == 0 && event.call_site != 0 => self.stack_of_site(event.call_site),
             GroupKey::Stack => numbers.stack.into(),
             GroupKey::Use if kind == Kind::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
@@ -218,6 +222,14 @@ impl<'a> GroupReader<'a> {
         };
         limit(&mut self.sites);
         *self.sites.entry((key, call_site)).or_insert_with(|| number().unwrap_or(0))
+    }
+
+    /// Stack of an allocation without one.
+    fn stack_of_site(&mut self, call_site: u64) -> GroupValue {
+        let classes = self.classes;
+        let Some(alone) = &mut self.alone else { return 0 };
+        limit(alone);
+        *alone.entry(call_site).or_insert_with(|| classes.stack_of_site(call_site).into())
     }
 
     fn module_of_stack(&mut self, stack: StackNumber) -> GroupValue {

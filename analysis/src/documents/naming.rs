@@ -73,6 +73,11 @@ impl Field for FreePlace {
     }
 }
 
+/// Names and place of a return address, as rows have them.
+pub fn call_site(analysis: &Analysis, address: u64) -> CallSite<'_> {
+    Naming::of(analysis).call_site(address)
+}
+
 /// Names of an analysis.
 #[derive(Clone, Copy)]
 pub(super) struct Naming<'a> {

@@ -496,6 +496,7 @@ impl SavedCompleteness {
             unknown: UnknownEvents::default(),
             stacks: 0,
             stacks_unmatched: 0,
+            stacks_distinct: 0,
         }
     }
 }

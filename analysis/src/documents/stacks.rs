@@ -92,6 +92,13 @@ pub struct StackMembers<'a> {
     naming: StackNaming<'a>,
 }
 
+impl StackMembers<'_> {
+    /// True where no row has named a stack so far.
+    pub fn is_empty(&self) -> bool {
+        self.naming.used.borrow().order.is_empty()
+    }
+}
+
 impl Serialize for StackMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -134,7 +141,7 @@ pub struct StackCounts {
     /// Stacks in the trace.
     #[serde(rename = "stacks_seen")]
     pub seen: u64,
-    /// Different stacks of events that were read.
+    /// Different stacks in the trace.
     #[serde(rename = "stacks_distinct")]
     pub distinct: u64,
     /// Stacks that belong to no event.
@@ -144,7 +151,7 @@ pub struct StackCounts {
 
 impl StackCounts {
     pub(super) fn of(analysis: &Analysis) -> StackCounts {
-        let Completeness { stacks, stacks_unmatched, .. } = analysis.completeness;
-        StackCounts { seen: stacks, distinct: analysis.paired.stacks.distinct, unmatched: stacks_unmatched }
+        let Completeness { stacks, stacks_unmatched, stacks_distinct, .. } = analysis.completeness;
+        StackCounts { seen: stacks, distinct: stacks_distinct, unmatched: stacks_unmatched }
     }
 }

@@ -96,6 +96,8 @@ pub struct KeyNode {
     pub address: Option<Address>,
     /// Module of the frame, or the module that the node stands for.
     pub module: Option<Box<[u8]>>,
+    /// Live bytes at the end less those at the end of the first slice of time; `None` where growth was not counted.
+    pub grew: Option<i64>,
 }
 
 impl Serialize for TreeNode {
@@ -122,6 +124,9 @@ impl Serialize for TreeNode {
             }
         });
         result?;
+        if let Some(key) = &self.key {
+            map.serialize_entry("grew", &key.grew)?;
+        }
         map.serialize_entry("static", &self.static_bytes)?;
         map.serialize_entry("current", &self.current)?;
         if self.kind == NodeKind::Others {
@@ -396,6 +401,9 @@ impl Row for NodeRow<'_> {
                 take(member, cell);
             }
         });
+        if let Some(key) = &self.node.key {
+            take("grew", key.grew.map_or(Cell::Null, Cell::Change));
+        }
         take("static", self.node.static_bytes.map_or(Cell::Null, Cell::Count));
         take("current", self.node.current.map_or(Cell::Null, Cell::Count));
     }

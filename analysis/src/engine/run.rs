@@ -60,6 +60,10 @@ impl Query {
     /// # Errors
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
+        if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
+            let query = Query { grouping: Grouping::SITE_AND_STACK, splits_stacks: false, ..self.clone() };
+            return query.run_with(trace, progress);
+        }
         match self.until_peak(trace, progress)? {
             Some(query) => query.run_with(trace, progress),
             None => self.run_once(trace, progress),

@@ -195,7 +195,8 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {
         query: |_, args| {
-            let query = if args.objects { Query::by_site() } else { args.grouped().with_growth(true) };
+            let query =
+                if args.objects { Query::by_site().with_stacks(true) } else { args.grouped().with_growth(true) };
             query.with_live_objects(true)
         },
         document: |analysis, shape, args| {
