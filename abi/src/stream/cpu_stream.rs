@@ -99,6 +99,11 @@ impl CpuStream {
         self.state.has_stacks = false;
     }
 
+    /// True where the trace describes events that tell of loads of modules.
+    pub(crate) fn tells_module_loads(&self) -> bool {
+        matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.tells_module_loads())
+    }
+
     /// False where no event can have a stack: the trace describes none, or tells that none were recorded.
     pub(crate) fn may_have_stacks(&self) -> bool {
         match (&self.backing, &*self.format) {

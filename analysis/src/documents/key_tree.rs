@@ -135,7 +135,11 @@ impl KeyForm<'_, '_> {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
                 let module = frame.module.as_deref().map(Into::into);
-                (frame.text().into(), kind, KeyNode { address: Some(Address(step.value)), module, ..KeyNode::default() })
+                (
+                    frame.text().into(),
+                    kind,
+                    KeyNode { address: Some(Address(step.value)), module, ..KeyNode::default() },
+                )
             }
         }
     }

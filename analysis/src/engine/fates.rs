@@ -62,7 +62,14 @@ impl<'a> Fates<'a> {
     ) -> Fates<'a> {
         Fates {
             sink,
-            names: FoundNames { classes, comms, sites: Vec::new(), caches: Vec::new(), rows: Vec::new(), stacks: Vec::new() },
+            names: FoundNames {
+                classes,
+                comms,
+                sites: Vec::new(),
+                caches: Vec::new(),
+                rows: Vec::new(),
+                stacks: Vec::new(),
+            },
             cpus: &rules.cpus,
             seqs: Vec::new(),
             places: Places::default(),

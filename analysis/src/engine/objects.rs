@@ -94,6 +94,7 @@ impl Query {
                 names: Some(names),
                 gfp_names: None,
                 module_rule: self.module_rule,
+                loads: None,
             },
             over_time: OverTimeRequest::default(),
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
