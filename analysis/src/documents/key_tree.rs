@@ -138,7 +138,7 @@ impl KeyForm<'_, '_> {
                 (
                     frame.text().into(),
                     kind,
-                    KeyNode { address: Some(Address(step.value)), module, ..KeyNode::default() },
+                    KeyNode { address: Some(Address(step.value)), module, is_gone: frame.is_gone, grew: None },
                 )
             }
         }

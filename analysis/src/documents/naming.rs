@@ -110,6 +110,11 @@ impl<'a> Naming<'a> {
         (symbol.map(|symbol| symbol.text().into()), symbol.and_then(|symbol| symbol.module).map(Into::into))
     }
 
+    /// True where the function is of a module that was gone at the end of the recording.
+    pub(super) fn is_gone(&self, call_site: u64) -> bool {
+        self.symbols.lookup(call_site).is_some_and(|symbol| symbol.is_gone)
+    }
+
     /// Place of a call-site in the sources.
     pub(super) fn place(&self, call_site: u64) -> Arc<Place> {
         self.places.place(call_site, self.symbols)

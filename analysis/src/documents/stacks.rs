@@ -23,6 +23,9 @@ impl Serialize for StackFrame<'_> {
                 map.serialize_entry(&format!("{member}_hex"), &hex)?;
             }
         }
+        if self.is_gone {
+            map.serialize_entry("module_gone", &true)?;
+        }
         map.end()
     }
 }
@@ -78,7 +81,7 @@ impl<'a> StackNaming<'a> {
     /// Frame at a return address.
     pub(super) fn frame(&self, address: u64) -> StackFrame<'a> {
         let (symbol, module) = self.naming.symbol_and_module(address);
-        StackFrame { address, symbol, module }
+        StackFrame { address, symbol, module, is_gone: self.naming.is_gone(address) }
     }
 
     /// Members of the document about its stacks; the table has those that were used until it is printed.

@@ -96,6 +96,8 @@ pub struct KeyNode {
     pub address: Option<Address>,
     /// Module of the frame, or the module that the node stands for.
     pub module: Option<Box<[u8]>>,
+    /// True where the module of the frame was gone at the end of the recording.
+    pub is_gone: bool,
     /// Live bytes at the end less those at the end of the first slice of time; `None` where growth was not counted.
     pub grew: Option<i64>,
 }
@@ -115,6 +117,9 @@ impl Serialize for TreeNode {
             map.serialize_entry("module", &module.as_ref().map(|(text, _)| text))?;
             if let Some(hex) = module.and_then(|(_, hex)| hex) {
                 map.serialize_entry("module_hex", &hex)?;
+            }
+            if key.is_gone {
+                map.serialize_entry("module_gone", &true)?;
             }
         }
         let mut result = Ok(());

@@ -92,7 +92,7 @@ nodes and is the first column. Objects of kmalloc and of caches count; --kind pa
 
 --by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
 outermost frame to the call-site. There each node has a peak of its own, and pages count where they were recorded, else objects of \
-slabs; --kind chooses.",
+slabs; --kind chooses. An allocation without a stack stands under its call-site.",
     examples: &[
         ("tree --depth 2 DIR", "folders of two levels"),
         ("tree --branch fs/ext4 DIR", "one folder, with its functions"),

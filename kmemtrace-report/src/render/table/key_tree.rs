@@ -57,10 +57,12 @@ fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptio
 /// Name of a node, with the module of a frame or call-site.
 fn name(node: &TreeNode) -> String {
     let name = escape(&node.name);
-    let module = node.key.as_ref().and_then(|key| key.module.as_deref());
-    match (node.kind, module) {
+    let key = node.key.as_ref().and_then(|key| Some((key.module.as_deref()?, key.is_gone)));
+    match (node.kind, key) {
         (NodeKind::Others, _) => figures::others_text(node.folded),
-        (NodeKind::Frame | NodeKind::Site, Some(module)) => format!("{name} [{}]", escape(module)),
+        (NodeKind::Frame | NodeKind::Site, Some((module, is_gone))) => {
+            format!("{name} {}", cells::in_brackets(&escape(module), is_gone))
+        }
         _ => name.into_owned(),
     }
 }
