@@ -4,6 +4,7 @@
 //! the same with the program as it is run, and some more.
 
 mod live;
+mod modules;
 mod objects;
 mod stacks;
 
