@@ -409,7 +409,8 @@ mod tests {
 
     #[test]
     fn commands_to_the_kernel_are_no_functions() {
-        let functions = |list: &str| Args::try_parse_from(["kmemtraced", "--functions", list]).map(|args| args.functions);
+        let functions =
+            |list: &str| Args::try_parse_from(["kmemtraced", "--functions", list]).map(|args| args.functions);
         let several = functions("shrink_*,__alloc_pages_slowpath.constprop.0,a[bc]?").unwrap();
         assert_eq!(several.unwrap(), ["shrink_*", "__alloc_pages_slowpath.constprop.0", "a[bc]?"]);
         for list in ["", "schedule:traceoff", "!shrink_node", "a b", ":mod:ext4", "a\nb", "a,*:stacktrace", "#5;"] {

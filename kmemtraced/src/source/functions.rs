@@ -19,6 +19,8 @@ const DEFAULT: [&str; 8] = [
     "compact_zone",
     "try_to_compact_pages",
 ];
+/// Most functions that a text for people names.
+const MAX_SHOWN: usize = 12;
 const TRACER: &str = "function_graph";
 /// Control file of the tracer.
 const CURRENT: &str = "current_tracer";
@@ -39,8 +41,10 @@ pub(crate) struct Functions {
 impl Functions {
     /// Text about the functions for people; `None` where none are recorded.
     pub(crate) fn shown(&self) -> Option<String> {
-        let names: Vec<_> = self.recorded.iter().map(|name| escape(name.as_bytes())).collect();
-        (!names.is_empty()).then(|| format!("times of functions: {}", names.join(", ")))
+        let names: Vec<_> = self.recorded.iter().take(MAX_SHOWN).map(|name| escape(name.as_bytes())).collect();
+        let more = self.recorded.len().saturating_sub(MAX_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!names.is_empty()).then(|| format!("times of functions: {}{more}", names.join(", ")))
     }
 }
 
@@ -53,8 +57,9 @@ pub(crate) fn set(fs: &KernelFs, top: &KernelFs, asked: &[String]) -> Functions 
     match switch_on(fs, top, &asked, &mut refused) {
         Ok(recorded) => {
             let named = refused.join(", ");
-            let note = (!is_default && !refused.is_empty())
-                .then(|| format!("no times of {named}, which this kernel cannot record: those of other functions are recorded"));
+            let note = (!is_default && !refused.is_empty()).then(|| {
+                format!("no times of {named}, which this kernel cannot record: those of other functions are recorded")
+            });
             Functions { recorded, refused, note }
         }
         Err(error) => {
@@ -66,12 +71,7 @@ pub(crate) fn set(fs: &KernelFs, top: &KernelFs, asked: &[String]) -> Functions 
     }
 }
 
-fn switch_on(
-    fs: &KernelFs,
-    top: &KernelFs,
-    asked: &[&str],
-    refused: &mut Vec<String>,
-) -> anyhow::Result<Vec<String>> {
+fn switch_on(fs: &KernelFs, top: &KernelFs, asked: &[&str], refused: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
     let has_tracer = |fs: &KernelFs| {
         let tracers = fs.get_if_there("available_tracers")?;
         anyhow::Ok(tracers.split_whitespace().any(|tracer| tracer == TRACER))

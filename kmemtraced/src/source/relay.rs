@@ -16,8 +16,8 @@ use rustix::fs::OFlags;
 use crate::control::files::Control;
 use crate::fs::kernelfs::{DEBUGFS, KernelFs};
 use crate::fs::state;
-use crate::source::poll::readable;
 use crate::source::functions::Functions;
+use crate::source::poll::readable;
 use crate::source::stacks::Stacks;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
 

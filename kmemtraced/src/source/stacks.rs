@@ -112,8 +112,9 @@ impl Plan<'_> {
             add_begins(fs, events, &mut stacks);
         } else if begins && stacks.recorded.is_empty() {
             let reason = std::mem::take(&mut stacks.reason);
-            stacks.note =
-                Some(format!("no stacks with reclaim and compaction: {reason}: --stack=all records them with all events"));
+            stacks.note = Some(format!(
+                "no stacks with reclaim and compaction: {reason}: --stack=all records them with all events"
+            ));
         }
         Ok(stacks)
     }

@@ -21,8 +21,8 @@ use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
 use crate::source::functions::{self, Functions};
 use crate::source::instance::Instance;
-use crate::source::poll::readable;
 use crate::source::latency;
+use crate::source::poll::readable;
 use crate::source::stacks::{self, Stacks, Wished};
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
