@@ -9,6 +9,7 @@ pub mod generate;
 pub mod guest;
 pub mod live;
 pub mod load;
+pub mod memory_group;
 pub mod npm;
 pub mod programs;
 pub mod python;
