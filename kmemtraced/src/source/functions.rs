@@ -30,7 +30,7 @@ const FILTER: &str = "set_ftrace_filter";
 /// Functions that the kernel records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Functions {
-    /// Their names, for `meta.out`; empty where none are recorded.
+    /// Names of functions, for `meta.out`; empty where none are recorded.
     pub(crate) recorded: Vec<String>,
     /// Functions or patterns that the kernel did not take.
     pub(crate) refused: Vec<String>,
