@@ -40,7 +40,7 @@ pub struct Query {
     pub(crate) grouping: Grouping,
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
-    pub(crate) owners: bool,
+    pub(crate) splits_stacks: bool,
     pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
@@ -88,7 +88,7 @@ impl Query {
             grouping,
             matrix: false,
             lists_live: false,
-            owners: false,
+            splits_stacks: false,
             over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
@@ -124,10 +124,10 @@ impl Query {
         self
     }
 
-    /// Listed objects have the command name that the input tells of each of them, where it does; rows are made for these, too, so
-    /// that they are no call-sites.
-    pub fn with_owners(mut self, yes: bool) -> Query {
-        self.owners = yes;
+    /// Makes rows of call-sites and their stacks in place of rows of call-sites alone, where the trace may have stacks: objects and
+    /// samples then have their stacks.
+    pub fn with_stacks(mut self, yes: bool) -> Query {
+        self.splits_stacks = yes;
         self
     }
 
