@@ -22,13 +22,13 @@ use crate::names::known::KnownNames;
 use crate::order::ordered::Observer;
 use crate::query::select::Select;
 pub use figures::DurationFigures;
-use observer::LatencyObserver;
 pub use observer::FunctionSums;
-pub use request::{LatencyRequest, WaitBy};
+use observer::LatencyObserver;
 pub(crate) use request::span_name;
+pub use request::{LatencyRequest, WaitBy};
 use stacks::StackFacts;
-pub use sums::{ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
 use sums::Sums;
+pub use sums::{ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
 pub use task::{InsideSpans, ShrinkerKey, SpanClass};
 
 /// Nanoseconds of a microsecond.
@@ -230,8 +230,9 @@ impl LatencyRows {
         given: Vec<(&'static str, Vec<String>)>,
         window: Option<(u64, u64)>,
     ) -> Latency {
-        let LatencyRows { mut spans, mut nesting, mut tasks, mut shrinkers, mut waits, mut functions, mut stalls, .. } =
-            self;
+        let LatencyRows {
+            mut spans, mut nesting, mut tasks, mut shrinkers, mut waits, mut functions, mut stalls, ..
+        } = self;
         let trace_names = &names.trace_names;
         let name = |span: Span| span_name(span, trace_names);
         spans.sort_by(|(a, x), (b, y)| y.figures.total.cmp(&x.figures.total).then(name(*a).cmp(name(*b))));
@@ -272,4 +273,3 @@ impl LatencyRows {
         }
     }
 }
-

@@ -108,8 +108,7 @@ impl<'a> LatencyObserver<'a> {
             let is_taken = takes_task(self.select, event.pid, comm);
             let comm = comm.map(Into::into);
             let spans = TaskSpans::default();
-            let task =
-                Task { pid: event.pid, comm, is_daemon: false, is_taken, spans, waits: [None; 2], held: None };
+            let task = Task { pid: event.pid, comm, is_daemon: false, is_taken, spans, waits: [None; 2], held: None };
             self.tasks.push(task);
         }
         number

@@ -36,6 +36,15 @@ pub struct ShrinkerSums {
     pub suspect: u64,
 }
 
+impl ShrinkerSums {
+    /// Adds the figures of another row.
+    pub(crate) fn merge(&mut self, other: &ShrinkerSums) {
+        self.figures.merge(&other.figures);
+        self.freed = self.freed.saturating_add(other.freed);
+        self.suspect += other.suspect;
+    }
+}
+
 /// Keys of a row of waits; `None`: not asked for, or not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitKey {
@@ -168,10 +177,7 @@ impl Sums {
             *row = (row.0 + count, row.1.saturating_add(total), row.2.max(max));
         }
         for (key, more) in other.shrinkers {
-            let row = self.shrinkers.entry(key).or_default();
-            row.figures.merge(&more.figures);
-            row.freed = row.freed.saturating_add(more.freed);
-            row.suspect += more.suspect;
+            self.shrinkers.entry(key).or_default().merge(&more);
         }
         for (key, more) in other.waits {
             let row = self.waits.entry(key).or_default();

@@ -21,8 +21,7 @@ pub enum SpanClass {
 
 impl SpanClass {
     /// All classes, in the order of documents.
-    pub const ALL: [SpanClass; 4] =
-        [SpanClass::Stall, SpanClass::Asked, SpanClass::Inner, SpanClass::Background];
+    pub const ALL: [SpanClass; 4] = [SpanClass::Stall, SpanClass::Asked, SpanClass::Inner, SpanClass::Background];
 
     /// Word of documents.
     pub fn name(self) -> &'static str {
@@ -249,9 +248,8 @@ impl TaskSpans {
     /// Closes a span.
     pub(super) fn end(&mut self, span: Span, event: &Event) -> Outcome {
         let mut outcome = Outcome::default();
-        let fits = |open: &Open| {
-            open.span == span && (span != Span::Shrinker || open.shrinker.shrinker == event.address)
-        };
+        let fits =
+            |open: &Open| open.span == span && (span != Span::Shrinker || open.shrinker.shrinker == event.address);
         let is_counted = is_reclaim(span) || is_daemon(span);
         let Some(place) = self.open.iter().rposition(fits) else {
             if is_daemon(span) {
