@@ -75,6 +75,8 @@ impl Scenario {
             failed: allocates && address == 0,
             order: None,
             stack: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
         }
     }
 

@@ -85,6 +85,8 @@ fn machine() -> Workload {
                 failed: false,
                 order: None,
                 stack: None,
+                mark: kmemtrace_abi::event::Mark::None,
+                value: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

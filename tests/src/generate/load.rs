@@ -134,6 +134,8 @@ impl Load {
             failed: false,
             order: None,
             stack: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
         };
         (event, number, sort)
     }
