@@ -96,6 +96,8 @@ pub struct KeyNode {
     pub address: Option<Address>,
     /// Module of the frame, or the module that the node stands for.
     pub module: Option<Box<[u8]>>,
+    /// Thread id of a thread, which documents have in its name.
+    pub pid: Option<i32>,
     /// True where the module of the frame was gone at the end of the recording.
     pub is_gone: bool,
     /// Live bytes at the end less those at the end of the first slice of time; `None` where growth was not counted.

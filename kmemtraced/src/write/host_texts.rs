@@ -173,6 +173,7 @@ impl HostTexts {
             (item::COMMAND_LINE, command.join("\0").into_bytes()),
             (item::EVENTS, facts.events.join("\n").into_bytes()),
             (item::STACKS, facts.stacks.recorded.clone().into_bytes()),
+            (item::FUNCTIONS, facts.functions.recorded.join("\n").into_bytes()),
             (item::CPU_NODES, self.of_sysfs("NUMA nodes", cpu_nodes)),
             (item::COMMS, b"0 <idle>\n".to_vec()),
         ]
