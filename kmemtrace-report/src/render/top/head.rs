@@ -78,6 +78,8 @@ fn title(view: View<'_>) -> Vec<Part> {
     };
     let skipped = match snapshot.skipped {
         0 => String::new(),
+        // Before the first event that was read there is no time to count from.
+        1..50_000_000 => "SKIPPED, live figures are estimates".to_owned(),
         skipped => format!("SKIPPED {:.1} s, live figures are estimates", skipped as f64 / 1e9),
     };
     let has_skipped = !skipped.is_empty();
