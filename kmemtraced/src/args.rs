@@ -285,7 +285,7 @@ fn as_typed(word: &OsStr) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Show who takes memory now: a recorder of these options, and the live screen
+    /// Record, and show who takes memory now: the live screen
     ///
     /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it. `kmemtraced top --help` has all
     /// options.
