@@ -11,6 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Parser, Subcommand};
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::memstrack;
 
 use crate::write::compress::Compression;
 
@@ -21,16 +22,12 @@ const VIEWS: [&str; 12] = [
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
-const VERBS: [&str; 2] = ["recover", "probe"];
+const VERBS: [&str; 3] = ["top", "recover", "probe"];
 
 /// Kernel buffer of a CPU with `--lean`, bytes.
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
 /// Compression with `--lean`.
 const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
-
-/// Reports of memstrack, which `--report` takes, too.
-pub(crate) const MEMSTRACK_REPORTS: [&str; 6] =
-    ["module_summary", "module_top", "task_summary", "task_top", "task_top_json", "proc_slab_static"];
 
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
@@ -161,6 +158,12 @@ pub(crate) struct Args {
     /// Print the enabled events, and the figures of each CPU
     #[arg(short, long, conflicts_with = "quiet", hide_short_help = true)]
     pub(crate) verbose: bool,
+    /// Bytes of all files that stay; older ones are given back to the file system.
+    #[arg(long, value_name = "SIZE", value_parser = size, hide = true)]
+    pub(crate) free_behind: Option<u64>,
+    /// User and group that the trace directory belongs to: those of the program that reads it.
+    #[arg(long, value_name = "UID:GID", value_parser = reader, hide = true)]
+    pub(crate) reader: Option<(u32, u32)>,
     /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
@@ -221,7 +224,7 @@ pub(crate) struct Memstrack {
 
 /// True if a report is one of memstrack, with or without parameters.
 pub(crate) fn is_of_memstrack(report: &str) -> bool {
-    report.split(':').next().is_some_and(|name| MEMSTRACK_REPORTS.contains(&name))
+    report.split(':').next().is_some_and(|name| memstrack::NAMES.contains(&name))
 }
 
 /// Parser of a name in `--report`: a view, or a report of memstrack.
@@ -232,10 +235,15 @@ impl TypedValueParser for ReportName {
     type Value = String;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
-        match value.to_str().filter(|report| is_of_memstrack(report)) {
-            Some(report) => Ok(report.to_owned()),
-            None => PossibleValuesParser::new(VIEWS).parse_ref(command, arg, value),
-        }
+        let Some(report) = value.to_str().filter(|report| is_of_memstrack(report)) else {
+            let words = VIEWS.into_iter().chain(memstrack::NAMES);
+            return PossibleValuesParser::new(words).parse_ref(command, arg, value);
+        };
+        // A parameter that is none is told before the recording, not after it.
+        memstrack::Report::parse(report).map(|_| report.to_owned()).map_err(|reason| {
+            let line = format!("--report: {}\n", escape(reason.as_bytes()));
+            clap::Error::raw(ErrorKind::ValueValidation, line).with_cmd(command)
+        })
     }
 }
 
@@ -277,6 +285,12 @@ fn as_typed(word: &OsStr) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Show who takes memory now: a recorder of these options, and the live screen
+    ///
+    /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it. `kmemtraced top --help` has all
+    /// options.
+    #[command(disable_help_flag = true)]
+    Top,
     /// Undo the changes of a killed recorder in the kernel
     Recover,
     /// List the events, clocks and buffers of this kernel
@@ -336,6 +350,12 @@ impl std::str::FromStr for Sync {
             _ => time(text).map(Sync::Every).map_err(|error| format!("none, flush, or a time: {error}")),
         }
     }
+}
+
+/// Parses the ids of a user and a group.
+fn reader(text: &str) -> Result<(u32, u32), String> {
+    let ids = text.split_once(':').and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    ids.ok_or_else(|| "a reader is UID:GID".to_owned())
 }
 
 /// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.

@@ -6,6 +6,7 @@
 pub mod browser;
 pub mod corpus;
 pub mod generate;
+pub mod growing;
 pub mod guest;
 pub mod live;
 pub mod load;

@@ -48,6 +48,8 @@ pub struct CpuStream {
     pub(super) is_prepared: bool,
     /// The file is being written: its end is that of the recording only with an end block.
     pub(super) follows: bool,
+    /// Blocks that the writer has given back were passed over.
+    pub(super) has_passed_hole: bool,
 }
 
 impl CpuStream {
@@ -76,6 +78,7 @@ impl CpuStream {
             range_bytes: None,
             is_prepared: false,
             follows: false,
+            has_passed_hole: false,
         }
     }
 
@@ -125,6 +128,11 @@ impl CpuStream {
             self.state.damage();
         }
         has_skipped
+    }
+
+    /// True where blocks that the writer has given back were passed over since the last call.
+    pub fn take_hole(&mut self) -> bool {
+        std::mem::take(&mut self.has_passed_hole)
     }
 
     /// The CPU.

@@ -107,6 +107,18 @@ impl Waiting {
         }
     }
 
+    /// Ends the waiting of events up to the key `until`; true where there are some.
+    pub(super) fn flush_until(&mut self, until: u64, names: &Names, items: &mut impl EventSink) -> bool {
+        let left = self.queue.get(self.head..).unwrap_or_default();
+        // Keys of a stream do not go back.
+        let behind = left.iter().rev().take_while(|entry| entry.event.at > until).count();
+        let is_any = behind < left.len();
+        if is_any {
+            self.hand_on(behind, names, items);
+        }
+        is_any
+    }
+
     /// Ends all waiting.
     pub(super) fn flush(&mut self, names: &Names, items: &mut impl EventSink) {
         self.hand_on(0, names, items);

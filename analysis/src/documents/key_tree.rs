@@ -124,26 +124,26 @@ impl KeyForm<'_, '_> {
             GroupKey::Stack if step.value == NO_FRAME => {
                 (b"(no stack)"[..].into(), NodeKind::Frame, KeyNode::default())
             }
-            GroupKey::Task => (self.task(step.value), NodeKind::Task, KeyNode::default()),
+            GroupKey::Task => {
+                let pid = (step.value != NO_VALUE).then_some(step.value as u32 as i32);
+                (self.task(pid), NodeKind::Task, KeyNode { pid, ..KeyNode::default() })
+            }
             GroupKey::Module => {
                 let module = self.naming.naming.numbered(step.value).map(Into::into);
-                (named("(kernel)"), NodeKind::Module, KeyNode { address: None, module })
+                (named("(kernel)"), NodeKind::Module, KeyNode { module, ..KeyNode::default() })
             }
             GroupKey::Use => (named("(slab)"), NodeKind::Use, KeyNode::default()),
             key => {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
                 let module = frame.module.as_deref().map(Into::into);
-                (frame.text().into(), kind, KeyNode { address: Some(Address(step.value)), module })
+                (frame.text().into(), kind, KeyNode { address: Some(Address(step.value)), module, pid: None })
             }
         }
     }
 
-    fn task(&self, value: u64) -> Box<[u8]> {
-        if value == NO_VALUE {
-            return b"(unknown)"[..].into();
-        }
-        let pid = value as u32 as i32;
+    fn task(&self, pid: Option<i32>) -> Box<[u8]> {
+        let Some(pid) = pid else { return b"(unknown)"[..].into() };
         let comm = self.naming.naming.comm(pid);
         [comm.as_deref().unwrap_or(b"(no name)"), format!(" ({pid})").as_bytes()].concat().into()
     }

@@ -96,6 +96,8 @@ pub struct KeyNode {
     pub address: Option<Address>,
     /// Module of the frame, or the module that the node stands for.
     pub module: Option<Box<[u8]>>,
+    /// Thread id of a thread, which documents have in its name.
+    pub pid: Option<i32>,
 }
 
 impl Serialize for TreeNode {

@@ -28,7 +28,7 @@ const KEPT: usize = crate::account::stacks::MAX_FRAMES;
 
 /// Event with its stack.
 #[derive(Clone, Debug)]
-struct Made {
+pub(super) struct Made {
     at: u64,
     cpu: u32,
     pid: i32,
@@ -89,7 +89,7 @@ fn stack(random: &mut Random) -> Vec<u64> {
     frames
 }
 
-fn made(random: &mut Random) -> Vec<Made> {
+pub(super) fn made(random: &mut Random) -> Vec<Made> {
     let stacks: Vec<Vec<u64>> = (0..12).map(|_| stack(random)).collect();
     let mut live: Vec<(Action, u64, u8)> = Vec::new();
     let mut events = Vec::new();
@@ -119,7 +119,7 @@ fn made(random: &mut Random) -> Vec<Made> {
     events
 }
 
-fn trace(events: &[Made]) -> Trace {
+pub(super) fn trace(events: &[Made]) -> Trace {
     let of_cpu = |cpu| events.iter().filter(|made| made.cpu == cpu).cloned().collect::<Vec<_>>().into_iter();
     let sources = (0..3).map(|cpu| Box::new(Events(cpu, of_cpu(cpu))) as Box<dyn EventSource>).collect();
     let mut trace = Trace::of_sources("made", Some("mono"), sources).unwrap();
@@ -134,13 +134,13 @@ fn trace(events: &[Made]) -> Trace {
 }
 
 /// Allocation as the reference sees it.
-struct Known {
-    is_pages: bool,
-    kind: Kind,
-    pid: i32,
-    site: u64,
+pub(super) struct Known {
+    pub(super) is_pages: bool,
+    pub(super) kind: Kind,
+    pub(super) pid: i32,
+    pub(super) site: u64,
     /// From the site on, the innermost frame first.
-    stack: Vec<u64>,
+    pub(super) stack: Vec<u64>,
 }
 
 impl Known {
@@ -155,7 +155,7 @@ impl Known {
     }
 
     /// Modules of the stack, the innermost first; without a stack that of the site.
-    fn modules(&self, rule: ModuleRule) -> Vec<Option<String>> {
+    pub(super) fn modules(&self, rule: ModuleRule) -> Vec<Option<String>> {
         let module = |frame: &u64| (*frame >= MODULES).then(|| format!("mod{}", (frame - MODULES) / PAGE));
         let of_site = vec![module(&self.site)];
         if self.stack.is_empty() || rule == ModuleRule::Site {
@@ -185,15 +185,15 @@ impl Known {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sums {
-    allocs: u64,
+pub(super) struct Sums {
+    pub(super) allocs: u64,
     total: u64,
-    live: u64,
-    peak: u64,
+    pub(super) live: u64,
+    pub(super) peak: u64,
 }
 
 /// Sums of each group that `groups` names for an allocation, after a replay of every event.
-fn replay<G: Ord + Clone>(events: &[Made], groups: impl Fn(&Known) -> Vec<G>) -> BTreeMap<G, Sums> {
+pub(super) fn replay<G: Ord + Clone>(events: &[Made], groups: impl Fn(&Known) -> Vec<G>) -> BTreeMap<G, Sums> {
     let mut sums: BTreeMap<G, Sums> = BTreeMap::new();
     let mut held: HashMap<(bool, u64), (Vec<G>, u64)> = HashMap::new();
     for made in events {

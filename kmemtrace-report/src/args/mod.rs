@@ -5,6 +5,7 @@
 mod choices;
 mod filters;
 mod keys;
+mod memstrack;
 mod top;
 
 use std::io::IsTerminal;
@@ -16,10 +17,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use kmemtrace::documents::AccountStyle;
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
+use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{GroupBy, SortBy};
+pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
 
 /// Levels of a tree on a terminal.
@@ -74,6 +77,19 @@ pub(crate) struct Args {
     /// Classes stand at the end of the help of mismatch.
     #[arg(long, value_name = "CLASS", value_parser = PossibleValuesParser::new(crate::classes::names()), hide_possible_values = true)]
     pub(crate) explain: Option<String>,
+    /// Print reports of memstrack in its own layouts: module_summary,task_top:top=5
+    ///
+    /// The reports are module_summary, module_top, task_summary, task_top, task_top_json and proc_slab_static. Each may have
+    /// parameters: sort_by_alloc, sort_by_peak, throttle=PERCENT, top=NUMBER. They count pages.
+    #[arg(
+        long,
+        value_name = "REPORT,...",
+        value_delimiter = ',',
+        value_parser = ReportParser,
+        conflicts_with_all = ["format", "kind", "fail_on", "bytes", "show_addresses"],
+        hide_short_help = true
+    )]
+    pub(crate) memstrack: Vec<MemstrackReport>,
     /// Rows to show [default: 20 on a terminal, else all]
     ///
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.

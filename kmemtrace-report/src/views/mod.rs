@@ -8,6 +8,7 @@ mod holders;
 mod other;
 mod view;
 
+pub(crate) use other::MEMSTRACK;
 pub(crate) use view::{Run, View};
 
 /// Commands, in the order of help; the first view is the default.

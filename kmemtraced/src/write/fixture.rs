@@ -62,6 +62,10 @@ impl Store for Disk {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
+
+    fn free(&mut self, _: std::ops::Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 pub(super) fn description(workload: &Workload) -> Description {
