@@ -70,7 +70,7 @@ impl KeyForm<'_, '_> {
     /// Node with its children, to `depth` levels below it. Stacks and keys limit how deep it is.
     fn node(&self, index: u32, depth: usize) -> TreeNode {
         let at = index as usize;
-        let (name, kind, key) = match self.nodes.nodes[at].step {
+        let (name, kind, names) = match self.nodes.nodes[at].step {
             Some(step) => self.names(step),
             None => {
                 let name = if at == root_of_tree(true) { Shown::Pages } else { Shown::Slab };
@@ -78,6 +78,7 @@ impl KeyForm<'_, '_> {
             }
         };
         let children = if depth == 0 { Vec::new() } else { self.children(at, depth - 1) };
+        let key = KeyNode { grew: self.sums[at].printed_growth(), ..names };
         TreeNode { children, key: Some(Box::new(key)), ..self.plain(name, kind, &self.sums[at]) }
     }
 
@@ -90,7 +91,7 @@ impl KeyForm<'_, '_> {
             current: None,
             folded: 0,
             children: Vec::new(),
-            key: Some(Box::default()),
+            key: Some(Box::new(KeyNode { grew: grown.printed_growth(), ..KeyNode::default() })),
         }
     }
 
@@ -137,7 +138,11 @@ impl KeyForm<'_, '_> {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
                 let module = frame.module.as_deref().map(Into::into);
-                (frame.text().into(), kind, KeyNode { address: Some(Address(step.value)), module, pid: None })
+                (
+                    frame.text().into(),
+                    kind,
+                    KeyNode { address: Some(Address(step.value)), module, is_gone: frame.is_gone, ..KeyNode::default() },
+                )
             }
         }
     }

@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Format of the file
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<ExportTo>,
-    /// Figure that folded stacks are weighted by [default: wasted]
+    /// Figure that folded stacks are weighted by [default: wasted, of pages live]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
     /// Name of the host, in place of the recorded one
@@ -116,8 +116,8 @@ pub(crate) struct Args {
     /// Module that an allocation belongs to: innermost (default), outermost, any or site
     ///
     /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
-    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. Allocations without
-    /// a stack belong to the module of their call-site.
+    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. While a module
+    /// loads, what its thread allocates belongs to it, but by site. Allocations without a stack belong to the module of their call-site.
     #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true, hide_short_help = true)]
     pub(crate) module_rule: Option<RuleOfModules>,
     /// Figures at the peak of live bytes, or at a time

@@ -230,7 +230,7 @@ Keys: ? explains them. --once and --batch print the screen as text, in COLUMNS c
         ("top --once DIR", "the screen at the end of a finished trace, as text"),
         ("top --from 90s --speed 10 DIR", "a finished trace, ten times as fast"),
     ],
-    options: &["once", "batch", "script", "from", "speed", "own", "color", "max-memory"],
+    options: &["once", "batch", "script", "from", "speed", "flush", "save-in", "own", "color", "max-memory"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Top,
