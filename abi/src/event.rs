@@ -43,6 +43,69 @@ pub enum Action {
     Other,
 }
 
+/// Time that a task spends on getting memory, between two events or before one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Span {
+    /// Reclaim for an allocation.
+    Direct,
+    /// Reclaim for a memory cgroup at its limit.
+    Memcg,
+    /// Reclaim for a memory cgroup over its soft limit.
+    Softlimit,
+    /// Reclaim of a NUMA node.
+    Node,
+    /// Compaction of a zone.
+    Compaction,
+    /// Call of a shrinker.
+    Shrinker,
+    /// Sleep in reclaim, until other tasks have made progress.
+    Throttled,
+    /// Work of `kswapd` between wake and sleep.
+    Kswapd,
+    /// Work of `kcompactd` between wake and sleep.
+    Kcompactd,
+    /// Pair of events that has no other name here.
+    Named(NameId),
+}
+
+impl Span {
+    /// Word of documents; `None` for a pair without a name here.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Span::Direct => "direct",
+            Span::Memcg => "memcg",
+            Span::Softlimit => "softlimit",
+            Span::Node => "node",
+            Span::Compaction => "compaction",
+            Span::Shrinker => "shrinker",
+            Span::Throttled => "throttled",
+            Span::Kswapd => "kswapd",
+            Span::Kcompactd => "kcompactd",
+            Span::Named(_) => return None,
+        })
+    }
+}
+
+/// Meaning of an event for the time that tasks wait for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// None.
+    #[default]
+    None,
+    /// Begin of a span; a wake of a daemon.
+    Begin(Span),
+    /// End of a span; `Event::value` is what it reclaimed or freed. A sleep of a daemon.
+    End(Span),
+    /// End of a sleep in reclaim; `Event::value` is its length in microseconds.
+    Throttled,
+    /// An allocation tries compaction.
+    CompactionAttempt,
+    /// Return of a timed function; `Event::value` is its duration.
+    Function,
+    /// Another event of the profile.
+    Beside,
+}
+
 /// The kernel context that an event was recorded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
@@ -143,6 +206,10 @@ pub struct Event {
     pub stack: Option<StackId>,
     /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
     pub owner: Option<OwnerId>,
+    /// Meaning for the time that tasks wait for memory. The shrinker's address is `address` then, its function `call_site`.
+    pub mark: Mark,
+    /// Number of an event with a `mark`; `None` where its format has no such field.
+    pub value: Option<i64>,
 }
 
 impl Event {
@@ -185,6 +252,8 @@ impl Event {
             order: None,
             stack: None,
             owner: None,
+            mark: Mark::None,
+            value: None,
         }
     }
 
@@ -257,6 +326,8 @@ pub trait EventSink {
     const FLAGS: bool = true;
     /// The consumer looks at `Event::stack`; where false, stacks are not tied to their events.
     const STACKS: bool = true;
+    /// The consumer looks at `Event::mark`; where false, events that are of no objects are not decoded.
+    const MARKS: bool = true;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.

@@ -54,7 +54,7 @@ fn view(asked: &Asked) -> (Query, Make) {
         "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
         "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
-        "live" if asked.objects => (Query::by_site().with_live_objects(true), documents::live),
+        "live" if asked.objects => (Query::by_site().with_stacks(true).with_live_objects(true), documents::live),
         "live" => (by().with_live_objects(true).with_growth(true), documents::live_groups),
         "cross" => (Query::by_site().with_cpu_matrix(true), documents::cross),
         "growth" => (by().with_growth(true), documents::growth),

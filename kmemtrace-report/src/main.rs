@@ -12,6 +12,7 @@ mod cli;
 mod columns;
 mod exit;
 mod export;
+mod latency;
 mod memstrack;
 mod names;
 mod old;
@@ -76,6 +77,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
+        Run::Latency { lists_stalls, document, needs } => latency::latency(request, lists_stalls, document, needs),
         Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),

@@ -389,7 +389,12 @@ pub(crate) fn check_static(request: &Request, analysis: &Analysis) -> anyhow::Re
 }
 
 /// Explains an empty window of an option by the first event's time: times are those of the trace's clock, not of the wall's.
-fn explain_empty_window((option, window): (&str, Option<TimeWindow>), trace: &Trace, events: u64, begins: u64) {
+pub(crate) fn explain_empty_window(
+    (option, window): (&str, Option<TimeWindow>),
+    trace: &Trace,
+    events: u64,
+    begins: u64,
+) {
     if window.is_some() && events == 0 {
         let units = trace.info.keys().per_second();
         let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
@@ -425,7 +430,7 @@ pub(crate) fn top(request: &Request) -> Option<usize> {
     args.top.or((request.format() == Format::Table && on_terminal).then_some(usual))
 }
 
-fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
+pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
     let args = &request.args;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = match request.format() {

@@ -76,6 +76,8 @@ impl Scenario {
             order: None,
             stack: None,
             owner: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
         }
     }
 

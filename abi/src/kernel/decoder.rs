@@ -5,8 +5,9 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, ModuleLoad, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, Mark, ModuleLoad, NameId, Names};
 use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::latency::LatencyPlan;
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, Slot};
@@ -51,6 +52,8 @@ struct Plan {
     least: usize,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
     far: Vec<Slot>,
+    /// Numbers of an event about waiting for memory.
+    latency: Option<Box<LatencyPlan>>,
 }
 
 /// Greatest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
@@ -106,6 +109,7 @@ impl Decoder {
             module: None,
             least: 0,
             far: Vec::new(),
+            latency: None,
         };
         let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes, stacks: None };
         for (system, format) in formats {
@@ -117,7 +121,10 @@ impl Decoder {
             if let Some(slot) = decoder.by_id.get_mut(id).filter(|slot| **slot == 0) {
                 *slot = index;
                 decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
-                decoder.plans.push(Plan::new((system, format), release, names, &other));
+                let latency = LatencyPlan::new(system, format, formats, names);
+                let plan = Plan::new((system, format), release, names, &other);
+                let least = plan.least.max(latency.as_ref().map_or(0, |latency| latency.least));
+                decoder.plans.push(Plan { latency: latency.map(Box::new), least, ..plan });
             }
         }
         decoder
@@ -189,6 +196,8 @@ impl Decoder {
             order: (plan.frame_bits > 0).then_some(order as u8),
             stack: None,
             owner: None,
+            mark: Mark::None,
+            value: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
         let gfp = || plan.gfp.map(read);
@@ -216,7 +225,10 @@ impl Decoder {
                 if let Some(place) = plan.module {
                     tell_module_load::<O>(place, record.payload, &event, items);
                 }
-                items.event(Event { gfp: gfp(), node: node(), action: Action::Other, ..event }, names);
+                let event = Event { action: Action::Other, ..event };
+                let latency = plan.latency.as_ref().filter(|_| I::MARKS);
+                let event = latency.map_or(event, |latency| latency.read::<O>(event, record.payload));
+                items.event(event, names);
             }
         }
         Ok(())
@@ -289,6 +301,7 @@ impl Plan {
             module: None,
             least,
             far,
+            latency: None,
         }
         .brought_near()
     }

@@ -154,6 +154,7 @@ pub(super) struct WaitingSink<'a, I> {
 impl<I: EventSink> EventSink for WaitingSink<'_, I> {
     const NAMES: bool = I::NAMES;
     const FLAGS: bool = I::FLAGS;
+    const MARKS: bool = I::MARKS;
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {

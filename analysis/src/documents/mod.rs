@@ -30,6 +30,7 @@ pub mod growth;
 pub mod head;
 pub mod holders;
 pub(crate) mod key_tree;
+pub mod latency;
 mod leaf;
 pub mod live;
 pub mod live_groups;

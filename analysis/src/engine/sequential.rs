@@ -72,6 +72,7 @@ pub(crate) fn last_key(trace: &mut Trace, progress: &mut dyn Progress) -> u64 {
         const NAMES: bool = false;
         const FLAGS: bool = false;
         const STACKS: bool = false;
+        const MARKS: bool = false;
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }

@@ -267,6 +267,7 @@ struct PairEventSink<'a, F> {
 
 impl<F: Filter> EventSink for PairEventSink<'_, F> {
     const FLAGS: bool = F::FLAGS;
+    const MARKS: bool = false;
 
     #[inline(always)]
     fn event(&mut self, mut event: Event, names: &Names) {

@@ -16,6 +16,8 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use kmemtrace::documents::AccountStyle;
+use kmemtrace_abi::text::duration;
+
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
@@ -141,6 +143,20 @@ pub(crate) struct Args {
     /// Rules for the use of pages, in place of the built-in ones
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) uses: Option<PathBuf>,
+    /// Only spans, waits and calls of at least this duration: 134us, 5ms
+    ///
+    /// Units: ns, us, ms, s, min (or m), h; a number alone is seconds.
+    #[arg(long, value_name = "TIME", value_parser = span_of_time)]
+    pub(crate) threshold: Option<u64>,
+    /// Only these kinds of spans: direct, memcg, shrinker
+    ///
+    /// Kinds are direct, memcg, softlimit, node, compaction, shrinker, throttled, kswapd, kcompactd, and the names of pairs of events
+    /// that have no kind. Spans inside and around are found whatever is chosen.
+    #[arg(long, value_name = "SPAN,...", value_delimiter = ',')]
+    pub(crate) span: Vec<String>,
+    /// List below each stall the events inside it
+    #[arg(long)]
+    pub(crate) timeline: bool,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
     /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the
@@ -301,6 +317,12 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses a span of time.
+fn span_of_time(text: &str) -> Result<u64, String> {
+    let time = duration::parse(text).and_then(|time| u64::try_from(time).ok());
+    time.ok_or_else(|| "a time is a number with a unit: 134us, 5ms, 1.5s".to_owned())
 }
 
 /// Parses `10` and `2.5%`: a percentage that is not negative.

@@ -150,6 +150,10 @@ fn with_options(view: &'static View, name: &'static str, options: Options) -> Co
 /// Option with the words that it takes in this view.
 fn shaped(arg: Arg, view: &'static View) -> Arg {
     match arg.get_long() {
+        Some("by") if view.name == "shrinkers" => {
+            let help = "function: a row for each function that shrinkers call [default: for each shrinker and node]";
+            with_words(arg, view.groupings).help(help).long_help(help)
+        }
         Some("by") => with_words(arg, view.groupings),
         Some("sort") => with_words(arg, view.sort_keys),
         None if matches!(view.run, Run::Compare) => {
@@ -204,7 +208,8 @@ const VIEWS_HEADING: &str = "Views (without VIEW: summary, without DIR: ./kmemtr
 
 /// Lines of the views, and a line with the names of the commands that write files, so that all of it fits a terminal.
 fn short_list_of_views() -> String {
-    let is_view = |view: &&View| matches!(view.run, Run::Document { .. } | Run::Events | Run::Compare);
+    let is_view =
+        |view: &&View| matches!(view.run, Run::Document { .. } | Run::Latency { .. } | Run::Events | Run::Compare);
     let mut list = VIEWS_HEADING.to_owned();
     for view in VIEWS.iter().filter(is_view) {
         let _ = writeln!(list, "  {:<9} {}", view.name, view.meaning);

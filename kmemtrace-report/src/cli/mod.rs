@@ -91,11 +91,11 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     command.try_get_matches_from(line()).map_err(|error| refusal(view, error))?;
     let matches = commands::union().try_get_matches_from(line()).map_err(Refusal::Clap)?;
     let (mut args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
-    let mut view = view;
+    let (mut view, mut is_named) = (view, is_named);
     if !args.memstrack.is_empty() {
         // Reports of memstrack count pages.
         args.filters.kind = vec![Kind::Pages];
-        view = &MEMSTRACK;
+        (view, is_named) = (&MEMSTRACK, true);
     }
     if let Some(class) = &args.explain {
         return Ok(CommandLine::Text(explain(class)));

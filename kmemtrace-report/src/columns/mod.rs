@@ -3,6 +3,7 @@
 //! Tables take their columns from here, in this order; a narrow table drops some.
 
 pub(crate) mod column;
+pub(crate) mod latency;
 
 use column::Column;
 
@@ -40,6 +41,19 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
         ],
     ),
     ("events", &[("", &EVENTS)]),
+    (
+        "latency",
+        &[
+            ("kinds of spans", &latency::SPANS),
+            ("nesting", &latency::NESTING),
+            ("tasks", &latency::WAITING_TASKS),
+            ("durations", &latency::BUCKETS),
+        ],
+    ),
+    ("shrinkers", &[("", &latency::SHRINKERS)]),
+    ("stalls", &[("", &latency::STALLS)]),
+    ("waits", &[("figures", &latency::WAITS), ("keys of --by", &latency::WAIT_KEYS)]),
+    ("functions", &[("", &latency::FUNCTIONS)]),
     ("static", &[("folders", &STATIC), ("sections", &SECTIONS)]),
 ];
 

@@ -5,8 +5,9 @@
 
 mod figures;
 mod holders;
+mod latency;
 mod other;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use other::MEMSTRACK;
 pub(crate) use view::{Run, View};
@@ -27,6 +28,11 @@ pub(crate) static VIEWS: &[View] = &[
     figures::GROWTH,
     other::ACCOUNT,
     other::EVENTS,
+    latency::LATENCY,
+    latency::SHRINKERS,
+    latency::STALLS,
+    latency::WAITS,
+    latency::FUNCTIONS,
     other::STATIC,
     other::NAMES,
     other::HTML,

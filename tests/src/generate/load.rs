@@ -135,6 +135,8 @@ impl Load {
             order: None,
             stack: None,
             owner: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
         };
         (event, number, sort)
     }

@@ -101,6 +101,8 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
             order: None,
             stack: None,
             owner: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
             cache: None,
             name: workload.names.intern(name.as_bytes()),
             // A null pointer is the only sign of failure here.

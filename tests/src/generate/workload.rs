@@ -554,6 +554,8 @@ impl<'a> Machine<'a> {
             order: order.then_some(0),
             stack: None,
             owner: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
         }
     }
 
