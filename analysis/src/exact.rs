@@ -183,6 +183,7 @@ fn take_selection(known: &mut Known, random: &mut Random, cut: &mut Cut) {
     let size = |least| SizeRange { from: least, to: u64::MAX };
     cut.select = Select {
         pid: selection.pid.into_iter().collect(),
+        tgid: Vec::new(),
         comm: selection.comm.iter().map(|name| Glob::new(name)).collect(),
         module: selection.module.iter().map(|name| Glob::new(name)).collect(),
         cache: selection.cache.iter().map(|name| Glob::new(name)).collect(),

@@ -106,6 +106,7 @@ fn machine() -> Workload {
                 stack: None,
                 mark: kmemtrace_abi::event::Mark::None,
                 value: None,
+                owner: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

@@ -62,7 +62,10 @@ impl Query {
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
-            let query = Query { grouping: Grouping::SITE_AND_STACK, splits_stacks: false, ..self.clone() };
+            // Inputs of one moment tell the name that the thread had at each allocation.
+            let has_names = trace.info.input.is_of_one_moment();
+            let grouping = if has_names { Grouping::SITE_STACK_AND_TASK } else { Grouping::SITE_AND_STACK };
+            let query = Query { grouping, splits_stacks: false, ..self.clone() };
             return query.run_with(trace, progress);
         }
         match self.until_peak(trace, progress)? {
@@ -207,6 +210,7 @@ impl Query {
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
+            is_of_one_moment: trace.info.input.is_of_one_moment(),
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }
@@ -234,7 +238,7 @@ impl Query {
             && !self.over_time.is_asked()
             && !self.learns_caches
             && !self.free_sites
-            && !self.names.frames.has_more()
+            && !self.names.frames.is_other()
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.

@@ -188,7 +188,10 @@ impl Request {
 
     /// Sort keys of rows of figures: those of the command line, else the view's own.
     pub(crate) fn sort_keys(&self) -> Vec<SortKey> {
-        let own = self.view.sort_keys.first().copied().unwrap_or(SortBy::Wasted);
+        // page_owner_sort sorts by the number of blocks.
+        let culls = !self.args.cull.is_empty();
+        let own = self.view.sort_keys.first().copied().filter(|_| !culls);
+        let own = own.unwrap_or(if culls { SortBy::Allocs } else { SortBy::Wasted });
         let asked = if self.args.sort.is_empty() { vec![own] } else { self.args.sort.clone() };
         asked.into_iter().filter_map(SortBy::key).collect()
     }
