@@ -9,7 +9,7 @@ use crate::cli::Request;
 use crate::report;
 use crate::terminal::messages::say;
 use crate::terminal::progress::ProgressLine;
-use crate::views::Needs;
+use crate::views::view::Needs;
 
 /// Prints a view.
 pub(crate) fn latency(

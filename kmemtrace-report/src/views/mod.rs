@@ -7,9 +7,9 @@ mod figures;
 mod holders;
 mod latency;
 mod other;
-mod view;
+pub(crate) mod view;
 
-pub(crate) use view::{Needs, Run, View};
+pub(crate) use view::{Run, View};
 
 /// Commands, in the order of help; the first view is the default.
 pub(crate) static VIEWS: &[View] = &[
