@@ -289,6 +289,17 @@ pub enum StreamItem {
     Gap(Gap),
 }
 
+/// Load of a module, as the kernel's event `module_load` tells it: its initialisation comes next, on the same thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleLoad<'n> {
+    /// Order key.
+    pub at: u64,
+    /// Thread that loads the module.
+    pub pid: i32,
+    /// Name of the module: any bytes.
+    pub name: &'n [u8],
+}
+
 /// Consumer of a stream's items, in stream order: a gap stands before the first event after it.
 pub trait EventSink {
     /// The consumer looks at `Event::cache`; where false, cache names are not interned.
@@ -303,6 +314,8 @@ pub trait EventSink {
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.
     fn gap(&mut self, gap: Gap);
+    /// Load of a module; its event follows as an item.
+    fn module_load(&mut self, _load: ModuleLoad<'_>) {}
 }
 
 impl EventSink for Vec<StreamItem> {

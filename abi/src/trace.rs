@@ -249,6 +249,16 @@ impl Trace {
         self.streams.iter().any(CpuStream::frees_alone_name_caches)
     }
 
+    /// False where no event can have a call stack: the trace describes none, or tells that none were recorded.
+    pub fn may_have_stacks(&self) -> bool {
+        self.streams.iter().any(CpuStream::may_have_stacks)
+    }
+
+    /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
+    pub fn tells_module_loads(&self) -> bool {
+        self.streams.iter().any(CpuStream::tells_module_loads)
+    }
+
     /// A trace of `sources`, one for each CPU; `input` is the format's name in documents.
     ///
     /// Order keys are times of `clock`, a name of the kernel's `trace_clock`. With `mono`, `mono_raw`, `boot`, `tai` or `global`

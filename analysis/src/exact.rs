@@ -3,6 +3,8 @@
 //! The documents are made within this process, which makes a million of them possible: `tests/tests/contract.rs` does
 //! the same with the program as it is run, and some more.
 
+mod live;
+mod modules;
 mod objects;
 mod stacks;
 

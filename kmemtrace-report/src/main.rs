@@ -13,6 +13,7 @@ mod columns;
 mod exit;
 mod export;
 mod latency;
+mod memstrack;
 mod names;
 mod old;
 mod pack;
@@ -98,6 +99,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         #[cfg(not(feature = "top"))]
         Run::Top => anyhow::bail!("top: this program was built without the live screen: build it with the feature top"),
         Run::Export => export::export(request),
+        Run::Memstrack => memstrack::memstrack(request),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

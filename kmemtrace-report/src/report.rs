@@ -217,7 +217,7 @@ pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
 }
 
 /// Tells of loss and damage where the output has no place for a verdict.
-fn tell_verdict(completeness: &Completeness) {
+pub(crate) fn tell_verdict(completeness: &Completeness) {
     if completeness.verdict != Verdict::Complete {
         let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
         say(&format!("the trace is {}: {lost} events lost, the figures are estimates", completeness.verdict_name()));

@@ -7,7 +7,8 @@
 //! - `source`: kernel buffers to record from, set up and undone;
 //! - `output`: the trace directory;
 //! - `write`: threads that move bytes from a source into files;
-//! - `record`: a recording from start to end, and its exit status.
+//! - `record`: a recording from start to end, and its exit status;
+//! - `top`: a recorder and the live screen as processes of one command.
 
 mod args;
 mod control;
@@ -18,6 +19,7 @@ mod process;
 mod record;
 mod recover;
 mod source;
+mod top;
 mod write;
 
 use std::process::ExitCode;
@@ -27,8 +29,12 @@ use process::{messages, thread};
 use record::shutdown;
 
 fn main() -> ExitCode {
+    if let Some(status) = top::asked() {
+        return ExitCode::from(status);
+    }
     let args = Args::from_command_line();
     let done = match args.verb {
+        Some(Verb::Top) => Err(top::out_of_place()),
         None => messages::start()
             .map_err(|error| thread::not_started("messages", &error))
             .and_then(|()| record::record(args)),

@@ -6,9 +6,11 @@
 pub mod browser;
 pub mod corpus;
 pub mod generate;
+pub mod growing;
 pub mod guest;
 pub mod live;
 pub mod load;
+pub mod memory_group;
 pub mod npm;
 pub mod programs;
 pub mod python;

@@ -139,6 +139,19 @@ impl Scenario {
         self.push(cpu, "mm_page_free_batched", None, event)
     }
 
+    /// Adds the call stack of the CPU's last event of the thread: return addresses from the innermost on.
+    pub fn stack(mut self, at: u64, cpu: u32, frames: &[u64]) -> Scenario {
+        let stack = self.workload.names.stacks.intern(frames);
+        let event = self.blank(at, Action::Other, 0, 0);
+        self.push(cpu, "kernel_stack", None, Event { stack: Some(stack), ..event })
+    }
+
+    /// Adds a `module_load`: the thread loads a module, and initialises it next.
+    pub fn module_load(mut self, at: u64, cpu: u32, module: &str) -> Scenario {
+        let event = self.blank(at, Action::Other, 0, 0);
+        self.push(cpu, "module_load", Some(module), event)
+    }
+
     /// Adds a mark before the CPU's next event: the kernel overwrote `lost` events between the last event and `to`.
     pub fn lost(mut self, cpu: u32, to: u64, lost: u64) -> Scenario {
         let stream = &mut self.workload.cpus[cpu as usize];

@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
 use crate::disk::expand::expand;
+use crate::disk::hole;
 use crate::disk::walk::{Known, Met, Walk};
 use crate::fault::{Code, Fault};
 
@@ -170,6 +171,8 @@ pub(crate) struct BlockReader {
     over: Option<Ending>,
     /// Bytes that were passed over.
     passed: u64,
+    /// A hole was passed over.
+    has_passed_hole: bool,
 }
 
 impl BlockReader {
@@ -188,6 +191,7 @@ impl BlockReader {
             ended: false,
             over: None,
             passed: 0,
+            has_passed_hole: false,
         }
     }
 
@@ -261,10 +265,42 @@ impl BlockReader {
                 self.window.fill(whole).len() >= whole
             }
             Parsed::Short(_) => false,
+            Parsed::Bad if bytes.starts_with(&[0; MAGIC.len()]) => return self.pass_over_hole(),
             Parsed::Newer(_) | Parsed::Bad => true,
         };
         // A part of a block may be cut off again by its writer.
         is_whole || self.window.enter(self.window.offset()).is_err()
+    }
+
+    /// Passes over zeros: blocks that the writer has given back to the file system. As [`BlockReader::has_next`] then.
+    fn pass_over_hole(&mut self) -> bool {
+        while self.window.fill(1).first() == Some(&0) {
+            let zeros = self.window.bytes().iter().take_while(|&&byte| byte == 0).count();
+            self.window.advance(zeros);
+            let offset = self.window.offset();
+            match hole::behind(self.window.file(), offset) {
+                Ok(Some(data)) if data > offset && self.window.enter(data).is_ok() => {}
+                Ok(Some(_)) => {}
+                // The writer goes on behind the hole.
+                Ok(None) => break,
+                Err(_) => return true,
+            }
+        }
+        let header_len = self.known.map(|(len, ..)| len);
+        match block::parse(self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES)), header_len) {
+            Parsed::Header(header, _) => {
+                self.next_sequence = header.sequence.get();
+                self.has_passed_hole = true;
+                self.has_next()
+            }
+            Parsed::Short(_) => self.window.enter(self.window.offset()).is_err(),
+            Parsed::Newer(_) | Parsed::Bad => true,
+        }
+    }
+
+    /// True where blocks that their writer has given back were passed over since the last call.
+    pub(crate) fn take_hole(&mut self) -> bool {
+        std::mem::take(&mut self.has_passed_hole)
     }
 
     /// Passes over the blocks that are there, up to the last whole one with events; false where that is none or the next one.

@@ -7,6 +7,7 @@ pub mod block;
 pub(crate) mod blocks;
 pub mod end_block;
 mod expand;
+mod hole;
 pub mod salvage;
 pub mod seek_index;
 pub(crate) mod walk;

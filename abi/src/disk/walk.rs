@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::disk::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
 use crate::disk::expand::expand;
+use crate::disk::hole;
 
 /// Bytes looked through at once for the next header behind damage, at most.
 const CHUNK: usize = 64 << 10;
@@ -109,6 +110,9 @@ impl<'a> Walk<'a> {
                 }
             }
             self.at += whole as u64;
+            if bytes.iter().all(|&byte| byte == 0) {
+                self.at = hole::behind(self.file, self.at)?.unwrap_or(self.len);
+            }
             if len < size {
                 self.at = self.len;
                 return Ok(());

@@ -5,7 +5,7 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, Mark, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, Mark, ModuleLoad, NameId, Names};
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::latency::LatencyPlan;
 use crate::kernel::profile::{self, Null, Size};
@@ -46,6 +46,8 @@ struct Plan {
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
+    /// Name of the module, of an event that tells of its load.
+    module: Option<NamePlace>,
     /// A shorter record is damaged.
     least: usize,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
@@ -104,6 +106,7 @@ impl Decoder {
             gfp: None,
             node: None,
             cache: None,
+            module: None,
             least: 0,
             far: Vec::new(),
             latency: None,
@@ -131,6 +134,11 @@ impl Decoder {
     pub(crate) fn frees_alone_name_caches(&self) -> bool {
         let names = |action: Action| self.plans.iter().any(|plan| plan.action == action && plan.cache.is_some());
         names(Action::Free(Kind::Cache)) && !names(Action::Alloc(Kind::Cache))
+    }
+
+    /// True where the trace describes events that tell of loads of modules.
+    pub(crate) fn tells_module_loads(&self) -> bool {
+        self.plans.iter().any(|plan| plan.module.is_some())
     }
 
     /// Layout of records that hold stacks; `None` where the trace does not describe them.
@@ -213,6 +221,9 @@ impl Decoder {
                 if names.is_unknown(plan.name) {
                     unknown.count(names.get(plan.name));
                 }
+                if let Some(place) = plan.module {
+                    tell_module_load::<O>(place, record.payload, &event, items);
+                }
                 let event = Event { action: Action::Other, ..event };
                 let latency = plan.latency.as_ref().filter(|_| I::MARKS);
                 let event = latency.map_or(event, |latency| latency.read::<O>(event, record.payload));
@@ -238,7 +249,9 @@ impl Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
         let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
-        let plain = Plan { name, pid, flags, ..other.clone() }.brought_near();
+        let is_load = (system, &*format.name) == profile::MODULE_LOAD;
+        let module = if is_load { name_place(format, profile::MODULE_NAME) } else { None };
+        let plain = Plan { name, pid, flags, module, ..other.clone() }.brought_near();
         let Some(profile) = profile::find(system, &format.name, release) else {
             if profile::is_unknown(system, format) {
                 names.mark_unknown(name);
@@ -260,10 +273,7 @@ impl Plan {
             Size::Order(order) => ([size(order), Slot::ABSENT], true),
         };
         let fields = &profile.fields;
-        let cache = format.field(fields.cache).filter(|field| field.place != Place::Fixed).map(|field| {
-            let location = Slot::new(field.offset as u32, 4);
-            NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
-        });
+        let cache = name_place(format, fields.cache);
         let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot(fields.gfp), slot(fields.node));
         let order = profile.order.and_then(slot);
@@ -287,6 +297,7 @@ impl Plan {
             gfp,
             node,
             cache,
+            module: None,
             least,
             far,
             latency: None,
@@ -343,6 +354,24 @@ impl Plan {
     fn cache_name<O: TargetOrder, I: EventSink>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
         let place = self.cache.filter(|_| I::NAMES)?;
         place.read::<O>(record).and_then(|field| names.intern_field(field))
+    }
+}
+
+/// Place of a name that stands behind the fields of a record.
+fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
+    format.field(field).filter(|field| field.place != Place::Fixed).map(|field| {
+        let location = Slot::new(field.offset as u32, 4);
+        NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
+    })
+}
+
+/// Hands on the load of a module whose name is at `place`; a record that has none is no load.
+#[cold]
+fn tell_module_load<O: TargetOrder>(place: NamePlace, record: &[u8], event: &Event, items: &mut impl EventSink) {
+    let Some((pid, name)) = event.pid.zip(place.read::<O>(record)) else { return };
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if !name.is_empty() {
+        items.module_load(ModuleLoad { at: event.at, pid, name });
     }
 }
 

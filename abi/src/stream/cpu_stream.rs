@@ -48,6 +48,8 @@ pub struct CpuStream {
     pub(super) is_prepared: bool,
     /// The file is being written: its end is that of the recording only with an end block.
     pub(super) follows: bool,
+    /// Blocks that the writer has given back were passed over.
+    pub(super) has_passed_hole: bool,
 }
 
 impl CpuStream {
@@ -76,6 +78,7 @@ impl CpuStream {
             range_bytes: None,
             is_prepared: false,
             follows: false,
+            has_passed_hole: false,
         }
     }
 
@@ -97,6 +100,20 @@ impl CpuStream {
     /// Notes that the recording has no stacks: no event waits for one.
     pub(crate) fn expect_no_stacks(&mut self) {
         self.state.has_stacks = false;
+    }
+
+    /// True where the trace describes events that tell of loads of modules.
+    pub(crate) fn tells_module_loads(&self) -> bool {
+        matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.tells_module_loads())
+    }
+
+    /// False where no event can have a stack: the trace describes none, or tells that none were recorded.
+    pub(crate) fn may_have_stacks(&self) -> bool {
+        match (&self.backing, &*self.format) {
+            (Backing::Source(..), _) => true,
+            (_, PayloadFormat::SubBuffers(format)) => self.state.has_stacks && format.decoder.stacks().is_some(),
+            _ => false,
+        }
     }
 
     /// Notes that the file's first bytes are damaged.
@@ -125,6 +142,11 @@ impl CpuStream {
             self.state.damage();
         }
         has_skipped
+    }
+
+    /// True where blocks that the writer has given back were passed over since the last call.
+    pub fn take_hole(&mut self) -> bool {
+        std::mem::take(&mut self.has_passed_hole)
     }
 
     /// The CPU.

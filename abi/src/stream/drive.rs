@@ -8,7 +8,7 @@ use super::state::StreamState;
 use super::sub_buffers::Place;
 use super::{source, unmarked};
 use crate::disk::block::{CounterSample, End, GapRecord, kind};
-use crate::disk::blocks::{Block, Ending};
+use crate::disk::blocks::{Block, BlockReader, Ending};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
 use crate::fault::Code;
 
@@ -38,6 +38,15 @@ impl CpuStream {
         let goes_on = self.decode_batch(names, items, batch);
         self.state.waiting.spell_out(names);
         goes_on
+    }
+
+    /// Hands on events up to the key `until` that wait for their stacks, where the caller knows that no more records of their time
+    /// come; true where there are some. An idle CPU would keep them until its next event.
+    pub fn end_waiting(&mut self, names: &mut Names, items: &mut impl EventSink, until: u64) -> bool {
+        self.state.waiting.take_up(names);
+        let has_any = self.state.waiting.flush_until(until, names, items);
+        self.state.waiting.spell_out(names);
+        has_any
     }
 
     fn decode_batch(&mut self, names: &mut Names, items: &mut impl EventSink, batch: usize) -> bool {
@@ -81,7 +90,7 @@ impl CpuStream {
                             self.state.compare_times(&block, reader.payload(), &self.format);
                         }
                     }
-                    None if self.follows && !reader.has_next() => break,
+                    None if self.follows && !has_next(reader, &mut self.state, &mut self.has_passed_hole) => break,
                     None => match reader.next(&mut |fault| self.state.report.add(fault)) {
                         Ok(block) => self.begin(block),
                         Err(ending) => {
@@ -202,6 +211,16 @@ impl CpuStream {
             _ => {}
         }
     }
+}
+
+/// True where the next block of a file that grows is there. Blocks that its writer has given back are missing.
+fn has_next(reader: &mut BlockReader, state: &mut StreamState, has_passed_hole: &mut bool) -> bool {
+    let has_next = reader.has_next();
+    if reader.take_hole() {
+        *has_passed_hole = true;
+        state.damage();
+    }
+    has_next
 }
 
 impl StreamState {

@@ -5,7 +5,7 @@
 //! comes, behind which its stack cannot be: the kernel would have written it before. Loss and the end of the stream end all waiting;
 //! the end of a sub-buffer or of a block does not.
 
-use crate::event::{Event, EventSink, Gap, Names};
+use crate::event::{Event, EventSink, Gap, ModuleLoad, Names};
 use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::TargetOrder;
@@ -107,6 +107,18 @@ impl Waiting {
         }
     }
 
+    /// Ends the waiting of events up to the key `until`; true where there are some.
+    pub(super) fn flush_until(&mut self, until: u64, names: &Names, items: &mut impl EventSink) -> bool {
+        let left = self.queue.get(self.head..).unwrap_or_default();
+        // Keys of a stream do not go back.
+        let behind = left.iter().rev().take_while(|entry| entry.event.at > until).count();
+        let is_any = behind < left.len();
+        if is_any {
+            self.hand_on(behind, names, items);
+        }
+        is_any
+    }
+
     /// Ends all waiting.
     pub(super) fn flush(&mut self, names: &Names, items: &mut impl EventSink) {
         self.hand_on(0, names, items);
@@ -159,6 +171,10 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
 
     fn gap(&mut self, gap: Gap) {
         self.items.gap(gap);
+    }
+
+    fn module_load(&mut self, load: ModuleLoad<'_>) {
+        self.items.module_load(load);
     }
 }
 

@@ -157,6 +157,12 @@ impl Grouping {
     pub(crate) const KIND: Grouping = Grouping::one(None);
     /// A row per call-site and kind.
     pub(crate) const SITE: Grouping = Grouping::one(Some(GroupKey::Site));
+    /// A row per call-site, stack and kind.
+    pub(crate) const SITE_AND_STACK: Grouping = {
+        let mut grouping = Grouping::SITE;
+        grouping.keys[1] = Some(GroupKey::Stack);
+        grouping
+    };
     /// A row per cache and kind.
     pub(crate) const CACHE: Grouping = Grouping::one(Some(GroupKey::Cache));
 

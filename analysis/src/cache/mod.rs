@@ -244,6 +244,7 @@ impl Index {
                     unknown: completeness.unknown.iter().map(|(name, events)| (name.into(), events)).collect(),
                     first: facts().filter_map(|facts| facts.first).min().unwrap_or(0),
                     last: facts().filter_map(|facts| facts.last).max().unwrap_or(0),
+                    stacks: [completeness.stacks, completeness.stacks_unmatched, completeness.stacks_distinct],
                 };
                 let landmarks = content::landmarks(trace.streams.iter().map(CpuStream::seek_index));
                 content::write(&self.identity, &whole, &landmarks, answers)

@@ -17,6 +17,7 @@ use super::mismatch::{MismatchRow, OtherFindings};
 use super::ranked::Listing;
 use super::row::{RowSource, TakeRow};
 use super::sites::SiteRow;
+use super::stacks::StackMembers;
 use super::summary::Summary;
 use super::sums::PrintedStats;
 use super::tree::TreeBody;
@@ -98,6 +99,19 @@ impl Body<'_> {
             | Body::Waits(_)
             | Body::Functions(_)
             | Body::Tree(_) => false,
+        }
+    }
+}
+
+impl<'a> Document<'a> {
+    /// Call stacks that rows name by number; to be printed behind the rows.
+    pub fn stacks(&self) -> Option<&StackMembers<'a>> {
+        match &self.body {
+            Body::Groups(listing) => listing.stacks.as_ref(),
+            Body::LiveGroups(listing) => listing.stacks.as_ref(),
+            Body::Growth(growth) => growth.listing.stacks.as_ref(),
+            Body::Live(listing) => listing.stacks.as_ref(),
+            _ => None,
         }
     }
 }

@@ -328,7 +328,7 @@ impl Select {
     /// True for a row that the filters take; those on objects were refused.
     fn takes_row(&self, kind: Kind, symbols: &Symbols, place: &Place) -> bool {
         let symbol = function(symbols);
-        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module: symbols.2.as_deref() });
+        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module: symbols.2.as_deref(), is_gone: false });
         self.matches_kind(kind) && self.matches_site(symbols.0, symbol.as_ref()) && self.matches_branch(place)
     }
 }
@@ -444,6 +444,8 @@ impl SavedRow {
             folder: name(&self.folder, &self.folder_hex).map(Into::into),
             folder_from: self.folder_from.as_deref().and_then(name_source),
             wrapper: name(&self.wrapper, &self.wrapper_hex).map(Into::into),
+            // A document does not tell it.
+            is_gone: false,
         }
     }
 }
@@ -496,6 +498,7 @@ impl SavedCompleteness {
             unknown: UnknownEvents::default(),
             stacks: 0,
             stacks_unmatched: 0,
+            stacks_distinct: 0,
         }
     }
 }

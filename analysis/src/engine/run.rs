@@ -15,7 +15,8 @@ use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 
 use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
-use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
+use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
@@ -60,6 +61,10 @@ impl Query {
     /// # Errors
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
+        if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
+            let query = Query { grouping: Grouping::SITE_AND_STACK, splits_stacks: false, ..self.clone() };
+            return query.run_with(trace, progress);
+        }
         match self.until_peak(trace, progress)? {
             Some(query) => query.run_with(trace, progress),
             None => self.run_once(trace, progress),
@@ -114,6 +119,7 @@ impl Query {
         let filter = Selected::new(&select, &names, &caches);
         let symbols = request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer());
         let gfp_names = trace.metadata.gfp_names.clone();
+        let loads = self.module_loads(trace, progress)?;
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
@@ -125,6 +131,7 @@ impl Query {
                 names: Some(&names),
                 gfp_names: gfp_names.as_deref(),
                 module_rule: self.module_rule,
+                loads: loads.as_ref(),
             },
             over_time: self.over_time,
             parallelism: self.parallelism(),
@@ -242,6 +249,15 @@ impl Query {
         };
         let named = learned.paired.learned.iter().filter_map(|(place, cache)| Some((*place, name(cache)?)));
         Ok(names.with_learned(named.collect()))
+    }
+
+    /// Loads of modules, by a pass of its own, where rows are made of modules of stacks and the trace tells of loads.
+    fn module_loads(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<ModuleLoads>, AnalysisError> {
+        let is_asked = self.grouping.has(GroupKey::Module) && self.module_rule != ModuleRule::Site;
+        if !is_asked || !trace.may_have_stacks() || !trace.tells_module_loads() {
+            return Ok(None);
+        }
+        Ok(Some(sequential::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {

@@ -9,14 +9,18 @@ mod figures;
 mod loss;
 mod observer;
 mod request;
+#[cfg(test)]
+mod rules;
 mod stacks;
 mod sums;
 mod task;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::{Names, Span};
+use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::TraceInfo;
 
 use crate::engine::observe::Observed;
@@ -44,6 +48,8 @@ pub struct Latency {
     pub(crate) info: TraceInfo,
     /// Names of symbols, commands and events.
     pub(crate) names: KnownNames,
+    /// Names of the flags of allocations.
+    pub(crate) gfp_names: Option<Arc<GfpNames>>,
     /// The request.
     pub(crate) request: LatencyRequest,
     /// Filters as they were given.
@@ -233,6 +239,7 @@ impl LatencyRows {
     pub(crate) fn answer(
         self,
         (observed, info, names): (Observed, TraceInfo, KnownNames),
+        gfp_names: Option<Arc<GfpNames>>,
         request: LatencyRequest,
         given: Vec<(&'static str, Vec<String>)>,
         window: Option<(u64, u64)>,
@@ -263,6 +270,7 @@ impl LatencyRows {
         Latency {
             observed,
             info,
+            gfp_names,
             request,
             given,
             window,

@@ -7,6 +7,7 @@ use kmemtrace_abi::event::Kind;
 
 use super::figures::Figures;
 use super::snapshot::{LiveGroup, LiveKey};
+use super::stack_tree::StackTree;
 use super::ticks::Ticks;
 use crate::account::classes::{Class, Classes};
 use crate::account::grouping::RowKey;
@@ -15,6 +16,7 @@ use crate::order::pair_event::{NO_PID, PairEvent};
 use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::loss::Suspicion;
 use crate::pairing::pairs::{Number, PairingSink};
+use crate::pairing::slot::AllocInfo;
 
 /// Rows of tasks from which on idle ones are dropped: a machine that starts programs all the time makes thousands of them.
 const MANY_TASKS: usize = 4096;
@@ -100,6 +102,7 @@ pub(super) struct Ledger<'a> {
     caches: Lines,
     uses: Lines,
     tasks: Lines,
+    pub(super) tree: StackTree,
     /// Rows of the latest threads, by kind and the low bits of their ids.
     recent: Box<[(u32, u32); 3 * RECENT]>,
     pub(super) pages: Figures,
@@ -129,6 +132,7 @@ impl<'a> Ledger<'a> {
             caches: Lines::default(),
             uses: Lines::default(),
             tasks: Lines::default(),
+            tree: StackTree::default(),
             recent: Box::new([(NO_PID, u32::MAX); 3 * RECENT]),
             pages: Figures::default(),
             slab: Figures::default(),
@@ -182,6 +186,7 @@ impl<'a> Ledger<'a> {
         let joined = self.ticks.advance(at);
         let ticks = self.ticks.len();
         self.all().for_each(|figures| figures.tick(ticks, &joined));
+        self.tree.look(&self.stacks.lines);
         if self.tasks.lines.len() > MANY_TASKS {
             self.tasks.drop_idle();
             self.recent.fill((NO_PID, u32::MAX));
@@ -213,9 +218,11 @@ impl<'a> Ledger<'a> {
             let [cache, stack, usage] =
                 [0, 1, 2].map(|at| values.get(at).and_then(|&n| u32::try_from(n).ok()).unwrap_or(0));
             let module = self.module(site, stack);
+            let of_stack = self.stacks.number_of(LiveKey::Stack(stack), folded(kind), cache, stack);
+            self.tree.add(of_stack, folded(kind), &self.classes.frames(stack));
             self.targets.push(Targets {
                 site: self.sites.number_of(LiveKey::Site(site), kind, cache, stack),
-                stack: self.stacks.number_of(LiveKey::Stack(stack), folded(kind), cache, stack),
+                stack: of_stack,
                 module: self.modules.number(LiveKey::Module(module), folded(kind)),
                 cache: self.caches.number(LiveKey::Cache(cache), kind),
                 usage: self.uses.number(LiveKey::Use(usage), folded(kind)),
@@ -320,6 +327,11 @@ impl PairingSink for LedgerSink<'_, '_> {
     }
 
     #[inline]
+    fn part_freed(&mut self, class: &Class, info: &AllocInfo, bytes: u64) {
+        self.ledger.change_task(class, info.pid, |figures| figures.freed((bytes, bytes)));
+    }
+
+    #[inline]
     fn ended(&mut self, object: &Ended, fate: Fate, event: &PairEvent, _: Number, _: Suspicion) {
         let Ended { class, sizes: (requested, allocated), info, .. } = object;
         let ledger = &mut *self.ledger;
@@ -330,9 +342,10 @@ impl PairingSink for LedgerSink<'_, '_> {
             figures.freed((left, 0));
             figures.ended(slice, ticks, crossed);
         });
-        // Parts of an allocation do not tell its thread, so its bytes leave the thread with the last part.
+        // Bytes of pages one by one have left the thread with each part.
+        let whole = if object.pages.is_some() { (0, 0) } else { (*requested, *allocated) };
         ledger.change_task(class, info.pid, |figures| {
-            figures.freed((*requested, *allocated));
+            figures.freed(whole);
             figures.ended(slice, ticks, crossed);
         });
         if fate == Fate::Pair && event.requested != 0 {

@@ -10,6 +10,7 @@ mod monitor;
 mod naming;
 mod rows;
 mod snapshot;
+mod stack_tree;
 mod ticks;
 
 pub use monitor::{Fed, Monitor, MonitorBase, MonitorOptions};

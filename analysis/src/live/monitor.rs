@@ -37,8 +37,10 @@ use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::query::Query;
 use crate::query::own::OwnThreads;
 
-/// Flush interval of a recorder that was not asked for another one, and time for its writing, in nanoseconds.
-const FIRST_DELAY: u64 = 1_750_000_000;
+/// Flush interval of a recorder that was not asked for another one, in nanoseconds.
+const FLUSH: u64 = 1_000_000_000;
+/// Time for its writing, at least, in nanoseconds.
+const WRITING: u64 = 300_000_000;
 /// Limit of the delay that late events may teach, in nanoseconds.
 const MAX_DELAY: u64 = 10_000_000_000;
 
@@ -49,6 +51,8 @@ pub struct MonitorOptions {
     pub follows: bool,
     /// Objects that the recorder itself allocates count, too.
     pub shows_own: bool,
+    /// Flush interval of the recorder, in nanoseconds; `None` for that of a recorder that was not asked for another one.
+    pub flush: Option<u64>,
     /// Memory limit, in bytes.
     pub max_memory: Option<u64>,
 }
@@ -141,6 +145,8 @@ pub struct Monitor<'a> {
     batch: usize,
     clock: TraceClock,
     pub(super) page_bytes: Option<u64>,
+    /// The first event is here.
+    has_begun: bool,
     /// Key of the first event; 0 before it.
     pub(super) first: u64,
     /// Key up to which all events are paired.
@@ -169,6 +175,7 @@ impl<'a> Monitor<'a> {
             names: None,
             gfp_names: gfp_names.as_deref(),
             module_rule: ModuleRule::Site,
+            loads: None,
         };
         let groups = GroupReader::new(grouping, facts, classes);
         let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
@@ -191,9 +198,10 @@ impl<'a> Monitor<'a> {
             batch,
             clock,
             page_bytes: trace.info.page_bytes.filter(|bytes| *bytes > 0),
+            has_begun: false,
             first: 0,
             frontier: 0,
-            delay: FIRST_DELAY,
+            delay: delay(options.flush.unwrap_or(FLUSH)),
             skipped: 0,
             past_events: [0; 3],
             next_past: 0,
@@ -202,10 +210,10 @@ impl<'a> Monitor<'a> {
 
     /// Reads and pairs what is there, up to `until` (nanoseconds since the begin of the trace) and until `deadline`.
     pub fn feed(&mut self, trace: &mut Trace, until: Option<u64>, deadline: Instant) -> Fed {
-        let mut is_dry = vec![false; trace.streams.len()];
+        let mut dry = vec![None; trace.streams.len()];
         loop {
-            let has_read = self.read(trace, &mut is_dry);
-            if self.first == 0 && !self.begin(trace) {
+            let has_read = self.read(trace, &mut dry);
+            if !self.has_begun && !self.begin() {
                 return if self.has_ended(trace) { Fed::Ended } else { Fed::CaughtUp };
             }
             self.merger.set_cap(until.map(|until| self.first.saturating_add(until)));
@@ -233,24 +241,31 @@ impl<'a> Monitor<'a> {
     }
 
     /// Reads a chunk of each stream that has none; true where there was one. A stream with nothing more at present is dry, and
-    /// gets a watermark.
-    fn read(&mut self, trace: &mut Trace, is_dry: &mut [bool]) -> bool {
+    /// gets a watermark: of the time before the look that found it dry.
+    fn read(&mut self, trace: &mut Trace, dry: &mut [Option<u64>]) -> bool {
         let mut has_read = false;
-        let now = self.clock.now();
         let latest = trace.streams.iter().filter_map(|stream| stream.report().last).max();
-        for (index, stream) in trace.streams.iter_mut().enumerate() {
-            while self.merger.needs_input(index) && !is_dry[index] {
+        let now = self.clock.now().or(latest).unwrap_or(0);
+        for (index, (stream, dry)) in trace.streams.iter_mut().zip(dry).enumerate() {
+            while self.merger.needs_input(index) && dry.is_none() {
                 let used = self.spare.pop().unwrap_or_default();
                 let (mut chunk, is_empty) = self.reader.read(index as u16, stream, used, self.batch);
+                if stream.take_hole() {
+                    let next = chunk.events.first().map_or(now, |event| event.at);
+                    self.skipped = self.skipped.saturating_add(next.saturating_sub(self.frontier));
+                }
                 self.take_late(&mut chunk);
                 self.merger.add(index, chunk, stream.has_ended());
                 has_read |= !is_empty;
-                is_dry[index] = is_empty;
+                *dry = is_empty.then_some(now);
             }
-            if is_dry[index]
-                && let Some(now) = now.or(latest)
-            {
-                self.merger.raise_watermark(index, now.saturating_sub(self.delay));
+            if let Some(watermark) = dry.map(|now| now.saturating_sub(self.delay)) {
+                if let Some(mut chunk) = self.reader.read_waiting(index as u16, stream, watermark) {
+                    self.take_late(&mut chunk);
+                    self.merger.add(index, chunk, stream.has_ended());
+                    has_read = true;
+                }
+                self.merger.raise_watermark(index, watermark);
             }
         }
         has_read
@@ -265,13 +280,14 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Begins at the first event; false where there is none yet.
-    fn begin(&mut self, trace: &Trace) -> bool {
-        let has_all = (0..trace.streams.len()).all(|index| !self.merger.needs_input(index));
+    /// Begins at the first event; false where there is none yet, or an earlier one may come.
+    fn begin(&mut self) -> bool {
+        let has_events = (0..self.base.rules.cpus.len()).any(|index| self.merger.waiting(index) > 0);
         let first = self.merger.first_key();
-        if first == 0 || !(has_all || self.base.options.follows) {
+        if !has_events || !self.merger.is_complete_until(first) {
             return false;
         }
+        self.has_begun = true;
         self.first = first;
         self.frontier = first;
         self.ledger.begin(first);
@@ -324,7 +340,7 @@ impl<'a> Monitor<'a> {
 
     /// Time from the last event that counts to the present, in nanoseconds; `None` where the trace's clock is not this machine's.
     pub fn lag(&self) -> Option<u64> {
-        Some(self.clock.now()?.saturating_sub(self.frontier)).filter(|_| self.frontier > 0)
+        Some(self.clock.now()?.saturating_sub(self.frontier)).filter(|_| self.has_begun)
     }
 
     /// Time from the begin of the trace to the last event that counts, in nanoseconds.
@@ -353,6 +369,11 @@ impl<'a> Monitor<'a> {
     pub(super) fn is_over_memory(&self) -> bool {
         self.pairing.over_budget
     }
+}
+
+/// Time after which an event is in its file, in nanoseconds.
+fn delay(flush: u64) -> u64 {
+    flush.saturating_add((flush / 4 * 3).max(WRITING)).min(MAX_DELAY)
 }
 
 /// Moves the symbols out of a trace.

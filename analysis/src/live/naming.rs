@@ -54,6 +54,8 @@ impl NameMemory {
             LiveKey::Task(pid) => LiveName::Task(Some(pid.cast_signed()), self.comm(pid.cast_signed())),
             LiveKey::Cache(number) => LiveName::Cache(self.cache(number, classes)),
             LiveKey::Use(number) => LiveName::Use(self.cache(number, classes)),
+            // Nodes are made of rows by screens.
+            LiveKey::Node(_) => LiveName::Stack(Vec::new()),
             LiveKey::Stack(number) => {
                 let frames = classes.frames(number);
                 LiveName::Stack(frames.iter().map(|&frame| (frame, symbol_of(frame, symbols))).collect())

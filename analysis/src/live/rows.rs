@@ -39,6 +39,10 @@ impl Monitor<'_> {
             group: request.group,
             groups: self.groups(),
             rows: Vec::new(),
+            node_peaks: match request.group {
+                LiveGroup::Stacks => self.ledger.tree.peaks.clone(),
+                _ => Vec::new(),
+            },
             detail: request.detail.and_then(|choice| self.detail(choice, request)),
         };
         snapshot.rows = self.rows(request);
@@ -105,7 +109,10 @@ impl Monitor<'_> {
             named.push((name(line.key), cache));
         }
         let lines = &self.ledger.lines(request.group).lines;
-        lines.iter().zip(named).map(|(line, (name, cache))| self.row(line, name, cache, request)).collect()
+        let rows = lines.iter().zip(named).map(|(line, (name, cache))| self.row(line, name, cache, request));
+        let is_stacks = request.group == LiveGroup::Stacks;
+        let path = |row| if is_stacks { self.ledger.tree.path(row) } else { std::sync::Arc::default() };
+        rows.enumerate().map(|(number, row)| LiveRow { path: path(number), ..row }).collect()
     }
 
     fn row(
@@ -137,6 +144,7 @@ impl Monitor<'_> {
             frees: figures.frees,
             cross_cpu: figures.cross_cpu,
             median_age: figures.median_age(&self.ledger.ticks, self.frontier),
+            path: std::sync::Arc::default(),
         }
     }
 

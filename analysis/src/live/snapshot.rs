@@ -55,6 +55,8 @@ pub enum LiveKey {
     Cache(u32),
     /// Number of a use; 0 for slab objects.
     Use(u32),
+    /// Number of a node of the tree of stacks: for screens, which add its rows up.
+    Node(u32),
 }
 
 /// Function of an address.
@@ -124,6 +126,8 @@ pub struct LiveRow {
     pub cross_cpu: u64,
     /// Median age of live objects, in nanoseconds.
     pub median_age: Option<u64>,
+    /// Nodes of the tree of stacks that the row belongs to, the outermost frame first; none in other groupings.
+    pub path: Arc<[u32]>,
 }
 
 /// Sums over all rows of pages, or of slab objects.
@@ -222,6 +226,8 @@ pub struct Snapshot {
     pub groups: Vec<LiveGroup>,
     /// Rows, in no order.
     pub rows: Vec<LiveRow>,
+    /// Greatest number of live bytes of each node of the tree of stacks, at whole seconds.
+    pub node_peaks: Vec<u64>,
     /// More about the row that was asked for.
     pub detail: Option<Detail>,
 }

@@ -225,6 +225,11 @@ impl<E: Keyed + Copy> Merger<E> {
         Some(self.cap.map_or(limit, |cap| limit.min((cap, usize::MAX - 1))))
     }
 
+    /// True where no more events come up to `key`.
+    pub(crate) fn is_complete_until(&self, key: u64) -> bool {
+        self.limit().is_some_and(|(limit, _)| limit >= key)
+    }
+
     /// Takes off the consumed chunks, to read into again.
     pub(crate) fn take_consumed(&mut self) -> impl Iterator<Item = Chunk<E>> {
         self.consumed.drain(..)

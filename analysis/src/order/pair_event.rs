@@ -75,6 +75,14 @@ pub(crate) enum PairAction {
     Other,
 }
 
+impl PairAction {
+    /// True for an event that tells the frames of its pages.
+    #[inline(always)]
+    pub(crate) fn is_of_frames(self) -> bool {
+        matches!(self, PairAction::AllocFrames | PairAction::OwnFrames | PairAction::FreeFrames)
+    }
+}
+
 /// Event in the form that the pairing needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairEvent {
@@ -182,6 +190,13 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         let more = stream.decode(&mut self.names, &mut self.sink, batch);
         (std::mem::take(&mut self.sink.chunk), !more)
     }
+
+    /// Events of the stream up to the key `until` that wait for their stacks in vain; `None` where there are none.
+    pub(crate) fn read_waiting(&mut self, number: u16, stream: &mut CpuStream, until: u64) -> Option<Chunk<PairEvent>> {
+        (self.sink.number, self.sink.chunk) = (number, Chunk::default());
+        let has_any = stream.end_waiting(&mut self.names, &mut self.sink, until);
+        has_any.then(|| std::mem::take(&mut self.sink.chunk))
+    }
 }
 
 impl<F: Filter> PairEventReader<'_, F> {
@@ -272,7 +287,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             Action::Free(kind) => (PairAction::Free, kind),
             Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
-        let has_frames = matches!(action, PairAction::AllocFrames | PairAction::OwnFrames | PairAction::FreeFrames);
+        let has_frames = action.is_of_frames();
         let allocates = matches!(event.action, Action::Alloc(_));
         let class = match (takes, allocates) {
             (true, true) => {

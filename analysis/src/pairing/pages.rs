@@ -190,6 +190,9 @@ impl Pairing<'_> {
         let class = is_selected(state.class()).then(|| {
             let class = self.tallies.take_pages(state.class(), pages, Self::how(state, inferred, event));
             sink.freed(number, &class, self.bytes(pages));
+            if S::FATES {
+                sink.part_freed(&class, &block.alloc_info, self.bytes(pages));
+            }
             class
         });
         if left > 0 {

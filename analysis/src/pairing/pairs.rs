@@ -75,6 +75,10 @@ pub(crate) trait PairingSink {
         0
     }
 
+    /// Takes pages of an allocation that are gone, the last ones included: [`PairingSink::freed`] has taken their bytes, and does
+    /// not tell the allocation.
+    fn part_freed(&mut self, _class: &Class, _info: &AllocInfo, _bytes: u64) {}
+
     /// Takes an object whose life has ended with an event.
     fn ended(&mut self, _object: &Ended, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Suspicion) {}
 
@@ -395,9 +399,13 @@ impl<'a> Pairing<'a> {
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
             ahead.iter().take(group.len()).for_each(|event| self.ask(event));
-            if self.objects.is_large() || self.pages.is_large() {
+            if self.objects.is_large() || self.pages.is_large() || !self.frames.is_empty() {
                 let near = part.events.get(from + GROUP..).unwrap_or_default();
                 near.iter().take(group.len()).for_each(|event| self.ask_again(event));
+                group
+                    .iter()
+                    .filter(|event| event.action.is_of_frames())
+                    .for_each(|event| self.frames.prefetch_word(event.address));
             }
             for (event, index) in group.iter().zip(from..) {
                 self.take_event(event, Number { serial: part.serial(index), at: event.at }, sink);
@@ -408,12 +416,18 @@ impl<'a> Pairing<'a> {
     /// Starts loading the slot of an event's address.
     #[inline(always)]
     fn ask(&self, event: &PairEvent) {
+        if event.action.is_of_frames() {
+            return self.frames.prefetch_region(event.address);
+        }
         self.table(event.kind).prefetch(event.hash, event.action == PairAction::Alloc);
     }
 
     /// Starts loading the next bucket where the slot cannot be in the first.
     #[inline(always)]
     fn ask_again(&self, event: &PairEvent) {
+        if event.action.is_of_frames() {
+            return self.frames.prefetch_chunk(event.address);
+        }
         let table = self.table(event.kind);
         if table.is_large() {
             table.prefetch_next(event.address, event.hash, event.action == PairAction::Alloc);

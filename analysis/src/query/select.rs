@@ -337,7 +337,7 @@ mod tests {
         pid: Some(812),
         comm: Some(b"insmod"),
         call_site: 0xffff_ffff_c010_003c,
-        symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo") }),
+        symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false }),
         cache: Some(b"kmalloc-256"),
         size_class: None,
         requested: Some(200),

@@ -5,6 +5,7 @@
 mod choices;
 mod filters;
 mod keys;
+mod memstrack;
 mod top;
 
 use std::io::IsTerminal;
@@ -18,10 +19,12 @@ use kmemtrace::documents::AccountStyle;
 use kmemtrace_abi::text::duration;
 
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
+use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{GroupBy, SortBy};
+pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
 
 /// Levels of a tree on a terminal.
@@ -76,6 +79,19 @@ pub(crate) struct Args {
     /// Classes stand at the end of the help of mismatch.
     #[arg(long, value_name = "CLASS", value_parser = PossibleValuesParser::new(crate::classes::names()), hide_possible_values = true)]
     pub(crate) explain: Option<String>,
+    /// Print reports of memstrack in its own layouts: module_summary,task_top:top=5
+    ///
+    /// The reports are module_summary, module_top, task_summary, task_top, task_top_json and proc_slab_static. Each may have
+    /// parameters: sort_by_alloc, sort_by_peak, throttle=PERCENT, top=NUMBER. They count pages.
+    #[arg(
+        long,
+        value_name = "REPORT,...",
+        value_delimiter = ',',
+        value_parser = ReportParser,
+        conflicts_with_all = ["format", "kind", "fail_on", "bytes", "show_addresses"],
+        hide_short_help = true
+    )]
+    pub(crate) memstrack: Vec<MemstrackReport>,
     /// Rows to show [default: 20 on a terminal, else all]
     ///
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
@@ -87,7 +103,7 @@ pub(crate) struct Args {
     /// Format of the file
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<ExportTo>,
-    /// Figure that folded stacks are weighted by [default: wasted]
+    /// Figure that folded stacks are weighted by [default: wasted, of pages live]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
     /// Name of the host, in place of the recorded one
@@ -102,8 +118,8 @@ pub(crate) struct Args {
     /// Module that an allocation belongs to: innermost (default), outermost, any or site
     ///
     /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
-    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. Allocations without
-    /// a stack belong to the module of their call-site.
+    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. While a module
+    /// loads, what its thread allocates belongs to it, but by site. Allocations without a stack belong to the module of their call-site.
     #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true, hide_short_help = true)]
     pub(crate) module_rule: Option<RuleOfModules>,
     /// Figures at the peak of live bytes, or at a time

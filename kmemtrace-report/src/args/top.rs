@@ -22,6 +22,12 @@ pub(crate) struct TopArgs {
     /// Play a finished trace X times as fast as it happened
     #[arg(long, value_name = "X", value_parser = speed, default_value = "1")]
     pub(crate) speed: f64,
+    /// Flush interval of the recorder, where it was asked for another one than 1s: events older than that are shown
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) flush: Option<u64>,
+    /// Directory for screens that are saved [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save_in: Option<PathBuf>,
 }
 
 /// Parses a time; in nanoseconds.

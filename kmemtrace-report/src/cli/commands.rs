@@ -15,6 +15,8 @@ use crate::{classes, columns};
 
 /// Name of the program.
 pub(crate) const PROGRAM: &str = "kmemtrace-report";
+/// Option that stands in place of a view.
+const WITHOUT_VIEW: &str = "memstrack";
 /// Meaning of the program in one line.
 const ABOUT: &str = "Reports who leaks kernel memory, what is wasted, which frees do not match";
 /// Width of help: a terminal of 80 columns shows it whole.
@@ -135,7 +137,8 @@ fn with_options(view: &'static View, name: &'static str, options: Options) -> Co
         return OldArgs::command().disable_help_subcommand(true).max_term_width(WIDTH);
     }
     let all = union();
-    let is_own = |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long));
+    let is_own =
+        |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long) || (name == PROGRAM && long == WITHOUT_VIEW));
     let own = all.get_arguments().filter(is_own).filter(|arg| options == Options::All || !arg.is_hide_set());
     Command::new(name)
         .disable_version_flag(name != PROGRAM)

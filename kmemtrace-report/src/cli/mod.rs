@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use kmemtrace::SortKey;
+use kmemtrace::{Kind, SortKey};
 
 use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
-use crate::views::{Run, VIEWS, View};
+use crate::views::{MEMSTRACK, Run, VIEWS, View};
 use commands::{PROGRAM, SHELLS};
 
 /// Trace directory where none is named.
@@ -90,7 +90,13 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     // The view's own command refuses options and words of others; the second one has the types of all values.
     command.try_get_matches_from(line()).map_err(|error| refusal(view, error))?;
     let matches = commands::union().try_get_matches_from(line()).map_err(Refusal::Clap)?;
-    let (args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
+    let (mut args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
+    let mut view = view;
+    if !args.memstrack.is_empty() {
+        // Reports of memstrack count pages.
+        args.filters.kind = vec![Kind::Pages];
+        view = &MEMSTRACK;
+    }
     if let Some(class) = &args.explain {
         return Ok(CommandLine::Text(explain(class)));
     }

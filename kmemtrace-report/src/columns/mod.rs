@@ -188,11 +188,12 @@ pub(crate) const TREE: [Column<'static>; 10] = [
 ];
 
 /// `tree` over keys; the sort key's column comes first.
-pub(crate) const KEY_TREE: [Column<'static>; 11] = [
+pub(crate) const KEY_TREE: [Column<'static>; 12] = [
     Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
     Column::figure("LIVE%", 6, "Share of the root's."),
     Column::figure("PEAK", 1, "Greatest number of live bytes at any time; not the sum of the peaks below."),
     Column::figure("TOTAL", 3, "Bytes handed out, over all allocations."),
+    Column::figure("GREW", 0, "Live bytes at the end less those at the end of the first slice; with --sort growth."),
     Column::figure("PAGES", 4, "Pages live at the end."),
     Column::figure("OBJECTS", 5, "Objects live at the end."),
     Column::figure("LIVE WASTE", 9, "Bytes of the live objects that were handed out and not asked for."),

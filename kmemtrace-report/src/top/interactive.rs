@@ -1,20 +1,21 @@
 //! The screen on a terminal: one thread reads and pairs, another takes keys and draws, so that neither waits for the other.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use kmemtrace::live::{Snapshot, SnapshotRequest};
-use kmemtrace::whole_file::Directory;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::player::{FRAME, Player, SECOND};
+use super::save::save;
 use super::script::{Script, Step};
 use super::terminal::{self, Input, Tty};
 use crate::render::top::keys::{self, Command, Key};
 use crate::render::top::state::ScreenState;
-use crate::render::top::{self, Look, Subject, View, saved};
+use crate::render::top::{self, Look, Subject, View};
 
 /// Time between two looks at keys, signals and snapshots.
 const KEYS: Duration = Duration::from_millis(40);
@@ -59,7 +60,7 @@ pub(super) fn run(
     player: &mut Player<'_>,
     script: Option<Script>,
     (from, speed): (u64, f64),
-    has_colour: bool,
+    (has_colour, save_in): (bool, Option<&Path>),
 ) -> anyhow::Result<()> {
     let signals = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
@@ -84,7 +85,7 @@ pub(super) fn run(
     std::thread::scope(|scope| {
         let screen = scope.spawn(|| {
             let _quit = QuitAtEnd(&shared);
-            show(&shared, state, look, script, &signals)
+            show(&shared, state, (look, save_in), script, &signals)
         });
         {
             let _quit = QuitAtEnd(&shared);
@@ -123,10 +124,11 @@ fn read(player: &mut Player<'_>, shared: &Shared, (from, speed): (u64, f64)) {
             let number = orders.answer.1 + 1;
             orders.answer = (snapshot, number, player.subject.clone());
         }
-        if is_idle {
+        let pause = if is_idle { PAUSE } else { player.rest() };
+        if !pause.is_zero() {
             let orders = shared.lock();
             if !orders.is_urgent && !orders.has_quit {
-                drop(shared.changed.wait_timeout(orders, PAUSE));
+                drop(shared.changed.wait_timeout(orders, pause));
             }
         }
     }
@@ -136,7 +138,7 @@ fn read(player: &mut Player<'_>, shared: &Shared, (from, speed): (u64, f64)) {
 fn show(
     shared: &Shared,
     mut state: ScreenState,
-    look: Look,
+    (look, save_in): (Look, Option<&Path>),
     mut script: Option<Script>,
     signals: &AtomicBool,
 ) -> anyhow::Result<()> {
@@ -182,7 +184,8 @@ fn show(
         match command {
             Command::Quit => return Ok(()),
             Command::Save => {
-                state.message = Some(save(View { snapshot: &snapshot, subject: &subject, state: &state, look }))
+                let view = View { snapshot: &snapshot, subject: &subject, state: &state, look };
+                state.message = Some(save(view, save_in));
             }
             _ => {}
         }
@@ -217,24 +220,5 @@ fn scripted(script: &mut Option<Script>, next_step: &mut Instant) -> Option<Key>
             *next_step = Instant::now() + Duration::from_nanos(time);
             None
         }
-    }
-}
-
-/// Writes the screen as text and its rows as JSON; returns a line for the user.
-fn save(view: View<'_>) -> String {
-    let name = format!("kmemtrace-top{}", view.snapshot.elapsed / 1_000_000);
-    let mut buffer = ratatui::buffer::Buffer::empty(terminal::size(None));
-    top::draw(View { look: Look::default(), ..view }, &mut buffer);
-    let json = format!("{:#}\n", saved::json(view));
-    let written = [("txt", top::text(&buffer)), ("json", json)].into_iter().try_for_each(|(suffix, text)| {
-        use std::io::Write;
-        let directory = Directory::open(std::path::Path::new("."))?;
-        let file = directory.create(format!("{name}.{suffix}").as_ref(), "", 0o600)?;
-        file.file().write_all(text.as_bytes())?;
-        file.put()
-    });
-    match written {
-        Ok(()) => format!("saved {name}.txt and {name}.json"),
-        Err(error) => format!("{name}: cannot be saved: {error}"),
     }
 }

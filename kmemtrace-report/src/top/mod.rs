@@ -1,12 +1,15 @@
 //! The live screen, as a command: follows a trace while it is written, or plays a finished one, on a terminal or as text.
 
 mod interactive;
+mod pace;
 mod player;
+mod save;
 mod script;
 mod source;
 mod terminal;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kmemtrace::live::{Monitor, MonitorBase, MonitorOptions, Snapshot};
@@ -31,17 +34,19 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
     let source = source::Source::open(&args.words)?;
     let mut trace = source.trace()?;
     let subject = source.subject(&trace);
-    let options = MonitorOptions { follows: source.is_growing, shows_own: args.own, max_memory: args.max_memory };
+    let (shows_own, max_memory, flush) = (args.own, args.max_memory, args.live.flush);
+    let options = MonitorOptions { follows: source.is_growing, shows_own, max_memory, flush };
     let base = MonitorBase::new(&mut trace, options)?;
     let monitor = Monitor::new(&base, &mut trace);
     let mut player = Player::new(source, trace, monitor, subject);
     let from = args.live.from.unwrap_or(0);
     if is_text {
         let frames = if args.live.once { 1 } else { args.live.batch.unwrap_or(1) };
-        frames_of_text(&mut player, frames, script, (args.live.from, args.live.speed))?;
+        let save_in = args.live.save_in.as_deref();
+        frames_of_text(&mut player, frames, script, (args.live.from, args.live.speed), save_in)?;
     } else {
         let has_colour = crate::terminal::screen::Screen::of_output(false, args.color, None).has_colour;
-        interactive::run(&mut player, script, (from, args.live.speed), has_colour)?;
+        interactive::run(&mut player, script, (from, args.live.speed), (has_colour, args.live.save_in.as_deref()))?;
     }
     Ok(exit::OK)
 }
@@ -52,6 +57,7 @@ fn frames_of_text(
     frames: u64,
     script: Option<Script>,
     (from, speed): (Option<u64>, f64),
+    save_in: Option<&Path>,
 ) -> anyhow::Result<()> {
     let mut state = ScreenState::default();
     let second = (speed * SECOND as f64) as u64;
@@ -74,7 +80,17 @@ fn frames_of_text(
                     Command::Quit => return Ok(()),
                     Command::Mark => player.set_mark(),
                     Command::RenewNames => player.renew_names(),
-                    Command::Save | Command::None => {}
+                    Command::Save => {
+                        let snapshot = player.snapshot(&state.request(&snapshot));
+                        let view = View {
+                            snapshot: &snapshot,
+                            subject: &player.subject,
+                            state: &state,
+                            look: Look::default(),
+                        };
+                        state.message = Some(save::save(view, save_in));
+                    }
+                    Command::None => {}
                 }
             }
         }

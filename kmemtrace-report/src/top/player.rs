@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use kmemtrace::Trace;
 use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
 
+use super::pace::Pace;
 use super::source::Source;
 use crate::render::top::{Recording, Subject};
 
@@ -32,6 +33,7 @@ pub(super) struct Player<'a> {
     begun: Instant,
     looked: Instant,
     bytes_of_names: u64,
+    pace: Pace,
 }
 
 impl<'a> Player<'a> {
@@ -40,7 +42,7 @@ impl<'a> Player<'a> {
         let bytes_of_names = source.bytes_of_names();
         let now = Instant::now();
         let subject = Subject { state, ..subject };
-        Player { source, trace, monitor, subject, begun: now, looked: now, bytes_of_names }
+        Player { source, trace, monitor, subject, begun: now, looked: now, bytes_of_names, pace: Pace::new() }
     }
 
     /// True while a recorder is writing the trace.
@@ -61,10 +63,10 @@ impl<'a> Player<'a> {
                     if self.source.is_growing { self.source.reason(&self.trace) } else { "end of the recording" };
                 self.subject.state = Recording::Ended(reason.to_owned());
             }
-            Fed::CaughtUp if self.subject.state == Recording::Loads => self.subject.state = Recording::Runs,
+            Fed::CaughtUp if self.subject.state == Recording::Loads => self.run(),
             Fed::Behind if self.is_far_behind() => {
                 self.monitor.skip(&mut self.trace);
-                self.subject.state = Recording::Runs;
+                self.run();
             }
             Fed::CaughtUp | Fed::Behind => {}
         }
@@ -72,6 +74,20 @@ impl<'a> Player<'a> {
             self.look();
         }
         fed != Fed::Behind
+    }
+
+    /// Goes on to what is recorded now.
+    fn run(&mut self) {
+        if self.subject.state == Recording::Loads {
+            // The share of the processor counts from now on.
+            self.pace = Pace::new();
+        }
+        self.subject.state = Recording::Runs;
+    }
+
+    /// Time to leave the processor to others before the next round.
+    pub(super) fn rest(&mut self) -> Duration {
+        if self.subject.state == Recording::Runs { self.pace.rest() } else { Duration::ZERO }
     }
 
     fn is_far_behind(&self) -> bool {
@@ -118,9 +134,8 @@ impl<'a> Player<'a> {
     /// Follows up to a moment.
     pub(super) fn wait_until(&mut self, until: Option<u64>, moment: Instant) {
         while Instant::now() < moment {
-            if self.round(until) {
-                std::thread::sleep(PAUSE.min(moment.saturating_duration_since(Instant::now())));
-            }
+            let pause = if self.round(until) { PAUSE } else { self.rest() };
+            std::thread::sleep(pause.min(moment.saturating_duration_since(Instant::now())));
         }
     }
 

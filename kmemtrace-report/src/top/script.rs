@@ -45,7 +45,7 @@ impl Script {
                     Some(key) => steps.push_back(Step::Key(key)),
                     None => bail!(
                         "{}: line {number}: is no step: wait TIME, text WORDS, one character, or enter, esc, tab, space, backspace, \
-                         up, down, home, end, pgup, pgdn",
+                         up, down, left, right, home, end, pgup, pgdn",
                         shown()
                     ),
                 },

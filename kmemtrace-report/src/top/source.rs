@@ -85,6 +85,8 @@ impl Source {
     /// Name of the trace, host and kernel.
     pub(super) fn subject(&self, trace: &Trace) -> Subject {
         let path = &self.paths[0];
+        let current = std::env::current_dir().ok().filter(|_| path == Path::new("."));
+        let path = current.as_deref().unwrap_or(path);
         let name = path.file_name().unwrap_or(path.as_os_str());
         let info = &trace.info;
         let host = info.host.as_deref().map(|host| escape(host.as_bytes()).into_owned());

@@ -135,6 +135,8 @@ pub(super) fn input(time: Duration) -> io::Result<Option<Input>> {
                 KeyCode::End => Key::End,
                 KeyCode::PageUp => Key::PageUp,
                 KeyCode::PageDown => Key::PageDown,
+                KeyCode::Left => Key::Left,
+                KeyCode::Right => Key::Right,
                 _ => return Ok(None),
             };
             Some(Input::Key(key))

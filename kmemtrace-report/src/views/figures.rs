@@ -92,7 +92,7 @@ nodes and is the first column. Objects of kmalloc and of caches count; --kind pa
 
 --by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
 outermost frame to the call-site. There each node has a peak of its own, and pages count where they were recorded, else objects of \
-slabs; --kind chooses.",
+slabs; --kind chooses. An allocation without a stack stands under its call-site.",
     examples: &[
         ("tree --depth 2 DIR", "folders of two levels"),
         ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
@@ -195,7 +195,8 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {
         query: |_, args| {
-            let query = if args.objects { Query::by_site() } else { args.grouped().with_growth(true) };
+            let query =
+                if args.objects { Query::by_site().with_stacks(true) } else { args.grouped().with_growth(true) };
             query.with_live_objects(true)
         },
         document: |analysis, shape, args| {

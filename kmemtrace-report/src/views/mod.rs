@@ -9,6 +9,7 @@ mod latency;
 mod other;
 pub(crate) mod view;
 
+pub(crate) use other::MEMSTRACK;
 pub(crate) use view::{Run, View};
 
 /// Commands, in the order of help; the first view is the default.

@@ -189,6 +189,19 @@ standard error, and in the file where its format has room for it.",
     run: Run::Export,
 };
 
+/// View that the option of its name stands for: it has no word and no options of its own.
+pub(crate) static MEMSTRACK: View = View {
+    name: "--memstrack",
+    alias: None,
+    meaning: "Reports of memstrack in its own layouts",
+    help: "",
+    examples: &[],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Memstrack,
+};
+
 pub(super) const PACK: View = View {
     name: "pack",
     alias: None,
@@ -217,7 +230,7 @@ Keys: ? explains them. --once and --batch print the screen as text, in COLUMNS c
         ("top --once DIR", "the screen at the end of a finished trace, as text"),
         ("top --from 90s --speed 10 DIR", "a finished trace, ten times as fast"),
     ],
-    options: &["once", "batch", "script", "from", "speed", "own", "color", "max-memory"],
+    options: &["once", "batch", "script", "from", "speed", "flush", "save-in", "own", "color", "max-memory"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Top,

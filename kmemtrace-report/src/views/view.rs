@@ -63,6 +63,8 @@ pub(crate) enum Run {
     TraceAnalyze,
     /// Writes a file for other programs.
     Export,
+    /// Prints reports of memstrack.
+    Memstrack,
     /// Makes a smaller copy of the recording.
     Pack,
     /// Shows live figures on a terminal.

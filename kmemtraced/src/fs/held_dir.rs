@@ -138,6 +138,12 @@ impl HeldDir {
         }
     }
 
+    /// Makes the directory that of a user and a group.
+    pub(crate) fn give_to(&self, user: u32, group: u32) -> io::Result<()> {
+        let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
+        Ok(rustix::fs::fchown(&self.fd, Some(user), Some(group))?)
+    }
+
     /// Owner, mode and link count of the directory itself.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         Ok(rustix::fs::fstat(&self.fd)?)

@@ -8,12 +8,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use rustix::fs::Mode;
 
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
 
 /// Trace directory where the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
+
+/// Mode of files that another user reads, in a directory that only this user may enter.
+const READABLE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
 /// under a temporary name, and takes the asked name once the recording has begun.
@@ -27,6 +31,8 @@ pub(crate) struct TraceDir {
     /// Earlier recording with the asked name, until the new one has begun.
     earlier: Option<Earlier>,
     has_begun: bool,
+    /// The directory belongs to another user, who reads the files.
+    is_lent: bool,
     /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
 }
@@ -54,7 +60,16 @@ impl TraceDir {
                 let _ = parent.remove_dir(&name);
             },
         )?;
-        Ok(TraceDir { dir, held, parent: Arc::new(parent), name, earlier, has_begun: false, removal: None })
+        Ok(TraceDir {
+            dir,
+            held,
+            parent: Arc::new(parent),
+            name,
+            earlier,
+            has_begun: false,
+            is_lent: false,
+            removal: None,
+        })
     }
 
     /// True while an earlier recording has the asked name.
@@ -101,7 +116,19 @@ impl TraceDir {
     /// Makes a file in the directory.
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
         let shown = || format!("{}: cannot be made", self.dir.join(name).display());
-        self.held.create(name.as_ref()).with_context(shown)
+        let file = self.held.create(name.as_ref()).with_context(shown)?;
+        if self.is_lent {
+            rustix::fs::fchmod(&file, READABLE).with_context(shown)?;
+        }
+        Ok(file)
+    }
+
+    /// Gives the directory, which no one else may enter, to the user and group who read it. The files stay the caller's.
+    pub(crate) fn lend(&mut self, (user, group): (u32, u32)) -> anyhow::Result<()> {
+        let shown = self.dir.display();
+        self.held.give_to(user, group).with_context(|| format!("{shown}: cannot be given to user {user}"))?;
+        self.is_lent = true;
+        Ok(())
     }
 
     /// Message for a file that cannot be written, without the reason.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
@@ -49,12 +49,17 @@ pub(crate) enum Reported {
     Interrupted,
 }
 
-/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
-pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> Reported {
+/// Path of `kmemtrace-report`: the one beside this program, or else the one in PATH.
+pub(crate) fn report_program() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
     // The first argument is all that is known of this program's path without /proc.
     let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
-    let program = beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into());
+    beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into())
+}
+
+/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
+pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> Reported {
+    let program = report_program();
     if !args.report.is_empty() {
         // Earlier messages come first where both go to one terminal.
         messages::finish(LAST_WORDS);

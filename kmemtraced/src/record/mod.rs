@@ -6,7 +6,7 @@
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
-mod command;
+pub(crate) mod command;
 mod launcher;
 mod memstrack;
 mod notices;
@@ -44,6 +44,9 @@ use notices::{answer_counters, report_change, say_verbose, warn};
 use start::Started;
 use wait::{Running, Stop};
 
+/// Bytes of a file that stay where old ones are given back to the file system, at least.
+const LEAST_KEPT: u64 = 4 << 20;
+
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     if let Some(line) = memstrack::translate(&mut args)? {
@@ -74,6 +77,11 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
 fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     let source = set_up::set_up(args)?;
     let mut output = TraceDir::create(args.output.as_deref(), args.force)?;
+    if let Some(reader) = args.reader {
+        // A recorder whose screen is gone has no purpose.
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+        output.lend(reader)?;
+    }
     let status = run(args, source, &mut output, signals);
     warn(output.finish_removal());
     if status.is_err() {
@@ -113,8 +121,15 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     }
     let knows_own = own_threads::has_ids_of_events();
     let own = own_threads(args, &facts, knows_own);
-    let options =
-        RecordOptions { pool: set_up::pool(args), flush: args.flush, sync, compress, changes: changes.clone(), own };
+    let options = RecordOptions {
+        pool: set_up::pool(args),
+        flush: args.flush,
+        sync,
+        compress,
+        changes: changes.clone(),
+        keep: args.free_behind.map(|bytes| (bytes / facts.cpus.len().max(1) as u64).max(LEAST_KEPT)),
+        own,
+    };
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));

@@ -56,12 +56,20 @@ impl Running<'_> {
         let start = Instant::now();
         let show = has_status_line(self.args);
         let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
+        let mut has_told = false;
         let stop = loop {
             thread::sleep(POLL_INTERVAL);
             if let Some(stop) = self.asked(start).or_else(|| self.failed()) {
                 break stop;
             }
             answer_counters(self.workers, self.signals);
+            if !has_told && self.workers.progress().any(|(_, p)| p.keeps_all.load(Ordering::Acquire)) {
+                has_told = true;
+                let dir = self.output.dir.display();
+                messages::say(format!(
+                    "kmemtraced: {dir}: its file system takes no part of a file back: the recording grows until it is full, or to --max-size"
+                ));
+            }
             self.comms.add_if_due(|| self.source.comms());
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);

@@ -2,11 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::ops::Range;
 
 use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, RecordingId};
 
+use rustix::fs::FallocateFlags;
+
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::compress::BlockCompressor;
+use crate::write::freeing::Freeing;
 use crate::write::tally::EventSpan;
 
 /// Storage of a trace file: a file on disk, or a test's stand-in with scripted failures.
@@ -15,6 +19,8 @@ pub(crate) trait Store: Write + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
     /// Returns once all that was written survives a power cut.
     fn sync(&mut self) -> io::Result<()>;
+    /// Gives bytes back to the file system; they read as zeros then.
+    fn free(&mut self, bytes: Range<u64>) -> io::Result<()>;
 }
 
 impl Store for File {
@@ -25,6 +31,11 @@ impl Store for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn free(&mut self, bytes: Range<u64>) -> io::Result<()> {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(self, how, bytes.start, bytes.end - bytes.start)?)
     }
 }
 
@@ -56,11 +67,33 @@ pub(crate) struct BlockFile {
     recording: RecordingId,
     sequence: u64,
     bytes: u64,
+    /// Blocks that are given back to the file system; none where all stay.
+    freeing: Option<Freeing>,
 }
 
 impl BlockFile {
     pub(crate) fn new(file: impl Store + 'static, cpu: u32, recording: RecordingId) -> BlockFile {
-        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0 }
+        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0, freeing: None }
+    }
+
+    /// Keeps the first block and the last `bytes` bytes, about; to be called before the first block.
+    pub(crate) fn keep_last(&mut self, bytes: u64) {
+        self.freeing = Some(Freeing::new(bytes));
+    }
+
+    /// Gives old blocks back to the file system, where the file keeps only the last ones. After an error it keeps all.
+    pub(crate) fn free_old(&mut self) -> io::Result<()> {
+        let Some(bytes) = self.freeing.as_mut().and_then(Freeing::take) else { return Ok(()) };
+        let freed = self.file.free(bytes);
+        if freed.is_err() {
+            self.freeing = None;
+        }
+        freed
+    }
+
+    /// Bytes that the file has on the disk, about.
+    pub(crate) fn stored(&self) -> u64 {
+        self.bytes - self.freeing.as_ref().map_or(0, Freeing::bytes)
     }
 
     /// Writes a block without events.
@@ -109,6 +142,9 @@ impl BlockFile {
         }
         self.sequence += 1;
         self.bytes += bytes.len() as u64;
+        if let Some(freeing) = &mut self.freeing {
+            freeing.add(self.bytes);
+        }
         Ok(())
     }
 

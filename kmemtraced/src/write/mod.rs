@@ -2,7 +2,8 @@
 //!
 //! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel into a `block_buffer`
 //! from the `block_pool`,
-//! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`. `header` is the
+//! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`; `freeing` gives old
+//! blocks back to the file system where only a live screen reads them. `header` is the
 //! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and `slab_aliases`) and `comms`.
 //! `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
 //!
@@ -15,6 +16,7 @@ pub(crate) mod comms;
 pub(crate) mod compress;
 #[cfg(test)]
 mod fixture;
+mod freeing;
 pub(crate) mod header;
 pub(crate) mod host_texts;
 mod line_hashes;

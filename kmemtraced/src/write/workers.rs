@@ -101,6 +101,8 @@ pub(crate) struct RecordOptions {
     pub(crate) sync: Option<Duration>,
     pub(crate) compress: Compression,
     pub(crate) changes: ForeignChanges,
+    /// Bytes of each file that stay, where older ones are given back to the file system.
+    pub(crate) keep: Option<u64>,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
 }
@@ -189,8 +191,12 @@ impl Spawner<'_> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
         let progress = Arc::new(Progress::default());
+        let mut file = BlockFile::new(output.file(&name)?, cpu, description.recording);
+        if let Some(bytes) = options.keep {
+            file.keep_last(bytes);
+        }
         let mut writer = Writer {
-            file: BlockFile::new(output.file(&name)?, cpu, description.recording),
+            file,
             description: Arc::clone(description),
             compressor: BlockCompressor::new(options.compress),
             sync: options.sync,

@@ -39,16 +39,18 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
 
 /// Lines about a row.
 fn words(view: View<'_>, row: &LiveRow, detail: &Detail, width: usize, mark: char) -> Vec<String> {
+    // An inner node of a tree has no more than its sums.
+    let requested = if detail.requested > 0 { detail.requested } else { row.live.saturating_sub(row.wasted) };
     let LiveRow { objects, live, wasted, allocs_now, frees_now, cross_cpu, frees, .. } = row;
     let sizes = match objects {
         0 => String::new(),
-        n => format!("  asks {} B, gets {} B", detail.requested / n, live / n),
+        n => format!("  asks {} B, gets {} B", requested / n, live / n),
     };
     let facts = format!("  {} objects{sizes}  wasted {}", grouped(*objects), figures::long_bytes(*wasted));
     let name = cut::site(&who::name(&row.name), width.saturating_sub(facts.chars().count()), mark);
     let window = figures::window(view.state.window());
     let ages = &detail.ages;
-    let age = if *objects > 0 {
+    let age = if *objects > 0 && row.median_age.is_some() {
         format!("  older than {window}: {}  oldest {}", grouped(ages.beyond_window), long_age(ages.oldest))
     } else {
         String::new()
@@ -65,11 +67,15 @@ fn words(view: View<'_>, row: &LiveRow, detail: &Detail, width: usize, mark: cha
     if *frees > 0 {
         freed += &format!("; other CPU {}", figures::percent(*cross_cpu, *frees));
     }
-    vec![
+    let mut lines = vec![
         format!("{name}{facts}"),
         format!(" allocs {}/s  frees {}/s{age}", grouped(*allocs_now), grouped(*frees_now)),
         freed,
-    ]
+    ];
+    if let Some(stack) = &detail.stack {
+        lines.push(format!(" stack  {}", who::name(stack)));
+    }
+    lines
 }
 
 /// Ages of live objects, a class a line.

@@ -166,10 +166,9 @@ fn settings(view: View<'_>) -> Vec<Part> {
 
 /// Draws the line of keys, the filter that is being typed, or a message.
 pub(super) fn draw_keys(view: View<'_>, pen: &mut Pen<'_>, y: u16) {
-    const KEYS: &str =
-        "? help  / filter  s sort  m group  t stacks  p freeze  0 mark  [ ] window  Enter detail  q quit";
-    const SHORT: &str = "? help  / filter  s sort  m group  t stacks  p freeze  0 mark  [ ] window q quit";
-    const WIDE_KEYS: &str = "? help   / filter   s sort   m next group   t stacks   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
+    const KEYS: &str = "? help  / filter  s sort  m group  t tree  p freeze  0 mark  [ ] window  Enter detail  q quit";
+    const SHORT: &str = "? help  / filter  s sort  m group  t tree  p freeze  0 mark  [ ] window q quit";
+    const WIDE_KEYS: &str = "? help   / filter   s sort   m next group   t tree   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";
     let state = view.state;
     if let Some(typed) = &state.typed {
         pen.put(0, y, &format!("filter: {typed}_"), Paint::Strong);

@@ -19,6 +19,8 @@ pub(crate) enum Key {
     End,
     PageUp,
     PageDown,
+    Left,
+    Right,
     /// Control and C.
     Interrupt,
 }
@@ -42,6 +44,8 @@ impl Key {
             "end" => Key::End,
             "pgup" => Key::PageUp,
             "pgdn" => Key::PageDown,
+            "left" => Key::Left,
+            "right" => Key::Right,
             _ => return None,
         })
     }
@@ -81,6 +85,13 @@ pub(crate) fn press(state: &mut ScreenState, snapshot: &Snapshot, height: usize,
         Key::Char('?' | 'h') => state.shows_help = true,
         Key::Char('/') => state.typed = Some(state.filter.text.clone()),
         Key::Escape => state.filter = RowFilter::default(),
+        Key::Char(' ') if state.group == LiveGroup::Stacks => drop(state.fold(snapshot, None)),
+        Key::Right => drop(state.fold(snapshot, Some(true))),
+        Key::Left => {
+            if !state.fold(snapshot, Some(false)) {
+                state.choose_above(snapshot, height);
+            }
+        }
         Key::Char('p' | ' ') => state.is_frozen = !state.is_frozen,
         Key::Char('m') | Key::Tab => state.next_group(&snapshot.groups),
         Key::Char('t') if snapshot.groups.contains(&LiveGroup::Stacks) => state.show_group(LiveGroup::Stacks),

@@ -14,6 +14,7 @@ pub(crate) mod saved;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tree;
 mod view;
 mod who;
 

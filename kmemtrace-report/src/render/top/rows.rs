@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use kmemtrace::live::LiveRow;
+use kmemtrace::live::{LiveGroup, LiveRow};
 
 use super::state::Sort;
+use super::tree::{Fold, Shown};
 use super::view::{Paint, Pen, View, WIDE};
 use super::{figures, who};
 use crate::render::cut;
@@ -17,6 +18,8 @@ struct Column {
     figure: fn(&LiveRow) -> String,
 }
 
+/// Depth from which on nodes of a tree stand below each other.
+const MOST_DEPTH: u16 = 12;
 /// Width of the origin of objects beside their call-site.
 const ORIGIN: usize = 14;
 
@@ -29,6 +32,9 @@ fn columns(view: View<'_>, width: u16) -> Vec<Column> {
     let live = column("LIVE", 9, Some(Sort::Live), |row| figures::bytes(row.live));
     let peak = column("PEAK", 9, Some(Sort::Peak), |row| figures::bytes(row.peak));
     if width < WIDE {
+        if view.state.group == LiveGroup::Stacks {
+            return vec![growth, live, peak];
+        }
         return vec![growth, live, peak, column("NOW/s", 8, None, |row| figures::change_now(row.growth_now))];
     }
     vec![
@@ -105,13 +111,16 @@ fn draw_row(
     pen: &mut Pen<'_>,
     columns: &[Column],
     y: u16,
-    row: &LiveRow,
+    row: &Shown<'_>,
     (is_chosen, others): (bool, usize),
 ) {
     let width = usize::from(pen.area().width);
     let mut line: String =
         columns.iter().map(|column| format!("{:>width$}", (column.figure)(row), width = column.width)).collect();
     line += if is_chosen { " >" } else { "  " };
+    if let Some(place) = row.place {
+        line += &branch(place.depth, place.fold);
+    }
     let mut end = if others > 0 { format!("({others} others)") } else { String::new() };
     let origin = who::origin(row);
     let room = width.saturating_sub(line.chars().count());
@@ -127,6 +136,18 @@ fn draw_row(
     line += &" ".repeat(blanks);
     line += &end;
     pen.put(0, y, &line, if is_chosen { Paint::Chosen } else { Paint::Plain });
+}
+
+/// Blanks before a node of a tree, and its mark.
+fn branch(depth: u16, fold: Fold) -> String {
+    // Far nodes would leave their names no room.
+    let blanks = usize::from(depth.min(MOST_DEPTH)) * 2;
+    let mark = match fold {
+        Fold::Open => "- ",
+        Fold::Closed => "+ ",
+        Fold::Leaf => "  ",
+    };
+    format!("{:blanks$}{mark}", "")
 }
 
 /// Mark in place of characters that were cut.

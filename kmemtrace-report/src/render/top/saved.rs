@@ -8,7 +8,7 @@ use super::{View, who};
 /// Rows of the screen in its order, and the totals.
 pub(crate) fn json(view: View<'_>) -> Value {
     let View { snapshot, subject, state, .. } = view;
-    let rows = state.rows(snapshot).into_iter().map(|row| {
+    let rows = state.listed(snapshot).into_iter().map(|row| {
         json!({
             "name": who::name(&row.name),
             "origin": who::origin(row),

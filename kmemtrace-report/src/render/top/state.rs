@@ -1,10 +1,12 @@
 //! State of the screen: what is shown, and how.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::HashSet;
 
 use kmemtrace::live::{LiveGroup, LiveKey, LiveRow, Snapshot, SnapshotRequest};
 
 use super::filter::RowFilter;
+use super::tree::{self, Fold, Shown};
 use super::who;
 
 /// Windows of growth, in seconds.
@@ -64,6 +66,8 @@ pub(crate) struct ScreenState {
     pub(crate) chosen: Option<(LiveKey, kmemtrace::Kind)>,
     /// First row of the table.
     pub(crate) first_row: usize,
+    /// Nodes of the tree of stacks that are open.
+    pub(super) open: HashSet<u32>,
     /// The screen stands still.
     pub(crate) is_frozen: bool,
     pub(crate) shows_detail: bool,
@@ -83,6 +87,7 @@ impl Default for ScreenState {
             window: FIRST_WINDOW,
             chosen: None,
             first_row: 0,
+            open: HashSet::new(),
             is_frozen: false,
             shows_detail: true,
             shows_help: false,
@@ -135,30 +140,82 @@ impl ScreenState {
         SnapshotRequest {
             group: self.group,
             window: self.window() * 1_000_000_000,
-            detail: chosen.map(|row| (self.group, row.key, row.kind)),
+            detail: chosen.map(|row| (self.group, row.place.and_then(|place| place.only).unwrap_or(row.key), row.kind)),
             points: POINTS,
         }
     }
 
-    /// Rows that the filter takes, sorted; none of a snapshot of another grouping.
-    pub(crate) fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a LiveRow> {
+    fn compare(&self, a: &LiveRow, b: &LiveRow) -> Ordering {
+        let ordering = self.sort.compare(a, b);
+        if self.is_reversed { ordering.reverse() } else { ordering }
+    }
+
+    /// Rows of the snapshot that the filter takes, sorted; none of a snapshot of another grouping.
+    pub(crate) fn listed<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a LiveRow> {
         let rows = if snapshot.group == self.group { &snapshot.rows[..] } else { &[] };
         let mut taken: Vec<&LiveRow> = rows.iter().filter(|row| row.allocs > 0 && self.filter.takes(row)).collect();
-        taken.sort_unstable_by(|a, b| {
-            let ordering = self.sort.compare(a, b);
-            if self.is_reversed { ordering.reverse() } else { ordering }
-        });
+        taken.sort_unstable_by(|a, b| self.compare(a, b));
         taken
     }
 
+    /// Rows of the table: those that the filter takes, stacks as a tree.
+    pub(crate) fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<Shown<'a>> {
+        let taken = self.listed(snapshot);
+        if self.group != LiveGroup::Stacks {
+            return taken.into_iter().map(Shown::listed).collect();
+        }
+        tree::rows(snapshot, &taken, &self.open, &|rows| rows.sort_by(|a, b| self.compare(a, b)))
+    }
+
+    /// Opens or closes the chosen node of the tree; opens on, as long as there is only one way. False where no node is chosen that
+    /// can be.
+    pub(super) fn fold(&mut self, snapshot: &Snapshot, opens: Option<bool>) -> bool {
+        let mut next = {
+            let rows = self.rows(snapshot);
+            rows.get(self.chosen_index(&rows)).map(|row| (row.key, row.place.map(|place| place.fold)))
+        };
+        let mut has_folded = false;
+        while let Some((LiveKey::Node(number), Some(fold))) = next.take() {
+            let is_open = fold == Fold::Open;
+            let opens = opens.unwrap_or(!is_open);
+            if fold == Fold::Leaf || is_open == opens {
+                break;
+            }
+            has_folded = true;
+            if !opens {
+                self.open.remove(&number);
+                break;
+            }
+            self.open.insert(number);
+            let rows = self.rows(snapshot);
+            let Some(at) = rows.iter().position(|row| row.key == LiveKey::Node(number)) else { break };
+            let depth = |row: &Shown<'_>| row.place.map_or(0, |place| place.depth);
+            let below: Vec<_> = rows[at + 1..].iter().take_while(|row| depth(row) > depth(&rows[at])).collect();
+            if let [only] = &below[..] {
+                next = Some((only.key, only.place.map(|place| place.fold)));
+            }
+        }
+        has_folded
+    }
+
+    /// Chooses the node above the chosen one.
+    pub(super) fn choose_above(&mut self, snapshot: &Snapshot, height: usize) {
+        let rows = self.rows(snapshot);
+        let at = self.chosen_index(&rows);
+        let depth = |row: &Shown<'_>| row.place.map_or(0, |place| place.depth);
+        let Some(own) = rows.get(at).map(depth) else { return };
+        let above = rows[..at].iter().rposition(|row| depth(row) < own);
+        self.choose(&rows, above.unwrap_or(at), height);
+    }
+
     /// Index of the chosen row.
-    pub(crate) fn chosen_index(&self, rows: &[&LiveRow]) -> usize {
+    pub(crate) fn chosen_index(&self, rows: &[Shown<'_>]) -> usize {
         let chosen = self.chosen;
         chosen.and_then(|chosen| rows.iter().position(|row| (row.key, row.kind) == chosen)).unwrap_or(0)
     }
 
     /// Chooses a row, and moves the table so that it is seen among `height` rows.
-    pub(crate) fn choose(&mut self, rows: &[&LiveRow], index: usize, height: usize) {
+    pub(crate) fn choose(&mut self, rows: &[Shown<'_>], index: usize, height: usize) {
         let index = index.min(rows.len().saturating_sub(1));
         self.chosen = rows.get(index).map(|row| (row.key, row.kind));
         let last_first = rows.len().saturating_sub(height);

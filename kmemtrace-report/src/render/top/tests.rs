@@ -40,6 +40,7 @@ fn row(name: Arc<LiveName>, kind: Kind, growth: i64, live: u64) -> LiveRow {
         frees: 10,
         cross_cpu: 4,
         median_age: Some(12 * SECOND),
+        path: Arc::default(),
     }
 }
 
@@ -116,7 +117,7 @@ foo_rin~loc+0x58 [foo]  8 objects  asks 1000 B, gets 52690944 B  wasted 50.3 MiB
  allocs 3/s  frees 2/s  older than 60 s: 2  oldest 3 min 2 s
  freed by  foo_put+0x31 [foo] 90%; other CPU 40%
 
-? help  / filter  s sort  m group  t stacks  p freeze  0 mark  [ ] window q quit
+? help  / filter  s sort  m group  t tree  p freeze  0 mark  [ ] window q quit
 ";
     let screen = shown(&snapshot(), 80, 24);
     let cut = |text: &str| text.lines().map(|line| line.chars().take(60).collect::<String>()).collect::<Vec<_>>();
@@ -220,4 +221,53 @@ fn keys_sort_filter_choose_and_freeze() {
     keys(&mut state, "?");
     assert!(state.shows_help);
     assert_eq!(keys(&mut state, "q"), Command::None, "any key goes back");
+}
+
+#[test]
+fn stacks_are_a_tree_that_opens_where_it_is_asked_to() {
+    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
+    let stack = |number: u32, path: &[u32], frames: &[&[u8]], live: u64| {
+        let frames = frames.iter().map(|name| (1, symbol(name))).collect();
+        let (key, path) = (LiveKey::Stack(number), Arc::from(path));
+        let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
+        LiveRow { key, name: Arc::new(LiveName::Stack(frames)), path, ..row }
+    };
+    let rows = vec![
+        stack(1, &[0, 1, 2], &[b"alloc_a", b"ioctl", b"entry"], 4 * MIB),
+        stack(2, &[0, 1, 3], &[b"alloc_b", b"ioctl", b"entry"], 2 * MIB),
+        stack(3, &[4], &[b"ret_from_fork"], MIB),
+    ];
+    let snapshot = Snapshot { rows, group: LiveGroup::Stacks, node_peaks: vec![9 * MIB, 0, 0, 0, 0], ..snapshot() };
+    let mut state = ScreenState { group: LiveGroup::Stacks, ..ScreenState::default() };
+    let lines = |state: &ScreenState| -> Vec<String> {
+        let screen = shown_as(&snapshot, &subject(), state, 80, 24);
+        let table = screen.lines().skip(5).take_while(|line| !line.is_empty() && !line.starts_with('-'));
+        table.map(|line| line.trim_end().trim_end_matches("pages").trim_end().to_owned()).collect()
+    };
+    let closed = ["    +6M   6.00 M   9.00 M >+ entry+0x10", "    +1M   1.00 M   1.00 M    ret_from_fork+0x10"];
+    assert_eq!(lines(&state), closed);
+    press(&mut state, &snapshot, 10, Key::Right);
+    let open = [
+        "    +6M   6.00 M   9.00 M >- entry+0x10",
+        "    +6M   6.00 M   6.00 M    - ioctl+0x10",
+        "    +4M   4.00 M   4.00 M        alloc_a+0x10",
+        "    +2M   2.00 M   2.00 M        alloc_b+0x10",
+        "    +1M   1.00 M   1.00 M    ret_from_fork+0x10",
+    ];
+    assert_eq!(lines(&state), open, "the only way is opened on");
+    press(&mut state, &snapshot, 10, Key::Char('/'));
+    "site=alloc_b".chars().chain(['\n']).for_each(|char| {
+        press(&mut state, &snapshot, 10, if char == '\n' { Key::Enter } else { Key::Char(char) });
+    });
+    assert_eq!(lines(&state).len(), 3, "nodes are those of rows that the filter takes");
+    press(&mut state, &snapshot, 10, Key::Escape);
+    for _ in 0..2 {
+        press(&mut state, &snapshot, 10, Key::Char('j'));
+    }
+    press(&mut state, &snapshot, 10, Key::Left);
+    assert_eq!(state.chosen, Some((LiveKey::Node(1), Kind::Pages)), "left of a leaf goes to the node above");
+    press(&mut state, &snapshot, 10, Key::Char('g'));
+    press(&mut state, &snapshot, 10, Key::Char(' '));
+    assert_eq!(lines(&state), closed);
+    assert!(!state.is_frozen);
 }

@@ -1,0 +1,121 @@
+//! Files of a recording that grow, as a recorder writes them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use kmemtrace_abi::disk::block::Header;
+use rustix::fs::{FlockOperation, flock};
+use zerocopy::FromBytes;
+
+use crate::recording::Directory;
+
+/// Nanoseconds by which the files of two CPUs may differ: recorders hand over events within a flush interval.
+const SPREAD: u64 = 500_000_000;
+
+/// File that grows.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    /// All bytes that it will have.
+    bytes: Vec<u8>,
+    /// Bytes that it has.
+    there: usize,
+}
+
+/// Directory in which the files of a recording grow, locked as its recorder locks it.
+#[derive(Debug)]
+pub struct Growing {
+    /// The directory.
+    pub directory: Directory,
+    lock: File,
+    parts: Vec<Part>,
+    /// Times of the first and the last event.
+    pub times: (u64, u64),
+    /// Time up to which blocks are there.
+    now: u64,
+}
+
+/// Panics on an error in the test's environment.
+fn must<T>(path: &Path, result: std::io::Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+impl Growing {
+    /// The files with their headers, and all names.
+    ///
+    /// # Panics
+    /// If files cannot be read or written.
+    pub fn new(recording: &Path) -> Growing {
+        let directory = Directory::new(&[]);
+        let (mut parts, mut times) = (Vec::new(), (u64::MAX, 0));
+        for entry in must(recording, fs::read_dir(recording)).flatten() {
+            let path = directory.file(&entry.file_name().to_string_lossy());
+            let bytes = must(recording, fs::read(entry.path()));
+            let timed = blocks(&bytes).filter(|(_, header)| header.events.get() > 0);
+            timed.for_each(|(_, header)| times = (times.0.min(header.first.get()), times.1.max(header.last.get())));
+            let header = blocks(&bytes).next().map_or(0, |(end, _)| end);
+            let there = if entry.file_name() == "meta.out" { bytes.len() } else { header };
+            must(&path, fs::write(&path, &bytes[..there]));
+            parts.push(Part { path, bytes, there });
+        }
+        let lock = must(directory.path(), File::open(directory.path()));
+        must(directory.path(), flock(&lock, FlockOperation::LockExclusive).map_err(Into::into));
+        Growing { directory, lock, parts, now: times.0, times }
+    }
+
+    /// Appends the blocks up to a time, and half of the next one of each file.
+    ///
+    /// # Panics
+    /// If a file cannot be written.
+    pub fn grow_to(&mut self, time: u64) {
+        while self.now < time {
+            self.now = time.min(self.now + SPREAD);
+            let now = self.now;
+            self.append(|bytes| {
+                let mut until = 0;
+                for (end, header) in blocks(bytes) {
+                    if header.last.get() > now {
+                        return until + (end - until) / 2;
+                    }
+                    until = end;
+                }
+                until
+            });
+        }
+    }
+
+    /// Appends the rest of all files.
+    ///
+    /// # Panics
+    /// If a file cannot be written.
+    pub fn finish(&mut self) {
+        self.grow_to(self.times.1.saturating_sub(1));
+        self.append(<[u8]>::len);
+    }
+
+    fn append(&mut self, until: impl Fn(&[u8]) -> usize) {
+        for Part { path, bytes, there } in &mut self.parts {
+            let until = until(bytes).max(*there);
+            let mut file = must(path, OpenOptions::new().append(true).open(&*path));
+            must(path, file.write_all(&bytes[*there..until]));
+            *there = until;
+        }
+    }
+
+    /// Gives the lock back, as a recorder that ends.
+    pub fn unlock(self) -> Directory {
+        drop(self.lock);
+        self.directory
+    }
+}
+
+/// Blocks of a file: where they end, and their headers.
+fn blocks(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let (header, _) = Header::read_from_prefix(bytes.get(end..)?).ok()?;
+        end += usize::from(header.header_len.get()) + header.payload_len.get() as usize;
+        Some((end, header))
+    })
+}
