@@ -204,12 +204,12 @@ pub struct Event {
     pub order: Option<u8>,
     /// Call stack that the kernel recorded with the event; kept in [`Names::stacks`].
     pub stack: Option<StackId>,
-    /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
-    pub owner: Option<OwnerId>,
     /// Meaning for the time that tasks wait for memory. The shrinker's address is `address` then, its function `call_site`.
     pub mark: Mark,
     /// Number of an event with a `mark`; `None` where its format has no such field.
     pub value: Option<i64>,
+    /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
+    pub owner: Option<OwnerId>,
 }
 
 impl Event {
@@ -251,9 +251,9 @@ impl Event {
             failed: false,
             order: None,
             stack: None,
-            owner: None,
             mark: Mark::None,
             value: None,
+            owner: None,
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn latency(
     needs: Needs,
 ) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
+    report::saved_document(request)?;
     let mut trace = report::open(request, &inputs)?;
     let query = report::with_options(request, Query::by_kind())?;
     let asked = LatencyRequest {

@@ -16,9 +16,24 @@ use kmemtrace_abi::text::memstrack;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 12] = [
-    "summary", "sites", "tasks", "modules", "uses", "caches", "mismatch", "live", "cross", "growth", "account",
+const VIEWS: [&str; 17] = [
+    "summary",
+    "sites",
+    "tasks",
+    "modules",
+    "uses",
+    "caches",
+    "mismatch",
+    "live",
+    "cross",
+    "growth",
+    "account",
     "events",
+    "latency",
+    "shrinkers",
+    "stalls",
+    "waits",
+    "functions",
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.

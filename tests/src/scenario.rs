@@ -75,9 +75,9 @@ impl Scenario {
             failed: allocates && address == 0,
             order: None,
             stack: None,
-            owner: None,
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
+            owner: None,
         }
     }
 

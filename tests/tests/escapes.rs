@@ -104,9 +104,9 @@ fn machine() -> Workload {
                 failed: false,
                 order: None,
                 stack: None,
-                owner: None,
                 mark: kmemtrace_abi::event::Mark::None,
                 value: None,
+                owner: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

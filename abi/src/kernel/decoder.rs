@@ -195,9 +195,9 @@ impl Decoder {
             failed: false,
             order: (plan.frame_bits > 0).then_some(order as u8),
             stack: None,
-            owner: None,
             mark: Mark::None,
             value: None,
+            owner: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
         let gfp = || plan.gfp.map(read);

@@ -164,3 +164,81 @@ impl LatencyPlan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use byteorder::ByteOrder;
+
+    use super::*;
+    use crate::kernel::target::{Big, Little};
+
+    /// Format of an event: fields as (declaration, bytes, signed), one after the other.
+    fn format(name: &str, fields: &[(&str, usize, bool)]) -> EventFormat {
+        let mut text = format!("name: {name}\nID: 7\nformat:\n");
+        let mut offset = 8;
+        for (declaration, size, signed) in fields {
+            let signed = u8::from(*signed);
+            text += &format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n");
+            offset += size;
+        }
+        EventFormat::parse(&text).unwrap()
+    }
+
+    fn plan(system: &str, formats: &[EventFormat], names: &mut Names) -> Option<LatencyPlan> {
+        let all: Vec<(String, EventFormat)> =
+            formats.iter().map(|format| (system.to_owned(), format.clone())).collect();
+        LatencyPlan::new(system, &formats[0], &all, names)
+    }
+
+    #[test]
+    fn fields_are_read_by_name_in_both_byte_orders() {
+        let fields =
+            [("void * shr", 8, false), ("int nid", 4, true), ("int retval", 4, true), ("void * shrink", 8, false)];
+        let mut names = Names::new();
+        let plan = plan("vmscan", &[format("mm_shrink_slab_end", &fields)], &mut names).unwrap();
+        let event = Event::new(1, 0, names.intern(b"x"));
+        let mut record = [0; 32];
+        let check = |event: Event| {
+            assert_eq!(event.mark, Mark::End(Span::Shrinker));
+            assert_eq!((event.address, event.call_site), (0xdead, 0xbeef));
+            assert_eq!((event.node, event.value), (Some(-1), Some(-1)), "a shrinker that stopped");
+        };
+        byteorder::LE::write_u64(&mut record[8..], 0xdead);
+        byteorder::LE::write_u64(&mut record[24..], 0xbeef);
+        record[16..24].fill(0xff);
+        check(plan.read::<Little>(event, &record));
+        byteorder::BE::write_u64(&mut record[8..], 0xdead);
+        byteorder::BE::write_u64(&mut record[24..], 0xbeef);
+        check(plan.read::<Big>(event, &record));
+        assert_eq!(plan.least, 32);
+    }
+
+    #[test]
+    fn unknown_pairs_are_spans_of_their_own_and_missing_fields_are_none() {
+        let mut names = Names::new();
+        let pair = ["mm_vmscan_balance_begin", "mm_vmscan_balance_end"].map(|name| format(name, &[]));
+        let balance = Span::Named(names.intern(b"mm_vmscan_balance"));
+        assert_eq!(plan("vmscan", &pair, &mut names).unwrap().mark, Mark::Begin(balance));
+        assert!(plan("vmscan", &pair[..1], &mut names).is_none(), "there is no end");
+        assert!(plan("kmem", &pair, &mut names).is_none());
+        let end = plan("vmscan", &[format("mm_vmscan_memcg_reclaim_end", &[])], &mut names).unwrap();
+        let read = end.read::<Little>(Event::new(1, 0, names.intern(b"x")), &[]);
+        assert_eq!((read.mark, read.value, read.order, read.gfp), (Mark::End(Span::Memcg), None, None, None));
+    }
+
+    #[test]
+    fn a_timed_function_takes_the_difference_of_its_times() {
+        let fields = [
+            ("unsigned long func", 8, false),
+            ("unsigned long long calltime", 8, false),
+            ("unsigned long long rettime", 8, false),
+        ];
+        let mut names = Names::new();
+        let record: Vec<u8> = [0u64, 0xbeef, 40, 100].iter().flat_map(|n| n.to_le_bytes()).collect();
+        for (fields, value) in [(&fields[..], Some(60)), (&[fields[0], fields[2]], None)] {
+            let plan = plan("ftrace", &[format("funcgraph_exit", fields)], &mut names).unwrap();
+            let event = plan.read::<Little>(Event::new(1, 0, names.intern(b"x")), &record);
+            assert_eq!((event.mark, event.call_site, event.value), (Mark::Function, 0xbeef, value));
+        }
+    }
+}

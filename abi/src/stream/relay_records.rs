@@ -165,8 +165,8 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         failed: allocation.is_some() && record.ptr == 0,
         order: None,
         stack: None,
-        owner: None,
         mark: Mark::None,
         value: None,
+        owner: None,
     }
 }

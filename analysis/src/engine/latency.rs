@@ -31,6 +31,7 @@ impl Query {
         let (mut pass, index) = plain.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
         pass.names.find_sources(trace)?;
         let info = trace.info.clone();
+        let gfp_names = trace.metadata.gfp_names.clone();
         let mut latency = Pass::new(&request, &self.select, &pass.names, &info);
         let mut ordered = Ordered::new(latency.observer(), &pass.names.comms, None::<Selected<'_>>, None);
         let window = pass.window;
@@ -48,6 +49,6 @@ impl Query {
         let trace_names = std::mem::take(&mut trace.names);
         let window = window.map(|window| window.resolve(first_key.get()));
         let names = KnownNames { trace_names, ..names };
-        Ok(rows.answer((observed, info, names), request.clone(), self.given.clone(), window))
+        Ok(rows.answer((observed, info, names), gfp_names, request.clone(), self.given.clone(), window))
     }
 }

@@ -3,18 +3,24 @@
 //! `task` has the rules of one task's spans, `loss` the gaps that may explain one, `observer` puts both together and adds up in `sums`.
 //! Memory grows with rows, not with spans; where stalls are listed, with these.
 
+#[cfg(test)]
+mod exact;
 mod figures;
 mod loss;
 mod observer;
 mod request;
+#[cfg(test)]
+mod rules;
 mod stacks;
 mod sums;
 mod task;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::{Names, Span};
+use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::TraceInfo;
 
 use crate::engine::observe::Observed;
@@ -42,6 +48,8 @@ pub struct Latency {
     pub(crate) info: TraceInfo,
     /// Names of symbols, commands and events.
     pub(crate) names: KnownNames,
+    /// Names of the flags of allocations.
+    pub(crate) gfp_names: Option<Arc<GfpNames>>,
     /// The request.
     pub(crate) request: LatencyRequest,
     /// Filters as they were given.
@@ -180,12 +188,17 @@ impl<'a> Pass<'a> {
         let nesting = classes.into_iter();
         let nesting =
             nesting.map(|((span, parent, class), (count, total))| NestingRow { span, parent, class, count, total });
-        let tasks = tasks.into_iter().filter(|(task, _)| !is_daemon(*task)).filter_map(|(task, row)| {
-            let (count, total, max) = row;
-            let task = observer.tasks.get(task as usize)?;
-            Some(TaskRow { pid: task.pid, comm: task.comm.clone(), count, total, max })
-        });
-        let (nesting, tasks) = (nesting.collect(), tasks.collect());
+        // The idle tasks of all CPUs are one row.
+        let mut by_pid: HashMap<Option<i32>, TaskRow> = HashMap::new();
+        for (task, (count, total, max)) in tasks.into_iter().filter(|(task, _)| !is_daemon(*task)) {
+            let Some(task) = observer.tasks.get(task as usize) else { continue };
+            let new = || TaskRow { pid: task.pid, comm: task.comm.clone(), count: 0, total: 0, max: 0 };
+            let row = by_pid.entry(task.pid).or_insert_with(new);
+            row.count += count;
+            row.total = row.total.saturating_add(total);
+            row.max = row.max.max(max);
+        }
+        let (nesting, tasks) = (nesting.collect(), by_pid.into_values().collect());
         let mut listed = Vec::new();
         for stall in stalls.into_iter().filter(|stall| !is_daemon(stall.task)) {
             let call_site = observer.stacks.call_site(stall.stack, names);
@@ -226,6 +239,7 @@ impl LatencyRows {
     pub(crate) fn answer(
         self,
         (observed, info, names): (Observed, TraceInfo, KnownNames),
+        gfp_names: Option<Arc<GfpNames>>,
         request: LatencyRequest,
         given: Vec<(&'static str, Vec<String>)>,
         window: Option<(u64, u64)>,
@@ -256,6 +270,7 @@ impl LatencyRows {
         Latency {
             observed,
             info,
+            gfp_names,
             request,
             given,
             window,

@@ -77,8 +77,6 @@ struct Open {
     passes: u64,
     /// Sum of the direct children.
     children: u64,
-    /// End of the last child.
-    last_end: Option<u64>,
     inside: Vec<InsideSpans>,
     events: Vec<Event>,
     mark: ReclaimMark,
@@ -153,7 +151,7 @@ pub(super) struct Outcome {
 #[derive(Debug, Default)]
 pub(super) struct TaskSpans {
     open: Vec<Open>,
-    /// End of the last span without a parent.
+    /// End of the last span that ended.
     last_end: Option<u64>,
     mark: ReclaimMark,
     /// An allocation has tried compaction.
@@ -233,7 +231,6 @@ impl TaskSpans {
             stack: event.stack,
             passes: 1,
             children: 0,
-            last_end: None,
             inside: Vec::new(),
             events: Vec::new(),
             mark: self.mark,
@@ -300,14 +297,11 @@ impl TaskSpans {
         outcome
     }
 
-    /// Takes the end of a sleep in reclaim that took `delayed`, as the kernel counted: the sleep begins at most at the end of the
-    /// span before, or where its parent begins.
+    /// Takes the end of a sleep in reclaim that took `delayed`, as the kernel counted: the sleep begins neither before its
+    /// parent nor before the end of the last span.
     pub(super) fn throttled(&mut self, event: &Event, delayed: u64) -> Outcome {
         let parent = self.open.last();
-        let earliest = match parent {
-            Some(open) => open.last_end.unwrap_or(open.begin),
-            None => self.last_end.unwrap_or(0),
-        };
+        let earliest = parent.map_or(0, |open| open.begin).max(self.last_end.unwrap_or(0));
         let exposed_from = event.at.saturating_sub(delayed);
         let begin = exposed_from.max(earliest).min(event.at);
         let closed = Closed {
@@ -340,17 +334,14 @@ impl TaskSpans {
     /// Adds a span that has ended to its parent.
     fn close(&mut self, closed: Closed) -> Closed {
         let total = closed.total();
-        match self.open.last_mut() {
-            None => self.last_end = Some(closed.end),
-            Some(parent) => {
-                parent.children = parent.children.saturating_add(total);
-                parent.last_end = Some(closed.end);
-                let function = if closed.span == Span::Shrinker { closed.shrinker.function } else { 0 };
-                let freed = closed.freed();
-                let own = InsideSpans { span: closed.span, function, count: 1, total, max: total, freed };
-                add_inside(&mut parent.inside, own);
-                closed.inside.iter().for_each(|inside| add_inside(&mut parent.inside, inside.clone()));
-            }
+        self.last_end = Some(closed.end);
+        if let Some(parent) = self.open.last_mut() {
+            parent.children = parent.children.saturating_add(total);
+            let function = if closed.span == Span::Shrinker { closed.shrinker.function } else { 0 };
+            let freed = closed.freed();
+            let own = InsideSpans { span: closed.span, function, count: 1, total, max: total, freed };
+            add_inside(&mut parent.inside, own);
+            closed.inside.iter().for_each(|inside| add_inside(&mut parent.inside, inside.clone()));
         }
         closed
     }

@@ -81,3 +81,12 @@ fn function_name(latency: &Latency, address: u64) -> Name<'_> {
 fn symbol(latency: &Latency, call_site: u64) -> Name<'_> {
     latency.names.symbolizer().lookup(call_site).map(|symbol| symbol.text().into())
 }
+
+/// Flags of an allocation by the kernel's names, as a number where the trace does not tell them.
+fn gfp_name(latency: &Latency, flags: u64) -> Name<'static> {
+    let text = match &latency.gfp_names {
+        Some(names) => names.text(flags).to_string(),
+        None => format!("{flags:#x}"),
+    };
+    Some(text.into_bytes().into())
+}

@@ -8,7 +8,7 @@ use kmemtrace_abi::stack::StackId;
 use serde::{Serialize, Serializer};
 
 use super::events::EventRow;
-use super::{function_name, known, name_of, symbol};
+use super::{function_name, gfp_name, known, name_of, symbol};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use crate::documents::stack_frame::{RowStack, StackFrame};
@@ -53,7 +53,7 @@ pub struct StallRow<'a> {
     /// Binary logarithm of the number of pages.
     pub order: Option<u64>,
     /// Flags of the allocation.
-    pub gfp: Option<u64>,
+    pub gfp: Name<'a>,
     /// Pages reclaimed.
     pub reclaimed: Option<u64>,
     /// Return address in the function that waited; `None` without a stack.
@@ -203,7 +203,7 @@ fn row_of<'a>(latency: &'a Latency, listed: &'a ListedStall, numbers: &HashMap<S
         total: known(latency, stall.end.saturating_sub(stall.begin)),
         own: known(latency, stall.own),
         order: stall.order.map(u64::from),
-        gfp: stall.gfp,
+        gfp: stall.gfp.and_then(|flags| gfp_name(latency, flags)),
         reclaimed: stall.reclaimed,
         call_site: call_site.map(Address),
         symbol: call_site.and_then(|site| symbol(latency, site)),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{known, symbol};
+use super::{gfp_name, known, symbol};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Name, Rows, row};
 use crate::latency::{Latency, WaitBy, WaitKey, WaitSums};
@@ -21,7 +21,7 @@ row! {
         /// Binary logarithm of the number of pages.
         pub order: Option<u64>,
         /// Flags of the allocation.
-        pub gfp: Option<u64>,
+        pub gfp: Name<'a>,
         /// Allocations.
         pub allocs: u64,
         /// Allocations that waited.
@@ -84,7 +84,7 @@ pub(super) fn waits(latency: &Latency, top: Option<usize>) -> Waits<'_> {
             pid: key.pid,
             comm: key.pid.and_then(|pid| latency.names.comms.get(&pid)).map(|comm| (&**comm).into()),
             order: key.order.map(u64::from),
-            gfp: key.gfp,
+            gfp: key.gfp.and_then(|flags| gfp_name(latency, flags)),
             allocs: sums.allocs,
             waited: sums.figures.count,
             total: known(latency, sums.figures.total),

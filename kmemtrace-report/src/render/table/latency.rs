@@ -179,8 +179,7 @@ pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Writ
         };
         let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
         let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
-        let gfp = row.gfp.map_or("-".to_owned(), |gfp| format!("{gfp:#x}"));
-        let names: [Cell; 4] = [site, (comm + &pid).into(), cells::count(row.order).into(), gfp.into()];
+        let names: [Cell; 4] = [site, (comm + &pid).into(), cells::count(row.order).into(), cells::text(&row.gfp)];
         let figures = [
             cells::count(row.allocs),
             cells::count(row.waited),
