@@ -1,7 +1,8 @@
 #!/bin/sh
 # Captures a kernel's memory events with no program of ours, while COMMAND runs (else for five seconds), into a tree of plain
 # files that kmemtrace-check and kmemtrace-report read on any machine. As root: capture.sh DIR [COMMAND [ARGUMENT ...]]
-# EVENTS=page or all: pages, or both; else slab. STACKS=alloc: a call stack with each allocation; all: with each event.
+# EVENTS=page or all: pages, or both; latency: reclaim and compaction; else slab. STACKS=alloc: a call stack with each
+# allocation, and with each begin of a reclaim or compaction; all: with each event.
 # BUFFER_KB: kernel buffer of a CPU. TEXT=1: the kernel's own text of the events, too, with the addresses of frames, in the file trace.
 set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
@@ -14,17 +15,22 @@ trap 'wait; rmdir $instance' EXIT; trap 'exit 1' HUP INT TERM
 echo mono >$instance/trace_clock
 echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
 case ${EVENTS:-slab} in
-slab) names='kmalloc* kmem_cache_* kfree' ;;
-page) names='mm_page_alloc mm_page_free' ;;
-*) names='kmalloc* kmem_cache_* kfree mm_page_alloc mm_page_free' ;;
+slab) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree' ;;
+page) names='kmem/mm_page_alloc kmem/mm_page_free' ;;
+latency)
+	names='vmscan/*_reclaim_begin vmscan/*_reclaim_end vmscan/mm_shrink_slab_* vmscan/mm_vmscan_throttled
+		vmscan/mm_vmscan_lru_shrink_*active vmscan/*kswapd* compaction/mm_compaction_begin compaction/mm_compaction_end
+		compaction/mm_compaction_try_to_compact_pages compaction/mm_compaction_finished compaction/mm_compaction_deferred
+		compaction/mm_compaction_kcompactd_* oom/mark_victim oom/reclaim_retry_zone oom/compact_retry' ;;
+*) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree kmem/mm_page_alloc kmem/mm_page_free' ;;
 esac
 # shellcheck disable=SC2086 # patterns
-for event in $(cd $instance/events/kmem && ls -d $names 2>/dev/null); do
+for event in $(cd $instance/events && ls -d $names 2>/dev/null); do
 	case ${STACKS:-}/$event in
-	alloc/*alloc*) echo stacktrace >"$instance/events/kmem/$event/trigger" ;;
+	alloc/*alloc* | alloc/*_begin) echo stacktrace >"$instance/events/$event/trigger" ;;
 	all/*) echo 1 >$instance/options/stacktrace ;;
 	esac
-	echo 1 >"$instance/events/kmem/$event/enable"
+	echo 1 >"$instance/events/$event/enable"
 done
 trap : INT	# Ctrl-C ends COMMAND; what it did is kept.
 "$@" || true
@@ -38,8 +44,9 @@ for cpu in $instance/per_cpu/cpu*; do
 	timeout 2 dd bs=1M if=$cpu/trace_pipe_raw of="$out/per_cpu/${cpu##*/}/trace_pipe_raw" 2>/dev/null &
 done
 wait
-for file in $instance/per_cpu/cpu*/stats $instance/events/header_* $instance/events/kmem/*/format \
-	$instance/events/ftrace/*/format $instance/trace_clock; do
+case ${EVENTS:-} in latency) systems='vmscan compaction oom' ;; *) systems=kmem ;; esac
+for file in $instance/per_cpu/cpu*/stats $instance/events/header_* \
+	$(for system in $systems ftrace; do ls $instance/events/$system/*/format 2>/dev/null; done) $instance/trace_clock; do
 	copy "$file" "${file#$instance/}"
 done
 copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use crate::owner::{Owner, OwnerId, Owners};
 use crate::stack::{StackId, Stacks};
 
 /// Allocators that objects belong to. `Kmalloc` and `Cache` share one address space; `Pages`,
@@ -40,6 +41,69 @@ pub enum Action {
     Free(Kind),
     /// Any other event record of the stream: counted, not analysed.
     Other,
+}
+
+/// Time that a task spends on getting memory, between two events or before one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Span {
+    /// Reclaim for an allocation.
+    Direct,
+    /// Reclaim for a memory cgroup at its limit.
+    Memcg,
+    /// Reclaim for a memory cgroup over its soft limit.
+    Softlimit,
+    /// Reclaim of a NUMA node.
+    Node,
+    /// Compaction of a zone.
+    Compaction,
+    /// Call of a shrinker.
+    Shrinker,
+    /// Sleep in reclaim, until other tasks have made progress.
+    Throttled,
+    /// Work of `kswapd` between wake and sleep.
+    Kswapd,
+    /// Work of `kcompactd` between wake and sleep.
+    Kcompactd,
+    /// Pair of events that has no other name here.
+    Named(NameId),
+}
+
+impl Span {
+    /// Word of documents; `None` for a pair without a name here.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Span::Direct => "direct",
+            Span::Memcg => "memcg",
+            Span::Softlimit => "softlimit",
+            Span::Node => "node",
+            Span::Compaction => "compaction",
+            Span::Shrinker => "shrinker",
+            Span::Throttled => "throttled",
+            Span::Kswapd => "kswapd",
+            Span::Kcompactd => "kcompactd",
+            Span::Named(_) => return None,
+        })
+    }
+}
+
+/// Meaning of an event for the time that tasks wait for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// None.
+    #[default]
+    None,
+    /// Begin of a span; a wake of a daemon.
+    Begin(Span),
+    /// End of a span; `Event::value` is what it reclaimed or freed. A sleep of a daemon.
+    End(Span),
+    /// End of a sleep in reclaim; `Event::value` is its length in microseconds.
+    Throttled,
+    /// An allocation tries compaction.
+    CompactionAttempt,
+    /// Return of a timed function; `Event::value` is its duration.
+    Function,
+    /// Another event of the profile.
+    Beside,
 }
 
 /// The kernel context that an event was recorded in.
@@ -140,9 +204,29 @@ pub struct Event {
     pub order: Option<u8>,
     /// Call stack that the kernel recorded with the event; kept in [`Names::stacks`].
     pub stack: Option<StackId>,
+    /// Meaning for the time that tasks wait for memory. The shrinker's address is `address` then, its function `call_site`.
+    pub mark: Mark,
+    /// Number of an event with a `mark`; `None` where its format has no such field.
+    pub value: Option<i64>,
+    /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
+    pub owner: Option<OwnerId>,
 }
 
 impl Event {
+    /// Owner of the memory, where the input tells it.
+    pub fn owner<'n>(&self, names: &'n Names) -> Option<&'n Owner> {
+        names.owners.get(self.owner?)
+    }
+
+    /// Command name of the thread: the event's own where the input tells it, else that of its id in `comms`.
+    #[inline]
+    pub fn comm<'n>(&self, names: &'n Names, comms: &'n HashMap<i32, Box<[u8]>>) -> Option<&'n [u8]> {
+        match self.owner {
+            Some(owner) => names.owners.get(owner)?.comm.as_deref(),
+            None => comms.get(&self.pid?).map(|comm| &**comm),
+        }
+    }
+
     /// The kernel context of the event; `None` without flags.
     pub fn context(&self) -> Option<Context> {
         self.flags.map(Context::of_flags)
@@ -167,6 +251,9 @@ impl Event {
             failed: false,
             order: None,
             stack: None,
+            mark: Mark::None,
+            value: None,
+            owner: None,
         }
     }
 
@@ -220,6 +307,17 @@ pub enum StreamItem {
     Gap(Gap),
 }
 
+/// Load of a module, as the kernel's event `module_load` tells it: its initialisation comes next, on the same thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleLoad<'n> {
+    /// Order key.
+    pub at: u64,
+    /// Thread that loads the module.
+    pub pid: i32,
+    /// Name of the module: any bytes.
+    pub name: &'n [u8],
+}
+
 /// Consumer of a stream's items, in stream order: a gap stands before the first event after it.
 pub trait EventSink {
     /// The consumer looks at `Event::cache`; where false, cache names are not interned.
@@ -228,10 +326,14 @@ pub trait EventSink {
     const FLAGS: bool = true;
     /// The consumer looks at `Event::stack`; where false, stacks are not tied to their events.
     const STACKS: bool = true;
+    /// The consumer looks at `Event::mark`; where false, events that are of no objects are not decoded.
+    const MARKS: bool = true;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.
     fn gap(&mut self, gap: Gap);
+    /// Load of a module; its event follows as an item.
+    fn module_load(&mut self, _load: ModuleLoad<'_>) {}
 }
 
 impl EventSink for Vec<StreamItem> {
@@ -260,6 +362,8 @@ pub struct Names {
     unknown: Vec<bool>,
     /// Call stacks of events.
     pub stacks: Stacks,
+    /// Owners of memory.
+    pub owners: Owners,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -282,6 +386,7 @@ impl Default for Names {
             recent,
             unknown: Vec::new(),
             stacks: Stacks::default(),
+            owners: Owners::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
 
 /// Name of the kernel's text of page owners, as an input.
-pub(crate) const PAGE_OWNER: &str = "page_owner";
+pub const PAGE_OWNER: &str = "page_owner";
 
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +247,16 @@ impl Trace {
     /// True where frees name the cache of an object and allocations do not: a recording of Linux 6.1 to 6.17.
     pub fn frees_alone_name_caches(&self) -> bool {
         self.streams.iter().any(CpuStream::frees_alone_name_caches)
+    }
+
+    /// False where no event can have a call stack: the trace describes none, or tells that none were recorded.
+    pub fn may_have_stacks(&self) -> bool {
+        self.streams.iter().any(CpuStream::may_have_stacks)
+    }
+
+    /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
+    pub fn tells_module_loads(&self) -> bool {
+        self.streams.iter().any(CpuStream::tells_module_loads)
     }
 
     /// A trace of `sources`, one for each CPU; `input` is the format's name in documents.

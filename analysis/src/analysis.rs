@@ -14,6 +14,7 @@ use crate::account::completeness::Completeness;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule, RowKey};
 use crate::account::live_curve::LiveCurve;
 use crate::account::stats::Stats;
+use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::kallsyms::Symbolizer;
@@ -181,6 +182,19 @@ impl Analysis {
         self.names.places.place(call_site, self.symbolizer())
     }
 
+    /// Call stacks that rows are made of, each from its call-site on, the innermost frame first.
+    pub fn stacks(&self) -> impl Iterator<Item = &[u64]> {
+        self.paired.stacks.all()
+    }
+
+    /// Finds the places of many return addresses at once, which reads each unit of debug information once.
+    ///
+    /// # Errors
+    /// [`AnalysisError::Names`] for a file that was named and does not fit the addresses.
+    pub fn find_places(&self, addresses: &[u64]) -> Result<(), AnalysisError> {
+        Ok(self.names.places.prepare(addresses, self.symbolizer())?)
+    }
+
     /// Names of the trace's events, then of the caches that they name, taken by filters or not.
     pub fn names(&self) -> &kmemtrace_abi::event::Names {
         &self.names.trace_names
@@ -264,7 +278,7 @@ impl Analysis {
         let call_site = self.paired.rows.get(class.row as usize).map(|(key, _)| key.site);
         LiveObject {
             address: object.address,
-            call_site: call_site.filter(|_| self.grouping == Grouping::SITE),
+            call_site: call_site.filter(|_| self.grouping.has(GroupKey::Site)),
             kind: class.kind,
             requested: class.requested,
             allocated: class.allocated,

@@ -107,6 +107,7 @@ mod engine;
 mod error;
 #[cfg(test)]
 mod exact;
+pub mod latency;
 pub mod live;
 mod memory;
 mod names;

@@ -20,6 +20,7 @@ struct Sum(u64);
 impl EventSink for Sum {
     const FLAGS: bool = false;
     const STACKS: bool = false;
+    const MARKS: bool = false;
 
     fn event(&mut self, event: Event, _: &Names) {
         self.0 = self.0.wrapping_add(event.at ^ event.address ^ event.call_site ^ event.requested ^ event.allocated);
@@ -44,6 +45,7 @@ struct Updates(Vec<Update>);
 impl EventSink for Updates {
     const FLAGS: bool = false;
     const STACKS: bool = false;
+    const MARKS: bool = false;
 
     fn event(&mut self, event: Event, _: &Names) {
         let sizes = match event.action {

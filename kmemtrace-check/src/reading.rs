@@ -92,6 +92,7 @@ impl EventSink for Noted {
     const NAMES: bool = false;
     const FLAGS: bool = false;
     const STACKS: bool = false;
+    const MARKS: bool = false;
 
     #[inline]
     fn event(&mut self, _: Event, _: &Names) {}

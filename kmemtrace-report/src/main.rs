@@ -12,6 +12,8 @@ mod cli;
 mod columns;
 mod exit;
 mod export;
+mod latency;
+mod memstrack;
 mod names;
 mod old;
 mod pack;
@@ -75,6 +77,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
+        Run::Latency { lists_stalls, document, needs } => latency::latency(request, lists_stalls, document, needs),
         Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),
@@ -96,6 +99,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         #[cfg(not(feature = "top"))]
         Run::Top => anyhow::bail!("top: this program was built without the live screen: build it with the feature top"),
         Run::Export => export::export(request),
+        Run::Memstrack => memstrack::memstrack(request),
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

@@ -11,13 +11,29 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Parser, Subcommand};
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::memstrack;
 
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 12] = [
-    "summary", "sites", "tasks", "modules", "uses", "caches", "mismatch", "live", "cross", "growth", "account",
+const VIEWS: [&str; 17] = [
+    "summary",
+    "sites",
+    "tasks",
+    "modules",
+    "uses",
+    "caches",
+    "mismatch",
+    "live",
+    "cross",
+    "growth",
+    "account",
     "events",
+    "latency",
+    "shrinkers",
+    "stalls",
+    "waits",
+    "functions",
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
@@ -27,10 +43,6 @@ const VERBS: [&str; 3] = ["top", "recover", "probe"];
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
 /// Compression with `--lean`.
 const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
-
-/// Reports of memstrack, which `--report` takes, too.
-pub(crate) const MEMSTRACK_REPORTS: [&str; 6] =
-    ["module_summary", "module_top", "task_summary", "task_top", "task_top_json", "proc_slab_static"];
 
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
@@ -65,7 +77,7 @@ pub(crate) struct Args {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help = "slab, page, all, or names of events [default: slab]"
+        help = "slab, page, latency, all (slab and page), or names of events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
     /// Only allocations that match, as 'bytes_req >= 4096'
@@ -79,6 +91,17 @@ pub(crate) struct Args {
     /// writes a trigger's stacks into the recorder's instance; else all events have one.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
     pub(crate) stack: Option<StackWhen>,
+    /// Record no call stacks with reclaim and compaction
+    ///
+    /// With -e latency the kernel writes one with each begin of these.
+    #[arg(long, conflicts_with = "stack", hide_short_help = true)]
+    pub(crate) no_stack: bool,
+    /// Record times of functions, by the kernel's tracer function_graph [default LIST: functions of reclaim and compaction]
+    ///
+    /// LIST has names or patterns of functions, with commas. Where the kernel has no such tracer in an instance (before Linux 6.12 or so),
+    /// the recorder says so and records the events alone.
+    #[arg(long, value_name = "LIST", num_args = 0..=1, value_delimiter = ',', value_parser = function, conflicts_with_all = ["relay", "boot"])]
+    pub(crate) functions: Option<Vec<String>>,
     /// Record COMMAND and its children alone
     ///
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
@@ -216,7 +239,7 @@ pub(crate) struct Memstrack {
 
 /// True if a report is one of memstrack, with or without parameters.
 pub(crate) fn is_of_memstrack(report: &str) -> bool {
-    report.split(':').next().is_some_and(|name| MEMSTRACK_REPORTS.contains(&name))
+    report.split(':').next().is_some_and(|name| memstrack::NAMES.contains(&name))
 }
 
 /// Parser of a name in `--report`: a view, or a report of memstrack.
@@ -227,10 +250,15 @@ impl TypedValueParser for ReportName {
     type Value = String;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
-        match value.to_str().filter(|report| is_of_memstrack(report)) {
-            Some(report) => Ok(report.to_owned()),
-            None => PossibleValuesParser::new(VIEWS).parse_ref(command, arg, value),
-        }
+        let Some(report) = value.to_str().filter(|report| is_of_memstrack(report)) else {
+            let words = VIEWS.into_iter().chain(memstrack::NAMES);
+            return PossibleValuesParser::new(words).parse_ref(command, arg, value);
+        };
+        // A parameter that is none is told before the recording, not after it.
+        memstrack::Report::parse(report).map(|_| report.to_owned()).map_err(|reason| {
+            let line = format!("--report: {}\n", escape(reason.as_bytes()));
+            clap::Error::raw(ErrorKind::ValueValidation, line).with_cmd(command)
+        })
     }
 }
 
@@ -352,6 +380,14 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
 }
 
+/// Parses the name of a function, or a pattern: the kernel would take a text with other characters for a command.
+fn function(text: &str) -> Result<String, String> {
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || "_.$*?[]-".contains(c)) {
+        return Err("a function is a name such as shrink_node, or a pattern such as 'shrink_*'".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// Parses a time that is not zero: `10s`, `5min`, `1h30m`, `250ms`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let span = duration::parse(text).filter(|&nanos| nanos > 0);
@@ -404,5 +440,18 @@ mod tests {
         for bad in ["", "s", "-1s", "0", "1e400", "inf", "nan"] {
             assert!(time(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn commands_to_the_kernel_are_no_functions() {
+        let functions =
+            |list: &str| Args::try_parse_from(["kmemtraced", "--functions", list]).map(|args| args.functions);
+        let several = functions("shrink_*,__alloc_pages_slowpath.constprop.0,a[bc]?").unwrap();
+        assert_eq!(several.unwrap(), ["shrink_*", "__alloc_pages_slowpath.constprop.0", "a[bc]?"]);
+        for list in ["", "schedule:traceoff", "!shrink_node", "a b", ":mod:ext4", "a\nb", "a,*:stacktrace", "#5;"] {
+            assert!(functions(list).is_err(), "{list}");
+        }
+        let none = Args::try_parse_from(["kmemtraced", "--functions", "-e", "latency", "--", "ls"]).unwrap();
+        assert_eq!(none.functions, Some(Vec::new()), "the default list");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
-use crate::source::{buffer_size, relay, stack_cost, tracefs};
+use crate::source::{buffer_size, functions, latency, relay, stack_cost, tracefs};
 
 /// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -67,6 +67,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         ("instances", yes_or(tracefs.has("instances").unwrap_or(false), "no: cannot record")),
         ("in use", if instances.is_empty() { "none".to_owned() } else { instances.join(" ") }),
         ("events", if events.is_empty() { "none of kmem: cannot record".to_owned() } else { events.join(" ") }),
+        ("latency", of_latency(tracefs)),
         ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
         (
             "marks",
@@ -80,8 +81,30 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
             format!("{cpus} CPUs x {} KiB = {} MiB of kernel buffers", buffer >> 10, (buffer * cpus as u64) >> 20),
         ),
         ("stacks", stacks(tracefs, args)),
+        ("functions", of_functions(tracefs, args)),
         ("disk", disk),
     ]
+}
+
+/// The events of `-e latency` that this kernel lacks.
+fn of_latency(tracefs: &KernelFs) -> String {
+    match latency::missing(tracefs) {
+        Ok(missing) if missing.is_empty() => "all events".to_owned(),
+        Ok(missing) => {
+            let there = latency::EVENTS.len() - missing.len();
+            format!("{there} of {} events, without {}", latency::EVENTS.len(), missing.join(" "))
+        }
+        Err(error) => format!("{error:#}"),
+    }
+}
+
+/// The functions that `--functions` records here, or the reason why it cannot.
+fn of_functions(tracefs: &KernelFs, args: &Args) -> String {
+    let name = format!("{}-probe", args.instance);
+    match tracefs.again().and_then(|tracefs| functions::try_out(tracefs, &name)) {
+        Ok(functions) => functions.shown().or(functions.note).unwrap_or_default(),
+        Err(error) => format!("{error:#}"),
+    }
 }
 
 /// The way of `--stack`, and the cost of a stack.

@@ -10,6 +10,7 @@ pub mod growing;
 pub mod guest;
 pub mod live;
 pub mod load;
+pub mod memory_group;
 pub mod npm;
 pub mod programs;
 pub mod python;

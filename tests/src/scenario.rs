@@ -75,6 +75,9 @@ impl Scenario {
             failed: allocates && address == 0,
             order: None,
             stack: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
+            owner: None,
         }
     }
 
@@ -135,6 +138,19 @@ impl Scenario {
     pub fn page_free_batched(mut self, at: u64, cpu: u32, frame: u64) -> Scenario {
         let event = self.blank(at, Action::Other, frame, 0);
         self.push(cpu, "mm_page_free_batched", None, event)
+    }
+
+    /// Adds the call stack of the CPU's last event of the thread: return addresses from the innermost on.
+    pub fn stack(mut self, at: u64, cpu: u32, frames: &[u64]) -> Scenario {
+        let stack = self.workload.names.stacks.intern(frames);
+        let event = self.blank(at, Action::Other, 0, 0);
+        self.push(cpu, "kernel_stack", None, Event { stack: Some(stack), ..event })
+    }
+
+    /// Adds a `module_load`: the thread loads a module, and initialises it next.
+    pub fn module_load(mut self, at: u64, cpu: u32, module: &str) -> Scenario {
+        let event = self.blank(at, Action::Other, 0, 0);
+        self.push(cpu, "module_load", Some(module), event)
     }
 
     /// Adds a mark before the CPU's next event: the kernel overwrote `lost` events between the last event and `to`.

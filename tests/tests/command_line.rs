@@ -13,7 +13,7 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 22] = [
+const VIEWS: [&str; 27] = [
     "summary",
     "sites",
     "tree",
@@ -28,6 +28,11 @@ const VIEWS: [&str; 22] = [
     "growth",
     "account",
     "events",
+    "latency",
+    "shrinkers",
+    "stalls",
+    "waits",
+    "functions",
     "static",
     "names",
     "html",
@@ -338,12 +343,16 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     for view in VIEWS {
         let own = table(&page, &format!("### {view}"));
         let of_text = ["--format", "--bytes", "--show-addresses", "--color"].map(str::to_owned).into();
+        let of_objects = ["--module", "--cache", "--site", "--kind", "--size", "--context", "--branch", "--own"];
+        let of_objects: BTreeSet<String> = of_objects.map(str::to_owned).into();
         let of_every_view: &BTreeSet<String> = match view {
             "pack" => &["--help".to_owned()].into(),
             // Files that are no text lack the options of text; the file of a picture has a form of its own.
             "html" | "export" => &(&common - &of_text),
             "chart" => &(&(&common - &of_text) - &own),
             // Commands without a trace, or with options of their own.
+            // Spans of time are no objects.
+            "latency" | "shrinkers" | "stalls" | "waits" | "functions" => &(&common - &of_objects),
             "static" | "names" | "top" | "trace-analyze" => &BTreeSet::new(),
             _ => &common,
         };

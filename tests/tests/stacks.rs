@@ -75,14 +75,15 @@ impl Recorded {
         self.directory.file("trace")
     }
 
-    /// Stacks in the trace, and the allocations and frees, those of the recorder, too, for which `is_counted`.
-    fn stacks_and_events(&self, is_counted: impl Fn(&Value) -> bool) -> (u64, u64) {
+    /// Stacks in the trace, and the events, those of the recorder, too, for which `is_counted`.
+    fn stacks_and_events(&self, is_counted: impl Fn(&Value) -> bool) -> (u64, Vec<Value>) {
         run_to(0, "kmemtrace-check", &[], &[&self.trace()]);
         let summary = json(&run_to(0, "kmemtrace-report", &["summary", "--format", "json"], &[&self.trace()]));
         let stacks = [&summary["stacks_seen"], &summary["events"]["other"]].into_iter().find_map(Value::as_u64);
-        let events =
+        let mut events =
             json_lines(&run_to(0, "kmemtrace-report", &["events", "--own", "--format", "jsonl"], &[&self.trace()]));
-        (stacks.unwrap_or_default(), events.iter().filter(|event| is_counted(event)).count() as u64)
+        events.retain(is_counted);
+        (stacks.unwrap_or_default(), events)
     }
 }
 
@@ -100,7 +101,7 @@ fn is_alloc(event: &Value) -> bool {
 }
 
 /// Events whose stack may be missing: a few on each CPU.
-const AT_THE_ENDS: u64 = 8;
+const AT_THE_ENDS: usize = 8;
 
 fn is_large(event: &Value) -> bool {
     is_alloc(event) && event["requested"].as_u64().is_some_and(|bytes| bytes > rustix::param::page_size() as u64)
@@ -128,9 +129,13 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
         let has_all = way == "option all";
         let (stacks, events) =
             recorded.stacks_and_events(|event| (has_all && is_page_event(event)) || is_counted(event));
-        assert!(events > 100, "{options:?}: {events} events");
-        // Tracing may begin or end between an event and its stack.
-        assert!(stacks <= events && events - stacks <= AT_THE_ENDS, "{options:?}: {stacks} stacks, {events} events");
+        assert!(events.len() > 100, "{options:?}: {} events", events.len());
+        assert!(stacks <= events.len() as u64, "{options:?}: {stacks} stacks, {} events", events.len());
+        // Tracing may begin or end between an event and its stack. Linux 6.18 leaves out the stacks of some events in
+        // interrupts: 11 of 6,004 in eight seconds, in its own text, too.
+        let without = |event: &&Value| event["stack"].is_null() && event["context"] == "task";
+        let without: Vec<_> = events.iter().filter(without).collect();
+        assert!(without.len() <= AT_THE_ENDS, "{options:?}: {stacks} stacks, {} events: {without:?}", events.len());
     }
     let without = Recorded::new(&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], &load);
     assert_eq!((stacks_of(&without.trace()).as_deref(), without.stacks_and_events(is_page_event).0), (Some(""), 0));

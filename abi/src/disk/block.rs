@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 4;
+pub const MINOR: u16 = 5;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -499,8 +499,11 @@ pub mod item {
     pub const VMSTAT_START: u16 = 119;
     /// Text: `/proc/vmstat` before the kernel stops to record.
     pub const VMSTAT_END: u16 = 120;
-    /// Text: stacks that the recorder asked the kernel for, as `trigger alloc`; empty: none; from minor version 4 on.
+    /// Text: stacks that the recorder asked the kernel for, as `trigger alloc`, a line each; empty: none; from minor version 4 on.
     pub const STACKS: u16 = 121;
+    /// Text: names of the functions that the tracer `function_graph` recorded, a line each; from minor version 5 on, only where there are
+    /// any.
+    pub const FUNCTIONS: u16 = 122;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;
@@ -656,7 +659,7 @@ mod tests {
         assert_eq!((&block[HEADER_BYTES..], block.len()), (&b"123456789"[..], 105));
         // As FORMAT.md has it: readers in other languages go by these offsets.
         assert_eq!(block[..8], *b"\x89kmTRC\r\n");
-        assert_eq!(block[12..20], [96, 0, 1, 0, 4, 0, kind::DATA, FLAG_OPTIONAL]);
+        assert_eq!(block[12..20], [96, 0, 1, 0, 5, 0, kind::DATA, FLAG_OPTIONAL]);
         assert_eq!((block[40], block[84], block[88]), (9, 9, 9));
     }
 

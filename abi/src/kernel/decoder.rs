@@ -5,8 +5,9 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, Mark, ModuleLoad, NameId, Names};
 use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::latency::LatencyPlan;
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, Slot};
@@ -45,10 +46,14 @@ struct Plan {
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
+    /// Name of the module, of an event that tells of its load.
+    module: Option<NamePlace>,
     /// A shorter record is damaged.
     least: usize,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
     far: Vec<Slot>,
+    /// Numbers of an event about waiting for memory.
+    latency: Option<Box<LatencyPlan>>,
 }
 
 /// Greatest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
@@ -101,8 +106,10 @@ impl Decoder {
             gfp: None,
             node: None,
             cache: None,
+            module: None,
             least: 0,
             far: Vec::new(),
+            latency: None,
         };
         let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes, stacks: None };
         for (system, format) in formats {
@@ -114,7 +121,10 @@ impl Decoder {
             if let Some(slot) = decoder.by_id.get_mut(id).filter(|slot| **slot == 0) {
                 *slot = index;
                 decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
-                decoder.plans.push(Plan::new((system, format), release, names, &other));
+                let latency = LatencyPlan::new(system, format, formats, names);
+                let plan = Plan::new((system, format), release, names, &other);
+                let least = plan.least.max(latency.as_ref().map_or(0, |latency| latency.least));
+                decoder.plans.push(Plan { latency: latency.map(Box::new), least, ..plan });
             }
         }
         decoder
@@ -124,6 +134,11 @@ impl Decoder {
     pub(crate) fn frees_alone_name_caches(&self) -> bool {
         let names = |action: Action| self.plans.iter().any(|plan| plan.action == action && plan.cache.is_some());
         names(Action::Free(Kind::Cache)) && !names(Action::Alloc(Kind::Cache))
+    }
+
+    /// True where the trace describes events that tell of loads of modules.
+    pub(crate) fn tells_module_loads(&self) -> bool {
+        self.plans.iter().any(|plan| plan.module.is_some())
     }
 
     /// Layout of records that hold stacks; `None` where the trace does not describe them.
@@ -180,6 +195,9 @@ impl Decoder {
             failed: false,
             order: (plan.frame_bits > 0).then_some(order as u8),
             stack: None,
+            mark: Mark::None,
+            value: None,
+            owner: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
         let gfp = || plan.gfp.map(read);
@@ -204,7 +222,13 @@ impl Decoder {
                 if names.is_unknown(plan.name) {
                     unknown.count(names.get(plan.name));
                 }
-                items.event(Event { gfp: gfp(), node: node(), action: Action::Other, ..event }, names);
+                if let Some(place) = plan.module {
+                    tell_module_load::<O>(place, record.payload, &event, items);
+                }
+                let event = Event { action: Action::Other, ..event };
+                let latency = plan.latency.as_ref().filter(|_| I::MARKS);
+                let event = latency.map_or(event, |latency| latency.read::<O>(event, record.payload));
+                items.event(event, names);
             }
         }
         Ok(())
@@ -226,7 +250,9 @@ impl Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
         let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
-        let plain = Plan { name, pid, flags, ..other.clone() }.brought_near();
+        let is_load = (system, &*format.name) == profile::MODULE_LOAD;
+        let module = if is_load { name_place(format, profile::MODULE_NAME) } else { None };
+        let plain = Plan { name, pid, flags, module, ..other.clone() }.brought_near();
         let Some(profile) = profile::find(system, &format.name, release) else {
             if profile::is_unknown(system, format) {
                 names.mark_unknown(name);
@@ -248,10 +274,7 @@ impl Plan {
             Size::Order(order) => ([size(order), Slot::ABSENT], true),
         };
         let fields = &profile.fields;
-        let cache = format.field(fields.cache).filter(|field| field.place != Place::Fixed).map(|field| {
-            let location = Slot::new(field.offset as u32, 4);
-            NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
-        });
+        let cache = name_place(format, fields.cache);
         let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
         let (gfp, node) = (slot(fields.gfp), slot(fields.node));
         let order = profile.order.and_then(slot);
@@ -275,8 +298,10 @@ impl Plan {
             gfp,
             node,
             cache,
+            module: None,
             least,
             far,
+            latency: None,
         }
         .brought_near()
     }
@@ -330,6 +355,24 @@ impl Plan {
     fn cache_name<O: TargetOrder, I: EventSink>(&self, record: &[u8], names: &mut Names) -> Option<NameId> {
         let place = self.cache.filter(|_| I::NAMES)?;
         place.read::<O>(record).and_then(|field| names.intern_field(field))
+    }
+}
+
+/// Place of a name that stands behind the fields of a record.
+fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
+    format.field(field).filter(|field| field.place != Place::Fixed).map(|field| {
+        let location = Slot::new(field.offset as u32, 4);
+        NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
+    })
+}
+
+/// Hands on the load of a module whose name is at `place`; a record that has none is no load.
+#[cold]
+fn tell_module_load<O: TargetOrder>(place: NamePlace, record: &[u8], event: &Event, items: &mut impl EventSink) {
+    let Some((pid, name)) = event.pid.zip(place.read::<O>(record)) else { return };
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if !name.is_empty() {
+        items.module_load(ModuleLoad { at: event.at, pid, name });
     }
 }
 

@@ -10,7 +10,15 @@ use std::fmt::{self, Display};
 use crate::kernel::format::EventFormat;
 
 /// Events with gfp flags, all with the same table; the first one that has names is taken.
-const EVENTS: [&str; 5] = ["kmalloc", "kmem_cache_alloc", "mm_page_alloc", "kmalloc_node", "kmem_cache_alloc_node"];
+const EVENTS: [(&str, &str); 7] = [
+    ("kmem", "kmalloc"),
+    ("kmem", "kmem_cache_alloc"),
+    ("kmem", "mm_page_alloc"),
+    ("kmem", "kmalloc_node"),
+    ("kmem", "kmem_cache_alloc_node"),
+    ("vmscan", "mm_vmscan_direct_reclaim_begin"),
+    ("vmscan", "mm_vmscan_memcg_reclaim_begin"),
+];
 /// Greatest number of entries in a table. Kernels have up to 45.
 const MAX_ENTRIES: usize = 256;
 /// Greatest length of a name, in bytes. Kernels have up to 22.
@@ -40,8 +48,8 @@ impl GfpNames {
             let name = text.lines().find_map(|line| line.trim().strip_prefix("name:"));
             name.is_some_and(|name| name.trim() == event)
         };
-        EVENTS.iter().find_map(|event| {
-            let mut texts = formats.iter().filter(|(system, text)| system == "kmem" && is_of(text, event));
+        EVENTS.iter().find_map(|(of, event)| {
+            let mut texts = formats.iter().filter(|(system, text)| system == of && is_of(text, event));
             texts.find_map(|(_, text)| GfpNames::of_format(text))
         })
     }

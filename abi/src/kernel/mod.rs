@@ -1,11 +1,12 @@
 //! Bytes that the kernel writes: event formats, sub-buffers of the ring buffer, their event records, relay records, `stats` files, notes.
 //!
-//! A layout of another kernel version belongs here, and another event into `profile`. Every decoder is generic over byte order
+//! A layout of another kernel version belongs here, and another event into `profile` or `latency`. Every decoder is generic over byte order
 //! and word size ([`target`]) and takes one sub-buffer or record at a time.
 
 pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
+mod latency;
 pub mod notes;
 pub(crate) mod profile;
 pub mod relay;

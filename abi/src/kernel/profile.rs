@@ -12,6 +12,11 @@ pub(crate) const PID: &str = "common_pid";
 /// Field of every event: interrupt and preemption state.
 pub(crate) const FLAGS: &str = "common_flags";
 
+/// System and name of the event that tells of the load of a module, before its initialisation.
+pub(crate) const MODULE_LOAD: (&str, &str) = ("module", "module_load");
+/// Its field of the module's name.
+pub(crate) const MODULE_NAME: &str = "name";
+
 /// Meaning of one event's fields. A field that a kernel does not have is absent from the decoded event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventProfile {

@@ -291,7 +291,12 @@ fn formats(
     let has = |event: &EventProfile| {
         formats.iter().any(|(system, format)| (system.as_str(), format.name.as_str()) == (event.system, event.name))
     };
-    if !formats.iter().any(|(system, _)| system == "kmem") {
+    let has_system = |name: &str| formats.iter().any(|(system, _)| system == name);
+    if !has_system("kmem") {
+        // A recording of the time that tasks wait for memory has other events alone.
+        if ["vmscan", "compaction"].into_iter().any(has_system) {
+            return Ok(formats);
+        }
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
     }
     for EventProfile { system, name, .. } in PROFILES.iter().filter(|event| event.is_in_every_kernel && !has(event)) {

@@ -102,6 +102,20 @@ impl CpuStream {
         self.state.has_stacks = false;
     }
 
+    /// True where the trace describes events that tell of loads of modules.
+    pub(crate) fn tells_module_loads(&self) -> bool {
+        matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.tells_module_loads())
+    }
+
+    /// False where no event can have a stack: the trace describes none, or tells that none were recorded.
+    pub(crate) fn may_have_stacks(&self) -> bool {
+        match (&self.backing, &*self.format) {
+            (Backing::Source(..), _) => true,
+            (_, PayloadFormat::SubBuffers(format)) => self.state.has_stacks && format.decoder.stacks().is_some(),
+            _ => false,
+        }
+    }
+
     /// Notes that the file's first bytes are damaged.
     pub(crate) fn mark_damaged(&mut self) {
         self.state.damage();

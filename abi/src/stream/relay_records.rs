@@ -3,7 +3,7 @@
 use super::payload::{RelayFormat, RelayNames};
 use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
-use crate::event::{Action, Event, EventSink, Kind, Names};
+use crate::event::{Action, Event, EventSink, Kind, Mark, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::relay::{self, Layout, Parsed, RelayRecord};
 use crate::kernel::target::{Big, Endian, Little, TargetOrder};
@@ -165,5 +165,8 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         failed: allocation.is_some() && record.ptr == 0,
         order: None,
         stack: None,
+        mark: Mark::None,
+        value: None,
+        owner: None,
     }
 }

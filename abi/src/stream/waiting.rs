@@ -5,7 +5,7 @@
 //! comes, behind which its stack cannot be: the kernel would have written it before. Loss and the end of the stream end all waiting;
 //! the end of a sub-buffer or of a block does not.
 
-use crate::event::{Event, EventSink, Gap, Names};
+use crate::event::{Event, EventSink, Gap, ModuleLoad, Names};
 use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::TargetOrder;
@@ -154,6 +154,7 @@ pub(super) struct WaitingSink<'a, I> {
 impl<I: EventSink> EventSink for WaitingSink<'_, I> {
     const NAMES: bool = I::NAMES;
     const FLAGS: bool = I::FLAGS;
+    const MARKS: bool = I::MARKS;
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
@@ -170,6 +171,10 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
 
     fn gap(&mut self, gap: Gap) {
         self.items.gap(gap);
+    }
+
+    fn module_load(&mut self, load: ModuleLoad<'_>) {
+        self.items.module_load(load);
     }
 }
 

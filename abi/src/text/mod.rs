@@ -1,7 +1,8 @@
-//! Text that people read or type: escaping of names; explanations on short lines; sizes and shares in figures; sizes and spans of time in options.
+//! Text that people read or type: escaping of names; explanations on short lines; sizes and shares in figures; sizes, spans of time, and reports of memstrack in options.
 
 pub mod duration;
 pub mod escape;
+pub mod memstrack;
 pub mod size;
 pub mod units;
 pub mod wrap;

@@ -25,6 +25,28 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// A duration of `n` nanoseconds with three significant digits: `999 ns`, `54.0 us`, `1.27 s`, `3600 s`.
+pub fn duration(n: u64) -> String {
+    if n < 1000 {
+        return format!("{n} ns");
+    }
+    const UNITS: [&str; 3] = ["us", "ms", "s"];
+    let mut power = (n.ilog10() / 3).min(UNITS.len() as u32);
+    let scaled = |factor: u128, power: u32| rounded(u128::from(n) * factor, 1000u128.pow(power));
+    if scaled(1, power) == 1000 && power < UNITS.len() as u32 {
+        power += 1;
+    }
+    let unit = UNITS[power as usize - 1];
+    let (hundredths, tenths) = (scaled(100, power), scaled(10, power));
+    if hundredths < 1000 {
+        format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
+    } else if tenths < 1000 {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {unit}", scaled(1, power))
+    }
+}
+
 /// `1,204,118`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
@@ -101,6 +123,24 @@ mod tests {
             let value = number.parse::<f64>().unwrap() * factor;
             assert!(value >= last && (value - n as f64).abs() <= n as f64 * 0.005 + 0.5, "{n}: {text}");
             last = value;
+        }
+    }
+
+    #[test]
+    fn durations_have_three_significant_digits() {
+        for (n, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1000, "1.00 us"),
+            (54_000, "54.0 us"),
+            (99_950, "100 us"),
+            (999_499, "999 us"),
+            (999_500, "1.00 ms"),
+            (271_432_111, "271 ms"),
+            (1_270_000_000, "1.27 s"),
+            (3_600_000_000_000, "3600 s"),
+        ] {
+            assert_eq!(duration(n), text, "{n}");
         }
     }
 

@@ -220,6 +220,16 @@ impl Classes {
         self.lock().stacks.number(recorded, site)
     }
 
+    /// True where rows have nodes.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.lock().paths.is_some()
+    }
+
+    /// The number of a stack of the call-site alone.
+    pub(crate) fn stack_of_site(&self, site: u64) -> StackNumber {
+        self.lock().stacks.number_of_site(site)
+    }
+
     /// Frames of a stack, its site first.
     pub(crate) fn frames(&self, number: StackNumber) -> Box<[u64]> {
         self.lock().stacks.frames(number).into()

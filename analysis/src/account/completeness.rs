@@ -33,6 +33,8 @@ pub struct Completeness {
     pub stacks: u64,
     /// Number of them that belong to no event.
     pub stacks_unmatched: u64,
+    /// Number of different call stacks of the events of all streams; 0 where the pass told none apart.
+    pub stacks_distinct: u64,
 }
 
 impl Completeness {
@@ -69,6 +71,7 @@ impl Completeness {
             unknown,
             stacks: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
             stacks_unmatched: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks_unmatched)),
+            stacks_distinct: 0,
         }
     }
 

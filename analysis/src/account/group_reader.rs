@@ -5,15 +5,18 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Kind};
 use kmemtrace_abi::kernel::gfp::GfpNames;
+use kmemtrace_abi::owner::Owner;
 
 use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
+use crate::account::module_loads::{INIT, LoadedModule, ModuleLoads};
 use crate::account::stacks::StackNumber;
 use crate::names::caches::CacheNames;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::place::{Place, SourceLine};
 use crate::names::resolver::Places;
+use crate::names::wrappers::plain_name;
 
 /// Facts of a trace that the values of keys depend on.
 #[derive(Clone, Copy)]
@@ -32,6 +35,8 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) gfp_names: Option<&'a GfpNames>,
     /// Rule by which an allocation belongs to a module.
     pub(crate) module_rule: ModuleRule,
+    /// Loads of modules, where the keys need them and the trace tells them.
+    pub(crate) loads: Option<&'a ModuleLoads>,
 }
 
 impl<'a> GroupFacts<'a> {
@@ -48,6 +53,40 @@ pub(crate) struct EventNumbers {
     pub(crate) cache: CacheNumber,
     /// Stack; 0 for none.
     pub(crate) stack: StackNumber,
+    /// Values of the owner that the input tells with the event.
+    pub(crate) owner: Option<OwnerValues>,
+}
+
+/// Values of an owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnerValues {
+    tgid: GroupValue,
+    /// Number of the command name; 0 for none.
+    comm: CacheNumber,
+    allocators: GroupValue,
+    is_released: bool,
+}
+
+impl OwnerValues {
+    pub(crate) fn new(owner: &Owner, classes: &Classes) -> OwnerValues {
+        OwnerValues {
+            tgid: owner.tgid.map_or(NO_VALUE, |tgid| u64::from(tgid.cast_unsigned())),
+            comm: owner.comm.as_ref().map_or(0, |comm| classes.cache(comm)),
+            allocators: classes.cache(owner.allocators.names().as_bytes()).into(),
+            is_released: owner.is_released,
+        }
+    }
+
+    /// Thread with the command name that it had, as [`parts_of_task`] takes it apart.
+    fn task(self, pid: i32) -> GroupValue {
+        u64::from(self.comm) << u32::BITS | u64::from(pid.cast_unsigned())
+    }
+}
+
+/// Thread, and the number of its command name where the input tells it with the allocation, from the value of [`GroupKey::Task`].
+pub(crate) fn parts_of_task(value: GroupValue) -> (Option<i32>, Option<GroupValue>) {
+    let comm = value >> u32::BITS;
+    ((value != NO_VALUE).then_some(value as u32 as i32), (value != NO_VALUE && comm != 0).then_some(comm))
 }
 
 /// Values of a key by what they depend on: each is looked up once.
@@ -96,8 +135,12 @@ pub(crate) struct GroupReader<'a> {
     /// Latest bytes allocated and flags, by some of their bits: most objects are of some tens of them.
     recent_sizes: Box<[(u64, Option<u64>, GroupValue); RECENT_SIZES]>,
     learned: Memory<(u64, u64)>,
-    /// Modules by stack.
-    modules: Memory<StackNumber>,
+    /// Stacks of call-sites alone, where nodes of a tree show the call-site of an allocation without a stack; `None` elsewhere.
+    alone: Option<Memory<u64>>,
+    /// Modules by stack and by the module that is initialised.
+    modules: Memory<(StackNumber, LoadedModule)>,
+    /// 1 for stacks within the initialisation of a module, else 0.
+    inits: Memory<StackNumber>,
     /// Uses by stack, flags and order.
     uses: Memory<(StackNumber, Option<u64>, Option<u8>)>,
     lists: Memory<Box<[GroupValue]>>,
@@ -118,7 +161,9 @@ impl<'a> GroupReader<'a> {
             sizes: HashMap::default(),
             recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
             learned: HashMap::default(),
+            alone: classes.has_paths().then(HashMap::default),
             modules: HashMap::default(),
+            inits: HashMap::default(),
             uses: HashMap::default(),
             lists: HashMap::default(),
             values: Vec::new(),
@@ -163,15 +208,24 @@ impl<'a> GroupReader<'a> {
     fn value(&mut self, key: GroupKey, event: &Event, kind: Kind, numbers: EventNumbers) -> GroupValue {
         match key {
             GroupKey::Site => event.call_site,
+            GroupKey::Task if let Some((owner, pid)) = numbers.owner.zip(event.pid) => owner.task(pid),
             GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
-            GroupKey::Comm => event.pid.map_or(0, |pid| self.comm(pid)),
+            GroupKey::Comm => match numbers.owner {
+                Some(owner) => owner.comm.into(),
+                None => event.pid.map_or(0, |pid| self.comm(pid)),
+            },
+            GroupKey::Tgid => numbers.owner.map_or(NO_VALUE, |owner| owner.tgid),
+            GroupKey::Allocator => numbers.owner.map_or(0, |owner| owner.allocators),
+            GroupKey::Released => numbers.owner.map_or(NO_VALUE, |owner| owner.is_released.into()),
             GroupKey::Cache => self.cache(event, kind, numbers.cache),
+            GroupKey::Stack if numbers.stack == 0 && event.call_site != 0 => self.stack_of_site(event.call_site),
             GroupKey::Stack => numbers.stack.into(),
             GroupKey::Use if kind == Kind::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
             GroupKey::Module if numbers.stack != 0 && self.facts.module_rule != ModuleRule::Site => {
-                self.module_of_stack(numbers.stack)
+                let loaded = self.facts.loads.map_or(0, |loads| self.initialised(event, numbers.stack, loads));
+                self.module_of_stack(numbers.stack, loaded)
             }
             GroupKey::Source
             | GroupKey::Function
@@ -220,24 +274,53 @@ impl<'a> GroupReader<'a> {
         *self.sites.entry((key, call_site)).or_insert_with(|| number().unwrap_or(0))
     }
 
-    fn module_of_stack(&mut self, stack: StackNumber) -> GroupValue {
+    /// Stack of an allocation without one.
+    fn stack_of_site(&mut self, call_site: u64) -> GroupValue {
+        let classes = self.classes;
+        let Some(alone) = &mut self.alone else { return 0 };
+        limit(alone);
+        *alone.entry(call_site).or_insert_with(|| classes.stack_of_site(call_site).into())
+    }
+
+    /// Module whose initialisation the event is part of; 0 for none.
+    fn initialised(&mut self, event: &Event, stack: StackNumber, loads: &ModuleLoads) -> LoadedModule {
+        let (facts, classes) = (self.facts, self.classes);
+        let loaded = event.pid.map_or(0, |pid| loads.latest(pid, event.at));
+        if loaded == 0 {
+            return 0;
+        }
+        let is_init = || {
+            let frames = classes.frames(stack);
+            let symbols = facts.symbolizer();
+            let function = |frame: &u64| symbols.and_then(|symbols| symbols.lookup(*frame));
+            let functions = frames.iter().filter_map(function).filter(|symbol| symbol.module.is_none());
+            u64::from(functions.map(|symbol| symbol.name).any(|name| plain_name(name) == INIT))
+        };
+        limit(&mut self.inits);
+        if *self.inits.entry(stack).or_insert_with(is_init) == 1 { loaded } else { 0 }
+    }
+
+    /// Module of a stack, or the module that is initialised.
+    fn module_of_stack(&mut self, stack: StackNumber, loaded: LoadedModule) -> GroupValue {
         let (facts, classes) = (self.facts, self.classes);
         let number = || {
             let symbols = facts.symbolizer()?;
             let frames = classes.frames(stack);
+            let loaded = facts.loads.and_then(|loads| loads.name(loaded));
             let mut modules = frames.iter().filter_map(|&frame| symbols.lookup(frame)?.module);
             let module: Box<[u8]> = match facts.module_rule {
+                ModuleRule::Innermost | ModuleRule::Outermost if loaded.is_some() => loaded?.into(),
                 ModuleRule::Innermost | ModuleRule::Site => modules.next()?.into(),
                 ModuleRule::Outermost => modules.next_back()?.into(),
                 ModuleRule::Any => {
-                    let all: BTreeSet<&[u8]> = modules.collect();
+                    let all: BTreeSet<&[u8]> = modules.chain(loaded).collect();
                     all.into_iter().collect::<Vec<_>>().join(&0).into()
                 }
             };
             (!module.is_empty()).then(|| classes.cache(&module).into())
         };
         limit(&mut self.modules);
-        *self.modules.entry(stack).or_insert_with(|| number().unwrap_or(0))
+        *self.modules.entry((stack, loaded)).or_insert_with(|| number().unwrap_or(0))
     }
 
     fn use_of_pages(&mut self, event: &Event, stack: StackNumber) -> GroupValue {
@@ -315,6 +398,7 @@ mod tests {
             names: None,
             gfp_names: None,
             module_rule: ModuleRule::Site,
+            loads: None,
         };
         let mut own = Names::new();
         let name = own.intern(b"kmalloc");

@@ -7,6 +7,7 @@ pub(crate) mod group_reader;
 pub(crate) mod grouping;
 pub(crate) mod growth;
 pub(crate) mod live_curve;
+pub(crate) mod module_loads;
 pub(crate) mod node_peaks;
 pub(crate) mod over_time;
 pub(crate) mod peak;

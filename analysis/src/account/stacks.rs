@@ -29,9 +29,15 @@ impl StackTable {
         }
         let frames = recorded.get(site..).unwrap_or_default();
         let frames = &frames[..frames.len().min(MAX_FRAMES)];
-        if frames.is_empty() {
-            return 0;
-        }
+        if frames.is_empty() { 0 } else { self.number_of(frames) }
+    }
+
+    /// The number of a stack of the call-site alone, which the kernel did not record as a stack.
+    pub(crate) fn number_of_site(&mut self, site: u64) -> StackNumber {
+        self.number_of(&[site])
+    }
+
+    fn number_of(&mut self, frames: &[u64]) -> StackNumber {
         if let Some(&number) = self.numbers.get(frames) {
             return number;
         }
@@ -62,6 +68,11 @@ pub(crate) struct KnownStacks {
 }
 
 impl KnownStacks {
+    /// Frames of all stacks.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[u64]> {
+        self.frames.iter().map(|frames| &**frames)
+    }
+
     /// Frames of a stack, its site first; none for no stack.
     pub(crate) fn frames(&self, number: u64) -> &[u64] {
         let index = usize::try_from(number).unwrap_or(usize::MAX).checked_sub(1);
@@ -82,8 +93,10 @@ mod tests {
         let deep: Vec<u64> = (1..10_000).collect();
         let number = table.number(&deep, 5);
         assert_eq!((table.frames(number).len(), table.frames(number)[0]), (MAX_FRAMES, 6));
+        let alone = table.number_of_site(77);
+        assert_eq!((table.number_of_site(77), table.frames(alone)), (alone, &[77][..]));
         let known = table.finish();
-        assert_eq!((known.distinct, known.frames(1)), (4, &[3, 2, 1][..]));
+        assert_eq!((known.distinct, known.frames(1)), (4, &[3, 2, 1][..]), "a call-site is no stack");
         assert_eq!(StackTable::default().number(&[], 0), 0);
     }
 }

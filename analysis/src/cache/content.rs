@@ -15,7 +15,7 @@ use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version, raised whenever the bytes change, or the result of a pass.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
 /// Limit of credible counts of a file.
@@ -35,10 +35,13 @@ pub(super) struct Whole {
     pub(super) first: u64,
     /// Order key of the last event; 0 where there is none.
     pub(super) last: u64,
+    /// Call stacks, those that belong to no event, and the different ones.
+    pub(super) stacks: [u64; 3],
 }
 
 impl Whole {
     pub(super) fn completeness(&self) -> Completeness {
+        let [stacks, stacks_unmatched, stacks_distinct] = self.stacks;
         let mut unknown = UnknownEvents::default();
         self.unknown.iter().for_each(|(name, events)| unknown.add_named(name, *events));
         Completeness {
@@ -51,9 +54,9 @@ impl Whole {
             inferred_frees: 0,
             frees_without_alloc: 0,
             unknown,
-            // Views that show them are not answered from an index.
-            stacks: 0,
-            stacks_unmatched: 0,
+            stacks,
+            stacks_unmatched,
+            stacks_distinct,
         }
     }
 }
@@ -88,6 +91,7 @@ impl Content {
             unknown: from.list(|from| Some((from.text()?.into(), from.u64()?)))?,
             first: from.u64()?,
             last: from.u64()?,
+            stacks: [from.u64()?, from.u64()?, from.u64()?],
         };
         let part = |from: &mut Reader<'_>| {
             let text = from.text()?;
@@ -148,6 +152,7 @@ pub(super) fn write<'a>(
     }
     out.u64(whole.first);
     out.u64(whole.last);
+    whole.stacks.into_iter().for_each(|stacks| out.u64(stacks));
     out.text(landmarks);
     let answers: Vec<_> = answers.collect();
     out.u64(answers.len() as u64);
@@ -251,6 +256,7 @@ mod tests {
         unknown: Vec::new(),
         first: 3,
         last: 4,
+        stacks: [9, 2, 5],
     };
 
     fn request(grouping: Grouping) -> AnalysisRequest {
@@ -279,6 +285,8 @@ mod tests {
         let completeness = whole().completeness();
         assert_eq!(completeness.unknown.iter().collect::<Vec<_>>(), [(&b"kfree_bulk"[..], 7)]);
         assert_eq!((completeness.verdict, completeness.lost_events, completeness.gaps), (Verdict::Lossy, Some(1), 2));
+        let stacks = (completeness.stacks, completeness.stacks_unmatched, completeness.stacks_distinct);
+        assert_eq!(stacks, (9, 2, 5));
         let whole = Whole { is_lossy: false, lost_events: None, lost_before: Some(6), ..WHOLE }.completeness();
         assert_eq!((whole.verdict, whole.lost_events, whole.lost_before), (Verdict::Complete, None, Some(6)));
     }

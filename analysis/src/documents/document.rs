@@ -10,12 +10,14 @@ use super::group::GroupRow;
 use super::growth::GrowthBody;
 use super::head::Head;
 use super::holders::HoldersBody;
+use super::latency::{Functions, Shrinkers, Spans, Stalls, Waits};
 use super::live::{LiveRow, OtherObjects};
 use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
 use super::ranked::Listing;
 use super::row::{RowSource, TakeRow};
 use super::sites::SiteRow;
+use super::stacks::StackMembers;
 use super::summary::Summary;
 use super::sums::PrintedStats;
 use super::tree::TreeBody;
@@ -63,6 +65,16 @@ pub enum Body<'a> {
     Cross(Cross<'a>),
     /// Account of callers.
     Account(Box<AccountBody<'a>>),
+    /// Kinds of spans.
+    Latency(Box<Spans<'a>>),
+    /// Shrinkers.
+    Shrinkers(Shrinkers<'a>),
+    /// Stalls.
+    Stalls(Box<Stalls<'a>>),
+    /// Waits of allocations.
+    Waits(Box<Waits<'a>>),
+    /// Timed functions.
+    Functions(Functions<'a>),
 }
 
 impl Body<'_> {
@@ -81,7 +93,25 @@ impl Body<'_> {
             | Body::Cross(_)
             | Body::Compare(_)
             | Body::Account(_)
+            | Body::Latency(_)
+            | Body::Shrinkers(_)
+            | Body::Stalls(_)
+            | Body::Waits(_)
+            | Body::Functions(_)
             | Body::Tree(_) => false,
+        }
+    }
+}
+
+impl<'a> Document<'a> {
+    /// Call stacks that rows name by number; to be printed behind the rows.
+    pub fn stacks(&self) -> Option<&StackMembers<'a>> {
+        match &self.body {
+            Body::Groups(listing) => listing.stacks.as_ref(),
+            Body::LiveGroups(listing) => listing.stacks.as_ref(),
+            Body::Growth(growth) => growth.listing.stacks.as_ref(),
+            Body::Live(listing) => listing.stacks.as_ref(),
+            _ => None,
         }
     }
 }
@@ -102,6 +132,11 @@ impl RowSource for Document<'_> {
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),
             Body::Account(account) => account.each_row(take),
+            Body::Latency(spans) => spans.each_row(take),
+            Body::Shrinkers(listing) => listing.each_row(take),
+            Body::Stalls(stalls) => stalls.listing.each_row(take),
+            Body::Waits(waits) => waits.listing.each_row(take),
+            Body::Functions(listing) => listing.each_row(take),
         }
     }
 }

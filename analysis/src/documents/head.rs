@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::account::completeness::Completeness;
 use crate::analysis::Analysis;
 use crate::engine::observe::Observed;
-use crate::names::place::NameSource;
+use crate::names::place::{NameSource, NamesReport};
 
 /// The members that every document opens with.
 #[derive(Clone, Debug, Serialize)]
@@ -77,7 +77,11 @@ pub struct RejectedFile {
 
 impl NamesMembers {
     fn of(analysis: &Analysis) -> NamesMembers {
-        let report = analysis.names.report();
+        NamesMembers::of_report(analysis.names.report())
+    }
+
+    /// Origin of names by this report.
+    pub(super) fn of_report(report: NamesReport) -> NamesMembers {
         let rejected = report.rejected.into_iter();
         NamesMembers {
             kernel: KernelNames {

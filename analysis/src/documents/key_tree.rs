@@ -9,7 +9,7 @@ use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyNode, KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
-use crate::account::grouping::{GroupKey, NO_VALUE};
+use crate::account::grouping::GroupKey;
 use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
 use crate::analysis::Analysis;
 
@@ -70,7 +70,7 @@ impl KeyForm<'_, '_> {
     /// Node with its children, to `depth` levels below it. Stacks and keys limit how deep it is.
     fn node(&self, index: u32, depth: usize) -> TreeNode {
         let at = index as usize;
-        let (name, kind, key) = match self.nodes.nodes[at].step {
+        let (name, kind, names) = match self.nodes.nodes[at].step {
             Some(step) => self.names(step),
             None => {
                 let name = if at == root_of_tree(true) { Shown::Pages } else { Shown::Slab };
@@ -78,6 +78,7 @@ impl KeyForm<'_, '_> {
             }
         };
         let children = if depth == 0 { Vec::new() } else { self.children(at, depth - 1) };
+        let key = KeyNode { grew: self.sums[at].printed_growth(), ..names };
         TreeNode { children, key: Some(Box::new(key)), ..self.plain(name, kind, &self.sums[at]) }
     }
 
@@ -90,7 +91,7 @@ impl KeyForm<'_, '_> {
             current: None,
             folded: 0,
             children: Vec::new(),
-            key: Some(Box::default()),
+            key: Some(Box::new(KeyNode { grew: grown.printed_growth(), ..KeyNode::default() })),
         }
     }
 
@@ -124,27 +125,35 @@ impl KeyForm<'_, '_> {
             GroupKey::Stack if step.value == NO_FRAME => {
                 (b"(no stack)"[..].into(), NodeKind::Frame, KeyNode::default())
             }
-            GroupKey::Task => (self.task(step.value), NodeKind::Task, KeyNode::default()),
+            GroupKey::Task => {
+                let pid = self.naming.task(step.value).0;
+                (self.task(step.value), NodeKind::Task, KeyNode { pid, ..KeyNode::default() })
+            }
             GroupKey::Module => {
                 let module = self.naming.naming.numbered(step.value).map(Into::into);
-                (named("(kernel)"), NodeKind::Module, KeyNode { address: None, module })
+                (named("(kernel)"), NodeKind::Module, KeyNode { module, ..KeyNode::default() })
             }
             GroupKey::Use => (named("(slab)"), NodeKind::Use, KeyNode::default()),
             key => {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
                 let module = frame.module.as_deref().map(Into::into);
-                (frame.text().into(), kind, KeyNode { address: Some(Address(step.value)), module })
+                (
+                    frame.text().into(),
+                    kind,
+                    KeyNode {
+                        address: Some(Address(step.value)),
+                        module,
+                        is_gone: frame.is_gone,
+                        ..KeyNode::default()
+                    },
+                )
             }
         }
     }
 
     fn task(&self, value: u64) -> Box<[u8]> {
-        if value == NO_VALUE {
-            return b"(unknown)"[..].into();
-        }
-        let pid = value as u32 as i32;
-        let comm = self.naming.naming.comm(pid);
+        let (Some(pid), comm) = self.naming.task(value) else { return b"(unknown)"[..].into() };
         [comm.as_deref().unwrap_or(b"(no name)"), format!(" ({pid})").as_bytes()].concat().into()
     }
 }

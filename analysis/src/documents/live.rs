@@ -1,13 +1,19 @@
 //! `live --objects`: the objects that are live at the end, oldest first.
 
+use std::collections::HashSet;
+
 use kmemtrace_abi::event::Kind;
 
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Others};
 use super::row::{Address, Name, Rows, row};
+use super::stack_frame::RowStack;
+use super::stacks::StackNaming;
 use super::sums::Saturation;
 use crate::account::classes::Class;
-use crate::account::grouping::RowKey;
+use crate::account::group_reader::parts_of_task;
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
+use crate::analysis::Analysis;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::pairs::{Live, PairingResult};
 
@@ -36,6 +42,8 @@ row! {
         pub comm: Name<'a>,
         /// Order key of the allocation.
         pub at: u64,
+        /// Call stack of the allocation, from the call-site on; `None` where it has none.
+        pub stack: Option<RowStack<'a>>,
         /// True if objects of this call-site are also freed on paths without events.
         pub live_is_upper_bound: bool,
     }
@@ -51,11 +59,24 @@ row! {
     }
 }
 
+/// Maker of the rows of `live`.
+#[derive(Clone)]
+struct Objects<'a> {
+    paired: &'a PairingResult,
+    naming: Naming<'a>,
+    /// Names of stacks, where rows of the analysis have them.
+    stacks: Option<StackNaming<'a>>,
+    /// Rows of the analysis have threads behind their stacks.
+    has_tasks: bool,
+    page_bytes: Option<u64>,
+    /// Call-sites and kinds whose objects are also freed on paths without events.
+    bounds: HashSet<(u64, Kind)>,
+}
+
 /// The listing of `live`.
 pub(super) fn live<'a>(
     paired: &'a PairingResult,
-    naming: Naming<'a>,
-    page_bytes: Option<u64>,
+    analysis: &'a Analysis,
     top: Option<usize>,
     saturation: &Saturation,
 ) -> Listing<'a, LiveRow<'a>, OtherObjects> {
@@ -68,34 +89,58 @@ pub(super) fn live<'a>(
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);
-    let template = paired.live.first().map(|object| row(paired, naming, page_bytes, object));
-    Listing::new(
-        Rows::new(listed.len(), move |index| row(paired, naming, page_bytes, &listed[index])),
-        others,
-        template,
-    )
+    let stacks = StackNaming::of(analysis);
+    let bounds = paired.rows.iter().filter(|(_, stats)| stats.live_is_upper_bound);
+    let objects = Objects {
+        paired,
+        naming: Naming::of(analysis),
+        stacks: analysis.grouping.has(GroupKey::Stack).then(|| stacks.clone()),
+        has_tasks: analysis.grouping == Grouping::SITE_STACK_AND_TASK,
+        page_bytes: analysis.info.page_bytes,
+        bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
+    };
+    // The columns of a stack's row do not depend on its stack, which is numbered by its first use.
+    let template = paired.live.first().map(|object| Objects { stacks: None, ..objects.clone() }.row(object));
+    let rows = Rows::new(listed.len(), move |index| objects.row(&listed[index]));
+    Listing { stacks: Some(stacks.members()), ..Listing::new(rows, others, template) }
 }
 
-fn row<'a>(paired: &'a PairingResult, naming: Naming<'a>, page_bytes: Option<u64>, object: &Live) -> LiveRow<'a> {
-    let class = paired.class(object);
-    let (RowKey { site, .. }, stats) = &paired.rows[class.row as usize];
-    let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
-    let cache = naming.numbered(class.cache.into());
-    LiveRow {
-        address: Address(object.address),
-        site: naming.call_site(*site),
-        kind: class.kind,
-        cache: cache.map(Into::into),
-        requested: class.requested,
-        allocated: class.allocated,
-        live_pages: match object.pages {
-            Some(pages) => Some(pages.live.into()),
-            None => page_bytes.filter(|_| class.kind == Kind::Pages).and_then(|size| class.allocated.checked_div(size)),
-        },
-        cpu: object.cpu,
-        pid,
-        comm: pid.and_then(|pid| naming.comm(pid)),
-        at: object.alloc_info.at,
-        live_is_upper_bound: stats.live_is_upper_bound,
+impl<'a> Objects<'a> {
+    /// Values of a row's stack, and of its thread where rows have that, too.
+    fn stack_and_task(&self, others: u64) -> (GroupValue, Option<GroupValue>) {
+        if !self.has_tasks {
+            return (others, None);
+        }
+        let values = self.paired.lists.of(others);
+        (values.first().copied().unwrap_or(NO_VALUE), values.get(1).copied())
+    }
+
+    fn row(&self, object: &Live) -> LiveRow<'a> {
+        let class = self.paired.class(object);
+        let (RowKey { site, others, .. }, _) = &self.paired.rows[class.row as usize];
+        let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
+        let cache = self.naming.numbered(class.cache.into());
+        let (stack, task) = self.stack_and_task(*others);
+        // A thread may have had several names, and the input tells the one that it had.
+        let own = task.and_then(|task| self.naming.numbered(parts_of_task(task).1?));
+        let whole = || self.page_bytes.filter(|_| class.kind == Kind::Pages);
+        LiveRow {
+            address: Address(object.address),
+            site: self.naming.call_site(*site),
+            kind: class.kind,
+            cache: cache.map(Into::into),
+            requested: class.requested,
+            allocated: class.allocated,
+            live_pages: match object.pages {
+                Some(pages) => Some(pages.live.into()),
+                None => whole().and_then(|size| class.allocated.checked_div(size)),
+            },
+            cpu: object.cpu,
+            pid,
+            comm: own.map(Into::into).or_else(|| self.naming.comm(pid?)),
+            at: object.alloc_info.at,
+            stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(stack)),
+            live_is_upper_bound: self.bounds.contains(&(*site, class.kind)),
+        }
     }
 }

@@ -30,6 +30,7 @@ pub mod growth;
 pub mod head;
 pub mod holders;
 pub(crate) mod key_tree;
+pub mod latency;
 mod leaf;
 pub mod live;
 pub mod live_groups;
@@ -212,13 +213,13 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
     Ok(Document { head: Head { completeness, ..head }, body: Body::Compare(Box::new(body)) })
 }
 
-/// `live --objects`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`].
+/// `live --objects`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`], and
+/// [`crate::Query::with_stacks`] where they are to have their stacks.
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let naming = Naming::of(analysis);
-    let paired = grouped(analysis, Grouping::SITE);
-    of("live", analysis, |(saturation, _)| {
-        Body::Live(live::live(paired, naming, analysis.info.page_bytes, shape.top, saturation))
-    })
+    let groupings = [Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::SITE_STACK_AND_TASK];
+    let has_objects = groupings.contains(&analysis.grouping);
+    let paired = if has_objects { &analysis.paired } else { &*NO_ROWS };
+    of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, analysis, shape.top, saturation)))
 }
 
 /// `cross`: pairs freed on another CPU, per call-site and as a matrix. The query is one [`crate::Query::with_cpu_matrix`].

@@ -73,10 +73,15 @@ impl Field for FreePlace {
     }
 }
 
+/// Names and place of a return address, as rows have them.
+pub fn call_site(analysis: &Analysis, address: u64) -> CallSite<'_> {
+    Naming::of(analysis).call_site(address)
+}
+
 /// Names of an analysis.
 #[derive(Clone, Copy)]
 pub(super) struct Naming<'a> {
-    symbols: &'a Symbolizer,
+    pub(super) symbols: &'a Symbolizer,
     places: &'a Places,
     names: &'a Names,
     comms: &'a HashMap<i32, Box<[u8]>>,
@@ -103,6 +108,11 @@ impl<'a> Naming<'a> {
     pub(super) fn symbol_and_module(&self, call_site: u64) -> (Name<'a>, Name<'a>) {
         let symbol = self.symbols.lookup(call_site);
         (symbol.map(|symbol| symbol.text().into()), symbol.and_then(|symbol| symbol.module).map(Into::into))
+    }
+
+    /// True where the function is of a module that was gone at the end of the recording.
+    pub(super) fn is_gone(&self, call_site: u64) -> bool {
+        self.symbols.lookup(call_site).is_some_and(|symbol| symbol.is_gone)
     }
 
     /// Place of a call-site in the sources.

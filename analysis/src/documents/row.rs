@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use kmemtrace_abi::event::Kind;
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeStruct, Serializer};
+use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
 use super::stack_frame::RowStack;
 use crate::names::place::{Frame, SourceLine};
@@ -47,6 +47,38 @@ pub enum Cell<'c> {
     Source(&'c SourceLine),
     /// Call stack: its number in the document.
     Stack(&'c RowStack<'c>),
+    /// Rows within the row.
+    List(&'c dyn List),
+}
+
+/// Rows within a row.
+pub trait List {
+    /// Hands over each row.
+    fn each(&self, take: &mut dyn FnMut(&dyn Row));
+}
+
+impl<R: Row> List for Vec<R> {
+    fn each(&self, take: &mut dyn FnMut(&dyn Row)) {
+        self.iter().for_each(|row| take(row));
+    }
+}
+
+impl<R: Row> Field for Vec<R> {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        take(name, Cell::List(self));
+    }
+}
+
+fn serialize_list<S: Serializer>(list: &dyn List, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut seq = serializer.serialize_seq(None)?;
+    let mut result = Ok(());
+    list.each(&mut |row| {
+        if result.is_ok() {
+            result = seq.serialize_element(row);
+        }
+    });
+    result?;
+    seq.end()
 }
 
 impl Serialize for Cell<'_> {
@@ -68,6 +100,7 @@ impl Serialize for Cell<'_> {
             Cell::Frames(frames) => serializer.collect_seq(frames.iter().map(FrameMembers::of)),
             Cell::Source(source) => SourceMembers::of(source).serialize(serializer),
             Cell::Stack(stack) => serializer.collect_str(&stack.number),
+            Cell::List(list) => serialize_list(*list, serializer),
         }
     }
 }
@@ -215,6 +248,7 @@ macro_rules! cells {
 
 cells! {
     bool: |yes| Cell::Bool(*yes);
+    Option<bool>: |yes| yes.map_or(Cell::Null, Cell::Bool);
     u32: |n| Cell::Count((*n).into());
     u64: |n| Cell::Count(*n);
     Option<u64>: |n| n.map_or(Cell::Null, Cell::Count);

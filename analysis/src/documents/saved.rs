@@ -70,7 +70,7 @@ impl Query {
 
     /// Part of the query that no document answers.
     fn beyond_document(&self) -> Option<&'static str> {
-        let Select { pid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
+        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
         let asked = [
             (self.free_sites, "frees by their own callers"),
             (self.lists_live, "objects"),
@@ -78,7 +78,7 @@ impl Query {
             (self.matrix, "pairs of CPUs"),
             (self.window.is_some(), "times of events"),
             (self.grouping != Grouping::SITE, "groups but call-sites"),
-            (!pid.is_empty() || !comm.is_empty(), "threads"),
+            (!pid.is_empty() || !tgid.is_empty() || !comm.is_empty(), "threads"),
             (!cache.is_empty(), "caches"),
             (!size.is_empty(), "sizes of objects"),
             (!context.is_empty(), "contexts"),
@@ -328,7 +328,7 @@ impl Select {
     /// True for a row that the filters take; those on objects were refused.
     fn takes_row(&self, kind: Kind, symbols: &Symbols, place: &Place) -> bool {
         let symbol = function(symbols);
-        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module: symbols.2.as_deref() });
+        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module: symbols.2.as_deref(), is_gone: false });
         self.matches_kind(kind) && self.matches_site(symbols.0, symbol.as_ref()) && self.matches_branch(place)
     }
 }
@@ -444,6 +444,8 @@ impl SavedRow {
             folder: name(&self.folder, &self.folder_hex).map(Into::into),
             folder_from: self.folder_from.as_deref().and_then(name_source),
             wrapper: name(&self.wrapper, &self.wrapper_hex).map(Into::into),
+            // A document does not tell it.
+            is_gone: false,
         }
     }
 }
@@ -496,6 +498,7 @@ impl SavedCompleteness {
             unknown: UnknownEvents::default(),
             stacks: 0,
             stacks_unmatched: 0,
+            stacks_distinct: 0,
         }
     }
 }

@@ -23,6 +23,9 @@ impl Serialize for StackFrame<'_> {
                 map.serialize_entry(&format!("{member}_hex"), &hex)?;
             }
         }
+        if self.is_gone {
+            map.serialize_entry("module_gone", &true)?;
+        }
         map.end()
     }
 }
@@ -78,7 +81,7 @@ impl<'a> StackNaming<'a> {
     /// Frame at a return address.
     pub(super) fn frame(&self, address: u64) -> StackFrame<'a> {
         let (symbol, module) = self.naming.symbol_and_module(address);
-        StackFrame { address, symbol, module }
+        StackFrame { address, symbol, module, is_gone: self.naming.is_gone(address) }
     }
 
     /// Members of the document about its stacks; the table has those that were used until it is printed.
@@ -90,6 +93,13 @@ impl<'a> StackNaming<'a> {
 /// Members of a document about its stacks, behind the rows that use them.
 pub struct StackMembers<'a> {
     naming: StackNaming<'a>,
+}
+
+impl StackMembers<'_> {
+    /// True where no row has named a stack so far.
+    pub fn is_empty(&self) -> bool {
+        self.naming.used.borrow().order.is_empty()
+    }
 }
 
 impl Serialize for StackMembers<'_> {
@@ -134,7 +144,7 @@ pub struct StackCounts {
     /// Stacks in the trace.
     #[serde(rename = "stacks_seen")]
     pub seen: u64,
-    /// Different stacks of events that were read.
+    /// Different stacks in the trace.
     #[serde(rename = "stacks_distinct")]
     pub distinct: u64,
     /// Stacks that belong to no event.
@@ -144,7 +154,7 @@ pub struct StackCounts {
 
 impl StackCounts {
     pub(super) fn of(analysis: &Analysis) -> StackCounts {
-        let Completeness { stacks, stacks_unmatched, .. } = analysis.completeness;
-        StackCounts { seen: stacks, distinct: analysis.paired.stacks.distinct, unmatched: stacks_unmatched }
+        let Completeness { stacks, stacks_unmatched, stacks_distinct, .. } = analysis.completeness;
+        StackCounts { seen: stacks, distinct: stacks_distinct, unmatched: stacks_unmatched }
     }
 }

@@ -96,6 +96,12 @@ pub struct KeyNode {
     pub address: Option<Address>,
     /// Module of the frame, or the module that the node stands for.
     pub module: Option<Box<[u8]>>,
+    /// Thread id of a thread, which documents have in its name.
+    pub pid: Option<i32>,
+    /// True where the module of the frame was gone at the end of the recording.
+    pub is_gone: bool,
+    /// Live bytes at the end less those at the end of the first slice of time; `None` where growth was not counted.
+    pub grew: Option<i64>,
 }
 
 impl Serialize for TreeNode {
@@ -114,6 +120,9 @@ impl Serialize for TreeNode {
             if let Some(hex) = module.and_then(|(_, hex)| hex) {
                 map.serialize_entry("module_hex", &hex)?;
             }
+            if key.is_gone {
+                map.serialize_entry("module_gone", &true)?;
+            }
         }
         let mut result = Ok(());
         self.stats.members(&mut |member, cell| {
@@ -122,6 +131,9 @@ impl Serialize for TreeNode {
             }
         });
         result?;
+        if let Some(key) = &self.key {
+            map.serialize_entry("grew", &key.grew)?;
+        }
         map.serialize_entry("static", &self.static_bytes)?;
         map.serialize_entry("current", &self.current)?;
         if self.kind == NodeKind::Others {
@@ -396,6 +408,9 @@ impl Row for NodeRow<'_> {
                 take(member, cell);
             }
         });
+        if let Some(key) = &self.node.key {
+            take("grew", key.grew.map_or(Cell::Null, Cell::Change));
+        }
         take("static", self.node.static_bytes.map_or(Cell::Null, Cell::Count));
         take("current", self.node.current.map_or(Cell::Null, Cell::Count));
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use kmemtrace_abi::event::{Event, Kind};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
+use crate::account::stacks::StackNumber;
 use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 use crate::order::pair_event::{NO_PID, PairEvent};
 use crate::pairing::fate::{Ended, Fate, ObjectPages};
@@ -23,6 +24,7 @@ struct Found {
     address: u64,
     call_site: u64,
     kind: Kind,
+    stack: StackNumber,
     cache: CacheNumber,
     requested: u64,
     allocated: u64,
@@ -60,7 +62,14 @@ impl<'a> Fates<'a> {
     ) -> Fates<'a> {
         Fates {
             sink,
-            names: FoundNames { classes, comms, sites: Vec::new(), caches: Vec::new() },
+            names: FoundNames {
+                classes,
+                comms,
+                sites: Vec::new(),
+                caches: Vec::new(),
+                rows: Vec::new(),
+                stacks: Vec::new(),
+            },
             cpus: &rules.cpus,
             seqs: Vec::new(),
             places: Places::default(),
@@ -130,6 +139,7 @@ impl<'a> Fates<'a> {
             return;
         }
         self.names.learn_cache(found.cache.max(found.free.map_or(0, |(.., cache)| cache)));
+        self.names.learn_stack(found.stack);
         let names = &self.names;
         let free = found.free.map(|(cpu, call_site, kind, cache)| ObjectFree {
             cpu,
@@ -147,6 +157,7 @@ impl<'a> Fates<'a> {
             address: found.address,
             call_site: found.call_site,
             kind: found.kind,
+            stack: names.stack(found.stack),
             cache: names.cache(found.cache),
             requested: found.requested,
             allocated: found.allocated,
@@ -169,6 +180,7 @@ impl<'a> Fates<'a> {
             address,
             call_site: self.names.call_site(class.origin),
             kind: class.kind,
+            stack: self.names.stack_of_row(class.row),
             cache: class.cache,
             requested: class.requested,
             allocated: class.allocated,
@@ -245,6 +257,7 @@ impl PairingSink for WindowFates<'_, '_> {
             address: if is_failed { 0 } else { event.address },
             call_site: if is_failed { fates.names.site_of_class(event.class) } else { of.call_site },
             kind: event.kind,
+            stack: if is_failed { fates.names.stack_of_class(event.class) } else { 0 },
             cache: if is_failed { fates.names.cache_of_class(event.class) } else { event.extra },
             requested: if is_failed { of.requested } else { 0 },
             allocated: 0,
@@ -263,6 +276,10 @@ struct FoundNames<'a> {
     /// Call-sites of origins.
     sites: Vec<u64>,
     caches: Vec<Box<[u8]>>,
+    /// Stacks of rows.
+    rows: Vec<StackNumber>,
+    /// Frames of stacks by their numbers less one.
+    stacks: Vec<Box<[u64]>>,
 }
 
 impl FoundNames<'_> {
@@ -284,6 +301,35 @@ impl FoundNames<'_> {
 
     fn cache(&self, number: CacheNumber) -> Option<&[u8]> {
         self.caches.get((number as usize).checked_sub(1)?).map(|name| &**name)
+    }
+
+    /// Number of the stack that a row is made of; 0 where rows are made of kinds.
+    #[inline]
+    fn stack_of_row(&mut self, row: u32) -> StackNumber {
+        if self.rows.len() <= row as usize {
+            let rows = &mut self.rows;
+            self.classes.rows_from(rows.len(), |key| rows.push(u32::try_from(key.others).unwrap_or(0)));
+        }
+        self.rows.get(row as usize).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn learn_stack(&mut self, number: StackNumber) {
+        while self.stacks.len() < number as usize {
+            let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX).saturating_add(1);
+            self.stacks.push(self.classes.frames(next));
+        }
+    }
+
+    fn stack(&self, number: StackNumber) -> &[u64] {
+        let index = (number as usize).checked_sub(1);
+        index.and_then(|index| self.stacks.get(index)).map_or(&[], |frames| frames)
+    }
+
+    /// Stack of a class; failed allocations are rare.
+    #[cold]
+    fn stack_of_class(&mut self, class: u32) -> StackNumber {
+        self.class(class).map_or(0, |class| self.stack_of_row(class.row))
     }
 
     /// Cache of a class; failed allocations are rare.

@@ -28,6 +28,8 @@ pub struct ObjectFate<'a> {
     pub call_site: u64,
     /// Kind of the event.
     pub kind: Kind,
+    /// Call stack of an allocation, from its call-site on, the innermost frame first; empty where none was recorded.
+    pub stack: &'a [u64],
     /// Cache that the event names.
     pub cache: Option<&'a [u8]>,
     /// Bytes asked for; 0 for a free.

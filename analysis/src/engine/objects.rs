@@ -13,7 +13,7 @@ use kmemtrace_abi::trace::Trace;
 
 use crate::account::classes::Classes;
 use crate::account::group_reader::{GroupFacts, GroupReader};
-use crate::account::grouping::Grouping;
+use crate::account::grouping::{GroupKey, Grouping};
 use crate::account::over_time::OverTimeRequest;
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{Parallelism, RunConfig, WINDOW};
@@ -84,7 +84,8 @@ impl Query {
             AnalysisRequest { grouping: Grouping::KIND, matrix: false, lists_live: true, shows_own: self.shows_own };
         let mut config = RunConfig {
             rules: self.pairing_options(trace, request),
-            grouping: Grouping::KIND,
+            // A row is a stack, which the class of an object tells.
+            grouping: if trace.may_have_stacks() { Grouping::of(&[GroupKey::Stack]) } else { Grouping::KIND },
             facts: GroupFacts {
                 comms: &names.comms,
                 symbols: None,
@@ -93,6 +94,7 @@ impl Query {
                 names: Some(names),
                 gfp_names: None,
                 module_rule: self.module_rule,
+                loads: None,
             },
             over_time: OverTimeRequest::default(),
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
@@ -125,7 +127,6 @@ struct ObjectFilter<'a> {
 
 impl Filter for ObjectFilter<'_> {
     const FLAGS: bool = true;
-    const KEYS: bool = false;
 
     fn takes(&mut self, event: &Event, names: &EventNames) -> bool {
         (self.shows_own || !self.is_own(event))

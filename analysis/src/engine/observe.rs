@@ -127,7 +127,17 @@ impl OrderedPass<'_> {
 
     /// Totals at the end.
     pub(super) fn end(self, trace: &Trace, order: &MergeStats, completeness: Completeness) -> Observed {
-        Observed {
+        self.end_with_names(trace, order, completeness).0
+    }
+
+    /// Totals at the end, and the names.
+    pub(super) fn end_with_names(
+        self,
+        trace: &Trace,
+        order: &MergeStats,
+        completeness: Completeness,
+    ) -> (Observed, KnownNames) {
+        let observed = Observed {
             completeness,
             events: order.events,
             first_key: self.first_key.get(),
@@ -135,7 +145,8 @@ impl OrderedPass<'_> {
             own_threads: self.own_threads,
             has_late_loss: has_late_loss(trace, order),
             source_paths: self.names.places.paths(),
-        }
+        };
+        (observed, self.names)
     }
 }
 
@@ -186,7 +197,7 @@ pub(super) fn in_order(
 }
 
 /// True where loss without a place came to light at the end of a pass.
-fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
+pub(super) fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
     trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|stream| stream.report().late_loss)
 }
 

@@ -49,7 +49,7 @@ impl AnalysisRun<'_> {
         }
         self.prepare();
         let (order, paired) = pipeline::run(self.trace, self.config, filter, |_| (0, u64::MAX), None, self.progress)?;
-        let completeness = Completeness::of(self.trace, &order);
+        let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, Some((self.request, &order, &paired)));
         }
@@ -76,7 +76,7 @@ impl AnalysisRun<'_> {
     fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
         let (order, paired) = pipeline::run(self.trace, self.config, filter, window, None, self.progress)?;
-        let completeness = Completeness::of(self.trace, &order);
+        let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, None);
         }
@@ -88,4 +88,9 @@ impl AnalysisRun<'_> {
             index.prepare(self.trace);
         }
     }
+}
+
+/// Completeness of a trace that a pass has read to its end, with the number of its different stacks.
+fn completeness(trace: &Trace, order: &MergeStats, paired: &PairingResult) -> Completeness {
+    Completeness { stacks_distinct: paired.stacks.distinct, ..Completeness::of(trace, order) }
 }

@@ -15,7 +15,8 @@ use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 
 use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
-use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
+use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
@@ -60,6 +61,13 @@ impl Query {
     /// # Errors
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
+        if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
+            // Inputs of one moment tell the name that the thread had at each allocation.
+            let has_names = trace.info.input.is_of_one_moment();
+            let grouping = if has_names { Grouping::SITE_STACK_AND_TASK } else { Grouping::SITE_AND_STACK };
+            let query = Query { grouping, splits_stacks: false, ..self.clone() };
+            return query.run_with(trace, progress);
+        }
         match self.until_peak(trace, progress)? {
             Some(query) => query.run_with(trace, progress),
             None => self.run_once(trace, progress),
@@ -97,6 +105,19 @@ impl Query {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
+        if self.grouping == Grouping::SITE_AND_STACK && index.as_ref().is_some_and(Index::knows_of_no_stacks) {
+            return Query { grouping: Grouping::SITE, ..self.clone() }.answer(trace, (index, budget), progress);
+        }
+        self.answer(trace, (index, budget), progress)
+    }
+
+    /// Runs over a trace whose index was looked for.
+    fn answer(
+        &self,
+        trace: &mut Trace,
+        (index, budget): (Option<Index>, Budget),
+        progress: &mut dyn Progress,
+    ) -> Result<Analysis, AnalysisError> {
         let (mut names, own_threads) = KnownNames::take(trace, &self.names);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
@@ -114,6 +135,7 @@ impl Query {
         let filter = Selected::new(&select, &names, &caches);
         let symbols = request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer());
         let gfp_names = trace.metadata.gfp_names.clone();
+        let loads = self.module_loads(trace, progress)?;
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
@@ -125,6 +147,7 @@ impl Query {
                 names: Some(&names),
                 gfp_names: gfp_names.as_deref(),
                 module_rule: self.module_rule,
+                loads: loads.as_ref(),
             },
             over_time: self.over_time,
             parallelism: self.parallelism(),
@@ -181,12 +204,13 @@ impl Query {
             cpus: Vec::new(),
             nodes: every_node(trace),
             agreement: trace.info.keys().agreement,
-            by_site: request.grouping == Grouping::SITE,
+            by_site: [Grouping::SITE, Grouping::SITE_AND_STACK].contains(&request.grouping),
             counts_old_frees: request.grouping == Grouping::CACHE,
             learns_caches: self.learns_caches,
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
+            is_of_one_moment: trace.info.input.is_of_one_moment(),
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }
@@ -208,12 +232,13 @@ impl Query {
 
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
-        let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
+        let known = [Grouping::KIND, Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::CACHE];
+        let is_known = known.contains(&self.grouping);
         is_known
             && !self.over_time.is_asked()
             && !self.learns_caches
             && !self.free_sites
-            && !self.names.frames.has_more()
+            && !self.names.frames.is_other()
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
@@ -242,6 +267,15 @@ impl Query {
         };
         let named = learned.paired.learned.iter().filter_map(|(place, cache)| Some((*place, name(cache)?)));
         Ok(names.with_learned(named.collect()))
+    }
+
+    /// Loads of modules, by a pass of its own, where rows are made of modules of stacks and the trace tells of loads.
+    fn module_loads(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<ModuleLoads>, AnalysisError> {
+        let is_asked = self.grouping.has(GroupKey::Module) && self.module_rule != ModuleRule::Site;
+        if !is_asked || !trace.may_have_stacks() || !trace.tells_module_loads() {
+            return Ok(None);
+        }
+        Ok(Some(sequential::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {

@@ -1,9 +1,10 @@
-//! Passes on the caller's thread: all events in order for an observer, and the key of the last event.
+//! Passes on the caller's thread: all events in order for an observer, the key of the last event, and loads of modules.
 
-use kmemtrace_abi::event::{Event, EventSink, Gap, Names};
+use kmemtrace_abi::event::{Event, EventSink, Gap, ModuleLoad, Names};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
+use crate::account::module_loads::ModuleLoads;
 use crate::engine::config::{WINDOW, batch};
 use crate::order::merge::Chunk;
 use crate::order::merger::{MergeStats, Merger, Window};
@@ -71,14 +72,40 @@ pub(crate) fn last_key(trace: &mut Trace, progress: &mut dyn Progress) -> u64 {
         const NAMES: bool = false;
         const FLAGS: bool = false;
         const STACKS: bool = false;
+        const MARKS: bool = false;
         fn event(&mut self, _: Event, _: &Names) {}
         fn gap(&mut self, _: Gap) {}
     }
+    decode_all(trace, &mut Nothing, progress);
+    trace.streams.iter().filter_map(|stream| stream.report().last).max().unwrap_or(0)
+}
+
+/// Loads of modules, by a pass over the whole trace.
+pub(crate) fn module_loads(trace: &mut Trace, progress: &mut dyn Progress) -> ModuleLoads {
+    struct Loads(ModuleLoads);
+    impl EventSink for Loads {
+        const NAMES: bool = false;
+        const FLAGS: bool = false;
+        const STACKS: bool = false;
+        fn event(&mut self, _: Event, _: &Names) {}
+        fn gap(&mut self, _: Gap) {}
+        fn module_load(&mut self, load: ModuleLoad<'_>) {
+            self.0.add(load);
+        }
+    }
+    let mut loads = Loads(ModuleLoads::default());
+    decode_all(trace, &mut loads, progress);
+    loads.0.sort();
+    loads.0
+}
+
+/// Hands all events of one stream after the other to `items`.
+fn decode_all(trace: &mut Trace, items: &mut impl EventSink, progress: &mut dyn Progress) {
     progress.begin();
     let to_read = bytes_to_read(&trace.streams);
     let mut bytes_read = 0;
     for stream in &mut trace.streams {
-        while stream.decode(&mut trace.names, &mut Nothing, WINDOW) {
+        while stream.decode(&mut trace.names, items, WINDOW) {
             if progress.is_due() {
                 progress.show(bytes_read + stream.bytes_read(), to_read, None);
             }
@@ -86,7 +113,6 @@ pub(crate) fn last_key(trace: &mut Trace, progress: &mut dyn Progress) -> u64 {
         bytes_read += stream.bytes_read();
     }
     progress.clear();
-    trace.streams.iter().filter_map(|stream| stream.report().last).max().unwrap_or(0)
 }
 
 /// Bytes of all streams, about.

@@ -1,6 +1,7 @@
 //! Trees, tasks, modules and rows of stacks of random traces with stacks, against a slow replay of every event.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use kmemtrace_abi::event::{Action, Event, Kind, Names, StreamItem};
@@ -12,7 +13,7 @@ use kmemtrace_tests::recording::seeds;
 use serde_json::{Value, json};
 
 use crate::documents::{self, Document};
-use crate::{Analysis, GroupKey, ModuleRule, Query, Select, Shape, TreeOptions};
+use crate::{Analysis, Fate, GroupKey, ModuleRule, ObjectFate, ObjectSink, Query, Select, Shape, SortKey, TreeOptions};
 
 const PAGE: u64 = 4096;
 /// Code of the kernel itself, a function a page.
@@ -135,6 +136,7 @@ pub(super) fn trace(events: &[Made]) -> Trace {
 
 /// Allocation as the reference sees it.
 pub(super) struct Known {
+    at: u64,
     pub(super) is_pages: bool,
     pub(super) kind: Kind,
     pub(super) pid: i32,
@@ -151,7 +153,7 @@ impl Known {
         let from = of_call.or_else(|| frames.iter().position(|frame| !is_glue(frame)));
         let site = if made.call_site == 0 { from.map_or(0, |from| frames[from]) } else { made.call_site };
         let stack = frames.into_iter().skip(from.unwrap_or(0)).take(KEPT).collect();
-        Known { is_pages: kind == Kind::Pages, kind, pid: made.pid, site, stack }
+        Known { at: made.at, is_pages: kind == Kind::Pages, kind, pid: made.pid, site, stack }
     }
 
     /// Modules of the stack, the innermost first; without a stack that of the site.
@@ -173,6 +175,8 @@ impl Known {
     /// Steps from the root of a tree.
     fn path(&self, keys: &[GroupKey]) -> Vec<String> {
         let steps = keys.iter().flat_map(|key| match key {
+            // A call-site stands for a stack that was not recorded.
+            GroupKey::Stack if self.stack.is_empty() && self.site != 0 => vec![format!("{:#x}", self.site)],
             GroupKey::Stack if self.stack.is_empty() => vec!["(no stack)".to_owned()],
             GroupKey::Stack => self.stack.iter().rev().map(|frame| format!("{frame:#x}")).collect(),
             GroupKey::Task => vec![format!("(no name) ({})", self.pid)],
@@ -247,6 +251,18 @@ fn nodes(node: &Value, path: &mut Vec<String>, into: &mut BTreeMap<Vec<String>, 
     }
 }
 
+/// Checks that each node grew by no more than it holds, and that children come by their growth.
+fn assert_grows(node: &Value) {
+    let grew = |node: &Value| node["grew"].as_i64().unwrap();
+    assert!(grew(node) <= node["live_allocated"].as_i64().unwrap(), "{node}");
+    let children = node["children"].as_array().unwrap();
+    assert!(children.is_sorted_by(|a, b| grew(a) >= grew(b)), "{node}");
+    if children.iter().map(|child| child["allocs"].as_u64().unwrap()).sum::<u64>() == node["allocs"].as_u64().unwrap() {
+        assert_eq!(children.iter().map(grew).sum::<i64>(), if children.is_empty() { 0 } else { grew(node) }, "{node}");
+    }
+    children.iter().for_each(assert_grows);
+}
+
 fn document(
     events: &[Made],
     query: Query,
@@ -281,11 +297,13 @@ fn trees_are_those_of_a_replay() {
         });
         let cut = *random.pick(&CUTS);
         let query = Query::by(keys).module_rule(ModuleRule::Innermost).with_nodes(true).select(pages_or_slab(is_pages));
-        let options = TreeOptions::default();
-        let tree = document(&events, query, cut, |analysis| documents::key_tree(analysis, &Shape::default(), &options));
+        let (query, options) = (query.with_growth(true), TreeOptions::default());
+        let shape = Shape { sort: vec![SortKey::Growth], top: None };
+        let tree = document(&events, query, cut, |analysis| documents::key_tree(analysis, &shape, &options));
         let mut found = BTreeMap::new();
         nodes(&tree["root"], &mut Vec::new(), &mut found);
         assert_eq!(found, all, "seed {seed}, {keys:?}, pages {is_pages}, {cut:?}");
+        assert_grows(&tree["root"]);
         assert_eq!(tree["shows"], if is_pages { "pages" } else { "slab" });
         let distinct: BTreeSet<_> = events.iter().filter_map(|made| made.stack.as_ref()).collect();
         assert_eq!(tree["stacks_distinct"], distinct.len() as u64, "seed {seed}");
@@ -346,6 +364,13 @@ fn tasks_and_modules_are_those_of_a_replay() {
     }
 }
 
+/// Addresses of a stack that a row names by its number; none for null.
+fn frames_of(document: &Value, number: &Value) -> Vec<u64> {
+    let frames = number.as_str().map(|number| document["stacks"][number].as_array().unwrap().clone());
+    let address = |frame: Value| u64::from_str_radix(&frame["address"].as_str().unwrap()[2..], 16).unwrap();
+    frames.into_iter().flatten().map(address).collect()
+}
+
 #[test]
 fn rows_of_stacks_name_each_stack_once() {
     for seed in seeds(0..20) {
@@ -356,20 +381,67 @@ fn rows_of_stacks_name_each_stack_once() {
         let sites =
             document(&events, Query::by(&[GroupKey::Stack]), cut, |analysis| documents::sites(analysis, &shape));
         let want = replay(&events, |known| vec![(known.stack.clone(), known.kind.name().to_owned())]);
-        let frames = |number: &Value| -> Vec<u64> {
-            let frames = number.as_str().map(|number| sites["stacks"][number].as_array().unwrap().clone());
-            let address = |frame: Value| u64::from_str_radix(&frame["address"].as_str().unwrap()[2..], 16).unwrap();
-            frames.into_iter().flatten().map(address).collect()
-        };
         let rows = sites["rows"].as_array().unwrap();
-        let found =
-            rows.iter().map(|row| ((frames(&row["stack"]), row["kind"].as_str().unwrap().to_owned()), sums_of(row)));
+        let found = rows
+            .iter()
+            .map(|row| ((frames_of(&sites, &row["stack"]), row["kind"].as_str().unwrap().to_owned()), sums_of(row)));
         assert_eq!(found.collect::<BTreeMap<_, _>>(), want, "seed {seed}");
         let mut next = 1;
         for number in rows.iter().filter_map(|row| row["stack"].as_str()?.parse::<u64>().ok()) {
             assert!(number <= next, "seed {seed}: numbered by first use");
             next = next.max(number + 1);
         }
+    }
+}
+
+/// Objects and their stacks, by the keys of their allocations.
+#[derive(Default)]
+struct Objects(BTreeMap<u64, (Fate, Vec<u64>)>);
+
+impl ObjectSink for Objects {
+    fn object(&mut self, object: &ObjectFate<'_>) -> ControlFlow<()> {
+        let of_object = (object.fate, object.stack.to_vec());
+        assert!(self.0.insert(object.at, of_object).is_none(), "an object comes twice");
+        ControlFlow::Continue(())
+    }
+
+    fn restart(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[test]
+fn objects_have_the_stacks_of_their_allocations() {
+    for seed in seeds(0..20) {
+        let mut random = Random::new(seed);
+        let events = made(&mut random);
+        let allocated: BTreeMap<u64, Known> = events
+            .iter()
+            .filter_map(|made| match made.action {
+                Action::Alloc(kind) => Some((made.at, Known::of(made, kind))),
+                _ => None,
+            })
+            .collect();
+        let by_event = replay(&events, |known| vec![known.at]);
+        let live: BTreeMap<u64, Vec<u64>> = by_event
+            .iter()
+            .filter(|(_, sums)| sums.live > 0)
+            .map(|(at, _)| (*at, allocated[at].stack.clone()))
+            .collect();
+        let query = Query::by_site().with_stacks(true).with_live_objects(true);
+        let listed =
+            document(&events, query, *random.pick(&CUTS), |analysis| documents::live(analysis, &Shape::default()));
+        let rows = listed["rows"].as_array().unwrap().iter();
+        let found: BTreeMap<u64, Vec<u64>> =
+            rows.map(|row| (row["at"].as_u64().unwrap(), frames_of(&listed, &row["stack"]))).collect();
+        assert_eq!(found, live, "seed {seed}");
+        let mut objects = Objects::default();
+        Query::by_kind().objects(&mut trace(&events), &mut objects).unwrap();
+        for (at, known) in &allocated {
+            assert_eq!(objects.0[at].1, known.stack, "seed {seed}, the allocation at {at}");
+            assert_eq!(objects.0[at].0 == Fate::Live, live.contains_key(at), "seed {seed}, {at}");
+        }
+        assert!(objects.0.iter().all(|(at, (_, stack))| allocated.contains_key(at) || stack.is_empty()));
     }
 }
 

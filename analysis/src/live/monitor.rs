@@ -175,6 +175,7 @@ impl<'a> Monitor<'a> {
             names: None,
             gfp_names: gfp_names.as_deref(),
             module_rule: ModuleRule::Site,
+            loads: None,
         };
         let groups = GroupReader::new(grouping, facts, classes);
         let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));

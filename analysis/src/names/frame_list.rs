@@ -12,6 +12,8 @@ pub enum FrameClass {
     Allocator,
     /// Waiting for memory, and charging it.
     Reclaim,
+    /// Allocator of slabs, which waits for pages and charges; an allocation of pages has its site there.
+    Slabs,
 }
 
 /// Names of functions that stand between an allocation and the code that asked for it.
@@ -35,8 +37,8 @@ impl Default for FrameList {
 }
 
 impl FrameList {
-    /// Adds names from a text: a name a line, `*` and `?` allowed. `[tracing]`, `[allocators]` and `[reclaim]` begin sections, names
-    /// before them are allocators; lines that begin with `#` are comments.
+    /// Adds names from a text: a name a line, `*` and `?` allowed. `[tracing]`, `[allocators]`, `[reclaim]` and `[slabs]` begin sections,
+    /// names before them are allocators; lines that begin with `#` are comments.
     pub fn add(&mut self, text: &str) {
         let mut class = FrameClass::Allocator;
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -44,14 +46,20 @@ impl FrameList {
                 "[tracing]" => class = FrameClass::Tracing,
                 "[allocators]" => class = FrameClass::Allocator,
                 "[reclaim]" => class = FrameClass::Reclaim,
+                "[slabs]" => class = FrameClass::Slabs,
                 name => self.patterns.push((class, Glob::new(name))),
             }
         }
     }
 
-    /// True where names were added to the built-in ones.
-    pub(crate) fn has_more(&self) -> bool {
-        self.patterns.len() > self.built_in
+    /// No names: stacks are whole, and their site is the innermost frame.
+    pub fn none() -> FrameList {
+        FrameList { patterns: Vec::new(), ..FrameList::default() }
+    }
+
+    /// True where the names are not the built-in ones.
+    pub(crate) fn is_other(&self) -> bool {
+        self.patterns.len() != self.built_in
     }
 
     /// Class of a function, whatever suffixes its name has; `None` where it is not listed.

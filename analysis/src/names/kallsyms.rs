@@ -13,6 +13,8 @@ pub struct Symbolizer {
     entries: Vec<Entry>,
     /// Ascending by start.
     modules: Vec<Extent>,
+    /// Modules that were gone at the end of the recording, ascending by name and start.
+    gone: Vec<(Box<[u8]>, Extent)>,
 }
 
 /// Function that holds a call-site.
@@ -24,6 +26,8 @@ pub struct Symbol<'a> {
     pub offset: u64,
     /// Module of the function; `None` for the kernel itself.
     pub module: Option<&'a [u8]>,
+    /// True where the module was gone at the end of the recording.
+    pub is_gone: bool,
 }
 
 /// Symbol as the kernel lists it.
@@ -49,7 +53,7 @@ struct Entry {
 }
 
 /// Addresses of a module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
     start: u64,
     end: u64,
@@ -65,7 +69,8 @@ const MAX_NEIGHBOURS: usize = 4096;
 impl Symbolizer {
     /// Indexes the texts of `/proc/kallsyms` and `/proc/modules`; lines that cannot be read are skipped.
     ///
-    /// Later copies of the same texts (modules loaded while recording) may be appended to the first.
+    /// Later copies of the same texts (modules loaded while recording) may be appended to the first. The state `Gone` in a line of
+    /// `/proc/modules` tells that the module was unloaded.
     pub fn new(mut kallsyms: Vec<u8>, modules: &[u8]) -> Symbolizer {
         // Offsets of lines are kept in 32 bits: no kernel has 4 GiB of symbols.
         kallsyms.truncate(u32::MAX as usize);
@@ -84,7 +89,8 @@ impl Symbolizer {
         }
         // Stable, so that of several names the first in the file comes first; in one pass where they are in order.
         entries.sort_by_key(|e| e.address);
-        Symbolizer { kallsyms, entries, modules: parse_modules(modules) }
+        let (modules, gone) = parse_modules(modules);
+        Symbolizer { kallsyms, entries, modules, gone }
     }
 
     /// True without any symbol, also where the kernel did not show their addresses.
@@ -151,7 +157,14 @@ impl Symbolizer {
         if target >= self.end_of_stretch(&line, ends_with_next) {
             return None;
         }
-        Some(Symbol { name: line.name, offset: call_site - address, module: line.module })
+        let is_gone = line.module.is_some_and(|module| self.is_gone(module, target));
+        Some(Symbol { name: line.name, offset: call_site - address, module: line.module, is_gone })
+    }
+
+    /// True where the module at this address was gone at the end: another one of its name may be there still.
+    fn is_gone(&self, module: &[u8], address: u64) -> bool {
+        let after = self.gone.partition_point(|(name, extent)| (&**name, extent.start) <= (module, address));
+        self.gone[..after].last().is_some_and(|(name, extent)| **name == *module && address < extent.end)
     }
 
     /// Names of the functions around a call-site, in its module or the kernel, the nearest first; the one that holds it is not among
@@ -269,19 +282,42 @@ fn first_line(text: &[u8]) -> (&[u8], usize) {
     }
 }
 
+/// Extents of modules, and those of modules that are gone.
+type Modules = (Vec<Extent>, Vec<(Box<[u8]>, Extent)>);
+
 /// `NAME SIZE REFERENCES DEPENDENTS STATE 0xADDRESS` a line.
-fn parse_modules(text: &[u8]) -> Vec<Extent> {
-    let mut extents: Vec<Extent> = text
-        .split(|&b| b == b'\n')
-        .filter_map(|line| {
-            let mut words = line.split(|&b| b == b' ');
-            let size: u64 = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
-            let (start, _) = words.find_map(|w| w.strip_prefix(b"0x")).and_then(hex)?;
-            (start != 0 && size != 0).then(|| Extent { start, end: start.saturating_add(size) })
-        })
-        .collect();
+fn parse_modules(text: &[u8]) -> Modules {
+    let (mut extents, mut gone) = (Vec::new(), Vec::new());
+    for line in text.split(|&b| b == b'\n') {
+        let Some((name, extent, state)) = parse_module(line) else { continue };
+        // An earlier line has the extent of a module that is gone.
+        if state == b"Gone" {
+            gone.push((name.into(), extent));
+        } else {
+            extents.push(extent);
+        }
+    }
     extents.sort_by_key(|m| m.start);
-    extents
+    gone.sort_unstable();
+    (extents, gone)
+}
+
+/// Name, extent and state of a module; `None` for a line that has no extent.
+fn parse_module(line: &[u8]) -> Option<(&[u8], Extent, &[u8])> {
+    let mut words = line.split(|&b| b == b' ');
+    let name = words.next()?;
+    let size: u64 = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let mut state = &b""[..];
+    let (start, _) = words
+        .find_map(|word| {
+            let address = word.strip_prefix(b"0x");
+            if address.is_none() {
+                state = word;
+            }
+            address
+        })
+        .and_then(hex)?;
+    (start != 0 && size != 0).then(|| (name, Extent { start, end: start.saturating_add(size) }, state))
 }
 
 #[cfg(test)]
@@ -328,6 +364,21 @@ ffffffffc0000010 t bar_last\t[bar]
         }
         let bare = Symbolizer::new(b"ffffffffc0100000 t foo_open\t[foo]\n".to_vec(), b"");
         assert_eq!((bare.kernel_range(), bare.module_range(foo + 1)), (None, None));
+    }
+
+    #[test]
+    fn functions_of_a_module_that_is_gone_say_so() {
+        // One module was loaded twice, the second time elsewhere.
+        let modules =
+            [MODULES, b"bar 4096 0 - Live 0xffffffffc0200000\nbar 4096 0 - Gone 0xffffffffc0000000\n"].concat();
+        let kallsyms = [KALLSYMS, b"ffffffffc0200000 t bar_again\t[bar]\n"].concat();
+        let symbols = Symbolizer::new(kallsyms, &modules);
+        let is_gone = |address: u64| symbols.lookup(address).map(|symbol| symbol.is_gone);
+        let addresses = [0xffff_ffff_c000_0005, 0xffff_ffff_c000_1000, 0xffff_ffff_c020_0001];
+        assert_eq!(addresses.map(is_gone), [Some(true), Some(true), Some(false)]);
+        let others = [0xffff_ffff_c010_0001, 0xffff_ffff_8100_0101, 0xffff_ffff_c000_1001];
+        assert_eq!(others.map(is_gone), [Some(false), Some(false), None]);
+        assert_eq!(text(&symbols, addresses[0]).as_deref(), Some("bar_probe+0x5 [bar]"));
     }
 
     fn text(symbols: &Symbolizer, call_site: u64) -> Option<String> {

@@ -72,6 +72,8 @@ pub struct Place {
     pub wrapper: Option<Box<[u8]>>,
     /// Area of the source file, where areas were given.
     pub area: Option<Box<[u8]>>,
+    /// True for a call-site of a module that was gone at the end of the recording.
+    pub is_gone: bool,
 }
 
 impl Place {

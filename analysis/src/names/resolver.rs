@@ -159,7 +159,10 @@ impl Places {
 
     fn find(&self, call_site: u64, symbol: Option<&Symbol<'_>>, symbols: &Symbolizer) -> (Place, NameSource) {
         let (frames, from) = self.frames(call_site, symbol, symbols);
-        let Some((source, wrapper)) = self.options.wrappers.source(&frames) else { return (Place::default(), from) };
+        let is_gone = symbol.is_some_and(|symbol| symbol.is_gone);
+        let Some((source, wrapper)) = self.options.wrappers.source(&frames) else {
+            return (Place { is_gone, ..Place::default() }, from);
+        };
         let of_file = source.file.as_deref().and_then(folder_of);
         let of_module = || symbol.and_then(|symbol| self.folder_of_module(symbol.module?));
         let (folder, folder_from) = match of_file {
@@ -172,7 +175,7 @@ impl Places {
         };
         let area = source.file.as_deref().and_then(|file| self.options.areas.of_file(file));
         let area = area.map(|area| area.as_bytes().into());
-        (Place { frames, source: Some(source), folder, folder_from, wrapper, area }, from)
+        (Place { frames, source: Some(source), folder, folder_from, wrapper, area, is_gone }, from)
     }
 
     /// Frames of a call-site, from the best source that knows its function.

@@ -7,6 +7,8 @@ use std::collections::hash_map::Entry;
 
 /// Greatest length of a cache's name, in bytes.
 const MAX_NAME_BYTES: usize = 256;
+/// Word before the numbers of slabs.
+const SLABDATA: &[u8] = b" slabdata ";
 /// Greatest number of caches that are kept. Kernels have some hundreds.
 const MAX_CACHES: usize = 1 << 16;
 
@@ -26,6 +28,8 @@ pub struct SlabCache {
     pub objects_per_slab: u64,
     /// Pages of a slab.
     pub pages_per_slab: u64,
+    /// Slabs; where the line does not tell, as many as the objects fill.
+    pub slabs: u64,
 }
 
 impl SlabCache {
@@ -34,20 +38,39 @@ impl SlabCache {
         self.active_objects.saturating_mul(self.object_bytes)
     }
 
-    /// Parses `NAME ACTIVE OBJECTS SIZE PER_SLAB PAGES : tunables …`; old kernels have names with blanks.
+    /// Pages of all slabs.
+    pub fn pages(&self) -> u64 {
+        self.slabs.saturating_mul(self.pages_per_slab)
+    }
+
+    /// Parses `NAME ACTIVE OBJECTS SIZE PER_SLAB PAGES : tunables … : slabdata ACTIVE SLABS …`; old kernels have names with blanks.
     fn parse(line: &[u8]) -> Option<SlabCache> {
         let figures = line.windows(3).position(|three| three == b" : ").map_or(line, |end| &line[..end]);
         let mut rest = figures.trim_ascii();
-        let mut numbers = [0; 5];
+        let mut numbers = [0u64; 5];
         for number in numbers.iter_mut().rev() {
             let blank = rest.iter().rposition(u8::is_ascii_whitespace)?;
             *number = std::str::from_utf8(&rest[blank + 1..]).ok()?.parse().ok()?;
             rest = rest[..blank].trim_ascii_end();
         }
         let [active_objects, objects, object_bytes, objects_per_slab, pages_per_slab] = numbers;
+        let told = line.windows(SLABDATA.len()).position(|word| word == SLABDATA).and_then(|at| {
+            let mut numbers =
+                line[at + SLABDATA.len()..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            std::str::from_utf8(numbers.nth(1)?).ok()?.parse().ok()
+        });
+        let slabs = told.unwrap_or_else(|| objects.div_ceil(objects_per_slab.max(1)));
         let is_name = (1..=MAX_NAME_BYTES).contains(&rest.len()) && !rest.starts_with(b"#");
         let name = rest.into();
-        is_name.then_some(SlabCache { name, active_objects, objects, object_bytes, objects_per_slab, pages_per_slab })
+        is_name.then_some(SlabCache {
+            name,
+            active_objects,
+            objects,
+            object_bytes,
+            objects_per_slab,
+            pages_per_slab,
+            slabs,
+        })
     }
 }
 
@@ -82,6 +105,7 @@ impl Slabinfo {
                     if first.object_bytes == cache.object_bytes {
                         first.active_objects = first.active_objects.saturating_add(cache.active_objects);
                         first.objects = first.objects.saturating_add(cache.objects);
+                        first.slabs = first.slabs.saturating_add(cache.slabs);
                     }
                 }
             }
@@ -185,10 +209,10 @@ ext4_inode_cache  184786 184790   1128   14    4 : tunables    0    0    0 : sla
 kmalloc-1k           123    176   1024   16    4 : tunables    0    0    0 : slabdata     11     11      0
 ";
 
-    fn cache(name: &str, numbers: [u64; 5]) -> SlabCache {
-        let [active_objects, objects, object_bytes, objects_per_slab, pages_per_slab] = numbers;
+    fn cache(name: &str, numbers: [u64; 6]) -> SlabCache {
+        let [active_objects, objects, object_bytes, objects_per_slab, pages_per_slab, slabs] = numbers;
         let name = name.as_bytes().into();
-        SlabCache { name, active_objects, objects, object_bytes, objects_per_slab, pages_per_slab }
+        SlabCache { name, active_objects, objects, object_bytes, objects_per_slab, pages_per_slab, slabs }
     }
 
     /// A text with these lines below the first.
@@ -199,14 +223,16 @@ kmalloc-1k           123    176   1024   16    4 : tunables    0    0    0 : sla
     #[test]
     fn a_line_has_a_cache() {
         let slabinfo = Slabinfo::parse(TEXT);
-        let expected =
-            [cache("ext4_inode_cache", [184_786, 184_790, 1128, 14, 4]), cache("kmalloc-1k", [123, 176, 1024, 16, 4])];
+        let expected = [
+            cache("ext4_inode_cache", [184_786, 184_790, 1128, 14, 4, 13_199]),
+            cache("kmalloc-1k", [123, 176, 1024, 16, 4, 11]),
+        ];
         assert_eq!(slabinfo.caches(), expected);
         assert_eq!(slabinfo.find(b"kmalloc-1k"), Some(&expected[1]));
         assert_eq!((expected[1].active_bytes(), slabinfo.find(b"kmalloc-2k")), (125_952, None));
         // A text may end in the middle of a line, and old kernels have names with blanks.
-        let old = text("fuse inode 1 2 3 4 5 : tunables 120 60 8 : slabdata 1 1 0 : globalstat 1 2\nhalf 1 2 3");
-        assert_eq!(old.caches(), [cache("fuse inode", [1, 2, 3, 4, 5])]);
+        let old = text("fuse inode 1 2 3 4 5 : tunables 120 60 8 : slabdata 6 7 0 : globalstat 1 2\nhalf 1 2 3");
+        assert_eq!(old.caches(), [cache("fuse inode", [1, 2, 3, 4, 5, 7])]);
     }
 
     #[test]
@@ -215,7 +241,7 @@ kmalloc-1k           123    176   1024   16    4 : tunables    0    0    0 : sla
         let long = format!("{} 1 2 3 4 5\n", "n".repeat(257));
         let lines = ["", " 1 2 3 4 5", "x 1 2 3 4 -5", "x 1 2 3 4 99999999999999999999", "# 1 2 3 4 5", " : ", "\u{1}"];
         let slabinfo = text(&format!("{long}{}\n{good}", lines.join("\n")));
-        assert_eq!(slabinfo.caches(), [cache("a", [1, 2, 3, 4, 5])]);
+        assert_eq!(slabinfo.caches(), [cache("a", [1, 2, 3, 4, 5, 1])]);
         for other in [&b""[..], b"slabinfo - version: 1.1\na 1 2 3 4 5\n", b"a 1 2 3 4 5\n", b"\xff\xfe"] {
             assert!(Slabinfo::parse(other).is_empty());
         }
@@ -227,7 +253,7 @@ kmalloc-1k           123    176   1024   16    4 : tunables    0    0    0 : sla
     fn caches_of_one_name_add_up() {
         let twice =
             text("a 1 2 64 4 5\nb 7 7 8 1 1\na 10 20 64 4 5\na 100 200 128 4 5\na 18446744073709551615 1 64 4 5\n");
-        assert_eq!(twice.find(b"a"), Some(&cache("a", [u64::MAX, 23, 64, 4, 5])));
+        assert_eq!(twice.find(b"a"), Some(&cache("a", [u64::MAX, 23, 64, 4, 5, 7])));
         assert_eq!(twice.find(b"a").map(SlabCache::active_bytes), Some(u64::MAX));
         assert_eq!(twice.caches().len(), 2);
     }

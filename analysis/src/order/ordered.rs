@@ -17,6 +17,10 @@ pub trait Observer {
     /// Takes the order key of the trace's first event, before the first item; it may lie before the query's window.
     fn begin(&mut self, _first: u64) {}
 
+    /// Takes the first and last key of a gap before the events after its begin, as soon as the reader knows it. The gap is handed over as an
+    /// item, too, where it ends.
+    fn gap_ahead(&mut self, _from: u64, _to: u64) {}
+
     /// Takes the next one; [`ControlFlow::Break`] ends the pass.
     fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()>;
 }
@@ -108,6 +112,9 @@ impl<'a, F: Filter> Ordered<'a, F> {
             self.observer.begin(first);
         }
         self.gaps.add(&window.gaps, first);
+        for gap in &window.gaps {
+            self.observer.gap_ahead(gap.from.unwrap_or(first), gap.to.unwrap_or(u64::MAX));
+        }
         for event in &window.events {
             while let Some(gap) = self.gaps.next_before(event.at) {
                 self.gap(gap);
@@ -139,7 +146,7 @@ impl<'a, F: Filter> Ordered<'a, F> {
         if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
             return;
         }
-        let comm = event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm);
+        let comm = event.comm(names, self.comms);
         let own = self.own.is_some_and(|own| own.allocates(event));
         self.hand_over(&OrderedItem::Event { seq, event, names, comm, own });
     }

@@ -10,22 +10,23 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use crate::memory::hashing::FRAME_BITS;
+use crate::memory::prefetch::{prefetch, prefetch_beyond};
 use crate::pairing::blocks::{BlockState, Blocks};
 use crate::pairing::loss::LossEpoch;
 use crate::pairing::slot::{AllocInfo, SlotState};
+
+mod chunk;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use chunk::Hit;
+use chunk::{Bits, CHUNK, Chunk, WORDS, masks};
 
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 
 const REGION: usize = 4096;
-const CHUNK: usize = 256;
 const CHUNKS: usize = REGION / CHUNK;
-/// Words of bits of a chunk.
-const WORDS: usize = CHUNK / 64;
-/// Live frames from which a chunk has a word for each frame. Fewer take no more than 16 bytes each.
-const MANY: usize = 160;
-/// Live frames from which on down a chunk with a word for each frame has one for each live frame again.
-const FEW: usize = 112;
 /// Bytes of a region's key and pointer in the map, at most.
 const KEY_BYTES: usize = 32;
 
@@ -47,13 +48,6 @@ impl FrameRange {
     }
 }
 
-/// Live frames that an event has taken from one block, or from single pages of like allocations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
-    word: SlotState,
-    pub(crate) pages: u32,
-}
-
 /// End of pages that were live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Off {
@@ -70,17 +64,6 @@ pub(crate) struct Before {
     pub(crate) seen: u32,
     pub(crate) unseen: u32,
 }
-
-/// Words of the live frames of a chunk.
-#[derive(Clone, Debug)]
-enum Chunk {
-    /// The same for all.
-    Same(SlotState),
-    /// One for each live frame; or, if there are [`CHUNK`], one for each frame.
-    Each(Vec<SlotState>),
-}
-
-type Bits = [u64; WORDS];
 
 /// Live frames of a region.
 #[derive(Debug)]
@@ -137,9 +120,44 @@ impl FrameTable {
         self.over_budget
     }
 
+    /// True if no frame was ever seen.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
     /// Number of allocations that have live pages.
     pub(crate) fn live_objects(&self) -> usize {
         self.singles + self.blocks.len()
+    }
+
+    /// Starts loading the region of a frame: the first of three steps, some events apart, each of which needs memory of the last.
+    #[inline(always)]
+    pub(crate) fn prefetch_region(&self, frame: u64) {
+        if let Some(region) = self.regions.get(&(frame / REGION as u64)) {
+            prefetch(&region.seen, frame as usize % REGION / 64);
+            prefetch_beyond(&region.live, 0);
+        }
+    }
+
+    /// Starts loading a frame's bit and chunk, if frames of its region are live: the second step.
+    #[inline(always)]
+    pub(crate) fn prefetch_chunk(&self, frame: u64) {
+        if let Some(live) = self.regions.get(&(frame / REGION as u64)).and_then(|region| region.live.as_deref()) {
+            let chunk = frame as usize % REGION / CHUNK;
+            prefetch(&live.bits, chunk);
+            prefetch(&live.chunks, chunk);
+        }
+    }
+
+    /// Starts loading the frame's word: the third step.
+    #[inline(always)]
+    pub(crate) fn prefetch_word(&self, frame: u64) {
+        let live = self.regions.get(&(frame / REGION as u64)).and_then(|region| region.live.as_deref());
+        let index = frame as usize % REGION / CHUNK;
+        if let Some((bits, chunk)) = live.and_then(|live| Some((live.bits.get(index)?, live.chunks.get(index)?))) {
+            chunk.prefetch(bits, frame as usize % CHUNK);
+        }
     }
 
     /// Makes the frames live under a new allocation. Frames that were live are told to `hits`, for [`FrameTable::take_off`].
@@ -271,17 +289,6 @@ fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
     new
 }
 
-/// Words of bits that hold `pages` bits from bit `from` on, each with the mask of these.
-#[inline]
-fn masks(from: usize, pages: usize) -> impl Iterator<Item = (usize, u64)> {
-    let end = from + pages;
-    (from / 64..end.div_ceil(64)).map(move |word| {
-        let low = from.saturating_sub(word * 64);
-        let high = (end - word * 64).min(64);
-        (word, u64::MAX >> (64 - (high - low)) << low)
-    })
-}
-
 /// Takes frames of a region off their blocks, and makes them live under `now`; the number of those that were live.
 #[inline]
 fn change(
@@ -328,131 +335,3 @@ impl LiveFrames {
         Box::new(LiveFrames { bits: [[0; WORDS]; CHUNKS], chunks: [(); CHUNKS].map(|()| nothing.clone()), count: 0 })
     }
 }
-
-/// Live frames of a chunk before frame `index`.
-#[inline]
-fn rank(bits: &Bits, index: usize) -> usize {
-    masks(0, index).map(|(word, mask)| (bits[word] & mask).count_ones() as usize).sum()
-}
-
-#[inline]
-fn count(bits: &Bits) -> usize {
-    bits.iter().map(|word| word.count_ones() as usize).sum()
-}
-
-/// Adds frames with one word to the hits.
-#[inline]
-fn add_hit(hits: &mut Vec<Hit>, word: SlotState, pages: u32) {
-    match hits.last_mut() {
-        Some(last) if last.word.is_same_word(word) => last.pages += pages,
-        _ => hits.push(Hit { word, pages }),
-    }
-}
-
-impl Chunk {
-    /// Bytes of memory beside its own.
-    #[inline]
-    fn bytes(&self) -> usize {
-        match self {
-            Chunk::Same(_) => 0,
-            // An allocation has a header of 16 bytes in most allocators.
-            Chunk::Each(words) => words.capacity() * size_of::<SlotState>() + 16,
-        }
-    }
-
-    /// Takes frames out; returns the number of those that were live.
-    #[inline]
-    fn take(&mut self, bits: &mut Bits, first: usize, pages: usize, hits: &mut Vec<Hit>) -> u32 {
-        let taken: u32 = masks(first, pages).map(|(word, mask)| (bits[word] & mask).count_ones()).sum();
-        if taken == 0 {
-            return 0;
-        }
-        match self {
-            Chunk::Same(word) => add_hit(hits, *word, taken),
-            Chunk::Each(words) if words.len() == CHUNK => {
-                for (word, mask) in masks(first, pages) {
-                    let mut live = bits[word] & mask;
-                    while live != 0 {
-                        let index = word * 64 + live.trailing_zeros() as usize;
-                        add_hit(hits, words[index], 1);
-                        live &= live - 1;
-                    }
-                }
-            }
-            Chunk::Each(words) => {
-                let rank = rank(bits, first);
-                words.drain(rank..rank + taken as usize).for_each(|word| add_hit(hits, word, 1));
-            }
-        }
-        masks(first, pages).for_each(|(word, mask)| bits[word] &= !mask);
-        self.shrink(bits);
-        taken
-    }
-
-    /// Gives memory back that few live frames do not need.
-    #[inline]
-    fn shrink(&mut self, bits: &Bits) {
-        let Chunk::Each(words) = self else { return };
-        let live = count(bits);
-        if live == 0 {
-            *self = Chunk::Same(SlotState::default());
-        } else if words.len() == CHUNK && live < FEW {
-            let mut packed = Vec::with_capacity(live + live / 16 + 2);
-            let is_live = |index: usize| bits[index / 64] >> (index % 64) & 1 != 0;
-            packed.extend(words.iter().enumerate().filter(|(index, _)| is_live(*index)).map(|(_, word)| *word));
-            *words = packed;
-        } else if words.len() < CHUNK && words.capacity() > live + live / 2 + 8 {
-            words.shrink_to(live + live / 16 + 2);
-        }
-    }
-
-    /// Makes frames live, none of which is.
-    #[inline]
-    fn put(&mut self, bits: &mut Bits, first: usize, pages: usize, now: SlotState) {
-        match self {
-            Chunk::Same(word) if word.is_same_word(now) => {}
-            Chunk::Same(word) if word.is_nothing() || bits.iter().all(|bits| *bits == 0) => *word = now,
-            Chunk::Same(word) => {
-                let live = count(bits);
-                *self = Chunk::Each(vec![*word; live]);
-                self.insert(bits, first, pages, now);
-            }
-            Chunk::Each(_) => self.insert(bits, first, pages, now),
-        }
-        masks(first, pages).for_each(|(word, mask)| bits[word] |= mask);
-    }
-
-    /// Adds the words of frames that become live.
-    fn insert(&mut self, bits: &Bits, first: usize, pages: usize, now: SlotState) {
-        let Chunk::Each(words) = self else { return };
-        let live = words.len();
-        if live == CHUNK {
-            words[first..first + pages].fill(now);
-            return;
-        }
-        if live + pages >= MANY {
-            let mut all = vec![now; CHUNK];
-            let mut packed = words.iter();
-            for (word, mut live) in bits.iter().copied().enumerate() {
-                while live != 0 {
-                    if let Some(packed) = packed.next() {
-                        all[word * 64 + live.trailing_zeros() as usize] = *packed;
-                    }
-                    live &= live - 1;
-                }
-            }
-            *words = all;
-            return;
-        }
-        if words.capacity() - live < pages {
-            words.reserve_exact(pages + live / 16 + 2);
-        }
-        let rank = rank(bits, first);
-        words.resize(live + pages, now);
-        words.copy_within(rank..live, rank + pages);
-        words[rank..rank + pages].fill(now);
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -54,6 +54,8 @@ pub(crate) struct PairingOptions {
     pub(crate) matrix: bool,
     /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
+    /// Nothing of the input is ever freed, so frames are looked at for a list of objects alone.
+    pub(crate) is_of_one_moment: bool,
     /// Counts frees by the call-site that makes them.
     pub(crate) counts_free_sites: bool,
     /// Size of a page, where the trace tells it.
@@ -399,9 +401,13 @@ impl<'a> Pairing<'a> {
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
             ahead.iter().take(group.len()).for_each(|event| self.ask(event));
-            if self.objects.is_large() || self.pages.is_large() {
+            if self.objects.is_large() || self.pages.is_large() || !self.frames.is_empty() {
                 let near = part.events.get(from + GROUP..).unwrap_or_default();
                 near.iter().take(group.len()).for_each(|event| self.ask_again(event));
+                group
+                    .iter()
+                    .filter(|event| event.action.is_of_frames())
+                    .for_each(|event| self.frames.prefetch_word(event.address));
             }
             for (event, index) in group.iter().zip(from..) {
                 self.take_event(event, Number { serial: part.serial(index), at: event.at }, sink);
@@ -412,12 +418,18 @@ impl<'a> Pairing<'a> {
     /// Starts loading the slot of an event's address.
     #[inline(always)]
     fn ask(&self, event: &PairEvent) {
+        if event.action.is_of_frames() {
+            return self.frames.prefetch_region(event.address);
+        }
         self.table(event.kind).prefetch(event.hash, event.action == PairAction::Alloc);
     }
 
     /// Starts loading the next bucket where the slot cannot be in the first.
     #[inline(always)]
     fn ask_again(&self, event: &PairEvent) {
+        if event.action.is_of_frames() {
+            return self.frames.prefetch_chunk(event.address);
+        }
         let table = self.table(event.kind);
         if table.is_large() {
             table.prefetch_next(event.address, event.hash, event.action == PairAction::Alloc);

@@ -40,6 +40,7 @@ pub struct Query {
     pub(crate) grouping: Grouping,
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
+    pub(crate) splits_stacks: bool,
     pub(crate) over_time: OverTimeRequest,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
@@ -87,6 +88,7 @@ impl Query {
             grouping,
             matrix: false,
             lists_live: false,
+            splits_stacks: false,
             over_time: OverTimeRequest::default(),
             free_sites: false,
             learns_caches: false,
@@ -119,6 +121,13 @@ impl Query {
     /// Lists the objects that are live at the end; about 48 bytes of memory for each.
     pub fn with_live_objects(mut self, yes: bool) -> Query {
         self.lists_live = yes;
+        self
+    }
+
+    /// Makes rows of call-sites and their stacks in place of rows of call-sites alone, where the trace may have stacks: objects and
+    /// samples then have their stacks.
+    pub fn with_stacks(mut self, yes: bool) -> Query {
+        self.splits_stacks = yes;
         self
     }
 

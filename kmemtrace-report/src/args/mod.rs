@@ -5,6 +5,7 @@
 mod choices;
 mod filters;
 mod keys;
+mod memstrack;
 mod top;
 
 use std::io::IsTerminal;
@@ -15,11 +16,15 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use kmemtrace::documents::AccountStyle;
+use kmemtrace_abi::text::duration;
+
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
+use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
-pub(crate) use keys::{GroupBy, SortBy};
+pub(crate) use keys::{CullBy, GroupBy, SortBy};
+pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
 
 /// Levels of a tree on a terminal.
@@ -37,10 +42,23 @@ pub(crate) struct Args {
     /// Several keys make a row for each combination of them.
     #[arg(long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
     pub(crate) by: Vec<GroupBy>,
+    /// Keys that group blocks of page_owner, as page_owner_sort has them: pid tgid name stacktrace allocator free
+    ///
+    /// Or their letters: p tg n st ator f. Stacks are whole, and rows are sorted by the number of blocks where --sort names no key.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KEY,...",
+        value_delimiter = ',',
+        conflicts_with = "by",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) cull: Vec<CullBy>,
     /// Greatest of these first
     ///
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
-    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
+    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) sort: Vec<SortBy>,
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
@@ -74,6 +92,19 @@ pub(crate) struct Args {
     /// Classes stand at the end of the help of mismatch.
     #[arg(long, value_name = "CLASS", value_parser = PossibleValuesParser::new(crate::classes::names()), hide_possible_values = true)]
     pub(crate) explain: Option<String>,
+    /// Print reports of memstrack in its own layouts: module_summary,task_top:top=5
+    ///
+    /// The reports are module_summary, module_top, task_summary, task_top, task_top_json and proc_slab_static. Each may have
+    /// parameters: sort_by_alloc, sort_by_peak, throttle=PERCENT, top=NUMBER. They count pages.
+    #[arg(
+        long,
+        value_name = "REPORT,...",
+        value_delimiter = ',',
+        value_parser = ReportParser,
+        conflicts_with_all = ["format", "kind", "fail_on", "bytes", "show_addresses"],
+        hide_short_help = true
+    )]
+    pub(crate) memstrack: Vec<MemstrackReport>,
     /// Rows to show [default: 20 on a terminal, else all]
     ///
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
@@ -85,7 +116,7 @@ pub(crate) struct Args {
     /// Format of the file
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<ExportTo>,
-    /// Figure that folded stacks are weighted by [default: wasted]
+    /// Figure that folded stacks are weighted by [default: wasted, of pages live]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
     /// Name of the host, in place of the recorded one
@@ -100,8 +131,8 @@ pub(crate) struct Args {
     /// Module that an allocation belongs to: innermost (default), outermost, any or site
     ///
     /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
-    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. Allocations without
-    /// a stack belong to the module of their call-site.
+    /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. While a module
+    /// loads, what its thread allocates belongs to it, but by site. Allocations without a stack belong to the module of their call-site.
     #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true, hide_short_help = true)]
     pub(crate) module_rule: Option<RuleOfModules>,
     /// Figures at the peak of live bytes, or at a time
@@ -112,6 +143,20 @@ pub(crate) struct Args {
     /// Rules for the use of pages, in place of the built-in ones
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) uses: Option<PathBuf>,
+    /// Only spans, waits and calls of at least this duration: 134us, 5ms
+    ///
+    /// Units: ns, us, ms, s, min (or m), h; a number alone is seconds.
+    #[arg(long, value_name = "TIME", value_parser = span_of_time)]
+    pub(crate) threshold: Option<u64>,
+    /// Only these kinds of spans: direct, memcg, shrinker
+    ///
+    /// Kinds are direct, memcg, softlimit, node, compaction, shrinker, throttled, kswapd, kcompactd, and the names of pairs of events
+    /// that have no kind. Spans inside and around are found whatever is chosen.
+    #[arg(long, value_name = "SPAN,...", value_delimiter = ',')]
+    pub(crate) span: Vec<String>,
+    /// List below each stall the events inside it
+    #[arg(long)]
+    pub(crate) timeline: bool,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
     /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the
@@ -131,6 +176,9 @@ pub(crate) struct Args {
     pub(crate) live: TopArgs,
     #[command(flatten)]
     pub(crate) filters: Filters,
+    /// Show blocks of page_owner that were given back, too
+    #[arg(long, help_heading = "Filters", hide_short_help = true)]
+    pub(crate) released: bool,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Show the recorder's own allocations, too
@@ -229,7 +277,8 @@ impl Args {
 
     /// Query whose rows are made of the keys of `--by`, else of call-sites.
     pub(crate) fn grouped(&self) -> Query {
-        let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        let mut keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        keys.extend(self.cull.iter().map(|by| by.key()));
         if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
     }
 
@@ -268,6 +317,12 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses a span of time.
+fn span_of_time(text: &str) -> Result<u64, String> {
+    let time = duration::parse(text).and_then(|time| u64::try_from(time).ok());
+    time.ok_or_else(|| "a time is a number with a unit: 134us, 5ms, 1.5s".to_owned())
 }
 
 /// Parses `10` and `2.5%`: a percentage that is not negative.

@@ -15,6 +15,8 @@ use crate::{classes, columns};
 
 /// Name of the program.
 pub(crate) const PROGRAM: &str = "kmemtrace-report";
+/// Option that stands in place of a view.
+const WITHOUT_VIEW: &str = "memstrack";
 /// Meaning of the program in one line.
 const ABOUT: &str = "Reports who leaks kernel memory, what is wasted, which frees do not match";
 /// Width of help: a terminal of 80 columns shows it whole.
@@ -135,7 +137,8 @@ fn with_options(view: &'static View, name: &'static str, options: Options) -> Co
         return OldArgs::command().disable_help_subcommand(true).max_term_width(WIDTH);
     }
     let all = union();
-    let is_own = |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long));
+    let is_own =
+        |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long) || (name == PROGRAM && long == WITHOUT_VIEW));
     let own = all.get_arguments().filter(is_own).filter(|arg| options == Options::All || !arg.is_hide_set());
     Command::new(name)
         .disable_version_flag(name != PROGRAM)
@@ -147,6 +150,10 @@ fn with_options(view: &'static View, name: &'static str, options: Options) -> Co
 /// Option with the words that it takes in this view.
 fn shaped(arg: Arg, view: &'static View) -> Arg {
     match arg.get_long() {
+        Some("by") if view.name == "shrinkers" => {
+            let help = "function: a row for each function that shrinkers call [default: for each shrinker and node]";
+            with_words(arg, view.groupings).help(help).long_help(help)
+        }
         Some("by") => with_words(arg, view.groupings),
         Some("sort") => with_words(arg, view.sort_keys),
         None if matches!(view.run, Run::Compare) => {
@@ -201,7 +208,8 @@ const VIEWS_HEADING: &str = "Views (without VIEW: summary, without DIR: ./kmemtr
 
 /// Lines of the views, and a line with the names of the commands that write files, so that all of it fits a terminal.
 fn short_list_of_views() -> String {
-    let is_view = |view: &&View| matches!(view.run, Run::Document { .. } | Run::Events | Run::Compare);
+    let is_view =
+        |view: &&View| matches!(view.run, Run::Document { .. } | Run::Latency { .. } | Run::Events | Run::Compare);
     let mut list = VIEWS_HEADING.to_owned();
     for view in VIEWS.iter().filter(is_view) {
         let _ = writeln!(list, "  {:<9} {}", view.name, view.meaning);

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use kmemtrace::SortKey;
+use kmemtrace::{Kind, SortKey};
 
 use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
-use crate::views::{Run, VIEWS, View};
+use crate::views::{MEMSTRACK, Run, VIEWS, View};
 use commands::{PROGRAM, SHELLS};
 
 /// Trace directory where none is named.
@@ -90,7 +90,13 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     // The view's own command refuses options and words of others; the second one has the types of all values.
     command.try_get_matches_from(line()).map_err(|error| refusal(view, error))?;
     let matches = commands::union().try_get_matches_from(line()).map_err(Refusal::Clap)?;
-    let (args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
+    let (mut args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
+    let (mut view, mut is_named) = (view, is_named);
+    if !args.memstrack.is_empty() {
+        // Reports of memstrack count pages.
+        args.filters.kind = vec![Kind::Pages];
+        (view, is_named) = (&MEMSTRACK, true);
+    }
     if let Some(class) = &args.explain {
         return Ok(CommandLine::Text(explain(class)));
     }
@@ -182,7 +188,10 @@ impl Request {
 
     /// Sort keys of rows of figures: those of the command line, else the view's own.
     pub(crate) fn sort_keys(&self) -> Vec<SortKey> {
-        let own = self.view.sort_keys.first().copied().unwrap_or(SortBy::Wasted);
+        // page_owner_sort sorts by the number of blocks.
+        let culls = !self.args.cull.is_empty();
+        let own = self.view.sort_keys.first().copied().filter(|_| !culls);
+        let own = own.unwrap_or(if culls { SortBy::Allocs } else { SortBy::Wasted });
         let asked = if self.args.sort.is_empty() { vec![own] } else { self.args.sort.clone() };
         asked.into_iter().filter_map(SortBy::key).collect()
     }

@@ -1,14 +1,16 @@
-//! `folded`: stacks of call-sites, a line each, as flame graph tools read them: `module;function;inlined N`.
+//! `folded`: call stacks, a line each, the outermost frame first, as flame graph tools read them; of an allocation without a stack its
+//! call-site: `module;function;inlined N`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use kmemtrace::documents::group::GroupMember;
 use kmemtrace::documents::naming::CallSite;
-use kmemtrace::documents::sites::SiteRow;
+use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body};
 use kmemtrace::{Kind, Query, Shape};
-use kmemtrace_abi::text::escape::escape;
 
+use super::frames::{self, frame, frame_of_module};
 use super::job::Job;
 use crate::args::Weight;
 use crate::terminal::output::Output;
@@ -16,19 +18,25 @@ use crate::terminal::output::Output;
 /// First frame of call-sites in the kernel itself.
 const KERNEL: &str = "kernel";
 
-/// Writes the stacks of a trace.
-pub(super) fn folded(job: &Job<'_>, weight: Weight) -> anyhow::Result<u8> {
+/// Writes the stacks of a trace, weighted by what was asked for, else by wasted bytes, pages by live bytes.
+pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8> {
     let mut out = job.output()?;
-    let analysis = job.analyse(Query::by_site())?;
-    let document = documents::sites(&analysis, &Shape::default());
-    let Body::Sites(sites) = &document.body else { anyhow::bail!("folded: rows have another form") };
+    let analysis = job.analyse(Query::by_site().with_stacks(true))?;
+    frames::find_places(&analysis)?;
+    let has_pages = job.shows_pages(&analysis);
+    let weight = weight.unwrap_or(if has_pages { Weight::Live } else { Weight::Wasted });
     // Call-sites of one function are one line.
     let mut stacks = BTreeMap::<String, u128>::new();
-    for row in sites.rows.iter().filter(|row| (row.kind == Kind::Pages) == job.has_pages()) {
-        let weight = weight_of(&row, weight);
-        if weight > 0 {
-            *stacks.entry(stack(&row.site)).or_default() += u128::from(weight);
+    let mut add = |names: &[GroupMember<'_>], kind: Kind, stats: &PrintedStats| {
+        let weight = weight_of(stats, weight);
+        if weight > 0 && (kind == Kind::Pages) == has_pages {
+            *stacks.entry(stack(&frames::frames(&analysis, names), names)).or_default() += u128::from(weight);
         }
+    };
+    match &documents::sites(&analysis, &Shape::default()).body {
+        Body::Sites(rows) => rows.rows.iter().for_each(|row| add(&[GroupMember::Site(row.site)], row.kind, &row.stats)),
+        Body::Groups(rows) => rows.rows.iter().for_each(|row| add(&row.names.0, row.kind, &row.stats)),
+        _ => anyhow::bail!("folded: rows have another form"),
     }
     let written = write(&stacks, &mut out);
     out.finish(written)?;
@@ -39,30 +47,37 @@ fn write(stacks: &BTreeMap<String, u128>, out: &mut Output) -> io::Result<()> {
     stacks.iter().try_for_each(|(stack, weight)| writeln!(out, "{stack} {weight}"))
 }
 
-fn weight_of(row: &SiteRow<'_>, weight: Weight) -> u64 {
+fn weight_of(stats: &PrintedStats, weight: Weight) -> u64 {
     match weight {
-        Weight::Allocs => row.stats.allocs,
-        Weight::Allocated => row.stats.allocated,
-        Weight::Wasted => row.stats.wasted,
-        Weight::Live => row.stats.live_allocated,
+        Weight::Allocs => stats.allocs,
+        Weight::Allocated => stats.allocated,
+        Weight::Wasted => stats.wasted,
+        Weight::Live => stats.live_allocated,
     }
 }
 
-/// Frames of a call-site, the outermost first.
-fn stack(site: &CallSite<'_>) -> String {
-    let module = site.module.as_deref().map_or(KERNEL.to_owned(), frame);
-    let frames = &site.place.0.frames;
-    let functions: Vec<String> = match frames.is_empty() {
-        true if site.call_site.0 == 0 => vec![frame(b"(no call-site)")],
-        true => vec![site.call_site.to_string()],
-        false => frames.iter().rev().map(|inner| frame(&inner.function)).collect(),
-    };
-    format!("{module};{}", functions.join(";"))
+/// Line of a row: the functions of its stack, or module and functions of its call-site, the outermost first.
+fn stack(frames: &[CallSite<'_>], names: &[GroupMember<'_>]) -> String {
+    match frames {
+        [site] if !frames::has_stack(names) => {
+            let module = site.module.as_deref().map_or(KERNEL.to_owned(), frame);
+            format!("{module};{}", functions(site, None).join(";"))
+        }
+        frames => {
+            let functions = frames.iter().rev().flat_map(|site| functions(site, site.module.as_deref()));
+            functions.collect::<Vec<_>>().join(";")
+        }
+    }
 }
 
-/// A name as a frame: escaped, and without the characters that part frames and weights.
-fn frame(name: &[u8]) -> String {
-    escape(name).replace(';', "\\x3b").replace(' ', "\\x20")
+/// Functions of a return address, the outermost first.
+fn functions(site: &CallSite<'_>, module: Option<&[u8]>) -> Vec<String> {
+    let frames = &site.place.0.frames;
+    match frames.is_empty() {
+        true if site.call_site.0 == 0 => vec![frame(b"(no call-site)")],
+        true => vec![site.call_site.to_string()],
+        false => frames.iter().rev().map(|inner| frame_of_module(&inner.function, module)).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +86,7 @@ mod tests {
 
     use kmemtrace::documents::naming::SitePlace;
     use kmemtrace::documents::row::Address;
+    use kmemtrace::documents::stack_frame::RowStack;
     use kmemtrace::{Frame, Place};
 
     use super::*;
@@ -84,11 +100,16 @@ mod tests {
             module: module.map(Into::into),
             place: SitePlace(Arc::new(Place { frames, ..Place::default() })),
         };
-        let inlined = vec![frame(b"kmalloc", true), frame(b"foo_open", false)];
-        assert_eq!(stack(&site(Some(b"foo"), inlined, 1)), "foo;foo_open;kmalloc");
-        assert_eq!(stack(&site(None, vec![], 0xc0de)), "kernel;0xc0de");
-        assert_eq!(stack(&site(None, vec![], 0)), "kernel;(no\\x20call-site)");
-        let hostile = vec![frame(b"a;b c\n7\xff 8\\", false)];
-        assert_eq!(stack(&site(Some(b"m 1"), hostile, 1)), r"m\x201;a\x3bb\x20c\x0a7\xff\x208\\");
+        let alone = |site: CallSite<'_>| stack(&[site], &[]);
+        let inlined = || vec![frame(b"kmalloc", true), frame(b"foo_open", false)];
+        assert_eq!(alone(site(Some(b"foo"), inlined(), 1)), "foo;foo_open;kmalloc");
+        assert_eq!(alone(site(None, vec![], 0xc0de)), "kernel;0xc0de");
+        assert_eq!(alone(site(None, vec![], 0)), "kernel;(no\\x20call-site)");
+        let hostile = || vec![frame(b"a;b c\n7\xff 8\\", false)];
+        assert_eq!(alone(site(Some(b"m 1"), hostile(), 1)), r"m\x201;a\x3bb\x20c\x0a7\xff\x208\\");
+        let frames = [site(Some(b"foo"), inlined(), 1), site(None, vec![], 0xc0de), site(Some(b"m 1"), hostile(), 1)];
+        let names = [GroupMember::Stack(Some(RowStack { number: 1, frames: vec![] }))];
+        let want = r"a\x3bb\x20c\x0a7\xff\x208\\_[m\x201];0xc0de;foo_open_[foo];kmalloc_[foo]";
+        assert_eq!(stack(&frames, &names), want);
     }
 }

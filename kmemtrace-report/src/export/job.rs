@@ -28,9 +28,12 @@ impl<'a> Job<'a> {
         self.request.args.host.as_deref()
     }
 
-    /// True where pages are exported: they are never added to the objects that they hold, so no other kind is.
-    pub(super) fn has_pages(&self) -> bool {
-        self.request.args.filters.kind == [Kind::Pages]
+    /// True where pages are exported: they were asked for, or nothing else is there. They are never added to the objects that they
+    /// hold.
+    pub(super) fn shows_pages(&self, analysis: &Analysis) -> bool {
+        let kinds = &self.request.args.filters.kind;
+        let is_alone = || analysis.total().allocs == 0 && analysis.kind(Kind::Pages).allocs > 0;
+        kinds == &[Kind::Pages] || kinds.is_empty() && is_alone()
     }
 
     pub(super) fn open(&self) -> anyhow::Result<Trace> {

@@ -2,6 +2,7 @@
 
 mod about;
 mod folded;
+mod frames;
 mod job;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -9,7 +10,7 @@ mod perfetto;
 mod pprof;
 mod protobuf;
 
-use crate::args::{ExportTo, Format, Weight};
+use crate::args::{ExportTo, Format};
 use crate::cli::Request;
 use crate::report;
 use job::Job;
@@ -28,7 +29,7 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
     let job = Job::new(request);
     match to {
         ExportTo::Pprof => pprof::pprof(&job),
-        ExportTo::Folded => folded::folded(&job, args.weight.unwrap_or(Weight::Wasted)),
+        ExportTo::Folded => folded::folded(&job, args.weight),
         ExportTo::Jsonl => report::events(request, Some(Format::Jsonl)),
         ExportTo::Csv => report::events(request, Some(Format::Csv)),
         ExportTo::Perfetto => perfetto::perfetto(&job),

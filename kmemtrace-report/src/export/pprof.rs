@@ -1,4 +1,4 @@
-//! `pprof`: call-sites and their sums as gzip'd `profile.proto`, which `go tool pprof` and profile stores read.
+//! `pprof`: call stacks, or call-sites, and their sums as gzip'd `profile.proto`, which `go tool pprof` and profile stores read.
 //!
 //! Messages are written as rows come: strings, functions and locations before the first sample that needs them, mappings at the end.
 
@@ -17,6 +17,7 @@ use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 
 use super::about;
+use super::frames;
 use super::job::Job;
 use super::protobuf::Message;
 
@@ -28,8 +29,9 @@ const SAMPLE_TYPES: [(&str, &str); 5] = [
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),
 ];
-/// Type of samples that viewers show first.
+/// Type of samples that viewers show first: pages waste nothing.
 const DEFAULT_SAMPLE_TYPE: &str = "wasted_space";
+const DEFAULT_OF_PAGES: &str = "inuse_space";
 /// Name of the kernel's own mapping, which no viewer takes for a file that it could open.
 const KERNEL: &str = "[kernel.kallsyms]";
 
@@ -51,9 +53,14 @@ mod profile {
 
 /// Writes the profile of a trace.
 pub(super) fn pprof(job: &Job<'_>) -> anyhow::Result<u8> {
-    let facts = TraceFacts::of(&job.open()?);
+    let trace = job.open()?;
+    let (facts, has_stacks) = (TraceFacts::of(&trace), trace.may_have_stacks());
+    drop(trace);
     let mut out = job.binary_output()?;
-    let analysis = job.analyse(Query::by(&[GroupKey::Site, GroupKey::Cache]))?;
+    let stack = has_stacks.then_some(GroupKey::Stack);
+    let keys: Vec<GroupKey> = [GroupKey::Site, GroupKey::Cache].into_iter().chain(stack).collect();
+    let analysis = job.analyse(Query::by(&keys))?;
+    frames::find_places(&analysis)?;
     let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Site], top: None });
     let written = write(&analysis, &document, &facts, job, &mut out);
     out.finish(written)?;
@@ -92,12 +99,13 @@ fn write(
 ) -> io::Result<()> {
     let Body::Groups(rows) = &document.body else { return Err(io::Error::other("rows have another form")) };
     let mut profile = Profile::new(analysis, facts, GzEncoder::new(out, Compression::default()));
-    profile.begin(&document.head)?;
+    let has_pages = job.shows_pages(analysis);
+    profile.begin(&document.head, if has_pages { DEFAULT_OF_PAGES } else { DEFAULT_SAMPLE_TYPE })?;
     for line in about::lines(&document.head, job.host(), &job.asked) {
         profile.comment(&line)?;
     }
     let mut upper_bounds = 0u64;
-    for row in rows.rows.iter().filter(|row| (row.kind == Kind::Pages) == job.has_pages()) {
+    for row in rows.rows.iter().filter(|row| (row.kind == Kind::Pages) == has_pages) {
         upper_bounds += u64::from(row.stats.live_is_upper_bound && row.stats.live_objects > 0);
         profile.sample(&row.names.0, row.kind, &row.stats)?;
     }
@@ -157,14 +165,14 @@ impl<'a, W: Write> Profile<'a, W> {
     }
 
     /// Writes types of samples, time and duration.
-    fn begin(&mut self, head: &Head<'_>) -> io::Result<()> {
+    fn begin(&mut self, head: &Head<'_>, default: &str) -> io::Result<()> {
         // String 0 is empty by definition.
         self.string("")?;
         for (name, unit) in SAMPLE_TYPES {
             let sample_type = self.value_type(name, unit)?;
             self.put(profile::SAMPLE_TYPE, &sample_type)?;
         }
-        let name = self.string(DEFAULT_SAMPLE_TYPE)?;
+        let name = self.string(default)?;
         self.number(profile::DEFAULT_SAMPLE_TYPE, name)?;
         // Every allocation is recorded.
         let period = self.value_type("space", "bytes")?;
@@ -189,11 +197,16 @@ impl<'a, W: Write> Profile<'a, W> {
     /// Writes the figures of a row; none for a row of failed allocations alone.
     fn sample(&mut self, names: &[GroupMember<'_>], kind: Kind, stats: &PrintedStats) -> io::Result<()> {
         let figures = [stats.allocs, stats.allocated, stats.wasted, stats.live_objects, stats.live_allocated];
-        let site = names.iter().find_map(|name| if let GroupMember::Site(site) = name { Some(site) } else { None });
-        let Some(site) = site.filter(|_| stats.allocs > 0) else { return Ok(()) };
-        let location = self.location(site)?;
+        if stats.allocs == 0 {
+            return Ok(());
+        }
+        // The first location is the innermost one.
+        let mut locations = Vec::new();
+        for site in frames::frames(self.analysis, names) {
+            locations.push(self.location(&site)?);
+        }
         let mut sample = Message::default();
-        sample.packed(1, [location]);
+        sample.packed(1, locations);
         sample.packed(2, figures.map(|figure| number(figure).cast_unsigned()));
         let label = self.label("kind", kind.name())?;
         sample.message(3, &label);

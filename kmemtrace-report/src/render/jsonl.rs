@@ -13,13 +13,14 @@ use kmemtrace::documents::row::RowSource;
 use kmemtrace::documents::{Body, Document};
 use kmemtrace::{Observer, OrderedItem};
 
-/// Writes a view; `summary`, whose document has no rows, is one line.
+/// Writes a view; `summary`, whose document has no rows, is one line. Call stacks that rows name by number are the last line.
 pub(crate) fn jsonl(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Body::Summary(_) = document.body {
         return line(document, out);
     }
     line(&document.head, out)?;
-    document.each_row(&mut |row| line(&row, out))
+    document.each_row(&mut |row| line(&row, out))?;
+    document.stacks().filter(|stacks| !stacks.is_empty()).map_or(Ok(()), |stacks| line(stacks, out))
 }
 
 /// Observer that writes each event and gap at once, so that memory does not grow with the trace.

@@ -36,7 +36,7 @@ pub(super) const MODULES: View = View {
     meaning: "Memory by module of the kernel",
     help: "\
 Figures for each module. An allocation belongs to the module whose frame of the stack is nearest to it, else to the kernel itself; \
---module-rule chooses another rule. Without a stack it belongs to the module of its call-site. Pages count where they were recorded, \
+--module-rule chooses another rule. While a module loads, what its thread allocates belongs to it. Without a stack it belongs to the module of its call-site. Pages count where they were recorded, \
 else objects of slabs; --kind chooses.",
     examples: &[
         ("modules -n 3 DIR", "the three that hold most"),

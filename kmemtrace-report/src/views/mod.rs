@@ -5,9 +5,11 @@
 
 mod figures;
 mod holders;
+mod latency;
 mod other;
-mod view;
+pub(crate) mod view;
 
+pub(crate) use other::MEMSTRACK;
 pub(crate) use view::{Run, View};
 
 /// Commands, in the order of help; the first view is the default.
@@ -26,6 +28,11 @@ pub(crate) static VIEWS: &[View] = &[
     figures::GROWTH,
     other::ACCOUNT,
     other::EVENTS,
+    latency::LATENCY,
+    latency::SHRINKERS,
+    latency::STALLS,
+    latency::WAITS,
+    latency::FUNCTIONS,
     other::STATIC,
     other::NAMES,
     other::HTML,

@@ -189,6 +189,19 @@ standard error, and in the file where its format has room for it.",
     run: Run::Export,
 };
 
+/// View that the option of its name stands for: it has no word and no options of its own.
+pub(crate) static MEMSTRACK: View = View {
+    name: "--memstrack",
+    alias: None,
+    meaning: "Reports of memstrack in its own layouts",
+    help: "",
+    examples: &[],
+    options: &[],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Memstrack,
+};
+
 pub(super) const PACK: View = View {
     name: "pack",
     alias: None,

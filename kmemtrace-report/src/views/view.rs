@@ -1,6 +1,7 @@
 //! Description of a view, and the options of every view.
 
 use kmemtrace::documents::Document;
+use kmemtrace::latency::Latency;
 use kmemtrace::{Analysis, Query, Shape};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
@@ -39,6 +40,15 @@ pub(crate) enum Run {
     },
     /// Prints events, a line each.
     Events,
+    /// Prints the time that tasks wait for memory.
+    Latency {
+        /// Stalls are listed.
+        lists_stalls: bool,
+        /// Document of the answer.
+        document: for<'a> fn(&'a Latency, &Args, Option<usize>) -> Document<'a>,
+        /// Events that the view needs.
+        needs: Needs,
+    },
     /// Compares two traces, or two windows of one.
     Compare,
     /// Prints static sizes, which need no trace.
@@ -53,10 +63,23 @@ pub(crate) enum Run {
     TraceAnalyze,
     /// Writes a file for other programs.
     Export,
+    /// Prints reports of memstrack.
+    Memstrack,
     /// Makes a smaller copy of the recording.
     Pack,
     /// Shows live figures on a terminal.
     Top,
+}
+
+/// Events that a view of the time that tasks wait needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Reclaim, compaction and shrinkers.
+    Spans,
+    /// The same, and allocations of pages.
+    Pages,
+    /// Timed functions.
+    Functions,
 }
 
 /// Options of every view, by their long names; `pack` is no view.
@@ -66,6 +89,7 @@ const COMMON: &[&str] = &[
     "force",
     "time",
     "pid",
+    "tgid",
     "comm",
     "module",
     "cache",
@@ -82,6 +106,7 @@ const COMMON: &[&str] = &[
     "skip-frames",
     "areas",
     "own",
+    "released",
     "bytes",
     "show-addresses",
     "color",
@@ -97,6 +122,9 @@ const COMMON: &[&str] = &[
     "index-from",
 ];
 
+/// Options that are about objects, which spans of time do not have.
+const OF_OBJECTS: &[&str] = &["module", "cache", "site", "kind", "size", "context", "branch", "own", "sized-classes"];
+
 /// Options of text, which pages, pictures and exported files do not have.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
@@ -106,6 +134,7 @@ impl View {
         let is_common = match self.run {
             Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack | Run::Top => false,
             Run::Page | Run::Chart | Run::Export => COMMON.contains(&option) && !OF_TEXT.contains(&option),
+            Run::Latency { .. } => COMMON.contains(&option) && !OF_OBJECTS.contains(&option),
             _ => COMMON.contains(&option),
         };
         is_common || self.options.contains(&option)

@@ -21,6 +21,8 @@ use crate::fs::kernelfs::KernelFs;
 
 /// Control file with the tasks to record; all where it was never written.
 const TASKS: &str = "set_event_pid";
+/// Control file with the tasks whose functions are recorded.
+const FUNCTION_TASKS: &str = "set_ftrace_pid";
 /// Control files of a trace instance.
 const FILES: [&str; 9] = [
     "tracing_on",
@@ -33,6 +35,8 @@ const FILES: [&str; 9] = [
     "trace_options",
     "current_tracer",
 ];
+/// Control files that choose the functions to record.
+const FUNCTION_FILES: [&str; 3] = ["set_ftrace_filter", "set_ftrace_notrace", FUNCTION_TASKS];
 /// Files of an instance or a CPU where a write is a command: it changes events, or empties, swaps or shrinks the buffer.
 const COMMANDS: [&str; 4] = ["set_event", "trace", "snapshot", "free_buffer"];
 /// Control files of an event, of an event system, and of all events.
@@ -101,6 +105,8 @@ pub(crate) struct Selections {
     /// True if the recorder lists the recorded tasks in `set_event_pid`. The kernel changes that list when tasks begin and end, so
     /// only writes to it are looked at.
     pub(crate) has_tasks: bool,
+    /// True if functions are recorded.
+    pub(crate) has_functions: bool,
 }
 
 /// Control files of a recording.
@@ -123,8 +129,10 @@ impl Control {
         clock: TraceClock,
         own: Selections,
     ) -> anyhow::Result<Control> {
-        let is_compared = |file: &&str| !(own.has_tasks && *file == TASKS);
-        let mut names: Vec<String> = FILES.into_iter().filter(is_compared).map(str::to_owned).collect();
+        let is_compared = |file: &&str| !(own.has_tasks && [TASKS, FUNCTION_TASKS].contains(file));
+        let functions = FUNCTION_FILES.into_iter().filter(|_| own.has_functions);
+        let mut names: Vec<String> =
+            FILES.into_iter().chain(functions).filter(is_compared).map(str::to_owned).collect();
         names.extend(events.iter().flat_map(|event| EVENT_FILES.map(|file| format!("events/{event}/{file}"))));
         let mut dirs: Vec<String> = ["events", "options"].map(str::to_owned).into();
         dirs.extend(events.iter().filter_map(|event| Some(format!("events/{}", event.split_once('/')?.0))));
@@ -137,7 +145,8 @@ impl Control {
             stats.extend(fs.open_if_there(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY)?);
         }
         let switches = events.iter().map(|event| format!("events/{event}/enable")).chain(["tracing_on".to_owned()]);
-        let switches = switches.chain(own.has_tasks.then(|| TASKS.to_owned())).collect();
+        let tasks = [TASKS, FUNCTION_TASKS].into_iter().filter(|_| own.has_tasks);
+        let switches = switches.chain(tasks.map(str::to_owned)).collect();
         let mut control = Control::hold(fs, &names, dirs, Some(clock), stats, switches)?;
         control.own = own;
         Ok(control)
@@ -235,6 +244,7 @@ impl Control {
             _ => Vec::new(),
         };
         files.retain(|file| !has_switched || !self.switches.contains(file));
+        files.retain(|file| self.own.has_functions || !FUNCTION_FILES.contains(&file.as_str()));
         files
     }
 
@@ -318,7 +328,10 @@ fn is_control(dir: &str, name: &str) -> bool {
         Some("events") => EVENT_FILES.contains(&name),
         Some("options") => RECORD_OPTIONS.contains(&name),
         Some("per_cpu") => COMMANDS.contains(&name) || name == "buffer_size_kb",
-        _ => COMMANDS.contains(&name) || FILES.contains(&name) || name == "enabled",
+        _ => {
+            let files = [&COMMANDS[..], &FILES, &FUNCTION_FILES].concat();
+            files.contains(&name) || name == "enabled"
+        }
     }
 }
 
@@ -428,7 +441,7 @@ mod tests {
         std::fs::write(dir.path().join(&filter), "bytes_req > 8\n").unwrap();
         std::fs::write(dir.path().join("set_event_pid"), "").unwrap();
         let fs = KernelFs::at(dir.path()).unwrap();
-        let own = Selections { filters: vec![filter.clone()], has_tasks: true };
+        let own = Selections { filters: vec![filter.clone()], has_tasks: true, ..Selections::default() };
         let events = ["kmem/kfree".to_owned()];
         let mut control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), own).unwrap();
         std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::memstrack::{Layout, Report};
 
 use crate::args::{Args, StackWhen, is_of_memstrack};
 use crate::fs::held_dir::random_digits;
@@ -65,43 +66,59 @@ fn line(args: &Args) -> String {
     if let Some(file) = &args.memstrack.report_file {
         line += &format!(" >{}", shown(file));
     }
+    let throttle = args.memstrack.throttle;
+    let asked = args.report.iter().filter_map(|report| Report::parse(&throttled(report, throttle)).ok());
+    let views: Vec<String> = asked.map(|report| format!("kmemtrace-report {} {dir}", view(&report))).collect();
+    if !views.is_empty() {
+        line += &format!("; views of its own for the same: {}", views.join(", "));
+    }
     line
 }
 
-/// Words of the command lines of all reports, without the trace directory: one line for each view.
+/// Words of the command lines of all reports, without the trace directory. Reports of memstrack that follow each other are printed by
+/// one program, which reads the trace once for several.
 pub(crate) fn reports(args: &Args) -> Vec<Vec<String>> {
-    args.report.iter().map(|report| words(report, args.memstrack.throttle)).collect()
+    let runs = args.report.chunk_by(|one, next| is_of_memstrack(one) && is_of_memstrack(next));
+    let words = |run: &[String]| match run {
+        [report, ..] if is_of_memstrack(report) => {
+            let limited: Vec<String> = run.iter().map(|report| throttled(report, args.memstrack.throttle)).collect();
+            vec!["--memstrack".to_owned(), limited.join(",")]
+        }
+        views => views.to_vec(),
+    };
+    runs.map(words).collect()
 }
 
-/// Words of the view that answers a report of memstrack with its parameters; those of a view are its name.
-fn words(report: &str, throttle: Option<u8>) -> Vec<String> {
-    let mut parameters = report.split(':');
-    let name = parameters.next().unwrap_or(report);
-    let (view, is_tree): (&[&str], bool) = match name {
-        "module_summary" => (&["modules"], false),
-        "module_top" => (&["tree", "--by", "module,stack"], true),
-        "task_summary" => (&["tasks"], false),
-        "task_top" => (&["tree", "--by", "task,stack"], true),
-        "task_top_json" => (&["tree", "--by", "task,stack", "--format", "json"], true),
-        "proc_slab_static" => (&["caches"], false),
-        _ => return vec![report.to_owned()],
+/// Report with the throttle of all reports, where it has none of its own.
+fn throttled(report: &str, throttle: Option<u8>) -> String {
+    let has_own = Report::parse(report).is_ok_and(|report| report.throttle.is_some());
+    match throttle.filter(|_| !has_own) {
+        Some(percent) => format!("{report}:throttle={percent}"),
+        None => report.to_owned(),
+    }
+}
+
+/// View of this project that answers a report of memstrack, with its parameters.
+fn view(report: &Report) -> String {
+    let (view, is_tree) = match report.layout {
+        Layout::ModuleSummary => ("modules", false),
+        Layout::ModuleTop => ("tree --by module,stack", true),
+        Layout::TaskSummary => ("tasks", false),
+        Layout::TaskTop => ("tree --by task,stack", true),
+        Layout::TaskTopJson => ("tree --by task,stack --format json", true),
+        Layout::ProcSlabStatic => ("caches", false),
     };
-    let mut words: Vec<String> = view.iter().map(|word| (*word).to_owned()).collect();
-    let mut share = throttle.map(|percent| percent.to_string());
-    for parameter in parameters {
-        match parameter.split_once('=') {
-            None if parameter == "sort_by_peak" && name != "proc_slab_static" => {
-                words.extend(["--sort", "peak"].map(str::to_owned));
-            }
-            Some(("top", rows)) => words.extend(["-n", rows].map(str::to_owned)),
-            Some(("throttle", percent)) => share = Some(percent.to_owned()),
-            _ => {}
-        }
+    let mut line = view.to_owned();
+    if report.by_peak && report.layout != Layout::ProcSlabStatic {
+        line += " --sort peak";
     }
-    if let Some(percent) = share.filter(|_| is_tree) {
-        words.extend(["--throttle".to_owned(), percent]);
+    if let Some(rows) = report.top.filter(|rows| *rows > 0) {
+        line += &format!(" -n {rows}");
     }
-    words
+    if let Some(percent) = report.throttle.filter(|percent| is_tree && *percent > 0) {
+        line += &format!(" --throttle {percent}");
+    }
+    line
 }
 
 /// True if only the reports stay of the recording.
@@ -131,14 +148,15 @@ mod tests {
         assert_eq!(said("kmemtraced -e page"), None);
         assert_eq!(
             said("kmemtraced --notui --report module_summary,task_top:top=5 --throttle 80 --output /tmp/F").unwrap(),
-            "as memstrack: kmemtraced -e page --stack -o DIR, then kmemtrace-report modules DIR, then kmemtrace-report tree --by \
-             task,stack -n 5 --throttle 80 DIR >/tmp/F"
+            "as memstrack: kmemtraced -e page --stack -o DIR, then kmemtrace-report --memstrack \
+             module_summary:throttle=80,task_top:top=5:throttle=80 DIR >/tmp/F; views of its own for the same: \
+             kmemtrace-report modules DIR, kmemtrace-report tree --by task,stack -n 5 --throttle 80 DIR"
         );
         assert_eq!(said("kmemtraced --backend perf --buf-size 8").unwrap(), "as memstrack: kmemtraced -b 8M -o DIR");
         assert_eq!(
             said("kmemtraced --report sites,module_top -e all --stack=all -o x").unwrap(),
-            "as memstrack: kmemtraced -e all --stack=all -o x, then kmemtrace-report sites x, then kmemtrace-report tree --by \
-             module,stack x"
+            "as memstrack: kmemtraced -e all --stack=all -o x, then kmemtrace-report sites x, then kmemtrace-report --memstrack \
+             module_top x; views of its own for the same: kmemtrace-report tree --by module,stack x"
         );
         let (args, _) = translated("kmemtraced --notui --output F --buf-size 2");
         assert_eq!((args.report, args.buffer_size), (vec![REPORT.to_owned()], Some(2 << 20)));

@@ -71,19 +71,29 @@ pub(crate) fn say_begin(args: &Args, dir: &Path, facts: &SourceFacts) {
         let reason = if args.verbose { facts.stacks.reason.as_str() } else { "" };
         say(args, &if reason.is_empty() { shown } else { format!("{shown}: {reason}") });
     }
+    if let Some(shown) = facts.functions.shown() {
+        say(args, &shown);
+    }
 }
 
-/// Warns of allocations whose frees are not recorded, even with --quiet.
+/// Warns of allocations whose frees are not recorded, and of stacks and functions that the kernel refused, even with --quiet.
 pub(crate) fn warn_of_events(facts: &SourceFacts) {
-    if let Some(warning) = without_frees(&facts.events) {
+    let warnings = [without_frees(&facts.events), facts.stacks.note.clone(), facts.functions.note.clone()];
+    for warning in warnings.into_iter().flatten() {
         messages::say(format!("kmemtraced: {warning}"));
     }
 }
 
-/// Lists the enabled events and the sub-buffer size.
+/// Lists the enabled events, events and functions that the kernel lacks, and the sub-buffer size.
 pub(crate) fn list_set_up(facts: &SourceFacts) {
     for event in &facts.events {
         messages::say(format!("event {event}"));
+    }
+    for event in &facts.missing {
+        messages::say(format!("event {event}: not in this kernel"));
+    }
+    for function in facts.functions.refused.iter().filter(|_| !facts.functions.recorded.is_empty()) {
+        messages::say(format!("function {function}: cannot be recorded by this kernel"));
     }
     if let Framing::SubBuffers(shape) = &*facts.framing {
         messages::say(format!("sub-buffers of {} KiB", shape.size >> 10));

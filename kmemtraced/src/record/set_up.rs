@@ -9,7 +9,9 @@ use crate::process::memory;
 use crate::source::TraceSource;
 use crate::source::boot;
 use crate::source::buffer_size;
+use crate::source::events;
 use crate::source::relay::{self, RelayChannel};
+use crate::source::stacks::Wished;
 use crate::source::tracefs::{self, InstanceOptions, RingBuffers};
 use crate::write::workers::PoolSize;
 
@@ -28,17 +30,21 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         || args.clock.is_some()
         || args.filter.is_some()
         || args.only_command
-        || args.stack.is_some();
+        || args.stack.is_some()
+        || args.functions.is_some();
     if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
         return set_up_relay(args, channel);
     }
     let slab = ["slab".to_owned()];
+    let events = args.events.as_deref().unwrap_or(&slab);
+    let begins = events::has_latency(events) && !args.no_stack;
     let options = InstanceOptions {
         name: &args.instance,
-        events: args.events.as_deref().unwrap_or(&slab),
+        events,
         clock: args.clock.as_deref().unwrap_or("mono"),
         filter: args.filter.as_deref(),
-        stack: args.stack.as_ref(),
+        stack: Wished { when: args.stack.as_ref(), begins },
+        functions: args.functions.as_deref(),
         scope: if args.only_command { Scope::Tasks } else { Scope::System },
         buffer_bytes: &|cpus| args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus)),
     };

@@ -4,7 +4,10 @@ use anyhow::bail;
 use kmemtrace_abi::text::escape::escape;
 
 use crate::fs::kernelfs::KernelFs;
+use crate::source::latency;
 
+/// Names of profiles.
+const PROFILES: [&str; 4] = ["slab", "page", latency::PROFILE, "all"];
 /// Events of the profile `slab`; a kernel has some of them.
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
@@ -98,6 +101,7 @@ fn profile(name: &str) -> Vec<&'static str> {
         "slab" => SLAB.to_vec(),
         "page" => PAGE.to_vec(),
         "all" => [&SLAB[..], &PAGE[..]].concat(),
+        latency::PROFILE => latency::EVENTS.to_vec(),
         _ => Vec::new(),
     }
 }
@@ -105,6 +109,11 @@ fn profile(name: &str) -> Vec<&'static str> {
 /// True if the name stands for several events.
 pub(crate) fn is_profile(name: &str) -> bool {
     !profile(name).is_empty()
+}
+
+/// True if the profile `latency` is among names of events and profiles.
+pub(crate) fn has_latency(asked: &[String]) -> bool {
+    asked.iter().any(|name| name == latency::PROFILE)
 }
 
 /// Event of a name as `system/event`; a name alone is of `kmem`.
@@ -123,7 +132,8 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
             if event.contains("..") || !there(&event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
-                    "-e {name}: this kernel has no such event; {like}there are slab, page, all, and those in events/kmem of tracefs"
+                    "-e {name}: this kernel has no such event; {like}there are {}, and those in events/kmem of tracefs",
+                    PROFILES.join(", ")
                 );
             }
             events.push(event);
@@ -135,7 +145,9 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
                 found.push(event);
             }
         }
-        if !found.iter().any(|event| event.starts_with("kmem/")) {
+        if name == latency::PROFILE {
+            latency::check(&found)?;
+        } else if !found.iter().any(|event| event.starts_with("kmem/")) {
             bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
         }
         events.extend(found);
@@ -149,7 +161,7 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
 fn nearest(fs: &KernelFs, name: &str) -> Option<String> {
     let there = fs.names("events/kmem").unwrap_or_default().into_iter();
     let like = |known: String| (strsim::jaro_winkler(name, &known), known);
-    let known = there.chain(["slab", "page", "all"].map(str::to_owned)).map(like);
+    let known = there.chain(PROFILES.map(str::to_owned)).map(like);
     let best = known.filter(|(like, _)| *like >= 0.8).max_by(|(a, x), (b, y)| a.total_cmp(b).then_with(|| y.cmp(x)));
     best.map(|(_, known)| known)
 }
@@ -190,6 +202,28 @@ mod tests {
         assert_eq!(page().unwrap(), ["kmem/mm_page_alloc", "kmem/mm_page_free", "module/module_load"]);
         let one = choose(&fs, &["mm_page_free".to_owned(), "module:module_load".to_owned()]);
         assert_eq!(one.unwrap(), ["kmem/mm_page_free", "module/module_load"]);
+    }
+
+    #[test]
+    fn latency_takes_what_a_kernel_has_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let add = |event: &str| {
+            let event = dir.path().join("events").join(event);
+            std::fs::create_dir_all(&event).unwrap();
+            std::fs::write(event.join("enable"), "0").unwrap();
+        };
+        let choose = |asked: &[&str]| choose(&fs, &asked.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        add("vmscan/mm_vmscan_direct_reclaim_begin");
+        let error = format!("{:#}", choose(&["latency"]).unwrap_err());
+        assert!(error.starts_with("-e latency: this kernel has no begin and end"), "{error}");
+        ["vmscan/mm_vmscan_direct_reclaim_end", "kmem/kmalloc"].into_iter().for_each(add);
+        let direct = ["vmscan/mm_vmscan_direct_reclaim_begin", "vmscan/mm_vmscan_direct_reclaim_end"];
+        assert_eq!(choose(&["latency"]).unwrap(), direct);
+        assert_eq!(choose(&["latency", "slab"]).unwrap(), [&["kmem/kmalloc"][..], &direct].concat());
+        assert_eq!(latency::missing(&fs).unwrap().len(), latency::EVENTS.len() - 2);
+        let error = format!("{:#}", choose(&["latenzy"]).unwrap_err());
+        assert!(error.contains("did you mean latency? there are slab, page, latency, all"), "{error}");
     }
 
     #[test]

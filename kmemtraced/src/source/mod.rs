@@ -2,7 +2,8 @@
 //!
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
-//! `events` has the profiles and formats of events, `stacks` the ways to their stacks, `stack_cost` the time of one, `buffer_size` the default and the limit of buffers. `ownership` tells the
+//! `events` has the profiles and formats of events, `latency` the profile of that name, `functions` the tracer of functions, `stacks`
+//! the ways to stacks, `stack_cost` the time of one, `buffer_size` the default and the limit of buffers. `ownership` tells the
 //! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
@@ -11,7 +12,9 @@ pub(crate) mod as_found;
 pub(crate) mod boot;
 pub(crate) mod buffer_size;
 pub(crate) mod events;
+pub(crate) mod functions;
 pub(crate) mod instance;
+pub(crate) mod latency;
 mod ownership;
 mod poll;
 pub(crate) mod relay;
@@ -30,6 +33,7 @@ use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_abi::trace::Scope;
 
 use crate::control::files::Control;
+use crate::source::functions::Functions;
 use crate::source::stacks::Stacks;
 
 /// Trace buffer of one CPU in the kernel.
@@ -106,6 +110,10 @@ pub(crate) struct SourceFacts {
     pub(crate) filter: Option<String>,
     /// Stacks that the kernel records.
     pub(crate) stacks: Stacks,
+    /// Functions that the kernel records.
+    pub(crate) functions: Functions,
+    /// Events of the profile `latency` that the user asked for and the kernel lacks.
+    pub(crate) missing: Vec<&'static str>,
     /// Text for the user.
     pub(crate) shown: String,
 }

@@ -16,6 +16,7 @@ use rustix::fs::OFlags;
 use crate::control::files::Control;
 use crate::fs::kernelfs::{DEBUGFS, KernelFs};
 use crate::fs::state;
+use crate::source::functions::Functions;
 use crate::source::poll::readable;
 use crate::source::stacks::Stacks;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
@@ -80,6 +81,8 @@ impl RelayChannel {
             scope: Scope::System,
             filter: None,
             stacks: Stacks::default(),
+            functions: Functions::default(),
+            missing: Vec::new(),
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,
         };

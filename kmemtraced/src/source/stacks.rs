@@ -11,7 +11,7 @@ use kmemtrace_abi::trace::Scope;
 
 use crate::args::StackWhen;
 use crate::fs::kernelfs::KernelFs;
-use crate::source::events;
+use crate::source::{events, latency};
 
 /// Option of a trace directory: a stack after each event.
 const OPTION: &str = "options/stacktrace";
@@ -19,6 +19,8 @@ const OPTION: &str = "options/stacktrace";
 const TRIGGER: &str = "stacktrace";
 /// Text of a stack in `trace`.
 const STACK: &str = "<stack trace>";
+/// Word for begins of reclaim and compaction, for `meta.out`.
+const BEGINS: &str = "begin";
 /// Events of which [`allocate`] makes at least one.
 const PROOF_EVENTS: [&str; 3] = ["kmem/kmem_cache_alloc", "kmem/kmalloc", "kmem/mm_page_alloc"];
 /// First kernel that is known to write a trigger's stacks to the trigger's own instance.
@@ -27,22 +29,111 @@ const FIRST_RIGHT: (u32, u32) = (5, 18);
 /// Stacks that the kernel records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stacks {
-    /// Way and choice, as `trigger alloc`, for `meta.out`; empty without stacks.
+    /// Way and choice, as `trigger alloc`, a line each, for `meta.out`; empty without stacks.
     pub(crate) recorded: String,
     /// Reason for the way, for people; empty where there was no choice.
     pub(crate) reason: String,
+    /// Events with a trigger of the recorder.
+    triggers: Vec<String>,
+    /// Reason why begins of reclaim and compaction have no stacks, for people.
+    pub(crate) note: Option<String>,
 }
 
 impl Stacks {
     /// Text about the stacks for people; `None` without stacks.
     pub(crate) fn shown(&self) -> Option<String> {
-        let (way, events) = self.recorded.split_once(' ')?;
+        let (way, _) = self.recorded.split_once(' ')?;
         let by = if way == "trigger" { "a trigger" } else { "the instance's option" };
-        Some(match events {
-            "alloc" => format!("stacks with allocations, by {by}"),
-            "all" => format!("stacks with all events, by {by}"),
-            filter => format!("stacks with allocations that have {}, by {by}", escape(filter.as_bytes())),
-        })
+        let choices = self.recorded.lines().filter_map(|line| line.split_once(' '));
+        let events = choices.map(|(_, events)| match events {
+            "alloc" => "allocations".to_owned(),
+            "all" => "all events".to_owned(),
+            BEGINS => "begins of reclaim and compaction".to_owned(),
+            filter => format!("allocations that have {}", escape(filter.as_bytes())),
+        });
+        Some(format!("stacks with {}, by {by}", events.collect::<Vec<_>>().join(" and ")))
+    }
+
+    /// Adds a line about events that have stacks.
+    fn add(&mut self, way: &str, events: &str) {
+        if !self.recorded.is_empty() {
+            self.recorded.push('\n');
+        }
+        self.recorded += &format!("{way} {events}");
+    }
+}
+
+/// Stacks that are wished for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wished<'a> {
+    /// Events of objects that are to have stacks; `None`: no event.
+    pub(crate) when: Option<&'a StackWhen>,
+    /// True if begins of reclaim and compaction are to have stacks.
+    pub(crate) begins: bool,
+}
+
+/// Wished stacks, with the way to them.
+pub(crate) struct Plan<'a> {
+    wished: Wished<'a>,
+    way: Way,
+}
+
+/// Plans the stacks of the instance `fs`, which records nothing yet; `None` without any.
+pub(crate) fn plan<'a>(
+    fs: &KernelFs,
+    top: &KernelFs,
+    events: &[String],
+    wished: Wished<'a>,
+    scope: Scope,
+) -> anyhow::Result<Option<Plan<'a>>> {
+    let begins = wished.begins && latency::begins(events).next().is_some();
+    let wished = Wished { begins, ..wished };
+    match wished.when {
+        Some(StackWhen::Alloc) if begins => {}
+        Some(when) => check(fs, events, when)?,
+        None if !begins => return Ok(None),
+        None => {}
+    }
+    let way = choose(fs, top, wished.when.unwrap_or(&StackWhen::Alloc), scope)?;
+    Ok(Some(Plan { wished, way }))
+}
+
+impl Plan<'_> {
+    /// Switches the stacks on, as [`set`].
+    pub(crate) fn set(self, fs: &KernelFs, events: &[String], filter: Option<&str>) -> anyhow::Result<Stacks> {
+        let Plan { wished: Wished { when, begins }, way } = self;
+        let by_trigger = way.by_trigger;
+        let has_allocations = events::allocations(events).next().is_some();
+        let mut stacks = match when.filter(|_| has_allocations || !by_trigger) {
+            Some(when) => set(fs, events, when, filter, way)?,
+            None => Stacks { reason: way.reason, ..Stacks::default() },
+        };
+        if begins && by_trigger {
+            add_begins(fs, events, &mut stacks);
+        } else if begins && stacks.recorded.is_empty() {
+            let reason = std::mem::take(&mut stacks.reason);
+            stacks.note = Some(format!(
+                "no stacks with reclaim and compaction: {reason}: --stack=all records them with all events"
+            ));
+        }
+        Ok(stacks)
+    }
+}
+
+/// Switches on the stacks of begins of reclaim and compaction, by triggers. Where the kernel refuses one, a note says so.
+fn add_begins(fs: &KernelFs, events: &[String], stacks: &mut Stacks) {
+    let mut is_set = false;
+    for event in latency::begins(events) {
+        match fs.set(&trigger_file(event), TRIGGER) {
+            Ok(()) => {
+                is_set = true;
+                stacks.triggers.push(event.to_owned());
+            }
+            Err(error) => stacks.note = Some(format!("no stacks with {event}: {error:#}")),
+        }
+    }
+    if is_set {
+        stacks.add("trigger", BEGINS);
     }
 }
 
@@ -144,7 +235,7 @@ pub(crate) fn set(
             bail!("--stack: this kernel records no stacks: it takes CONFIG_STACKTRACE");
         }
         fs.set(OPTION, "1")?;
-        return Ok(Stacks { recorded: "option all".to_owned(), reason });
+        return Ok(Stacks { recorded: "option all".to_owned(), reason, ..Stacks::default() });
     }
     // The kernel fires a trigger for events that the filter leaves out, too.
     let wished = if let StackWhen::Filter(wished) = when { Some(wished.as_str()) } else { None };
@@ -153,11 +244,14 @@ pub(crate) fn set(
         (Some(one), None) | (None, Some(one)) => format!(" if {one}"),
         (None, None) => String::new(),
     };
+    let mut stacks = Stacks { reason, ..Stacks::default() };
     for event in events::allocations(events) {
         let set = fs.set(&trigger_file(event), &format!("{TRIGGER}{condition}"));
         set.with_context(|| format!("--stack: {event} cannot have a trigger"))?;
+        stacks.triggers.push(event.to_owned());
     }
-    Ok(Stacks { recorded: format!("trigger {}", wished.unwrap_or("alloc")), reason })
+    stacks.add("trigger", wished.unwrap_or("alloc"));
+    Ok(stacks)
 }
 
 /// Checks that stacks were asked for of events that can have them: a filter is one of allocations.
@@ -171,19 +265,13 @@ pub(crate) fn check(fs: &KernelFs, events: &[String], when: &StackWhen) -> anyho
 }
 
 /// True if the stacks are still switched on as [`set`] did.
-pub(crate) fn are_set(fs: &KernelFs, events: &[String], stacks: &Stacks) -> anyhow::Result<bool> {
-    match stacks.recorded.split(' ').next() {
-        Some("trigger") => {
-            for event in events::allocations(events) {
-                if !fs.get(&trigger_file(event))?.starts_with(TRIGGER) {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
+pub(crate) fn are_set(fs: &KernelFs, stacks: &Stacks) -> anyhow::Result<bool> {
+    for event in &stacks.triggers {
+        if !fs.get(&trigger_file(event))?.starts_with(TRIGGER) {
+            return Ok(false);
         }
-        Some("option") => Ok(fs.get(OPTION)?.trim() == "1"),
-        _ => Ok(true),
     }
+    Ok(!stacks.recorded.starts_with("option") || fs.get(OPTION)?.trim() == "1")
 }
 
 /// Stacks that are switched on in a buffer that is taken over.
@@ -191,20 +279,23 @@ pub(crate) fn found(fs: &KernelFs, events: &[String]) -> anyhow::Result<Stacks> 
     let recorded = if fs.get_if_there(OPTION)?.trim() == "1" {
         "option all".to_owned()
     } else {
-        let mut triggers = Vec::new();
+        let (mut triggers, mut of_begins) = (Vec::new(), 0);
         for event in events {
             let text = fs.get_if_there(&trigger_file(event))?;
-            triggers.extend(text.lines().find(|line| line.starts_with(TRIGGER)).map(str::to_owned));
+            let trigger = text.lines().find(|line| line.starts_with(TRIGGER)).map(str::to_owned);
+            of_begins += usize::from(trigger.is_some() && latency::is_begin(event));
+            triggers.extend(trigger);
         }
         let conditions = triggers.iter().map(|trigger| trigger.split_once(" if ").map(|(_, condition)| condition));
         match conditions.flatten().next() {
             Some(condition) => format!("trigger {condition}"),
             None if triggers.is_empty() => String::new(),
+            None if triggers.len() == of_begins => format!("trigger {BEGINS}"),
             None if triggers.len() == events.len() => "trigger all".to_owned(),
             None => "trigger alloc".to_owned(),
         }
     };
-    Ok(Stacks { recorded, reason: String::new() })
+    Ok(Stacks { recorded, ..Stacks::default() })
 }
 
 /// Control file of an event's triggers.
@@ -244,7 +335,7 @@ mod tests {
         let way = choose(&fs, &fs, when, scope).unwrap();
         assert_eq!(fs.get("tracing_on").unwrap(), "0", "the proof is over");
         let stacks = set(&fs, &events(), when, filter, way).unwrap();
-        assert!(are_set(&fs, &events(), &stacks).unwrap());
+        assert!(are_set(&fs, &stacks).unwrap());
         (stacks.recorded, fs.get(file).unwrap())
     }
 
@@ -277,6 +368,36 @@ mod tests {
     }
 
     #[test]
+    fn begins_of_reclaim_have_stacks_by_triggers_alone() {
+        let begin = "vmscan/mm_vmscan_memcg_reclaim_begin";
+        let planned = |trace: &str, when: Option<StackWhen>, is_wished: bool, events: &[&str]| {
+            let (dir, fs) = instance(trace);
+            fs::create_dir_all(dir.path().join("events").join(begin)).unwrap();
+            fs::write(dir.path().join(trigger_file(begin)), "").unwrap();
+            let events: Vec<String> = events.iter().map(|&event| event.to_owned()).collect();
+            let wished = Wished { when: when.as_ref(), begins: is_wished };
+            let plan = plan(&fs, &fs, &events, wished, Scope::System).unwrap();
+            let stacks = plan.map(|plan| plan.set(&fs, &events, None).unwrap()).unwrap_or_default();
+            assert!(are_set(&fs, &stacks).unwrap());
+            assert_eq!(fs.get(&trigger_file(begin)).unwrap() == TRIGGER, stacks.recorded.contains("trigger begin"));
+            (stacks.recorded, stacks.note.is_some())
+        };
+        let (latency, both) = (&["vmscan/mm_vmscan_throttled", begin][..], &["kmem/mm_page_alloc", begin][..]);
+        let (alloc, all) = (Some(StackWhen::Alloc), Some(StackWhen::All));
+        let pair = |recorded: &str, is_noted: bool| (recorded.to_owned(), is_noted);
+        assert_eq!(planned(STACK, None, true, latency), pair("trigger begin", false));
+        assert_eq!(planned(STACK, None, true, both), pair("trigger begin", false));
+        assert_eq!(planned(STACK, alloc.clone(), true, both), pair("trigger alloc\ntrigger begin", false));
+        assert_eq!(planned(STACK, alloc.clone(), true, latency), pair("trigger begin", false));
+        assert_eq!(planned(STACK, all, true, latency), pair("option all", false));
+        assert_eq!(planned(STACK, None, false, latency), pair("", false));
+        assert_eq!(planned(STACK, None, true, &["kmem/kmalloc"]), pair("", false));
+        // No stack arrives: an option would write stacks for all events.
+        assert_eq!(planned("", None, true, latency), pair("", true));
+        assert_eq!(planned("", alloc, true, both), pair("option all", false));
+    }
+
+    #[test]
     fn stacks_of_a_buffer_that_is_taken_over_are_told() {
         let of = |texts: &[(&str, &str)]| {
             let (dir, fs) = instance("");
@@ -290,6 +411,11 @@ mod tests {
         assert_eq!(of(&[(alloc, "stacktrace:unlimited\n"), (free, "stacktrace:unlimited\n")]), "trigger all");
         assert_eq!(of(&[(alloc, "stacktrace:unlimited if order > 0\n")]), "trigger order > 0");
         assert_eq!(of(&[(alloc, "# Available triggers:\n# stacktrace\n")]), "");
+        let (dir, fs) = instance("");
+        let begin = "vmscan/mm_vmscan_direct_reclaim_begin";
+        fs::create_dir_all(dir.path().join("events").join(begin)).unwrap();
+        fs::write(dir.path().join(trigger_file(begin)), "stacktrace:unlimited\n").unwrap();
+        assert_eq!(found(&fs, &[events(), vec![begin.to_owned()]].concat()).unwrap().recorded, "trigger begin");
     }
 
     #[test]

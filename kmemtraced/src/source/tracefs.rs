@@ -14,15 +14,16 @@ use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;
 
-use crate::args::StackWhen;
 use crate::control::clock::TraceClock;
 use crate::control::files::{Control, Selections};
 use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
 use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
+use crate::source::functions::{self, Functions};
 use crate::source::instance::Instance;
+use crate::source::latency;
 use crate::source::poll::readable;
-use crate::source::stacks::{self, Stacks};
+use crate::source::stacks::{self, Stacks, Wished};
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 /// Size of a sub-buffer where the kernel lets it be set.
@@ -53,8 +54,10 @@ pub(crate) struct InstanceOptions<'a> {
     pub(crate) clock: &'a str,
     /// Filter of the kernel on allocation events.
     pub(crate) filter: Option<&'a str>,
-    /// Events that are to have stacks; `None`: no event.
-    pub(crate) stack: Option<&'a StackWhen>,
+    /// Events that are to have stacks.
+    pub(crate) stack: Wished<'a>,
+    /// Functions to record, by default those of reclaim and compaction; `None`: no function.
+    pub(crate) functions: Option<&'a [String]>,
     /// Part of the system to record.
     pub(crate) scope: Scope,
     /// Bytes of a CPU's buffer, given the number of CPUs.
@@ -114,6 +117,7 @@ impl RingBuffers {
         let own = Selections {
             filters: filters.filter(|_| facts.filter.is_some()).collect(),
             has_tasks: facts.scope == Scope::Tasks,
+            has_functions: !facts.functions.recorded.is_empty(),
         };
         let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock, own)?;
         let control = RefCell::new(Some(control));
@@ -131,11 +135,7 @@ impl RingBuffers {
         let fs = &instance.fs;
         let events = events::choose(fs, options.events)?;
         let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
-        let way = options.stack.map(|when| {
-            stacks::check(fs, &events, when)?;
-            stacks::choose(fs, instance.top(), when, options.scope)
-        });
-        let way = way.transpose()?;
+        let stacks = stacks::plan(fs, instance.top(), &events, options.stack, options.scope)?;
         // Before all else that counts: setting the clock empties the buffer.
         let clocks = fs.get("trace_clock")?;
         if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == options.clock) {
@@ -158,15 +158,17 @@ impl RingBuffers {
             // The kernel adds the children of a recorded task to the list of recorded tasks.
             fs.set("options/event-fork", "1").context("--only-command takes Linux 4.8 or later")?;
         }
-        let stacks = match options.stack.zip(way) {
-            Some((when, way)) => stacks::set(fs, &events, when, options.filter, way)?,
-            None => Stacks::default(),
-        };
+        let stacks = stacks.map(|plan| plan.set(fs, &events, options.filter)).transpose()?.unwrap_or_default();
+        let functions =
+            options.functions.map(|asked| functions::set(fs, instance.top(), asked, options.scope)).unwrap_or_default();
+        let missing = if events::has_latency(options.events) { latency::missing(fs)? } else { Vec::new() };
         let shown = kinds(options.events, events.len());
         let facts = SourceFacts {
             scope: options.scope,
             filter: options.filter.map(str::to_owned),
             stacks,
+            functions,
+            missing,
             ..facts(fs, events, options.clock.to_owned(), buffer_bytes, &shown)?
         };
         let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
@@ -184,7 +186,7 @@ impl RingBuffers {
                 is_set &= fs.get(&events::filter_file(event))?.trim() == filter.trim();
             }
         }
-        is_set &= stacks::are_set(fs, &self.facts.events, &self.facts.stacks)?;
+        is_set &= stacks::are_set(fs, &self.facts.stacks)? && functions::are_set(fs, &self.facts.functions)?;
         if !is_set {
             bail!("{}: another program changed it while it was set up: use another name (-B)", fs.path("").display());
         }
@@ -254,6 +256,8 @@ fn facts(
         scope: Scope::System,
         filter: None,
         stacks: Stacks::default(),
+        functions: Functions::default(),
+        missing: Vec::new(),
         shown,
         cpus,
         events,
@@ -282,7 +286,9 @@ impl TraceSource for RingBuffers {
     }
 
     fn follow(&self, thread: i32) -> anyhow::Result<()> {
-        self.owner.fs().set("set_event_pid", &thread.to_string())
+        let fs = self.owner.fs();
+        functions::follow(fs, &self.facts.functions, thread)?;
+        fs.set("set_event_pid", &thread.to_string())
     }
 
     fn start(&self) -> anyhow::Result<()> {

@@ -146,6 +146,8 @@ pub(crate) fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     let dir = format!("instances/{name}");
     let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
     let _ = tracefs.write(&format!("{dir}/events/enable"), "0");
+    // An instance that stays, as long as another program has it open, is to cost nothing.
+    let _ = tracefs.write(&format!("{dir}/current_tracer"), "nop");
     let mut attempts = 0;
     while let Err(error) = tracefs.remove_dir(&dir) {
         attempts += 1;

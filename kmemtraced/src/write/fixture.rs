@@ -13,6 +13,7 @@ use kmemtrace_tests::generate::{Options, Random, Shape, Workload, pages::Encoder
 use zerocopy::FromBytes;
 
 use crate::control::foreign::ForeignChanges;
+use crate::source::functions::Functions;
 use crate::source::stacks::Stacks;
 use crate::source::{Framing, Sample, SourceFacts};
 use crate::write::block_buffer::BlockBuffer;
@@ -75,6 +76,8 @@ pub(super) fn description(workload: &Workload) -> Description {
         scope: kmemtrace_abi::trace::Scope::System,
         filter: None,
         stacks: Stacks::default(),
+        functions: Functions::default(),
+        missing: Vec::new(),
         cpus: vec![0],
         framing: Arc::new(Framing::SubBuffers(workload.shape.page())),
         word_bytes: workload.shape.target.word_bytes,

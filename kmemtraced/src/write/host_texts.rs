@@ -173,6 +173,7 @@ impl HostTexts {
             (item::COMMAND_LINE, command.join("\0").into_bytes()),
             (item::EVENTS, facts.events.join("\n").into_bytes()),
             (item::STACKS, facts.stacks.recorded.clone().into_bytes()),
+            (item::FUNCTIONS, facts.functions.recorded.join("\n").into_bytes()),
             (item::CPU_NODES, self.of_sysfs("NUMA nodes", cpu_nodes)),
             (item::COMMS, b"0 <idle>\n".to_vec()),
         ]
@@ -224,9 +225,11 @@ impl HostTexts {
     /// Texts by item tag, read after the last event: names that are new since the start, the symbols if
     /// `with_symbols`, and the final counts.
     pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8], with_symbols: bool) -> Vec<(u16, Vec<u8>)> {
-        let modules = self.modules.later(&self.proc("modules", "modules"));
+        let text = self.proc("modules", "modules");
+        let mut modules = self.modules.later(&text);
         let module_info = self.module_info.later(&self.module_info_of(&modules));
         let has_new = with_symbols && !modules.is_empty();
+        modules.extend(self.known_modules.gone(&text));
         let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
@@ -362,6 +365,10 @@ mod tests {
         write("kallsyms", &format!("{core}{end}{init}"));
         let end_texts = texts.at_end(b"", true);
         assert_eq!([item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&end_texts, tag)), [&live, end]);
+        write("modules", old);
+        let gone = texts.at_end(b"", true);
+        let gone = [item::MODULES_LATER, item::KALLSYMS_LATER].map(|tag| of(&gone, tag));
+        assert_eq!(gone, ["foo 4096 0 - Gone 0x20\n", ""], "no symbols are new");
     }
 
     #[test]

@@ -1,22 +1,30 @@
 //! Modules that are loaded while the recorder records. Symbols of a module, those of its initialisation in particular, are in the
 //! kernel for a while only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Modules that are known, by the lines of `/proc/modules`.
 #[derive(Debug, Default)]
 pub(crate) struct KnownModules {
     /// Text that was read last.
     text: Vec<u8>,
-    /// Name and address of each module that was ever there: a module that comes back elsewhere is another one.
-    known: BTreeSet<(Vec<u8>, Vec<u8>)>,
+    /// Size of each module that was ever there: a module that comes back elsewhere is another one.
+    known: BTreeMap<Module, Vec<u8>>,
 }
 
+/// Name and address of a module.
+type Module = (Vec<u8>, Vec<u8>);
+
 /// Name and address in a line of `/proc/modules`: the first word, and the sixth.
-fn name_and_address(line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+fn name_and_address(line: &[u8]) -> Option<Module> {
     let mut words = line.split(|&b| b == b' ').filter(|word| !word.is_empty());
     let name = words.next()?.to_vec();
     Some((name, words.nth(4).unwrap_or_default().to_vec()))
+}
+
+/// Size in such a line: the second word.
+fn size(line: &[u8]) -> Vec<u8> {
+    line.split(|&b| b == b' ').filter(|word| !word.is_empty()).nth(1).unwrap_or_default().to_vec()
 }
 
 impl KnownModules {
@@ -28,15 +36,26 @@ impl KnownModules {
         }
         for line in text.split(|&b| b == b'\n') {
             let Some(module) = name_and_address(line) else { continue };
-            if !self.known.contains(&module) {
+            if !self.known.contains_key(&module) {
                 lines.extend_from_slice(line);
                 lines.push(b'\n');
                 names.insert(module.0.clone());
-                self.known.insert(module);
+                self.known.insert(module, size(line));
             }
         }
         self.text = text;
         (lines, names)
+    }
+
+    /// Lines of the modules that are not in the last text of `/proc/modules`: their state is `Gone`.
+    pub(crate) fn gone(&self, text: &[u8]) -> Vec<u8> {
+        let present: BTreeSet<_> = text.split(|&b| b == b'\n').filter_map(name_and_address).collect();
+        // A text that could not be read tells nothing.
+        let known = self.known.iter().filter(|(module, _)| !present.is_empty() && !present.contains(*module));
+        let line = |((name, address), size): (&Module, &Vec<u8>)| {
+            [name, &b" "[..], size, b" 0 - Gone ", address, b"\n"].concat()
+        };
+        known.flat_map(line).collect()
     }
 }
 
@@ -100,6 +119,17 @@ mod tests {
         let moved = foo.replace("2000", "3000");
         assert_eq!(new(&moved), moved);
         assert_eq!(new("\n\nx\n"), "x\n");
+    }
+
+    #[test]
+    fn a_module_that_is_not_there_at_the_end_is_gone() {
+        let mut known = KnownModules::default();
+        known.take(b"ext4 16384 2 - Live 0x10\nfoo 4096 1 bar, Loading 0x20 (OE+)\n".to_vec());
+        known.take(b"ext4 16384 2 - Live 0x10\nfoo 4096 0 - Live 0x30\n".to_vec());
+        let gone = |text: &str| String::from_utf8(known.gone(text.as_bytes())).unwrap();
+        assert_eq!(gone("foo 4096 9 - Live 0x30\next4 16384 2 - Live 0x10\n"), "foo 4096 0 - Gone 0x20\n");
+        assert_eq!(gone("foo 4096 0 - Live 0x20\n"), "ext4 16384 0 - Gone 0x10\nfoo 4096 0 - Gone 0x30\n");
+        assert_eq!(gone(""), "", "a text that was not read");
     }
 
     #[test]

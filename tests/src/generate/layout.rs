@@ -43,7 +43,7 @@ const WORD: usize = 0;
 /// The layout of one event.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// `kmem` or `ftrace`.
+    /// `kmem`, `ftrace` or `module`.
     pub system: &'static str,
     /// The event's name.
     pub name: &'static str,
@@ -62,7 +62,7 @@ pub(crate) const FOREIGN_ID: u16 = 1999;
 /// Events of `kmem` that no reader knows, and that tell of objects by `call_site` and `ptr`.
 pub const UNKNOWN_EVENTS: [&str; 1] = ["kmem_cache_free_deferred"];
 
-/// Events that this kernel has, in the order their ids are given.
+/// Events that this kernel has, in the order their ids are given. The name of a module stands in the place of a cache's.
 pub fn layouts(shape: &Shape) -> Vec<Layout> {
     let names: &[&str] = match shape.era {
         Era::V2_6_32 => &[
@@ -99,9 +99,11 @@ pub fn layouts(shape: &Shape) -> Vec<Layout> {
     };
     // Ids differ from kernel to kernel.
     let first = 300 + 90 * (shape.era as u16);
+    let names_len = (names.len() + UNKNOWN_EVENTS.len()) as u16;
     let names = names.iter().chain(&UNKNOWN_EVENTS);
     let kmem = names.enumerate().map(|(i, name)| layout(shape, "kmem", name, first + 3 * i as u16));
-    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).collect()
+    let module = layout(shape, "module", "module_load", first + 3 * names_len);
+    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4), module]).collect()
 }
 
 /// Name of the event of a page in a batch: no free of its own but in kernels before 2.6.34.
@@ -143,6 +145,7 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
         "mm_page_free" | "mm_page_free_direct" => vec![frame, order],
         "mm_pagevec_free" => vec![frame, line("int cold", 4, true, Slot::Any)],
         "mm_page_free_batched" => vec![frame],
+        "module_load" => vec![line("unsigned int taints", 4, false, Slot::Any), cache],
         _ if era == Era::V2_6_32 => vec![callers],
         _ => vec![line("int size", 4, true, Slot::StackSize), callers],
     }

@@ -134,6 +134,9 @@ impl Load {
             failed: false,
             order: None,
             stack: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
+            owner: None,
         };
         (event, number, sort)
     }

@@ -553,6 +553,9 @@ impl<'a> Machine<'a> {
             failed: false,
             order: order.then_some(0),
             stack: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
+            owner: None,
         }
     }
 

@@ -15,6 +15,7 @@ pub mod groups;
 pub mod growth;
 pub mod head;
 pub mod keys;
+pub mod latency;
 pub mod order;
 pub mod pairs;
 pub mod selection;

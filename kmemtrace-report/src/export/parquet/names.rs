@@ -7,6 +7,7 @@ use std::rc::Rc;
 use kmemtrace::{Symbolizer, Trace};
 
 use super::table::{Table, TextId};
+use crate::export::frames::frame_of_module;
 
 /// Call-sites or threads at hand, which most rows are of.
 const RECENT: usize = 1024;
@@ -65,6 +66,36 @@ impl SiteTexts {
                 (table.text_id(symbol_column, &utf8(&symbol.text())), module)
             }
         })
+    }
+}
+
+/// Call stacks as folded stacks have them: functions, the outermost first, with `;` between them.
+pub(super) struct StackTexts {
+    symbols: Rc<Symbolizer>,
+    column: usize,
+    known: HashMap<Box<[u64]>, TextId>,
+}
+
+impl StackTexts {
+    pub(super) fn new(symbols: &Rc<Symbolizer>, column: usize) -> StackTexts {
+        StackTexts { symbols: Rc::clone(symbols), column, known: HashMap::new() }
+    }
+
+    /// Text of a stack, whose frames begin with the innermost one; none for no stack.
+    pub(super) fn id(&mut self, frames: &[u64], table: &mut Table) -> TextId {
+        if frames.is_empty() {
+            return TextId::NONE;
+        }
+        if let Some(id) = self.known.get(frames) {
+            return *id;
+        }
+        let functions = frames.iter().rev().map(|&frame| match self.symbols.lookup(frame) {
+            Some(symbol) => frame_of_module(symbol.name, symbol.module),
+            None => format!("{frame:#x}"),
+        });
+        let id = table.text_id(self.column, functions.collect::<Vec<_>>().join(";").as_bytes());
+        self.known.insert(frames.into(), id);
+        id
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use kmemtrace::{Fate, Kind, ObjectFate, ObjectSink, Query, Symbolizer};
 use parquet::errors::{ParquetError, Result};
 
-use super::names::{CommTexts, SiteTexts, symbols, utf8};
+use super::names::{CommTexts, SiteTexts, StackTexts, symbols, utf8};
 use super::table::{Of, Spec, Table, TextId, position};
 use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
 use crate::export::Job;
@@ -14,7 +14,7 @@ use crate::report;
 use crate::terminal::progress::ProgressLine;
 
 /// Columns after those of the origin and the place. The first ones tell of the allocation, or of the free without an object.
-const COLUMNS: [Spec; 21] = [
+const COLUMNS: [Spec; 22] = [
     Spec::each("kind", Of::Text),
     Spec::each("call_site", Of::Int64),
     Spec::some("symbol", Of::Text),
@@ -36,6 +36,7 @@ const COLUMNS: [Spec; 21] = [
     Spec::some("pages_inferred", Of::Int64),
     Spec::some("live_pages", Of::Int64),
     Spec::some("cross_cpu_pages", Of::Int64),
+    Spec::some("stack", Of::Text),
 ];
 
 /// Column that is there where addresses are shown.
@@ -107,6 +108,7 @@ struct RowWriter {
     sites: SiteTexts,
     free_sites: SiteTexts,
     comms: CommTexts,
+    stacks: StackTexts,
     kinds: [TextId; 3],
     free_kinds: [TextId; 3],
     fates: [TextId; Fate::ALL.len()],
@@ -127,6 +129,7 @@ impl RowWriter {
             sites: SiteTexts::new(symbols, (column("symbol"), Some(column("module")))),
             free_sites: SiteTexts::new(symbols, (column("free_symbol"), None)),
             comms: CommTexts::new(column("comm")),
+            stacks: StackTexts::new(symbols, column("stack")),
             kinds,
             free_kinds,
             fates: Fate::ALL.map(|fate| table.text_id(column("fate"), fate.name().as_bytes())),
@@ -138,6 +141,7 @@ impl RowWriter {
     fn row(&mut self, object: &ObjectFate<'_>) -> Result<()> {
         let (symbol, module) = self.sites.ids(object.call_site, &mut self.table);
         let comm = self.comms.id(object.pid, object.comm, &mut self.table);
+        let stack = self.stacks.id(object.stack, &mut self.table);
         let allocates = matches!(object.fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let table = &mut self.table;
         Place { seq: object.seq, at: object.at, cpu: object.cpu, pid: object.pid, comm }
@@ -168,7 +172,8 @@ impl RowWriter {
             .bits(pages.map(|pages| pages.freed))
             .bits(pages.map(|pages| pages.inferred))
             .bits(pages.map(|pages| pages.live))
-            .bits(pages.map(|pages| pages.freed_elsewhere));
+            .bits(pages.map(|pages| pages.freed_elsewhere))
+            .text(stack);
         if self.shows_addresses {
             table.bits(Some(object.address).filter(|_| object.fate != Fate::Failed));
         }

@@ -94,9 +94,14 @@ pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
         cell.notes.has_wrappers = true;
     }
     if let Some(module) = shown(&site.module) {
-        cell.text += &format!(" [{module}]");
+        cell.text += &format!(" {}", in_brackets(&module, site.place.0.is_gone));
     }
     cell
+}
+
+/// Module of a function, which may have been gone at the end: `[foo, gone]`.
+pub(crate) fn in_brackets(module: &str, is_gone: bool) -> String {
+    if is_gone { format!("[{module}, gone]") } else { format!("[{module}]") }
 }
 
 /// `file:line` of a source; `None` where the file is not known.

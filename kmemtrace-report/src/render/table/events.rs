@@ -147,7 +147,9 @@ impl<'a> EventTable<'a> {
             return cells::function(&None, Some(Address(call_site)), kind).text;
         };
         let function = escape(&symbol.text()).into_owned();
-        symbol.module.map_or(function.clone(), |module| format!("{function} [{}]", escape(module)))
+        symbol.module.map_or(function.clone(), |module| {
+            format!("{function} {}", cells::in_brackets(&escape(module), symbol.is_gone))
+        })
     }
 
     /// Line of cells: names are cut to their columns, figures are not.

@@ -97,12 +97,20 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
     };
     let events = match body {
         Body::Summary(summary) => Some(summary.events.total),
+        Body::Latency(view) => Some(view.events),
         _ => shown.map(|(_, events, _)| events),
     };
     let mut line = verdict(head, events);
     if let Some((shows, _, stacks)) = shown {
         line.insert(1, shows.to_owned());
         line.extend(stack_counts(stacks));
+    }
+    if let Body::Latency(view) = body {
+        line.extend(super::latency::totals(view));
+    }
+    if let Body::Stalls(view) = body {
+        let total = super::latency::duration(view.total);
+        line.push(format!("{}, {total} waited", counted(view.count, "stall")));
     }
     line.extend(names(&head.names));
     line.extend(wrapped(body, options));

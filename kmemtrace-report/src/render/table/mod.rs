@@ -11,11 +11,13 @@ mod growth;
 pub(crate) mod heading;
 mod holders;
 mod key_tree;
+mod latency;
 mod live;
 mod mismatch;
 mod objects;
 pub(crate) mod options;
 mod sites;
+mod stalls;
 #[cfg(feature = "dwarf")]
 pub(crate) mod static_sizes;
 mod summary;
@@ -41,7 +43,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Sites(listing) => sites::sites(listing, options, out),
         Body::Caches(listing) => caches::caches(listing, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
-        Body::Groups(listing) => groups::groups(&head.query, listing, options, out),
+        Body::Groups(listing) => groups::groups(head, listing, options, out),
         Body::LiveGroups(listing) => live::live(head, listing, options, out),
         Body::Live(listing) => objects::objects(head, listing, options, out),
         Body::Growth(view) => growth::growth(head, view, options, out),
@@ -50,6 +52,11 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Tree(view) if view.keys.is_some() => key_tree::tree(view, options, out),
         Body::Tree(view) => tree::tree(view, options, out),
         Body::Holders(view) => holders::holders(head, view, options, out),
+        Body::Latency(view) => latency::latency(view, options, out),
+        Body::Shrinkers(listing) => latency::shrinkers(listing, options, out),
+        Body::Stalls(view) => stalls::stalls(head, view, options, out),
+        Body::Waits(view) => latency::waits(view, options, out),
+        Body::Functions(listing) => latency::functions(listing, options, out),
         Body::Account(_) => Ok(()),
     }
 }

@@ -27,6 +27,11 @@ pub(crate) fn summary(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    if view.events.total > 0 && view.events.used == 0 {
+        const NO_OBJECTS: &str = "No event of slabs or pages is in the recording. Events of reclaim, compaction and shrinkers: \
+                                  kmemtrace-report latency, shrinkers, stalls and waits.";
+        return heading::text(NO_OBJECTS, options, out);
+    }
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
     facts(head, view, options, out)?;

@@ -1,0 +1,92 @@
+//! `latency`, `shrinkers`, `stalls`, `waits` and `functions`: the time that tasks wait for memory.
+
+mod events;
+mod functions;
+mod shrinkers;
+mod spans;
+mod stalls;
+mod waits;
+
+use kmemtrace_abi::event::Span;
+
+pub use events::EventRow;
+pub use functions::{FunctionRow, Functions, OtherCalls};
+pub use shrinkers::{OtherShrinkers, ShrinkerRow, Shrinkers};
+pub use spans::{Bucket, NestingMembers, SpanRow, Spans, TaskMembers};
+pub use stalls::{InsideRow, OtherStalls, StallRow, Stalls};
+pub use waits::{OtherWaits, WaitRow, Waits};
+
+use super::document::{Body, Document};
+use super::head::{CompletenessMembers, Filters, Head, NamesMembers, QueryMembers, TraceMembers};
+use super::row::Name;
+use crate::latency::{Latency, span_name};
+
+/// `latency`: a row per kind of span, their nesting, and tasks that waited.
+pub fn latency(latency: &Latency) -> Document<'_> {
+    of("latency", latency, Vec::new(), Body::Latency(Box::new(spans::spans(latency))))
+}
+
+/// `shrinkers`: a row per shrinker and node; `by_function`: per function.
+pub fn shrinkers(latency: &Latency, by_function: bool, top: Option<usize>) -> Document<'_> {
+    let by = if by_function { vec!["function"] } else { Vec::new() };
+    of("shrinkers", latency, by, Body::Shrinkers(shrinkers::shrinkers(latency, by_function, top)))
+}
+
+/// `stalls`: a row per stall, the longest first, or in the order of time.
+pub fn stalls(latency: &Latency, by_time: bool, top: Option<usize>) -> Document<'_> {
+    of("stalls", latency, Vec::new(), Body::Stalls(Box::new(stalls::stalls(latency, by_time, top))))
+}
+
+/// `waits`: a row per combination of the keys of the request.
+pub fn waits(latency: &Latency, top: Option<usize>) -> Document<'_> {
+    let by = latency.request.wait_keys().iter().map(|key| key.name()).collect();
+    of("waits", latency, by, Body::Waits(Box::new(waits::waits(latency, top))))
+}
+
+/// `functions`: a row per function that was timed.
+pub fn functions(latency: &Latency, top: Option<usize>) -> Document<'_> {
+    of("functions", latency, Vec::new(), Body::Functions(functions::functions(latency, top)))
+}
+
+fn of<'a>(view: &str, latency: &'a Latency, by: Vec<&'static str>, body: Body<'a>) -> Document<'a> {
+    let Latency { observed, info, names, given, window, .. } = latency;
+    let head = Head {
+        schema: format!("kmemtrace.{view}/1"),
+        completeness: CompletenessMembers::of(&observed.completeness, false),
+        trace: TraceMembers::of_observed(info, observed),
+        names: NamesMembers::of_report(names.report()),
+        query: QueryMembers { filters: Filters(given), time: *window, by },
+    };
+    Document { head, body }
+}
+
+/// Name of a kind of span.
+fn name_of(span: Span, latency: &Latency) -> Name<'_> {
+    Some(span_name(span, &latency.names.trace_names).into())
+}
+
+/// A duration; `None` where order keys count no nanoseconds.
+fn known(latency: &Latency, duration: u64) -> Option<u64> {
+    latency.has_durations().then_some(duration)
+}
+
+/// Name of the function that begins at an address.
+fn function_name(latency: &Latency, address: u64) -> Name<'_> {
+    // Symbols are looked up by return addresses, which are behind the begin.
+    let symbol = latency.names.symbolizer().lookup(address.checked_add(1)?)?;
+    Some(symbol.name.into())
+}
+
+/// `symbol+0xoffset` of a call-site.
+fn symbol(latency: &Latency, call_site: u64) -> Name<'_> {
+    latency.names.symbolizer().lookup(call_site).map(|symbol| symbol.text().into())
+}
+
+/// Flags of an allocation by the kernel's names, as a number where the trace does not tell them.
+fn gfp_name(latency: &Latency, flags: u64) -> Name<'static> {
+    let text = match &latency.gfp_names {
+        Some(names) => names.text(flags).to_string(),
+        None => format!("{flags:#x}"),
+    };
+    Some(text.into_bytes().into())
+}

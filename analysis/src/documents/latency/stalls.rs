@@ -1,0 +1,214 @@
+//! `stalls`: every time that an allocation or charge waited.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use kmemtrace_abi::event::Span;
+use kmemtrace_abi::stack::StackId;
+use serde::{Serialize, Serializer};
+
+use super::events::EventRow;
+use super::{function_name, gfp_name, known, name_of, symbol};
+use crate::documents::ranked::{Listing, Others};
+use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
+use crate::documents::stack_frame::{RowStack, StackFrame};
+use crate::latency::{InsideSpans, Latency, ListedStall};
+
+row! {
+    /// Spans inside a stall, of one kind and function.
+    pub struct InsideRow<'a> {
+        /// Kind of the spans.
+        pub span: Name<'a>,
+        /// Function of the shrinker; `None` of other spans.
+        pub function: Option<Address>,
+        /// Its name.
+        pub symbol: Name<'a>,
+        /// Number of spans.
+        pub count: u64,
+        /// Sum of their durations.
+        pub total: Option<u64>,
+        /// Greatest duration.
+        pub max: Option<u64>,
+        /// Objects freed; `None` of spans that are no shrinkers.
+        pub freed: Option<u64>,
+    }
+}
+
+/// Row of `stalls`.
+pub struct StallRow<'a> {
+    /// Order key of the begin.
+    pub at: u64,
+    /// Order key of the end.
+    pub end: u64,
+    /// Thread.
+    pub pid: Option<i32>,
+    /// Its command name.
+    pub comm: Name<'a>,
+    /// Kind of the span.
+    pub span: Name<'a>,
+    /// Duration.
+    pub total: Option<u64>,
+    /// Duration less that of the direct children.
+    pub own: Option<u64>,
+    /// Binary logarithm of the number of pages.
+    pub order: Option<u64>,
+    /// Flags of the allocation.
+    pub gfp: Name<'a>,
+    /// Pages reclaimed.
+    pub reclaimed: Option<u64>,
+    /// Return address in the function that waited; `None` without a stack.
+    pub call_site: Option<Address>,
+    /// Its name.
+    pub symbol: Name<'a>,
+    /// Stack of the begin.
+    pub stack: Option<RowStack<'a>>,
+    /// Spans inside, greatest total first.
+    pub inside: Vec<InsideRow<'a>>,
+    /// Events inside, where they were asked for.
+    pub events: Option<Vec<EventRow<'a>>>,
+}
+
+impl Row for StallRow<'_> {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        self.at.put("at", take);
+        self.end.put("end", take);
+        self.pid.put("pid", take);
+        self.comm.put("comm", take);
+        self.span.put("span", take);
+        self.total.put("total", take);
+        self.own.put("self", take);
+        self.order.put("order", take);
+        self.gfp.put("gfp", take);
+        self.reclaimed.put("reclaimed", take);
+        self.call_site.put("call_site", take);
+        self.symbol.put("symbol", take);
+        self.stack.put("stack", take);
+        self.inside.put("inside", take);
+        if let Some(events) = &self.events {
+            take("events", Cell::List(events));
+        }
+    }
+}
+
+impl Serialize for StallRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_row(self, serializer)
+    }
+}
+
+row! {
+    /// Sum of rows left out.
+    pub struct OtherStalls {
+        /// Sum of their durations.
+        pub total: Option<u64>,
+    }
+}
+
+/// Body of `stalls`.
+#[derive(Serialize)]
+pub struct Stalls<'a> {
+    /// Stalls.
+    #[serde(flatten)]
+    pub listing: Listing<'a, StallRow<'a>, OtherStalls>,
+    /// Stacks that rows name by number.
+    pub stacks: StackTable<'a>,
+    /// Number of stalls, with those left out.
+    #[serde(skip)]
+    pub count: u64,
+    /// Sum of their durations.
+    #[serde(skip)]
+    pub total: Option<u64>,
+}
+
+/// Stacks by their numbers.
+pub struct StackTable<'a> {
+    latency: &'a Latency,
+    stacks: Vec<StackId>,
+}
+
+impl Serialize for StackTable<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let numbered = (1u64..).zip(&self.stacks);
+        serializer.collect_map(numbered.map(|(number, stack)| (number.to_string(), frames(self.latency, *stack))))
+    }
+}
+
+fn frames(latency: &Latency, stack: StackId) -> Vec<StackFrame<'_>> {
+    let symbols = latency.names.symbolizer();
+    let frame = |&address: &u64| {
+        let symbol = symbols.lookup(address);
+        let module = symbol.and_then(|symbol| symbol.module).map(Into::into);
+        let is_gone = symbol.is_some_and(|symbol| symbol.is_gone);
+        StackFrame { address, symbol: symbol.map(|symbol| symbol.text().into()), module, is_gone }
+    };
+    latency.names.trace_names.stacks.get(stack).iter().map(frame).collect()
+}
+
+fn inside_row<'a>(latency: &'a Latency, row: &InsideSpans) -> InsideRow<'a> {
+    let is_shrinker = row.span == Span::Shrinker;
+    InsideRow {
+        span: name_of(row.span, latency),
+        function: is_shrinker.then_some(Address(row.function)),
+        symbol: if is_shrinker { function_name(latency, row.function) } else { None },
+        count: row.count,
+        total: known(latency, row.total),
+        max: known(latency, row.max),
+        freed: is_shrinker.then_some(row.freed),
+    }
+}
+
+/// The body of `stalls`.
+pub(super) fn stalls<'a>(latency: &'a Latency, by_time: bool, top: Option<usize>) -> Stalls<'a> {
+    let mut rows: Vec<&'a ListedStall> = latency.stalls.iter().collect();
+    let duration = |row: &ListedStall| row.stall.end.saturating_sub(row.stall.begin);
+    if !by_time {
+        rows.sort_by_key(|row| Reverse(duration(row)));
+    }
+    let sum = |rows: &[&ListedStall]| known(latency, rows.iter().fold(0, |sum, row| duration(row).saturating_add(sum)));
+    let (count, total) = (rows.len() as u64, sum(&rows));
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let others = Others { others: OtherStalls { total: sum(&rest) }, others_pages: None, others_count: rest.len() };
+    let mut numbers: HashMap<StackId, u64> = HashMap::new();
+    let mut stacks = Vec::new();
+    for stack in rows.iter().filter_map(|row| row.stall.stack) {
+        numbers.entry(stack).or_insert_with(|| {
+            stacks.push(stack);
+            stacks.len() as u64
+        });
+    }
+    let row = |listed: &'a ListedStall| row_of(latency, listed, &numbers);
+    let template = rows.first().or(rest.first()).map(|listed| row(listed));
+    let rows = Rows::of(rows, move |listed: &&'a ListedStall| row_of(latency, listed, &numbers));
+    let listing = Listing::new(rows, (!rest.is_empty()).then_some(others), template);
+    Stalls { listing, stacks: StackTable { latency, stacks }, count, total }
+}
+
+fn row_of<'a>(latency: &'a Latency, listed: &'a ListedStall, numbers: &HashMap<StackId, u64>) -> StallRow<'a> {
+    let ListedStall { stall, pid, comm, call_site } = listed;
+    let names = &latency.names.trace_names;
+    let numbered = stall.stack.and_then(|stack| Some((*numbers.get(&stack)?, stack)));
+    let mut inside: Vec<InsideRow<'_>> = stall.inside.iter().map(|row| inside_row(latency, row)).collect();
+    inside.sort_by(|a, b| {
+        let by_name = || (&a.span, &a.symbol).cmp(&(&b.span, &b.symbol));
+        let by_address = || a.function.map(|at| at.0).cmp(&b.function.map(|at| at.0));
+        b.total.cmp(&a.total).then_with(by_name).then_with(by_address)
+    });
+    let events = || stall.events.iter().map(|event| EventRow { event, names }).collect();
+    StallRow {
+        at: stall.begin,
+        end: stall.end,
+        pid: *pid,
+        comm: comm.as_deref().map(Into::into),
+        span: name_of(stall.span, latency),
+        total: known(latency, stall.end.saturating_sub(stall.begin)),
+        own: known(latency, stall.own),
+        order: stall.order.map(u64::from),
+        gfp: stall.gfp.and_then(|flags| gfp_name(latency, flags)),
+        reclaimed: stall.reclaimed,
+        call_site: call_site.map(Address),
+        symbol: call_site.and_then(|site| symbol(latency, site)),
+        stack: numbered.map(|(number, stack)| RowStack { number, frames: frames(latency, stack) }),
+        inside,
+        events: latency.request.lists_events.then(events),
+    }
+}

@@ -1,0 +1,54 @@
+//! Pass over the events in order that measures the time tasks wait for memory: [`Query::latency`].
+
+use std::cell::Cell;
+
+use kmemtrace_abi::trace::Trace;
+
+use crate::engine::observe::{has_late_loss, in_order};
+use crate::error::AnalysisError;
+use crate::latency::{Latency, LatencyRequest, Pass};
+use crate::memory::budget::Budget;
+use crate::names::known::KnownNames;
+use crate::order::ordered::Ordered;
+use crate::progress::Progress;
+use crate::query::Query;
+use crate::query::filter::Selected;
+
+impl Query {
+    /// Time that tasks wait for memory. Of the query, the time window counts, and the filters by thread and command, which act on
+    /// the spans that were made of all events.
+    ///
+    /// # Errors
+    /// Those of [`Query::observe`].
+    pub fn latency(
+        &self,
+        trace: &mut Trace,
+        request: LatencyRequest,
+        progress: &mut dyn Progress,
+    ) -> Result<Latency, AnalysisError> {
+        let plain = Query { select: Default::default(), ..self.clone() };
+        let first_key = Cell::new(0);
+        let (mut pass, index) = plain.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
+        pass.names.find_sources(trace)?;
+        let info = trace.info.clone();
+        let gfp_names = trace.metadata.gfp_names.clone();
+        let mut latency = Pass::new(&request, &self.select, &pass.names, &info);
+        let mut ordered = Ordered::new(latency.observer(), &pass.names.comms, None::<Selected<'_>>, None);
+        let window = pass.window;
+        let (order, completeness) =
+            in_order(trace, self.window_events, index, window, progress, |window, first, names| {
+                ordered.window(window, first, names);
+                !ordered.has_ended
+            })?;
+        if trace.dropped_beyond(order.missing) > 0 {
+            ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
+        }
+        ordered.finish(order.last.unwrap_or(0));
+        let rows = latency.finish(&trace.names, has_late_loss(trace, &order));
+        let (observed, names) = pass.end_with_names(trace, &order, completeness);
+        let trace_names = std::mem::take(&mut trace.names);
+        let window = window.map(|window| window.resolve(first_key.get()));
+        let names = KnownNames { trace_names, ..names };
+        Ok(rows.answer((observed, info, names), gfp_names, request.clone(), self.given.clone(), window))
+    }
+}

@@ -1,0 +1,290 @@
+//! Time that tasks wait for memory: spans of reclaim, compaction and shrinkers, made of events in order.
+//!
+//! `task` has the rules of one task's spans, `loss` the gaps that may explain one, `observer` puts both together and adds up in `sums`.
+//! Memory grows with rows, not with spans; where stalls are listed, with these.
+
+#[cfg(test)]
+mod exact;
+mod figures;
+mod loss;
+mod observer;
+mod request;
+#[cfg(test)]
+mod rules;
+mod stacks;
+mod sums;
+mod task;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::event::{Names, Span};
+use kmemtrace_abi::kernel::gfp::GfpNames;
+use kmemtrace_abi::trace::TraceInfo;
+
+use crate::engine::observe::Observed;
+use crate::names::known::KnownNames;
+use crate::order::ordered::Observer;
+use crate::query::select::Select;
+pub use figures::DurationFigures;
+pub use observer::FunctionSums;
+use observer::LatencyObserver;
+pub(crate) use request::span_name;
+pub use request::{LatencyRequest, WaitBy};
+use stacks::StackFacts;
+use sums::Sums;
+pub use sums::{ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
+pub use task::{InsideSpans, ShrinkerKey, SpanClass};
+
+/// Nanoseconds of a microsecond.
+const PER_MICROSECOND: u64 = 1000;
+
+/// Time that the tasks of a trace waited for memory.
+pub struct Latency {
+    /// Totals of the pass.
+    pub(crate) observed: Observed,
+    /// Facts of the trace.
+    pub(crate) info: TraceInfo,
+    /// Names of symbols, commands and events.
+    pub(crate) names: KnownNames,
+    /// Names of the flags of allocations.
+    pub(crate) gfp_names: Option<Arc<GfpNames>>,
+    /// The request.
+    pub(crate) request: LatencyRequest,
+    /// Filters as they were given.
+    pub(crate) given: Vec<(&'static str, Vec<String>)>,
+    /// Window as order keys.
+    pub(crate) window: Option<(u64, u64)>,
+    /// Events of the profile that were read.
+    pub(crate) events: u64,
+    /// Allocations of pages by threads that the filters take.
+    pub(crate) page_allocs: u64,
+    /// Sleeps of daemons that were not awake.
+    pub(crate) sleeps_without_wake: u64,
+    /// Kinds of spans, by name.
+    pub(crate) spans: Vec<(Span, SpanSums)>,
+    /// Number and sum of the spans of a kind below another kind, in a class.
+    pub(crate) nesting: Vec<NestingRow>,
+    /// Stalls of tasks.
+    pub(crate) tasks: Vec<TaskRow>,
+    /// Shrinkers.
+    pub(crate) shrinkers: Vec<(ShrinkerKey, ShrinkerSums)>,
+    /// Waits of allocations.
+    pub(crate) waits: Vec<(WaitKey, WaitSums)>,
+    /// Timed functions.
+    pub(crate) functions: Vec<(u64, FunctionSums)>,
+    /// Stalls, in the order of their begins, each with its task and call-site.
+    pub(crate) stalls: Vec<ListedStall>,
+}
+
+/// Spans of a kind below another kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NestingRow {
+    /// Kind of the spans.
+    pub span: Span,
+    /// Kind of the span around; `None` for none.
+    pub parent: Option<Span>,
+    /// Class.
+    pub class: SpanClass,
+    /// Number of spans.
+    pub count: u64,
+    /// Sum of their durations.
+    pub total: u64,
+}
+
+/// Stalls of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRow {
+    /// Thread.
+    pub pid: Option<i32>,
+    /// Its command name.
+    pub comm: Option<Box<[u8]>>,
+    /// Number of stalls.
+    pub count: u64,
+    /// Sum of their durations.
+    pub total: u64,
+    /// Longest one.
+    pub max: u64,
+}
+
+/// Stall with its task.
+#[derive(Clone, Debug)]
+pub struct ListedStall {
+    /// The stall.
+    pub stall: Stall,
+    /// Thread.
+    pub pid: Option<i32>,
+    /// Its command name.
+    pub comm: Option<Box<[u8]>>,
+    /// Return address in the function that waited; `None` without a stack.
+    pub call_site: Option<u64>,
+}
+
+impl Latency {
+    /// Events of the profile that were read: 0 where the trace has none.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Totals of the pass.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
+    /// Calls of timed functions that were read.
+    pub fn function_calls(&self) -> u64 {
+        self.functions.iter().map(|(_, row)| row.count).sum()
+    }
+
+    /// Allocations of pages that were read.
+    pub fn page_allocations(&self) -> u64 {
+        self.page_allocs
+    }
+
+    /// True where order keys count nanoseconds, so that durations are known.
+    pub fn has_durations(&self) -> bool {
+        self.info.keys().unit == Unit::Nanoseconds
+    }
+}
+
+/// Runs `pass` with an observer of the request, and makes the answer of all that it took.
+pub(crate) struct Pass<'a> {
+    observer: LatencyObserver<'a>,
+}
+
+impl<'a> Pass<'a> {
+    /// Pass over a trace with these facts and names.
+    pub(crate) fn new(
+        request: &'a LatencyRequest,
+        select: &'a Select,
+        names: &'a KnownNames,
+        info: &TraceInfo,
+    ) -> Pass<'a> {
+        let per_microsecond = if info.keys().unit == Unit::Nanoseconds { PER_MICROSECOND } else { 0 };
+        Pass { observer: LatencyObserver::new(request, select, StackFacts::new(names), per_microsecond) }
+    }
+
+    pub(crate) fn observer(&mut self) -> &mut dyn Observer {
+        &mut self.observer
+    }
+
+    /// Rows of all that was taken; `is_late`: loss came to light at the end that may touch each span.
+    pub(crate) fn finish(mut self, names: &Names, is_late: bool) -> LatencyRows {
+        let observer = &mut self.observer;
+        observer.finish(names);
+        let mut sums = std::mem::take(&mut observer.sums);
+        if is_late {
+            sums.suspect_all();
+        }
+        let Sums { spans, nesting, tasks, shrinkers, waits, stalls } = sums;
+        let is_daemon = |task: u32| observer.tasks.get(task as usize).is_some_and(|task| task.is_daemon);
+        let mut classes: HashMap<(Span, Option<Span>, SpanClass), (u64, u64)> = HashMap::new();
+        for ((task, span, parent, class), (count, total)) in nesting {
+            let class = if is_daemon(task) { SpanClass::Background } else { class };
+            let row = classes.entry((span, parent, class)).or_default();
+            *row = (row.0 + count, row.1.saturating_add(total));
+        }
+        let nesting = classes.into_iter();
+        let nesting =
+            nesting.map(|((span, parent, class), (count, total))| NestingRow { span, parent, class, count, total });
+        // The idle tasks of all CPUs are one row.
+        let mut by_pid: HashMap<Option<i32>, TaskRow> = HashMap::new();
+        for (task, (count, total, max)) in tasks.into_iter().filter(|(task, _)| !is_daemon(*task)) {
+            let Some(task) = observer.tasks.get(task as usize) else { continue };
+            let new = || TaskRow { pid: task.pid, comm: task.comm.clone(), count: 0, total: 0, max: 0 };
+            let row = by_pid.entry(task.pid).or_insert_with(new);
+            row.count += count;
+            row.total = row.total.saturating_add(total);
+            row.max = row.max.max(max);
+        }
+        let (nesting, tasks) = (nesting.collect(), by_pid.into_values().collect());
+        let mut listed = Vec::new();
+        for stall in stalls.into_iter().filter(|stall| !is_daemon(stall.task)) {
+            let call_site = observer.stacks.call_site(stall.stack, names);
+            let Some(task) = observer.tasks.get(stall.task as usize) else { continue };
+            listed.push(ListedStall { pid: task.pid, comm: task.comm.clone(), call_site, stall });
+        }
+        LatencyRows {
+            events: observer.events,
+            page_allocs: observer.page_allocs,
+            sleeps_without_wake: observer.sleeps_without_wake,
+            spans: spans.into_iter().collect(),
+            nesting,
+            tasks,
+            shrinkers: shrinkers.into_iter().collect(),
+            waits: waits.into_iter().collect(),
+            functions: std::mem::take(&mut observer.functions).into_iter().collect(),
+            stalls: listed,
+        }
+    }
+}
+
+/// Rows of a pass, in no order.
+pub(crate) struct LatencyRows {
+    events: u64,
+    page_allocs: u64,
+    sleeps_without_wake: u64,
+    spans: Vec<(Span, SpanSums)>,
+    nesting: Vec<NestingRow>,
+    tasks: Vec<TaskRow>,
+    shrinkers: Vec<(ShrinkerKey, ShrinkerSums)>,
+    waits: Vec<(WaitKey, WaitSums)>,
+    functions: Vec<(u64, FunctionSums)>,
+    stalls: Vec<ListedStall>,
+}
+
+impl LatencyRows {
+    /// The answer, its rows in order: by total, then by name, address and node.
+    pub(crate) fn answer(
+        self,
+        (observed, info, names): (Observed, TraceInfo, KnownNames),
+        gfp_names: Option<Arc<GfpNames>>,
+        request: LatencyRequest,
+        given: Vec<(&'static str, Vec<String>)>,
+        window: Option<(u64, u64)>,
+    ) -> Latency {
+        let LatencyRows {
+            mut spans, mut nesting, mut tasks, mut shrinkers, mut waits, mut functions, mut stalls, ..
+        } = self;
+        let trace_names = &names.trace_names;
+        let name = |span: Span| span_name(span, trace_names);
+        spans.sort_by(|(a, x), (b, y)| y.figures.total.cmp(&x.figures.total).then(name(*a).cmp(name(*b))));
+        let parent = |row: &NestingRow| row.parent.map(|parent| name(parent).to_vec());
+        nesting.sort_by(|a, b| {
+            let by_name = || (name(a.span), parent(a), a.class).cmp(&(name(b.span), parent(b), b.class));
+            b.total.cmp(&a.total).then_with(by_name)
+        });
+        tasks.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| (&a.comm, a.pid).cmp(&(&b.comm, b.pid))));
+        let symbol = |address: u64| names.symbols().lookup(address.saturating_add(1)).map(|symbol| symbol.name);
+        shrinkers.sort_by(|(a, x), (b, y)| {
+            y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(a.function), a).cmp(&(symbol(b.function), b)))
+        });
+        waits.sort_by(|(a, x), (b, y)| {
+            (y.figures.total, y.figures.count).cmp(&(x.figures.total, x.figures.count)).then_with(|| a.cmp(b))
+        });
+        functions.sort_by(|(a, x), (b, y)| {
+            y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(*a), a).cmp(&(symbol(*b), b)))
+        });
+        stalls.sort_by_key(|listed| (listed.stall.begin, listed.pid, listed.stall.end));
+        Latency {
+            observed,
+            info,
+            gfp_names,
+            request,
+            given,
+            window,
+            events: self.events,
+            page_allocs: self.page_allocs,
+            sleeps_without_wake: self.sleeps_without_wake,
+            spans,
+            nesting,
+            tasks,
+            shrinkers,
+            waits,
+            functions,
+            stalls,
+            names,
+        }
+    }
+}

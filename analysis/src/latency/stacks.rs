@@ -1,0 +1,54 @@
+//! Facts of call stacks, each found once: the call-site of an allocation, and charges.
+
+use foldhash::HashMap;
+use kmemtrace_abi::event::Names;
+use kmemtrace_abi::stack::StackId;
+
+use crate::names::frame_list::FrameList;
+use crate::names::known::KnownNames;
+use crate::names::wrappers::plain_name;
+
+/// Functions that charge memory to a cgroup, which waits for reclaim there.
+const CHARGES: [&[u8]; 4] =
+    [b"try_charge", b"try_charge_memcg", b"mem_cgroup_handle_over_high", b"__mem_cgroup_handle_over_high"];
+
+/// Facts of stacks.
+pub(super) struct StackFacts<'a> {
+    names: &'a KnownNames,
+    list: &'a FrameList,
+    call_sites: HashMap<StackId, Option<u64>>,
+    charges: HashMap<StackId, bool>,
+}
+
+impl<'a> StackFacts<'a> {
+    pub(super) fn new(names: &'a KnownNames) -> StackFacts<'a> {
+        let list = &names.places.options.frames;
+        StackFacts { names, list, call_sites: HashMap::default(), charges: HashMap::default() }
+    }
+
+    /// Return address in the function that asked for the memory: the first frame beyond reclaim, charging and allocators. `None` without a
+    /// stack, and where a frame before has no symbol.
+    pub(super) fn call_site(&mut self, stack: Option<StackId>, trace_names: &Names) -> Option<u64> {
+        let stack = stack?;
+        *self.call_sites.entry(stack).or_insert_with(|| {
+            let symbols = self.names.symbols();
+            for &frame in trace_names.stacks.get(stack) {
+                if self.list.class(symbols.lookup(frame)?.name).is_none() {
+                    return Some(frame);
+                }
+            }
+            None
+        })
+    }
+
+    /// True unless a stack shows that a program asked for the reclaim: none of its symbols charges memory.
+    pub(super) fn is_charge(&mut self, stack: Option<StackId>, trace_names: &Names) -> bool {
+        let Some(stack) = stack else { return true };
+        *self.charges.entry(stack).or_insert_with(|| {
+            let symbols = self.names.symbols();
+            let frames = trace_names.stacks.get(stack).iter();
+            let mut named = frames.filter_map(|frame| symbols.lookup(*frame)).peekable();
+            named.peek().is_none() || named.any(|symbol| CHARGES.contains(&plain_name(symbol.name)))
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! Chunk of 256 page frames: the words of those that are live.
+
+use crate::memory::prefetch::prefetch;
+use crate::pairing::slot::SlotState;
+
+/// Frames of a chunk.
+pub(super) const CHUNK: usize = 256;
+/// Words of bits of a chunk.
+pub(super) const WORDS: usize = CHUNK / 64;
+/// Live frames from which a chunk has a word for each frame. Fewer take no more than 16 bytes each.
+const MANY: usize = 160;
+/// Live frames from which on down a chunk with a word for each frame has one for each live frame again.
+const FEW: usize = 112;
+
+/// A bit for each frame of a chunk.
+pub(super) type Bits = [u64; WORDS];
+
+/// Live frames that an event has taken from one block, or from single pages of like allocations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    pub(super) word: SlotState,
+    pub(crate) pages: u32,
+}
+
+/// Words of the live frames of a chunk.
+#[derive(Clone, Debug)]
+pub(super) enum Chunk {
+    /// The same for all.
+    Same(SlotState),
+    /// One for each live frame; or, if there are [`CHUNK`], one for each frame.
+    Each(Vec<SlotState>),
+}
+
+/// Words of bits that hold `pages` bits from bit `from` on, each with the mask of these.
+#[inline]
+pub(super) fn masks(from: usize, pages: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = from + pages;
+    (from / 64..end.div_ceil(64)).map(move |word| {
+        let low = from.saturating_sub(word * 64);
+        let high = (end - word * 64).min(64);
+        (word, u64::MAX >> (64 - (high - low)) << low)
+    })
+}
+
+/// Live frames of a chunk before frame `index`.
+#[inline]
+fn rank(bits: &Bits, index: usize) -> usize {
+    masks(0, index).map(|(word, mask)| (bits[word] & mask).count_ones() as usize).sum()
+}
+
+#[inline]
+fn count(bits: &Bits) -> usize {
+    bits.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// Adds frames with one word to the hits.
+#[inline]
+fn add_hit(hits: &mut Vec<Hit>, word: SlotState, pages: u32) {
+    match hits.last_mut() {
+        Some(last) if last.word.is_same_word(word) => last.pages += pages,
+        _ => hits.push(Hit { word, pages }),
+    }
+}
+
+impl Chunk {
+    /// Bytes of memory beside its own.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Chunk::Same(_) => 0,
+            // An allocation has a header of 16 bytes in most allocators.
+            Chunk::Each(words) => words.capacity() * size_of::<SlotState>() + 16,
+        }
+    }
+
+    /// Starts loading the word of a frame.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, bits: &Bits, index: usize) {
+        if let Chunk::Each(words) = self {
+            prefetch(words, if words.len() == CHUNK { index } else { rank(bits, index) });
+        }
+    }
+
+    /// Takes frames out; returns the number of those that were live.
+    #[inline]
+    pub(super) fn take(&mut self, bits: &mut Bits, first: usize, pages: usize, hits: &mut Vec<Hit>) -> u32 {
+        let taken: u32 = masks(first, pages).map(|(word, mask)| (bits[word] & mask).count_ones()).sum();
+        if taken == 0 {
+            return 0;
+        }
+        match self {
+            Chunk::Same(word) => add_hit(hits, *word, taken),
+            Chunk::Each(words) if words.len() == CHUNK => {
+                for (word, mask) in masks(first, pages) {
+                    let mut live = bits[word] & mask;
+                    while live != 0 {
+                        let index = word * 64 + live.trailing_zeros() as usize;
+                        add_hit(hits, words[index], 1);
+                        live &= live - 1;
+                    }
+                }
+            }
+            Chunk::Each(words) => {
+                let rank = rank(bits, first);
+                words.drain(rank..rank + taken as usize).for_each(|word| add_hit(hits, word, 1));
+            }
+        }
+        masks(first, pages).for_each(|(word, mask)| bits[word] &= !mask);
+        self.shrink(bits);
+        taken
+    }
+
+    /// Gives memory back that few live frames do not need.
+    #[inline]
+    fn shrink(&mut self, bits: &Bits) {
+        let Chunk::Each(words) = self else { return };
+        let live = count(bits);
+        if live == 0 {
+            *self = Chunk::Same(SlotState::default());
+        } else if words.len() == CHUNK && live < FEW {
+            let mut packed = Vec::with_capacity(live + live / 16 + 2);
+            let is_live = |index: usize| bits[index / 64] >> (index % 64) & 1 != 0;
+            packed.extend(words.iter().enumerate().filter(|(index, _)| is_live(*index)).map(|(_, word)| *word));
+            *words = packed;
+        } else if words.len() < CHUNK && words.capacity() > live + live / 2 + 8 {
+            words.shrink_to(live + live / 16 + 2);
+        }
+    }
+
+    /// Makes frames live, none of which is.
+    #[inline]
+    pub(super) fn put(&mut self, bits: &mut Bits, first: usize, pages: usize, now: SlotState) {
+        match self {
+            Chunk::Same(word) if word.is_same_word(now) => {}
+            Chunk::Same(word) if word.is_nothing() || bits.iter().all(|bits| *bits == 0) => *word = now,
+            Chunk::Same(word) => {
+                let live = count(bits);
+                *self = Chunk::Each(vec![*word; live]);
+                self.insert(bits, first, pages, now);
+            }
+            Chunk::Each(_) => self.insert(bits, first, pages, now),
+        }
+        masks(first, pages).for_each(|(word, mask)| bits[word] |= mask);
+    }
+
+    /// Adds the words of frames that become live.
+    fn insert(&mut self, bits: &Bits, first: usize, pages: usize, now: SlotState) {
+        let Chunk::Each(words) = self else { return };
+        let live = words.len();
+        if live == CHUNK {
+            words[first..first + pages].fill(now);
+            return;
+        }
+        if live + pages >= MANY {
+            let mut all = vec![now; CHUNK];
+            let mut packed = words.iter();
+            for (word, mut live) in bits.iter().copied().enumerate() {
+                while live != 0 {
+                    if let Some(packed) = packed.next() {
+                        all[word * 64 + live.trailing_zeros() as usize] = *packed;
+                    }
+                    live &= live - 1;
+                }
+            }
+            *words = all;
+            return;
+        }
+        if words.capacity() - live < pages {
+            words.reserve_exact(pages + live / 16 + 2);
+        }
+        let rank = rank(bits, first);
+        words.resize(live + pages, now);
+        words.copy_within(rank..live, rank + pages);
+        words[rank..rank + pages].fill(now);
+    }
+}

@@ -1,0 +1,68 @@
+//! Runs the views of the time that tasks wait for memory.
+
+use kmemtrace::Query;
+use kmemtrace::documents::Document;
+use kmemtrace::latency::{Latency, LatencyRequest, WaitBy};
+
+use crate::args::{Args, GroupBy};
+use crate::cli::Request;
+use crate::report;
+use crate::terminal::messages::say;
+use crate::terminal::progress::ProgressLine;
+use crate::views::view::Needs;
+
+/// Prints a view.
+pub(crate) fn latency(
+    request: &Request,
+    lists_stalls: bool,
+    document: for<'a> fn(&'a Latency, &Args, Option<usize>) -> Document<'a>,
+    needs: Needs,
+) -> anyhow::Result<u8> {
+    let (args, inputs) = (&request.args, request.inputs());
+    report::saved_document(request)?;
+    let mut trace = report::open(request, &inputs)?;
+    let query = report::with_options(request, Query::by_kind())?;
+    let asked = LatencyRequest {
+        threshold: args.threshold.unwrap_or(0),
+        spans: args.span.clone(),
+        lists_stalls,
+        lists_events: args.timeline,
+        waits_by: args.by.iter().filter_map(wait_key).collect(),
+    };
+    let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(args.quiet))?;
+    let observed = latency.observed();
+    report::explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
+    if let Some(missing) = missing(&latency, needs) {
+        say(missing);
+    }
+    let document = document(&latency, args, report::top(request));
+    report::print(request, &document, &report::table_options(request, &inputs[0]))?;
+    Ok(report::status(args, &observed.completeness))
+}
+
+/// Key of rows of waits.
+fn wait_key(by: &GroupBy) -> Option<WaitBy> {
+    match by {
+        GroupBy::Site => Some(WaitBy::Site),
+        GroupBy::Task => Some(WaitBy::Task),
+        GroupBy::Order => Some(WaitBy::Order),
+        GroupBy::Gfp => Some(WaitBy::Gfp),
+        _ => None,
+    }
+}
+
+/// Events that the recording lacks, and the options that record them.
+fn missing(latency: &Latency, needs: Needs) -> Option<&'static str> {
+    match needs {
+        Needs::Functions if latency.function_calls() == 0 => {
+            Some("no timed function is in the recording: record them with kmemtraced -e latency --functions")
+        }
+        Needs::Spans | Needs::Pages if latency.events() == 0 => Some(
+            "no event of reclaim, compaction or a shrinker is in the recording: record them with kmemtraced -e latency",
+        ),
+        Needs::Pages if latency.page_allocations() == 0 => {
+            Some("no allocation of pages is in the recording: record them with kmemtraced -e latency,page")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,211 @@
+//! Tables of `latency`, `shrinkers`, `waits` and `functions`.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::latency::{FunctionRow, Functions, ShrinkerRow, Shrinkers, SpanRow, Spans, WaitRow, Waits};
+use kmemtrace::documents::row::{Address, Name};
+use kmemtrace::latency::WaitBy;
+use kmemtrace_abi::text::units;
+
+use super::options::TableOptions;
+use super::{cells, heading};
+use crate::columns::column::Column;
+use crate::columns::latency::{BUCKETS, FUNCTIONS, NESTING, SHRINKERS, SPANS, WAIT_KEYS, WAITING_TASKS, WAITS};
+use crate::render::grid::Grid;
+use crate::render::grid::cell::Cell;
+
+/// Tasks that the table lists where no number is asked for.
+const TASKS: usize = 10;
+
+/// Duration with three digits; `-` where it is not known.
+pub(super) fn duration(duration: Option<u64>) -> String {
+    duration.map_or("-".to_owned(), units::duration)
+}
+
+/// Stalls in the first line of `latency`.
+pub(super) fn totals(view: &Spans<'_>) -> Vec<String> {
+    let sum = |figure: fn(&SpanRow<'_>) -> u64| view.spans.iter().map(figure).fold(0, u64::saturating_add);
+    let stalls = view.tasks.iter().fold(0u64, |sum, task| sum.saturating_add(task.count));
+    let mut line =
+        format!("{} of {}", cells::counted(stalls, "stall"), cells::counted(view.tasks.len() as u64, "task"));
+    if stalls > 0 {
+        let waited = view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?)));
+        let longest = view.tasks.iter().filter_map(|task| task.max).max();
+        line += &format!(", {} waited, longest {}", duration(waited), duration(longest));
+    }
+    let unpaired = [
+        (sum(|row| row.suspect.count), "suspect"),
+        (sum(|row| row.unfinished), "unfinished"),
+        (sum(|row| row.unstarted), "unstarted"),
+    ];
+    let unpaired = unpaired.iter().filter(|(count, _)| *count > 0);
+    let unpaired: Vec<String> = unpaired.map(|(count, what)| format!("{} {what}", units::grouped(*count))).collect();
+    vec![line, if unpaired.is_empty() { "all paired".to_owned() } else { unpaired.join(", ") }]
+}
+
+/// Writes the tables of `latency`.
+pub(super) fn latency(view: &Spans<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if view.spans.is_empty() {
+        return heading::empty("no span of reclaim, compaction or a shrinker", options, out);
+    }
+    let row = |row: &SpanRow<'_>| -> Vec<Cell> {
+        let [p50, p90, p99] = row.percentiles.map(duration);
+        let classes = [row.classes.stall, row.classes.asked, row.classes.inner, row.classes.background];
+        let mut cells = vec![cells::text(&row.span), cells::count(row.count).into()];
+        cells.extend([duration(row.total), duration(row.own), p50, p90, p99, duration(row.max)].map(Cell::from));
+        let counts = classes.into_iter().chain([row.suspect.count, row.unfinished, row.unstarted]);
+        cells.extend(counts.map(|count| Cell::from(cells::count(count))));
+        cells
+    };
+    let grid = Grid { columns: &SPANS, ranked: Some("TOTAL"), screen: &options.screen };
+    grid.write(|| view.spans.iter().map(row), out)?;
+    writeln!(out)?;
+    let nested = || {
+        view.nesting.iter().map(|row| {
+            let (count, total) = (cells::count(row.count), duration(row.total));
+            vec![cells::text(&row.span), cells::text(&row.parent), row.class.into(), count.into(), total.into()]
+        })
+    };
+    Grid { columns: &NESTING, ranked: None, screen: &options.screen }.write(nested, out)?;
+    if !view.tasks.is_empty() {
+        writeln!(out)?;
+        let shown = options.top.unwrap_or(TASKS);
+        let tasks = || {
+            view.tasks.iter().take(shown).map(|row| -> Vec<Cell> {
+                let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
+                let count = cells::count(row.count);
+                vec![
+                    cells::text(&row.comm),
+                    pid.into(),
+                    count.into(),
+                    duration(row.total).into(),
+                    duration(row.max).into(),
+                ]
+            })
+        };
+        Grid { columns: &WAITING_TASKS, ranked: Some("TOTAL"), screen: &options.screen }.write(tasks, out)?;
+        heading::more_rows(view.tasks.len().saturating_sub(shown) as u64, options, out)?;
+    }
+    for row in view.spans.iter().filter(|row| row.classes.stall > 0 && !row.histogram.is_empty()) {
+        histogram(row, options, out)?;
+    }
+    if view.sleeps_without_wake > 0 {
+        let sleeps = cells::counted(view.sleeps_without_wake, "sleep");
+        heading::text(&format!("\n{sleeps} of kswapd or kcompactd without a wake: normal."), options, out)?;
+    }
+    Ok(())
+}
+
+/// Writes the durations of a kind of span, a line for each power of two.
+fn histogram(row: &SpanRow<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    let span = cells::shown(&row.span).unwrap_or_default();
+    heading::title(&format!("{span}: durations"), options, out)?;
+    let most = row.histogram.iter().map(|bucket| bucket.count).max().unwrap_or(0);
+    let lines = || {
+        row.histogram.iter().map(|bucket| -> Vec<Cell> {
+            let bar = cells::bar(bucket.count, most, &options.screen);
+            let [from, to] = [bucket.from, bucket.to].map(units::duration);
+            vec![from.into(), to.into(), cells::count(bucket.count).into(), bar]
+        })
+    };
+    Grid { columns: &BUCKETS, ranked: None, screen: &options.screen }.write(lines, out).map(drop)
+}
+
+/// Name of a function, else its address.
+pub(super) fn function(symbol: &Name<'_>, address: Address) -> Cell {
+    cells::shown(symbol).unwrap_or_else(|| address.to_string()).into()
+}
+
+/// Writes the table of `shrinkers`.
+pub(super) fn shrinkers(view: &Shrinkers<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if view.rows.is_empty() && view.others.is_none() {
+        return heading::empty("no call of a shrinker", options, out);
+    }
+    let by_function = view.rows.iter().next().is_none_or(|row| row.shrinker.is_none());
+    let is_shown = |column: &Column<'_>| match column.title {
+        "ADDRESS" => options.show_addresses && !by_function,
+        "NODE" => !by_function,
+        _ => true,
+    };
+    let places: Vec<usize> = (0..SHRINKERS.len()).filter(|place| is_shown(&SHRINKERS[*place])).collect();
+    let columns: Vec<Column<'_>> = places.iter().map(|place| SHRINKERS[*place]).collect();
+    let row = |row: ShrinkerRow<'_>| -> Vec<Cell> {
+        let [p50, p90, p99] = row.percentiles.map(duration);
+        let address = row.shrinker.map_or("-".to_owned(), |shrinker| shrinker.to_string());
+        let node = row.node.map_or("-".to_owned(), |node| node.to_string());
+        let texts = [
+            address,
+            node,
+            cells::count(row.count),
+            duration(row.total),
+            p50,
+            p90,
+            p99,
+            duration(row.max),
+            cells::count(row.freed),
+            cells::count(row.suspect),
+        ];
+        let all: Vec<Cell> =
+            std::iter::once(function(&row.symbol, row.function)).chain(texts.map(Cell::from)).collect();
+        all.into_iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, cell)| cell).collect()
+    };
+    let grid = Grid { columns: &columns, ranked: Some("TOTAL"), screen: &options.screen };
+    grid.write(|| view.rows.iter().map(row), out)?;
+    heading::more_rows(view.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)
+}
+
+/// Writes the table of `waits`.
+pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let listing = &view.listing;
+    let counts = format!("{}, {} waited.", cells::counted(view.allocs, "allocation"), units::grouped(view.waited));
+    heading::text(&counts, options, out)?;
+    writeln!(out)?;
+    if listing.rows.is_empty() && listing.others.is_none() {
+        return heading::empty("no allocation of pages in task context", options, out);
+    }
+    let place = |key: &WaitBy| match key {
+        WaitBy::Site => 0,
+        WaitBy::Task => 1,
+        WaitBy::Order => 2,
+        WaitBy::Gfp => 3,
+    };
+    let keys: Vec<usize> = view.keys.iter().map(place).collect();
+    let columns: Vec<Column<'_>> = WAITS.into_iter().chain(keys.iter().map(|place| WAIT_KEYS[*place])).collect();
+    let row = |row: WaitRow<'_>| -> Vec<Cell> {
+        let site = match (&row.symbol, row.call_site) {
+            (symbol, Some(site)) => function(symbol, site),
+            (_, None) => "-".into(),
+        };
+        let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
+        let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
+        let names: [Cell; 4] = [site, (comm + &pid).into(), cells::count(row.order).into(), cells::text(&row.gfp)];
+        let figures = [
+            cells::count(row.allocs),
+            cells::count(row.waited),
+            duration(row.p50),
+            duration(row.p99),
+            duration(row.max),
+            duration(row.total),
+        ];
+        figures.map(Cell::from).into_iter().chain(keys.iter().map(|place| names[*place].clone())).collect()
+    };
+    let grid = Grid { columns: &columns, ranked: Some("TOTAL"), screen: &options.screen };
+    grid.write(|| listing.rows.iter().map(row), out)?;
+    heading::more_rows(listing.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)
+}
+
+/// Writes the table of `functions`.
+pub(super) fn functions(view: &Functions<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if view.rows.is_empty() && view.others.is_none() {
+        return heading::empty("no function was timed", options, out);
+    }
+    let row = |row: FunctionRow<'_>| -> Vec<Cell> {
+        let durations = [row.total, row.p50, row.p90, row.p99, row.max].map(|time| Cell::from(duration(time)));
+        let names = [function(&row.symbol, row.function), cells::count(row.count).into()];
+        names.into_iter().chain(durations).collect()
+    };
+    let grid = Grid { columns: &FUNCTIONS, ranked: Some("TOTAL"), screen: &options.screen };
+    grid.write(|| view.rows.iter().map(row), out)?;
+    heading::more_rows(view.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)
+}

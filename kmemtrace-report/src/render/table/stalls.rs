@@ -1,0 +1,90 @@
+//! Table of `stalls`: a line for each, and below it the spans and events inside.
+
+use std::io::{self, Write};
+
+use kmemtrace::documents::Head;
+use kmemtrace::documents::latency::{EventRow, InsideRow, StallRow, Stalls};
+use kmemtrace::documents::row::{Cell as Value, Row as _};
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units;
+
+use super::latency::duration;
+use super::options::TableOptions;
+use super::{cells, heading};
+use crate::render::wrap;
+
+/// Indent of spans and events inside.
+const INDENT: usize = 3;
+
+/// Writes the stalls.
+pub(super) fn stalls(
+    head: &Head<'_>,
+    view: &Stalls<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if view.count == 0 {
+        return heading::empty("no stall", options, out);
+    }
+    for row in view.listing.rows.iter() {
+        stall(head, &row, options, out)?;
+    }
+    heading::more_rows(view.listing.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)
+}
+
+fn stall(head: &Head<'_>, row: &StallRow<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
+    let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
+    let span = cells::shown(&row.span).unwrap_or_default();
+    let mut line =
+        vec![format!("{}  {comm}{pid}", cells::moment(&head.trace, row.at)), format!("{span} {}", duration(row.total))];
+    line.extend(row.order.map(|order| format!("order {order}")));
+    line.extend(row.reclaimed.map(|pages| format!("reclaimed {} pages", units::grouped(pages))));
+    line.extend(row.call_site.map(|site| cells::shown(&row.symbol).unwrap_or_else(|| site.to_string())));
+    writeln!(out, "{}", wrap::parts(&line, options.screen.width, options.screen.cut_mark()))?;
+    let own = format!("itself {}", duration(row.own));
+    let mut inside: Vec<String> = row.inside.iter().map(spans).collect();
+    match inside.last_mut() {
+        Some(last) => *last += &format!("   {own}"),
+        None => inside.push(own),
+    }
+    for line in inside {
+        below(&line, options, out)?;
+    }
+    for event in row.events.iter().flatten() {
+        below(&event_text(head, event), options, out)?;
+    }
+    Ok(())
+}
+
+fn below(line: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let blanks = " ".repeat(INDENT);
+    heading::indented(&format!("{blanks}{line}"), 2 * INDENT, options, out)
+}
+
+/// Spans inside, of one kind.
+fn spans(row: &InsideRow<'_>) -> String {
+    let span = cells::shown(&row.span).unwrap_or_default();
+    let function = row.function.map(|at| cells::shown(&row.symbol).unwrap_or_else(|| at.to_string()));
+    let function = function.map_or(String::new(), |function| format!(" {function}"));
+    let times = cells::counted(row.count, "time");
+    let freed = row.freed.map_or(String::new(), |freed| format!(", freed {}", units::grouped(freed)));
+    format!("{span}{function}   {times} {}, longest {}{freed}", duration(row.total), duration(row.max))
+}
+
+/// Event with its fields.
+fn event_text(head: &Head<'_>, row: &EventRow<'_>) -> String {
+    let mut text = cells::moment(&head.trace, row.event.at);
+    row.members(&mut |name, value| match (name, value) {
+        ("at", _) => {}
+        ("event", Value::Name(name)) => text += &format!("  {}", escape(name)),
+        (name, Value::Name(value)) => text += &format!(" {name}={}", escape(value)),
+        (name, Value::Count(n)) => text += &format!(" {name}={n}"),
+        (name, Value::Change(n)) => text += &format!(" {name}={n}"),
+        (name, Value::Pid(n)) => text += &format!(" {name}={n}"),
+        (name, Value::Word(word)) => text += &format!(" {name}={word}"),
+        (name, Value::Address(at)) => text += &format!(" {name}={at}"),
+        _ => {}
+    });
+    text
+}

@@ -1,0 +1,107 @@
+//! Views of the time that tasks wait for memory.
+
+use kmemtrace::documents::latency as documents;
+
+use super::view::{Needs, Run, View};
+use crate::args::{GroupBy, SortBy};
+
+pub(super) const LATENCY: View = View {
+    name: "latency",
+    alias: None,
+    meaning: "Time that tasks wait for memory, by kind",
+    help: "\
+Spans of reclaim, compaction, shrinkers and throttling: how many, how long, by percentiles, and which of them an allocation or a charge \
+waited for. Spans inside others are told apart, and so is the work of kswapd and kcompactd. Spans that loss touches are counted as \
+suspect and enter no other figure. The recording needs the events of reclaim: kmemtraced -e latency.",
+    examples: &[
+        ("latency DIR", "kinds of spans, nesting, and tasks that waited"),
+        ("latency --threshold 5ms --comm postgres DIR", "long ones of one command"),
+    ],
+    options: &["threshold", "span", "top"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Latency {
+        lists_stalls: false,
+        document: |latency, _, _| documents::latency(latency),
+        needs: Needs::Spans,
+    },
+};
+
+pub(super) const SHRINKERS: View = View {
+    name: "shrinkers",
+    alias: None,
+    meaning: "Time in shrinkers, each superblock apart",
+    help: "\
+Calls of each shrinker on each node: durations, and objects freed. Superblocks share a function and have a shrinker each; with \
+--by function they are one row.",
+    examples: &[
+        ("shrinkers --show-addresses DIR", "each shrinker with its address"),
+        ("shrinkers --by function DIR", "a row for each function"),
+    ],
+    options: &["by", "threshold", "top"],
+    groupings: &[GroupBy::Function],
+    sort_keys: &[],
+    run: Run::Latency {
+        lists_stalls: false,
+        document: |latency, args, top| documents::shrinkers(latency, args.by.first() == Some(&GroupBy::Function), top),
+        needs: Needs::Spans,
+    },
+};
+
+pub(super) const STALLS: View = View {
+    name: "stalls",
+    alias: None,
+    meaning: "Each time that an allocation had to wait",
+    help: "\
+Each direct, node and memcg reclaim and each compaction that an allocation or a charge waited for, the longest first, with the spans \
+inside, and the call-site where stacks were recorded. --timeline adds all events of the thread from begin to end.",
+    examples: &[
+        ("stalls --threshold 10ms DIR", "long ones"),
+        ("stalls --sort time --timeline DIR", "all in their order, with the events inside"),
+    ],
+    options: &["threshold", "span", "sort", "timeline", "top"],
+    groupings: &[],
+    sort_keys: &[SortBy::Total, SortBy::Time],
+    run: Run::Latency {
+        lists_stalls: true,
+        document: |latency, args, top| documents::stalls(latency, args.sort.first() == Some(&SortBy::Time), top),
+        needs: Needs::Spans,
+    },
+};
+
+pub(super) const WAITS: View = View {
+    name: "waits",
+    alias: None,
+    meaning: "Which allocations of pages waited, and how long",
+    help: "\
+Allocations of pages by call-site, task, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
+The wait is that of the thread since its last allocation of pages. The recording needs the events of pages, too: \
+kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls.",
+    examples: &[("waits --by task,order DIR", "by thread and order")],
+    options: &["by", "threshold", "top"],
+    groupings: &[GroupBy::Site, GroupBy::Task, GroupBy::Order, GroupBy::Gfp],
+    sort_keys: &[],
+    run: Run::Latency {
+        lists_stalls: false,
+        document: |latency, _, top| documents::waits(latency, top),
+        needs: Needs::Pages,
+    },
+};
+
+pub(super) const FUNCTIONS: View = View {
+    name: "functions",
+    alias: None,
+    meaning: "Time in functions that the kernel timed",
+    help: "\
+Calls of the functions that the kernel's function_graph tracer timed, by function. The recording needs kmemtraced -e latency --functions, \
+where the kernel has that tracer.",
+    examples: &[("functions --threshold 1ms DIR", "long calls")],
+    options: &["threshold", "top"],
+    groupings: &[],
+    sort_keys: &[],
+    run: Run::Latency {
+        lists_stalls: false,
+        document: |latency, _, top| documents::functions(latency, top),
+        needs: Needs::Functions,
+    },
+};

@@ -1,0 +1,251 @@
+//! Time that tasks wait for memory: a recording held against the kernel's own text, and what users see of the views.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use kmemtrace_tests::programs::{json, json_lines, run, run_to};
+use kmemtrace_tests::recording::Directory;
+use serde_json::Value;
+
+const REPORT: &str = "kmemtrace-report";
+const TREE: &str = "tree-latency-amd64-6.18";
+/// Recordings with the kernel's text: two kernels, two byte orders.
+const TREES: [&str; 3] = [TREE, "tree-latency-amd64-6.1", "tree-latency-s390x-6.1"];
+
+/// The recording of most tests, in a directory of its own.
+fn tree() -> (Directory, PathBuf) {
+    unpacked(TREE)
+}
+
+fn unpacked(name: &str) -> (Directory, PathBuf) {
+    let dir = Directory::new(&[]);
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(format!("{name}.tar.zst"));
+    let packed = zstd::stream::decode_all(File::open(data).unwrap()).unwrap();
+    let mut tar = Command::new("tar").args(["-x", "-C"]).arg(dir.path()).stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut tar.stdin.take().unwrap(), &packed).unwrap();
+    assert!(tar.wait().unwrap().success());
+    let tree = dir.file(name);
+    (dir, tree)
+}
+
+/// Document of a view.
+fn document(arguments: &[&str], tree: &Path) -> Value {
+    json(&run_to(0, REPORT, &[arguments, &["--format", "json"]].concat(), &[tree]))
+}
+
+/// Microseconds of a time in seconds with six places.
+fn microseconds(text: &str) -> u64 {
+    let (seconds, rest) = text.split_once('.').unwrap();
+    seconds.parse::<u64>().unwrap() * 1_000_000 + rest.parse::<u64>().unwrap()
+}
+
+/// Span of the text: thread, begin, end, pages reclaimed, and the duration and objects freed of each shrinker inside.
+#[derive(Debug, Default)]
+struct Told {
+    pid: u64,
+    begin: u64,
+    end: u64,
+    reclaimed: u64,
+    inside: Vec<(u64, u64)>,
+}
+
+/// Spans of memcg reclaim in the kernel's text, and the durations of shrinkers outside of them.
+fn of_text(text: &str) -> (Vec<Told>, Vec<u64>) {
+    let (mut spans, mut outside) = (Vec::new(), Vec::new());
+    let mut open: HashMap<u64, Told> = HashMap::new();
+    let mut shrinkers: HashMap<u64, u64> = HashMap::new();
+    let is_event =
+        |line: &&str| !line.starts_with('#') && !line.starts_with(" => ") && !line.ends_with("<stack trace>");
+    for line in text.lines().filter(is_event) {
+        let (task, rest) = line.split_once(" [").unwrap();
+        let pid = task.trim().rsplit_once('-').unwrap().1.parse().unwrap();
+        let mut parts = rest.split(": ");
+        let at = microseconds(parts.next().unwrap().rsplit_once(' ').unwrap().1);
+        let name = parts.next().unwrap();
+        let number = |key: &str| line.split_once(key).unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        match name {
+            "mm_vmscan_memcg_reclaim_begin" => {
+                let begun = open.insert(pid, Told { pid, begin: at, ..Told::default() });
+                assert!(begun.is_none(), "{line}");
+            }
+            "mm_vmscan_memcg_reclaim_end" => {
+                let told = open.remove(&pid).unwrap();
+                spans.push(Told { end: at, reclaimed: number("nr_reclaimed="), ..told });
+            }
+            "mm_shrink_slab_start" => assert!(shrinkers.insert(pid, at).is_none(), "{line}"),
+            "mm_shrink_slab_end" => {
+                let took = at - shrinkers.remove(&pid).unwrap();
+                match open.get_mut(&pid) {
+                    Some(told) => told.inside.push((took, number("last shrinker return val "))),
+                    None => outside.push(took),
+                }
+            }
+            _ => {}
+        }
+    }
+    (spans, outside)
+}
+
+#[test]
+fn spans_are_those_of_the_kernels_text() {
+    TREES.iter().for_each(|name| has_the_spans_of_its_text(name));
+}
+
+fn has_the_spans_of_its_text(name: &str) {
+    let (_dir, tree) = unpacked(name);
+    let (mut told, outside) = of_text(&fs::read_to_string(tree.join("trace")).unwrap());
+    told.sort_by_key(|told| told.begin);
+    assert!(told.len() > 100 && outside.len() > 10, "{name}: {} {}", told.len(), outside.len());
+    let stalls = document(&["stalls", "--sort", "time"], &tree);
+    let rows = stalls["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), told.len());
+    for (row, told) in rows.iter().zip(&told) {
+        // The text has microseconds, rounded at both ends.
+        let took = row["total"].as_u64().unwrap();
+        assert!(took.abs_diff((told.end - told.begin) * 1000) <= 1000, "{row} {told:?}");
+        assert!((row["at"].as_u64().unwrap()).abs_diff(told.begin * 1000) <= 1000, "{row} {told:?}");
+        assert_eq!((row["pid"].as_u64(), row["reclaimed"].as_u64()), (Some(told.pid), Some(told.reclaimed)));
+        let inside = row["inside"].as_array().unwrap().iter().filter(|inside| inside["span"] == "shrinker");
+        let sum = |member: &str| inside.clone().map(|inside| inside[member].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum("count"), told.inside.len() as u64, "{row}");
+        assert_eq!(sum("freed"), told.inside.iter().map(|shrinker| shrinker.1).sum::<u64>(), "{row}");
+        let took: u64 = told.inside.iter().map(|shrinker| shrinker.0 * 1000).sum();
+        assert!(sum("total").abs_diff(took) <= 1000 * sum("count"), "{row} {told:?}");
+    }
+    let latency = document(&["latency"], &tree);
+    let shrinkers = latency["spans"].as_array().unwrap().iter().find(|row| row["span"] == "shrinker").unwrap();
+    let classes = &shrinkers["classes"];
+    assert_eq!(classes["asked"].as_u64(), Some(outside.len() as u64), "drop_caches asks for those without a parent");
+    assert_eq!(classes["inner"].as_u64(), Some(told.iter().map(|told| told.inside.len() as u64).sum()));
+}
+
+#[test]
+fn rows_of_shrinkers_add_up_and_superblocks_are_apart() {
+    let (_dir, tree) = tree();
+    let latency = document(&["latency"], &tree);
+    let all = latency["spans"].as_array().unwrap().iter().find(|row| row["span"] == "shrinker").unwrap();
+    let sum = |arguments: &[&str], member: &str| {
+        let document = document(arguments, &tree);
+        document["rows"].as_array().unwrap().iter().map(|row| row[member].as_u64().unwrap()).sum::<u64>()
+    };
+    for arguments in [&["shrinkers"][..], &["shrinkers", "--by", "function"]] {
+        for member in ["count", "total", "self"] {
+            assert_eq!(Some(sum(arguments, member)), all[member].as_u64(), "{arguments:?} {member}");
+        }
+    }
+    let document = document(&["shrinkers"], &tree);
+    let superblocks = document["rows"].as_array().unwrap().iter().filter(|row| row["symbol"] == "super_cache_scan");
+    let addresses: Vec<&Value> = superblocks.map(|row| &row["shrinker"]).collect();
+    assert!(
+        addresses.len() > 1 && addresses.iter().all(|address| addresses.iter().filter(|a| a == &address).count() == 1)
+    );
+}
+
+#[test]
+fn a_stall_has_the_call_site_beyond_allocators() {
+    let (_dir, tree) = tree();
+    let document = document(&["stalls"], &tree);
+    for row in document["rows"].as_array().unwrap() {
+        let symbol = row["symbol"].as_str().unwrap();
+        let listed = ["try_to_free", "try_charge", "charge_memcg", "kmem_cache_alloc", "__kmalloc", "__memcg"];
+        assert!(!listed.iter().any(|listed| symbol.starts_with(listed)), "{symbol}");
+        let stack = document["stacks"][row["stack"].as_str().unwrap()].as_array().unwrap();
+        assert!(stack.iter().any(|frame| frame["address"] == row["call_site"]), "{row}");
+    }
+}
+
+#[test]
+fn all_formats_have_the_rows_and_threads_do_not_matter() {
+    let (_dir, tree) = tree();
+    for view in [&["latency"][..], &["shrinkers"], &["stalls", "--threshold", "1ms", "--timeline"]] {
+        let member = if view[0] == "latency" { "spans" } else { "rows" };
+        let rows = document(view, &tree)[member].as_array().unwrap().len();
+        assert!(rows > 2, "{view:?}");
+        let of = |more: &[&str]| run_to(0, REPORT, &[view, more].concat(), &[&tree]);
+        assert_eq!(json_lines(&of(&["--format", "jsonl"])).len(), rows + 1, "{view:?}");
+        assert_eq!(String::from_utf8(of(&["--format", "csv"])).unwrap().lines().count(), rows + 1, "{view:?}");
+        let table = of(&["-j", "1"]);
+        assert!(table == of(&["-j", "8"]) && table.starts_with(b"COMPLETE"), "{view:?}");
+    }
+    let events = document(&["stalls", "-n", "1", "--timeline"], &tree);
+    let row = &events["rows"][0];
+    let times = row["events"].as_array().unwrap().iter().map(|event| event["at"].as_u64().unwrap());
+    let (begin, end) = (row["at"].as_u64().unwrap(), row["end"].as_u64().unwrap());
+    assert!(times.clone().is_sorted() && times.clone().count() > 0);
+    assert!(times.into_iter().all(|at| (begin..=end).contains(&at)));
+}
+
+#[test]
+fn thresholds_and_filters_select_spans() {
+    let (_dir, tree) = tree();
+    let all = document(&["stalls"], &tree);
+    let rows = all["rows"].as_array().unwrap();
+    let longest = rows[0]["total"].as_u64().unwrap();
+    let of = |arguments: &[&str]| document(&[&["stalls"], arguments].concat(), &tree)["rows"].as_array().unwrap().len();
+    assert_eq!(of(&["--threshold", &format!("{longest}ns")]), 1, "the threshold is inclusive");
+    assert_eq!(of(&["--threshold", &format!("{}ns", longest + 1)]), 0);
+    let (pid, comm) = (rows[0]["pid"].to_string(), rows[0]["comm"].as_str().unwrap());
+    let of_task = rows.iter().filter(|row| row["pid"].to_string() == pid).count();
+    assert_eq!((of(&["--pid", &pid]), of(&["--span", "direct"])), (of_task, 0));
+    assert!(of(&["--comm", comm]) >= of_task && of(&["--comm", "nothing"]) == 0);
+}
+
+#[test]
+fn a_recording_without_such_events_names_the_option() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.1");
+    for (view, option) in [
+        ("latency", "-e latency"),
+        ("shrinkers", "-e latency"),
+        ("stalls", "-e latency"),
+        ("waits", "-e latency"),
+        ("functions", "--functions"),
+    ] {
+        let output = run(REPORT, &[view], &[&sample]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(0) && told.contains(option) && told.lines().count() == 1,
+            "{view}: {told}"
+        );
+    }
+    let (_dir, tree) = tree();
+    let summary = String::from_utf8(run_to(0, REPORT, &["summary"], &[&tree])).unwrap();
+    assert!(summary.contains("kmemtrace-report latency"), "{summary}");
+    let refused = run(REPORT, &["latency", "--kind", "pages"], &[&tree]);
+    assert!(refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("--kind"));
+}
+
+#[test]
+fn ticks_are_no_durations_and_counts_stay() {
+    let (_dir, tree) = tree();
+    let known = document(&["latency"], &tree);
+    fs::write(tree.join("trace_clock"), "local [x86-tsc] mono").unwrap();
+    let ticks = document(&["latency"], &tree);
+    let pairs = known["spans"].as_array().unwrap().iter().filter_map(|known| {
+        let ticks = ticks["spans"].as_array().unwrap().iter().find(|row| row["span"] == known["span"]);
+        Some((known, ticks?))
+    });
+    assert_eq!(pairs.clone().count(), 3);
+    for (known, ticks) in pairs {
+        assert_eq!(known["count"], ticks["count"]);
+        assert!(["total", "self", "min", "p50", "max"].iter().all(|member| ticks[member].is_null()), "{ticks}");
+    }
+}
+
+#[test]
+fn a_cut_file_leaves_no_wrong_span() {
+    let (_dir, tree) = tree();
+    let all = document(&["stalls"], &tree);
+    let key = |row: &Value| (row["at"].as_u64(), row["end"].as_u64(), row["pid"].as_u64(), row["self"].as_u64());
+    let whole: Vec<_> = all["rows"].as_array().unwrap().iter().map(key).collect();
+    let file = tree.join("per_cpu/cpu0/trace_pipe_raw");
+    let bytes = fs::read(&file).unwrap();
+    for pages in (0..bytes.len() / 4096).step_by(7) {
+        fs::write(&file, &bytes[..pages * 4096 + 1000]).unwrap();
+        let cut = document(&["stalls"], &tree);
+        assert!(cut["rows"].as_array().unwrap().iter().all(|row| whole.contains(&key(row))), "{pages} pages");
+    }
+}
