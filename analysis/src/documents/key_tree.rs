@@ -141,7 +141,12 @@ impl KeyForm<'_, '_> {
                 (
                     frame.text().into(),
                     kind,
-                    KeyNode { address: Some(Address(step.value)), module, is_gone: frame.is_gone, ..KeyNode::default() },
+                    KeyNode {
+                        address: Some(Address(step.value)),
+                        module,
+                        is_gone: frame.is_gone,
+                        ..KeyNode::default()
+                    },
                 )
             }
         }
