@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use crate::owner::{Owner, OwnerId, Owners};
 use crate::stack::{StackId, Stacks};
 
 /// Allocators that objects belong to. `Kmalloc` and `Cache` share one address space; `Pages`,
@@ -207,9 +208,25 @@ pub struct Event {
     pub mark: Mark,
     /// Number of an event with a `mark`; `None` where its format has no such field.
     pub value: Option<i64>,
+    /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
+    pub owner: Option<OwnerId>,
 }
 
 impl Event {
+    /// Owner of the memory, where the input tells it.
+    pub fn owner<'n>(&self, names: &'n Names) -> Option<&'n Owner> {
+        names.owners.get(self.owner?)
+    }
+
+    /// Command name of the thread: the event's own where the input tells it, else that of its id in `comms`.
+    #[inline]
+    pub fn comm<'n>(&self, names: &'n Names, comms: &'n HashMap<i32, Box<[u8]>>) -> Option<&'n [u8]> {
+        match self.owner {
+            Some(owner) => names.owners.get(owner)?.comm.as_deref(),
+            None => comms.get(&self.pid?).map(|comm| &**comm),
+        }
+    }
+
     /// The kernel context of the event; `None` without flags.
     pub fn context(&self) -> Option<Context> {
         self.flags.map(Context::of_flags)
@@ -236,6 +253,7 @@ impl Event {
             stack: None,
             mark: Mark::None,
             value: None,
+            owner: None,
         }
     }
 
@@ -344,6 +362,8 @@ pub struct Names {
     unknown: Vec<bool>,
     /// Call stacks of events.
     pub stacks: Stacks,
+    /// Owners of memory.
+    pub owners: Owners,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -366,6 +386,7 @@ impl Default for Names {
             recent,
             unknown: Vec::new(),
             stacks: Stacks::default(),
+            owners: Owners::default(),
         }
     }
 }

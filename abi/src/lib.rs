@@ -3,7 +3,8 @@
 //!
 //! Rooms, in the order the data flows: [`disk`] frames bytes in files, [`kernel`] takes the kernel's sub-buffers and records
 //! apart, [`stream`] turns one CPU's file into [`event`]s and gaps, [`open`] finds out what a path holds and opens a
-//! [`trace`]. [`fault`] says what can be wrong, [`clock`] what an order key means, [`stack`] keeps call stacks, [`text`] how names are escaped.
+//! [`trace`]. [`fault`] says what can be wrong, [`clock`] what an order key means, [`stack`] keeps call stacks, [`owner`] owners of
+//! memory, [`text`] how names are escaped.
 
 pub mod clock;
 pub mod disk;
@@ -11,6 +12,7 @@ pub mod event;
 pub mod fault;
 pub mod kernel;
 pub mod open;
+pub mod owner;
 pub mod stack;
 pub mod stream;
 pub mod text;

@@ -17,7 +17,7 @@ use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
 
 /// Name of the kernel's text of page owners, as an input.
-pub(crate) const PAGE_OWNER: &str = "page_owner";
+pub const PAGE_OWNER: &str = "page_owner";
 
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,7 @@ fn view(asked: &Asked) -> (Query, Make) {
         "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
         "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
-        "live" if asked.objects => (Query::by_site().with_live_objects(true), documents::live),
+        "live" if asked.objects => (Query::by_site().with_stacks(true).with_live_objects(true), documents::live),
         "live" => (by().with_live_objects(true).with_growth(true), documents::live_groups),
         "cross" => (Query::by_site().with_cpu_matrix(true), documents::cross),
         "growth" => (by().with_growth(true), documents::growth),
@@ -183,6 +183,7 @@ fn take_selection(known: &mut Known, random: &mut Random, cut: &mut Cut) {
     let size = |least| SizeRange { from: least, to: u64::MAX };
     cut.select = Select {
         pid: selection.pid.into_iter().collect(),
+        tgid: Vec::new(),
         comm: selection.comm.iter().map(|name| Glob::new(name)).collect(),
         module: selection.module.iter().map(|name| Glob::new(name)).collect(),
         cache: selection.cache.iter().map(|name| Glob::new(name)).collect(),

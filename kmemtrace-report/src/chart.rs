@@ -80,6 +80,6 @@ fn measure(sort: SortBy) -> Measure {
         SortBy::Frees => Measure::Frees,
         SortBy::Static => Measure::Static,
         SortBy::Current => Measure::Current,
-        SortBy::Live | SortBy::Peak | SortBy::Cross | SortBy::Growth | SortBy::Time | SortBy::Site => Measure::Live,
+        _ => Measure::Live,
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use kmemtrace::{Areas, FrameList, NameOptions, Uses, Wrappers};
 use kmemtrace_abi::open::regular;
 
-use crate::args::{Args, GroupBy};
+use crate::args::{Args, CullBy, GroupBy};
 
 /// Limit of a file of wrappers or areas; the kernel's MAINTAINERS has 1 MiB.
 const MAX_BYTES: u64 = 16 << 20;
@@ -40,7 +40,7 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
             bail!("--debug-dir {}: is no folder; --vmlinux names a file", dir.display());
         }
     }
-    let mut frames = FrameList::default();
+    let mut frames = if args.cull.contains(&CullBy::Stacktrace) { FrameList::none() } else { FrameList::default() };
     if let Some(path) = &names.skip_frames {
         frames.add(&text(path)?);
     }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Finding, Kind, ModuleRule, Notes, Observed, Query, Shape, SortKey, TimeWindow, Trace,
-    UnknownEvents,
+    Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Notes, Observed, Query, Shape, SortKey, TimeWindow,
+    Trace, UnknownEvents,
 };
-use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::fault::{Code, Verdict};
+use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
 use crate::args::{Args, Format, GroupBy};
@@ -59,6 +60,7 @@ pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analys
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
+    tell_bad_text(&trace);
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
         None => suggest::suggest(&args.filters, &trace, analysis.names(), event_names),
@@ -199,6 +201,7 @@ pub(crate) fn end_observed(
     let (args, completeness) = (&request.args, &observed.completeness);
     tell_counts(completeness, observed.events);
     tell_unknown_events(&completeness.unknown);
+    tell_bad_text(trace);
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), trace, observed.events, observed.first_key);
     if !has_rows {
@@ -266,11 +269,41 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
 }
 
 pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
-    let opened = Trace::open(inputs).map_err(anyhow::Error::from);
-    opened.map_err(|error| match request.hint() {
+    let options = OpenOptions { released: request.args.released };
+    let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
+    let trace = opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
         None => error,
-    })
+    })?;
+    check_page_owner(&request.args, &trace)?;
+    Ok(trace)
+}
+
+/// Refuses options that need a text of page_owner, for any other input, and an order by keys that rows are not made of.
+fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
+    let asked = [
+        ("--cull", !args.cull.is_empty(), "--by groups rows of any trace"),
+        ("--tgid", !args.filters.tgid.is_empty(), "--pid selects threads of any trace"),
+        ("--released", args.released, "leave it out"),
+    ];
+    if !trace.info.input.is_of_one_moment()
+        && let Some((option, _, remedy)) = asked.into_iter().find(|(_, is_given, _)| *is_given)
+    {
+        let input = trace
+            .inputs
+            .first()
+            .map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned());
+        anyhow::bail!("{option}: {input} is no text of page_owner, which alone tells this; {remedy}");
+    }
+    let keys: Vec<GroupKey> = args.by.iter().map(|by| by.key()).chain(args.cull.iter().map(|by| by.key())).collect();
+    let missing = args.sort.iter().find_map(|sort| match sort.key() {
+        Some(SortKey::Key { key, .. }) if !keys.contains(&key) => Some(key),
+        _ => None,
+    });
+    match missing {
+        Some(key) => anyhow::bail!("--sort: rows are not made of {key}: name it with --cull, or with --by"),
+        None => Ok(()),
+    }
 }
 
 /// Number of threads: `--jobs`, else the number of CPUs.
@@ -376,6 +409,16 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
         say(&format!(
             "{name}: {count} events of kmem that this version does not know: objects may have gone through them"
         ));
+    }
+}
+
+/// Tells the line from which on a text of page_owner makes no sense.
+fn tell_bad_text(trace: &Trace) {
+    for stream in &trace.streams {
+        for fault in stream.report().faults.iter().filter(|fault| fault.code == Code::BadText) {
+            let path = escape(stream.path().as_os_str().as_encoded_bytes()).into_owned();
+            say(&format!("{path}: {}", fault.message));
+        }
     }
 }
 

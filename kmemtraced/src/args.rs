@@ -100,7 +100,7 @@ pub(crate) struct Args {
     ///
     /// LIST has names or patterns of functions, with commas. Where the kernel has no such tracer in an instance (before Linux 6.12 or so),
     /// the recorder says so and records the events alone.
-    #[arg(long, value_name = "LIST", num_args = 0..=1, value_delimiter = ',', value_parser = function, conflicts_with_all = ["relay", "boot", "only_command"])]
+    #[arg(long, value_name = "LIST", num_args = 0..=1, value_delimiter = ',', value_parser = function, conflicts_with_all = ["relay", "boot"])]
     pub(crate) functions: Option<Vec<String>>,
     /// Record COMMAND and its children alone
     ///
@@ -300,7 +300,7 @@ fn as_typed(word: &OsStr) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Show who takes memory now: a recorder of these options, and the live screen
+    /// Record, and show who takes memory now: the live screen
     ///
     /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it. `kmemtraced top --help` has all
     /// options.

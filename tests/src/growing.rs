@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::disk::block::Header;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, flock};
 use zerocopy::FromBytes;
 
 use crate::recording::Directory;
@@ -92,6 +92,24 @@ impl Growing {
     pub fn finish(&mut self) {
         self.grow_to(self.times.1.saturating_sub(1));
         self.append(<[u8]>::len);
+    }
+
+    /// Gives the blocks that are there back to the file system, but for the first one of each file, and the last `left` blocks.
+    ///
+    /// # Panics
+    /// If the file system has no holes.
+    pub fn free_old(&self, left: usize) {
+        for Part { path, bytes, there } in &self.parts {
+            let ends: Vec<usize> = blocks(bytes).map(|(end, _)| end).take_while(|end| end <= there).collect();
+            let Some((&from, &to)) = ends.first().zip(ends.iter().rev().nth(left)) else { continue };
+            if path.ends_with("meta.out") || to <= from {
+                continue;
+            }
+            let file = must(path, OpenOptions::new().write(true).open(path));
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let freed = rustix::fs::fallocate(&file, how, from as u64, (to - from) as u64);
+            must(path, freed.map_err(Into::into));
+        }
     }
 
     fn append(&mut self, until: impl Fn(&[u8]) -> usize) {

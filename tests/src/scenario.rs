@@ -77,6 +77,7 @@ impl Scenario {
             stack: None,
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
+            owner: None,
         }
     }
 

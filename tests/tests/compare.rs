@@ -19,7 +19,7 @@ const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
 
 /// Views, some with options of their own. Both sides of a comparison are windows of one trace.
-const VIEWS: [&[&str]; 15] = [
+const VIEWS: [&[&str]; 22] = [
     &["summary"],
     &["sites"],
     &["sites", "--by", "comm,site"],
@@ -35,6 +35,13 @@ const VIEWS: [&[&str]; 15] = [
     &["account"],
     &["account", "--style", "slab-account"],
     &["events"],
+    &["tasks"],
+    &["tasks", "--by", "comm"],
+    &["modules"],
+    &["uses"],
+    &["tree", "--by", "stack"],
+    &["tree", "--by", "module,task,site,use"],
+    &["sites", "--by", "stack"],
 ];
 const FORMATS: [&str; 4] = ["table", "json", "csv", "jsonl"];
 const CHECK_FORMATS: [&str; 4] = ["table", "json", "csv", "tsv"];

@@ -59,6 +59,25 @@ const NAMES: [&[u8]; 16] = [
     b"plain",
 ];
 const SITE: u64 = 0xffff_ffff_8100_0001;
+/// Return address in the function that initialises modules.
+const INIT: u64 = SITE + 0x10_0000;
+
+/// Views of stacks, tasks and modules.
+const VIEWS_OF_STACKS: [&[&str]; 13] = [
+    &["tasks"],
+    &["tasks", "--by", "comm", "--sort", "growth"],
+    &["modules"],
+    &["modules", "--module-rule", "any"],
+    &["tree", "--by", "stack"],
+    &["tree", "--by", "task,module,stack", "--sort", "growth"],
+    &["tree", "--by", "site,use", "-n", "3"],
+    &["sites", "--by", "stack,use,order"],
+    &["sites", "--by", "site"],
+    &["live", "--by", "stack"],
+    &["live", "--objects"],
+    &["growth", "--by", "stack"],
+    &["uses"],
+];
 
 /// Workload whose caches have these names; their objects are freed to another cache, leaked, and freed twice.
 fn machine() -> Workload {
@@ -87,6 +106,7 @@ fn machine() -> Workload {
                 stack: None,
                 mark: kmemtrace_abi::event::Mark::None,
                 value: None,
+                owner: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };
@@ -103,10 +123,29 @@ fn machine() -> Workload {
     Scenario::new(Shape::plain(), 2).with(fill).finish()
 }
 
+/// Workload of pages whose stacks run through the call-sites, two of them in each, while modules of these names load.
+fn machine_with_stacks() -> Workload {
+    let site = |number: usize| SITE + (number % NAMES.len()) as u64 * 0x100;
+    let numbers = 0..NAMES.len();
+    let made = numbers.fold(Scenario::new(Shape::plain(), 2), |made, number| {
+        let (at, frame) = (10 * number as u64, 8 * number as u64);
+        let module = String::from_utf8_lossy(NAMES[number]).into_owned();
+        let made = made.thread(100 + number as i32, 0).module_load(at, 0, &module);
+        let made = made.page_alloc(at + 1, 0, frame, 4096).stack(at + 1, 0, &[site(number), site(number + 1)]);
+        made.page_alloc(at + 2, 1, frame + 4, 8192).stack(at + 2, 1, &[site(number), INIT])
+    });
+    made.finish()
+}
+
 /// Captured tree of [`machine`], in a directory with a hostile name.
 fn hostile() -> (Directory, PathBuf) {
+    hostile_of(&machine())
+}
+
+/// Captured tree of a workload, in a directory with a hostile name.
+fn hostile_of(machine: &Workload) -> (Directory, PathBuf) {
     let dir = Directory::new(&[]);
-    for (name, bytes) in tree(&machine(), 1) {
+    for (name, bytes) in tree(machine, 1) {
         dir.write(&format!("tree/{name}"), &bytes);
     }
     let lines = |line: &dyn Fn(usize, &[u8]) -> Vec<u8>| -> Vec<u8> {
@@ -116,7 +155,8 @@ fn hostile() -> (Directory, PathBuf) {
         let address = format!("{:x} t ", SITE - 1 + number as u64 * 0x100);
         [address.as_bytes(), name, b"\0\t[", name, b"\t\0]\n"].concat()
     };
-    dir.write("tree/kallsyms", &lines(&symbol));
+    let init = format!("{:x} t do_init_module\n", INIT - 1).into_bytes();
+    dir.write("tree/kallsyms", &[lines(&symbol), init].concat());
     dir.write("tree/modules", b"");
     let comm = |number: usize, name: &[u8]| [format!("{} ", 100 + number).as_bytes(), name, b"\t\0\n"].concat();
     dir.write("tree/saved_cmdlines", &lines(&comm));
@@ -182,6 +222,54 @@ fn no_output_of_any_view_acts_on_a_terminal() {
             }
         }
     }
+}
+
+#[test]
+fn names_in_stacks_act_on_no_terminal() {
+    let (_dir, path) = hostile_of(&machine_with_stacks());
+    for view in VIEWS_OF_STACKS {
+        for format in FORMATS {
+            let what = format!("{view:?} {format}");
+            let output = run("kmemtrace-report", &[view, &["--format", format]].concat(), &[&path]);
+            assert_eq!(output.status.code(), Some(0), "{what}: {output:?}");
+            let text = assert_harmless(&what, &output);
+            if format.starts_with("json") || view == ["uses"] || view.contains(&"-n") {
+                continue;
+            }
+            assert!(!text.contains(r"\\"), "{what}: {text}");
+            assert!(text.contains(r"a\x1b]52;c;cm0gLXJm\x07") && text.contains(r"l\xff\x9b\xc3"), "{what}: {text}");
+            if format == "csv" {
+                let is_formula = |cell: &str| cell.trim_start_matches('"').starts_with(['=', '+', '@']);
+                assert!(!text.split([',', '\n']).any(is_formula), "{what}: {text}");
+            }
+        }
+    }
+    for arguments in [&["top", "--once"][..], &["export", "--to", "folded"], &["export", "--to", "jsonl"]] {
+        let output = run("kmemtrace-report", arguments, &[&path]);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        let text = assert_harmless(&format!("{arguments:?}"), &output);
+        assert!(text.contains("52;c;cm0gLXJm"), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn json_of_stacks_has_the_names_as_they_are() {
+    let (_dir, path) = hostile_of(&machine_with_stacks());
+    let document =
+        |view: &[&str]| json(&run("kmemtrace-report", &[view, &["--format", "json"]].concat(), &[&path]).stdout);
+    let sites = document(&["sites", "--by", "stack"]);
+    let frames: Vec<Value> = sites["stacks"].as_object().unwrap().values().cloned().collect();
+    let frames: Value = frames.iter().flat_map(|stack| stack.as_array().unwrap().clone()).collect();
+    let init: BTreeSet<String> = ["do_init_module+0x1".to_owned()].into();
+    assert_eq!(&strings(&frames, "symbol") - &init, expected("\0+0x1"));
+    assert_eq!(strings(&frames, "module"), expected("\t\0"));
+    assert_eq!(strings(&frames, "symbol_hex").len(), 1, "a name that is no text has its bytes beside it");
+    assert_eq!(strings(&document(&["tasks"])["rows"], "comm"), expected("\t\0"));
+    // Names of modules that load end at their zeros, those of kallsyms do not.
+    let modules = strings(&document(&["modules"])["rows"], "module");
+    assert_eq!(modules, &expected("") | &expected("\t\0"));
+    let tree = document(&["tree", "--by", "module,task", "--module-rule", "site"]);
+    assert_eq!(strings(&tree["root"]["children"], "name"), expected("\t\0"));
 }
 
 #[test]

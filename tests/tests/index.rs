@@ -198,11 +198,18 @@ fn assert_index_changes_nothing(what: &str, dir: &Path, seed: u64) {
                 assert_eq!(second.of_index, [""; 0], "{what}");
             } else if case.contains(&"--time") {
                 assert_eq!(second.says(NARROWED), by_time, "{what}: {second:?}");
+            } else if view == ["live", "--objects"] && has_stacks(&plain) {
+                assert!(!second.says(USED), "{what}: an index keeps no stacks of objects");
             } else if view != ["events"] && !is_filtered {
                 assert!(second.says(USED), "{what}: {:?}", second.of_index);
             }
         }
     }
+}
+
+/// True for a document of a trace with stacks.
+fn has_stacks(document: &Report) -> bool {
+    json(&document.out)["stacks_seen"].as_u64().is_some_and(|stacks| stacks > 0)
 }
 
 #[test]

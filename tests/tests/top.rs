@@ -1,19 +1,21 @@
 //! The live screen: as text over samples and over files that grow, on a terminal with tmux, and beside a recorder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::disk::block::Header;
 use kmemtrace_abi::text::units::bytes;
+use kmemtrace_tests::growing::Growing;
+use kmemtrace_tests::live::Tracefs;
+use kmemtrace_tests::load;
 use kmemtrace_tests::programs::{json, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
-use rustix::fs::{FlockOperation, flock};
-use zerocopy::FromBytes;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
 
@@ -23,6 +25,16 @@ fn main() -> ExitCode {
         ("a_trace_is_played_at_its_own_times", a_trace_is_played_at_its_own_times),
         ("a_trace_that_grows_is_followed_to_its_end", a_trace_that_grows_is_followed_to_its_end),
         ("a_killed_recorder_leaves_the_last_screen", a_killed_recorder_leaves_the_last_screen),
+        ("blocks_that_were_given_back_are_skipped", blocks_that_were_given_back_are_skipped),
+        ("all_groupings_have_the_figures_of_views", all_groupings_have_the_figures_of_views),
+        ("a_recorder_and_its_screen_end_together", a_recorder_and_its_screen_end_together),
+        (
+            "a_recorder_that_is_killed_leaves_the_screen_and_nothing_else",
+            a_recorder_that_is_killed_leaves_the_screen_and_nothing_else,
+        ),
+        ("a_screen_that_is_killed_ends_the_recorder", a_screen_that_is_killed_ends_the_recorder),
+        ("a_recording_is_kept_whole_where_that_is_asked_for", a_recording_is_kept_whole_where_that_is_asked_for),
+        ("old_blocks_are_given_back", old_blocks_are_given_back),
         ("what_is_no_terminal_is_refused_with_the_way_out", what_is_no_terminal_is_refused_with_the_way_out),
         ("keys_work_on_a_terminal", keys_work_on_a_terminal),
         ("a_terminal_without_a_size_has_80_columns", a_terminal_without_a_size_has_80_columns),
@@ -73,70 +85,17 @@ fn a_trace_is_played_at_its_own_times() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Directory in which files of a sample grow, locked as its recorder locks it.
-struct Growing {
-    directory: Directory,
-    lock: File,
-    /// Path of a file, all of its bytes, and how many are there.
-    files: Vec<(PathBuf, Vec<u8>, usize)>,
-    /// Times of the first and the last event.
-    times: (u64, u64),
+/// Prints frames of a trace that grows.
+fn top(growing: &Growing, frames: &str) -> Child {
+    let mut top = Command::new(program(REPORT));
+    top.args(["top", "--batch", frames]).arg(growing.directory.path()).stdout(Stdio::piped());
+    must("top", top.spawn())
 }
 
-impl Growing {
-    /// The files with their headers, and all names.
-    fn new(name: &str) -> Growing {
-        let directory = Directory::new(&[]);
-        let (mut files, mut times) = (Vec::new(), (u64::MAX, 0));
-        for entry in must(name, fs::read_dir(sample(name))).flatten() {
-            let (to, bytes) =
-                (directory.file(&entry.file_name().to_string_lossy()), must(name, fs::read(entry.path())));
-            let timed = blocks(&bytes).filter(|(_, header)| header.events.get() > 0);
-            timed.for_each(|(_, header)| times = (times.0.min(header.first.get()), times.1.max(header.last.get())));
-            let header = blocks(&bytes).next().map_or(0, |(end, _)| end);
-            let there = if entry.file_name() == "meta.out" { bytes.len() } else { header };
-            must(name, fs::write(&to, &bytes[..there]));
-            files.push((to, bytes, there));
-        }
-        let lock = must("directory", File::open(directory.path()));
-        must("lock", flock(&lock, FlockOperation::LockExclusive));
-        Growing { directory, lock, files, times }
-    }
-
-    /// Appends the blocks up to a share of the time, and half of the next one; all with a share of 100%.
-    fn grow(&mut self, percent: u64) {
-        let (first, last) = self.times;
-        let now = first + (last - first) / 100 * percent;
-        for (path, bytes, there) in &mut self.files {
-            let mut until = 0;
-            for (end, header) in blocks(bytes) {
-                let is_later = header.last.get() > now && percent < 100;
-                until = if is_later { until + (end - until) / 2 } else { end };
-                if is_later {
-                    break;
-                }
-            }
-            let mut file = must("file", OpenOptions::new().append(true).open(path));
-            must("file", file.write_all(bytes.get(*there..until).unwrap_or_default()));
-            *there = until.max(*there);
-        }
-    }
-
-    fn top(&self, frames: &str) -> Child {
-        let mut top = Command::new(program(REPORT));
-        top.args(["top", "--batch", frames]).arg(self.directory.path()).stdout(Stdio::piped());
-        must("top", top.spawn())
-    }
-}
-
-/// Blocks of a file: where they end, and their headers.
-fn blocks(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> {
-    let mut end = 0;
-    std::iter::from_fn(move || {
-        let (header, _) = Header::read_from_prefix(bytes.get(end..)?).ok()?;
-        end += usize::from(header.header_len.get()) + header.payload_len.get() as usize;
-        Some((end, header))
-    })
+/// Time of a share of a trace.
+fn share(growing: &Growing, percent: u64) -> u64 {
+    let (first, last) = growing.times;
+    first + (last - first) / 100 * percent
 }
 
 /// Frames of 24 lines, with an empty line between two.
@@ -154,14 +113,17 @@ fn screens(child: Child) -> Vec<String> {
 }
 
 fn a_trace_that_grows_is_followed_to_its_end() -> Result<(), Skip> {
-    let mut growing = Growing::new("amd64-6.1");
-    let top = growing.top("5");
-    std::thread::sleep(Duration::from_millis(1000));
-    growing.grow(100);
+    let mut growing = Growing::new(&sample("amd64-6.1"));
+    let child = top(&growing, "6");
     std::thread::sleep(Duration::from_millis(500));
-    let Growing { lock, .. } = growing;
-    drop(lock);
-    let screens = screens(top);
+    for percent in (5..100).step_by(5) {
+        growing.grow_to(share(&growing, percent));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    growing.finish();
+    let directory = growing.unlock();
+    let screens = screens(child);
+    drop(directory);
     assert!(screens[0].contains(" REC +"), "{screens:?}");
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("ENDED") && last.contains("the recorder was stopped") && last.contains("0 lost"), "{last}");
@@ -171,18 +133,77 @@ fn a_trace_that_grows_is_followed_to_its_end() -> Result<(), Skip> {
     Ok(())
 }
 
-fn a_killed_recorder_leaves_the_last_screen() -> Result<(), Skip> {
-    let mut growing = Growing::new("amd64-6.1");
-    growing.grow(60);
-    let top = growing.top("4");
+fn blocks_that_were_given_back_are_skipped() -> Result<(), Skip> {
+    let mut growing = Growing::new(&sample("amd64-6.1"));
+    growing.grow_to(share(&growing, 95));
+    growing.free_old(1);
+    let child = top(&growing, "4");
     std::thread::sleep(Duration::from_millis(1500));
-    let Growing { lock, directory, .. } = growing;
-    drop(lock);
-    let screens = screens(top);
+    growing.finish();
+    std::thread::sleep(Duration::from_millis(500));
+    let directory = growing.unlock();
+    let screens = screens(child);
+    drop(directory);
+    let last = screens.last().map(String::as_str).unwrap_or_default();
+    assert!(last.contains("SKIPPED") && last.contains("live figures are estimates"), "{last}");
+    assert!(last.contains("ENDED") && last.contains("the recorder was stopped"), "{last}");
+    assert!(last.contains(" >"), "rows of what is there: {last}");
+    Ok(())
+}
+
+fn a_killed_recorder_leaves_the_last_screen() -> Result<(), Skip> {
+    let mut growing = Growing::new(&sample("amd64-6.1"));
+    growing.grow_to(share(&growing, 60));
+    let child = top(&growing, "4");
+    std::thread::sleep(Duration::from_millis(1500));
+    let directory = growing.unlock();
+    let screens = screens(child);
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("ENDED") && last.contains("the recorder was killed"), "{screens:?}");
     assert!(last.contains(" >"), "rows stay: {last}");
     drop(directory);
+    Ok(())
+}
+
+/// Kind, live bytes, peak and allocations of rows, in order.
+fn figures(rows: &Value, members: [&str; 2]) -> Vec<(String, u64, u64, u64)> {
+    let rows = rows.as_array().unwrap_or_else(|| panic!("no rows: {rows}"));
+    let number = |row: &Value, member: &str| row[member].as_u64().unwrap_or_else(|| panic!("{member}: {row}"));
+    let of = |row: &Value| {
+        let kind = row["kind"].as_str().unwrap_or_default().to_owned();
+        (kind, number(row, members[0]), number(row, members[1]), number(row, "allocs"))
+    };
+    let mut figures: Vec<_> = rows.iter().map(of).collect();
+    figures.sort();
+    figures
+}
+
+/// Trees of machines whose stacks were recorded: pages that go in parts, too.
+fn all_groupings_have_the_figures_of_views() -> Result<(), Skip> {
+    for name in ["amd64-6.1", "i386-6.1", "s390x-6.1", "ppc64el-6.1", "arm64-6.12"] {
+        let tree = Directory::new(&[]);
+        let packed = must(name, File::open(sample(&format!("tree-stacks-{name}.tar.zst"))));
+        let packed = must(name, zstd::decode_all(packed));
+        let mut tar = must("tar", Command::new("tar").arg("-xC").arg(tree.path()).stdin(Stdio::piped()).spawn());
+        must("tar", tar.stdin.take().map_or(Ok(()), |mut input| input.write_all(&packed)));
+        assert!(must("tar", tar.wait()).success());
+        let tree = tree.file(&format!("tree-stacks-{name}"));
+        let views: [&[&str]; 5] = [&["sites"], &["sites", "--by", "stack"], &["modules"], &["tasks"], &["uses"]];
+        for (view, presses) in views.iter().zip([0, 1, 2, 3, 5]) {
+            let place = Directory::new(&[]);
+            place.write("keys", format!("wait 100000s\n{}w\n", "m\n".repeat(presses)).as_bytes());
+            let (keys, saved) = (place.file("keys").display().to_string(), place.path().display().to_string());
+            let screen = text(&["top", "--once", "--script", &keys, "--save-in", &saved], &tree);
+            let file = must(&screen, fs::read_dir(place.path())).flatten().map(|entry| entry.path());
+            let file = file.filter(|path| path.extension().is_some_and(|suffix| suffix == "json")).last();
+            let shown = json(&must(name, fs::read(file.unwrap_or_else(|| panic!("{name}: no file: {screen}")))));
+            let document = json(&run_to(0, REPORT, &[*view, &["--format", "json"]].concat(), &[&tree]));
+            let found = figures(&shown["rows"], ["live_bytes", "peak_live_bytes"]);
+            let expected = figures(&document["rows"], ["live_allocated", "peak_live_allocated"]);
+            assert!(!expected.is_empty(), "{name}: {view:?}");
+            assert_eq!(found, expected, "{name}: {view:?}");
+        }
+    }
     Ok(())
 }
 
@@ -337,10 +358,144 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     recorder.stop();
     let screens = frames(&screen);
     let last = screens.last().map(String::as_str).unwrap_or_default();
-    let first = last.lines().nth(5).unwrap_or_default();
-    assert!(first.contains("shmem"), "{last}");
-    assert!(last.contains(" REC +") && last.contains("0 lost"), "{last}");
+    // Programs beside the test take memory, too.
+    assert!(last.lines().skip(5).take(2).any(|row| row.contains("shmem")), "{last}");
+    assert!(last.contains("REC +") && last.contains("0 lost"), "{last}");
     // Three frames take two seconds beside the first one.
     assert!(seconds < 15.0, "{seconds} s");
+    Ok(())
+}
+
+/// Recorder with its screen on a terminal, its temporary files in the terminal's directory.
+struct Both {
+    terminal: Terminal,
+    instance: String,
+    tracefs: Tracefs,
+}
+
+impl Both {
+    fn start(options: &str) -> Result<Both, Skip> {
+        let tracefs = can_record()?;
+        let instance = instance_name();
+        let line = format!("chmod 711 .; TMPDIR=$PWD {} top -B {instance} {options}", program("kmemtraced").display());
+        let terminal = Terminal::start(&line, (100, 24))?;
+        Ok(Both { terminal, instance, tracefs })
+    }
+
+    /// Process of one of the two programs, by a word of its command line; the recorder's has `--reader`.
+    fn process(&self, word: &str) -> Option<Pid> {
+        let place = self.terminal.directory.path().display().to_string();
+        must("/proc", fs::read_dir("/proc")).flatten().find_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+            let is_ours = words.iter().any(|word| *word == self.instance || *word == place);
+            (is_ours && words.iter().any(|found| found == word)).then(|| Pid::from_raw(pid)).flatten()
+        })
+    }
+
+    fn kill(&self, word: &str) {
+        let process = self.process(word).unwrap_or_else(|| panic!("no process with {word}"));
+        must("kill", kill_process(process, Signal::KILL));
+    }
+
+    /// The private directory.
+    fn private(&self) -> Option<PathBuf> {
+        let entries = must("directory", fs::read_dir(self.terminal.directory.path())).flatten();
+        entries.map(|entry| entry.path()).find(|path| path.display().to_string().contains("/kmemtrace-top-"))
+    }
+
+    fn has_instance(&self) -> bool {
+        self.tracefs.path().join("instances").join(&self.instance).exists()
+    }
+
+    /// Nothing of the two is left.
+    fn assert_clean(&self) {
+        assert_eq!(self.private(), None);
+        assert!(!self.has_instance());
+        assert_eq!((self.process("--reader"), self.process("--save-in")), (None, None));
+    }
+}
+
+fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
+    use std::os::unix::fs::MetadataExt;
+    let both = Both::start("-e page,slab --stack")?;
+    both.terminal.wait_for("REC +");
+    let screen = both.terminal.wait_for(">");
+    assert!(screen.contains("0 lost") && screen.contains(" stacks "), "{screen}");
+    let private = must("private directory", fs::metadata(both.private().unwrap_or_default()));
+    assert_eq!(private.mode() & 0o777, 0o700);
+    let viewer = both.process("--save-in").unwrap_or_else(|| panic!("no screen"));
+    let status = must("status", fs::read_to_string(format!("/proc/{}/status", viewer.as_raw_nonzero())));
+    let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(!line("Uid:").split_whitespace().skip(1).any(|id| id == "0"), "{status}");
+    assert!(line("CapEff:").ends_with("0000000000000000"), "{status}");
+    both.terminal.press(&["t"]);
+    both.terminal.wait_for(">+ ");
+    both.terminal.press(&["Right"]);
+    both.terminal.wait_for(">- ");
+    both.terminal.press(&["Left"]);
+    both.terminal.wait_for(">+ ");
+    both.terminal.press(&["q"]);
+    both.terminal.wait_for("left with 0");
+    both.assert_clean();
+    Ok(())
+}
+
+fn a_recorder_that_is_killed_leaves_the_screen_and_nothing_else() -> Result<(), Skip> {
+    let both = Both::start("-e slab")?;
+    both.terminal.wait_for("REC +");
+    both.kill("--reader");
+    let screen = both.terminal.wait_for("the recorder was killed");
+    assert!(screen.contains("ENDED") && screen.contains(">"), "{screen}");
+    both.terminal.press(&["m"]);
+    both.terminal.wait_for("[modules]");
+    both.terminal.press(&["q"]);
+    both.terminal.wait_for("left with 3");
+    both.assert_clean();
+    Ok(())
+}
+
+fn a_screen_that_is_killed_ends_the_recorder() -> Result<(), Skip> {
+    let both = Both::start("-e slab")?;
+    both.terminal.wait_for("REC +");
+    both.kill("--save-in");
+    let screen = both.terminal.wait_for("left with 3");
+    assert!(screen.contains("the screen was killed by signal 9"), "{screen}");
+    both.assert_clean();
+    Ok(())
+}
+
+fn a_recording_is_kept_whole_where_that_is_asked_for() -> Result<(), Skip> {
+    use std::os::unix::fs::MetadataExt;
+    let both = Both::start("--keep kept -- sh -c 'echo said; sleep 2'")?;
+    both.terminal.wait_for("the recorder was stopped");
+    both.terminal.press(&["q"]);
+    let screen = both.terminal.wait_for("left with 0");
+    assert!(screen.contains("said") && screen.contains("0 lost"), "{screen}");
+    let kept = both.terminal.directory.file("kept");
+    run_to(0, "kmemtrace-check", &[], &[&kept]);
+    let owner = must("kept", fs::metadata(&kept));
+    assert_eq!((owner.uid(), owner.mode() & 0o777), (0, 0o700));
+    both.assert_clean();
+    Ok(())
+}
+
+fn old_blocks_are_given_back() -> Result<(), Skip> {
+    use std::os::unix::fs::MetadataExt;
+    can_record()?;
+    let recorder = Recorder::start(&["--free-behind", "4M", "--compress", "none", "--flush", "200ms"]);
+    must("load", load::mix(Duration::from_secs(4), Some(1500)));
+    std::thread::sleep(Duration::from_millis(500));
+    let files = ["cpu0.out", "meta.out"].map(|name| must(name, fs::metadata(recorder.trace().join(name))));
+    let (len, stored) = (files[0].len(), files[0].blocks() * 512);
+    let screen = run_to(0, REPORT, &["top", "--batch", "2", "--flush", "200ms"], &[&recorder.trace()]);
+    recorder.stop();
+    assert!(len > 8 << 20, "too little load: {len} bytes");
+    assert!(stored < 6 << 20, "{stored} of {len} bytes");
+    assert_eq!(files[1].blocks() * 512 / 4096 * 4096, files[1].len().next_multiple_of(4096), "names stay");
+    let screens = frames(&screen);
+    let last = screens.last().map(String::as_str).unwrap_or_default();
+    assert!(last.contains("SKIPPED") && last.contains("REC +") && last.contains(" >"), "{last}");
     Ok(())
 }

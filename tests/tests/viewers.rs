@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         ("profiles_of_two_boots_merge_by_call_site", profiles_of_two_boots_merge_by_call_site),
         ("inlined_functions_are_frames", inlined_functions_are_frames),
         ("stacks_sum_up_to_the_summary", stacks_sum_up_to_the_summary),
+        ("stacks_are_exported_whole", stacks_are_exported_whole),
         ("speedscope_shows_the_bytes_of_each_function", speedscope::shows_the_bytes_of_each_function),
         ("tracks_are_exact_at_their_points", tracks_are_exact_at_their_points),
         ("tracks_tell_loss_and_rates", tracks_tell_loss_and_rates),
@@ -69,7 +70,12 @@ fn figures(of: &Value) -> [u64; 5] {
 
 /// Text that `go tool pprof` prints of profiles.
 fn pprof(form: &str, profiles: &[PathBuf]) -> Result<String, Skip> {
-    let output = Command::new("go").args(["tool", "pprof", form]).args(profiles).output();
+    pprof_of(&[form], profiles)
+}
+
+/// Text that `go tool pprof` prints of profiles with these options.
+fn pprof_of(options: &[&str], profiles: &[PathBuf]) -> Result<String, Skip> {
+    let output = Command::new("go").args(["tool", "pprof"]).args(options).args(profiles).output();
     let output = output.map_err(|_| Skip("go is not installed: package golang-go".to_owned()))?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout).unwrap())
@@ -237,6 +243,49 @@ fn stacks_sum_up_to_the_summary() -> Result<(), Skip> {
         assert_eq!(text(&[]), text(&["--weight", "wasted"]));
         let modules: Vec<String> = folded(&text(&[])).iter().map(|(frames, _)| frames[0].to_owned()).collect();
         assert!(modules.iter().any(|module| module == "kernel"), "{modules:?}");
+    }
+    Ok(())
+}
+
+/// Recorded pages with stacks: exported without a word about kinds, as nothing else is there.
+fn stacks_are_exported_whole() -> Result<(), Skip> {
+    let place = Directory::new(&[]);
+    let archive = data("tree-stacks-amd64-6.1.tar.zst");
+    let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(place.path()).status().unwrap();
+    assert!(unpacked.success(), "{}", archive.display());
+    let trace = place.file("tree-stacks-amd64-6.1");
+    let kinds = &summary(&trace, &[])["kinds"]["pages"];
+    for (weight, figure) in [("allocs", "allocs"), ("allocated", "allocated"), ("live", "live_allocated")] {
+        let text = exported("folded", &["--weight", weight], &trace).text("exported");
+        let stacks = folded(&text);
+        assert_eq!(Some(stacks.iter().map(|(_, weight)| weight).sum()), kinds[figure].as_u64(), "{weight}");
+        assert!(stacks.is_sorted_by(|(a, _), (b, _)| a < b), "each stack has one line: {text}");
+        let is_whole =
+            |frames: &Vec<&str>| ["ret_from_fork", "entry_", "asm_"].iter().any(|of| frames[0].starts_with(of));
+        assert!(stacks.iter().all(|(frames, _)| is_whole(frames)), "the outermost function comes first: {text}");
+        assert!(!text.contains("__alloc_pages"), "a stack ends with the function that asked: {text}");
+    }
+    let plain = exported("folded", &[], &trace).text("exported");
+    assert_eq!(plain, exported("folded", &["--weight", "live"], &trace).text("exported"), "pages waste nothing");
+    assert_eq!(exported("folded", &["--kind", "kmalloc"], &trace).text("exported"), "");
+    let profile = exported("pprof", &[], &trace);
+    let raw = pprof("-raw", &[profile.file("exported")])?;
+    assert_eq!(sums(&raw)["all"], figures(kinds));
+    let cumulative = pprof("-top", &[profile.file("exported")])?;
+    assert!(cumulative.contains("Type: inuse_space"), "{cumulative}");
+    // Weights of a function and all that it calls, by both formats.
+    let text = exported("folded", &["--weight", "allocs"], &trace).text("exported");
+    let stacks = folded(&text);
+    let below = |function: &str| -> u64 {
+        let has = |frames: &[&str]| frames.contains(&function);
+        stacks.iter().filter(|(frames, _)| has(frames)).map(|(_, weight)| weight).sum()
+    };
+    let top = pprof_of(&["-top", "-cum", "-sample_index=alloc_objects"], &[profile.file("exported")])?;
+    for function in ["handle_mm_fault", "do_syscall_64", "filename_lookup"] {
+        let line = top.lines().find(|line| line.trim_end().ends_with(&format!(" {function}"))).unwrap();
+        let cumulative: u64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+        assert_eq!(cumulative, below(function), "{function}: {line}");
+        assert!(cumulative > 0, "{function}");
     }
     Ok(())
 }

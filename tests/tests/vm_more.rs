@@ -22,6 +22,8 @@ fn main() -> ExitCode {
     runner::main(&[
         ("linux_6_1", linux_6_1),
         ("linux_6_12", linux_6_12),
+        ("functions_of_reclaim_on_linux_6_1", || functions_of_reclaim(None)),
+        ("functions_of_reclaim_on_linux_6_12", || functions_of_reclaim(Some(LINUX_6_12))),
         ("a_machine_of_32_bits", || other_machine("i386", 4, 4096)),
         ("pages_of_64_kib", || other_machine("ppc64el", 8, 65536)),
         ("pages_of_16_kib", || other_machine("arm64", 8, 16384)),
@@ -79,6 +81,58 @@ fn linux_6_1() -> Result<(), Skip> {
 
 fn linux_6_12() -> Result<(), Skip> {
     linux(Some(LINUX_6_12))
+}
+
+/// Records waits for memory and times of functions while a command in a small memory cgroup reads its disk, then kills a recorder.
+const RECLAIM: &str = "
+    tracing=/sys/kernel/tracing
+    top() {
+        for file in current_tracer set_ftrace_filter set_ftrace_notrace set_graph_function tracing_thresh tracing_on trace_clock \
+            trace_options set_event kprobe_events dynamic_events trace; do
+            echo == $file
+            cat $tracing/$file
+        done
+        ls $tracing/instances
+    }
+    mkdir /tmp/group
+    mount -t cgroup2 none /tmp/group
+    echo +memory >/tmp/group/cgroup.subtree_control
+    mkdir /tmp/group/load
+    echo 24M >/tmp/group/load/memory.max
+    top >/out/before
+    kmemtraced -e latency --functions -o /out/trace -- \
+        sh -c 'echo $$ >/tmp/group/load/cgroup.procs; exec dd if=/dev/vda of=/dev/null bs=64k count=1600' 2>/out/messages
+    top >/out/after
+    kmemtraced -e latency --functions -o /tmp/killed 2>/tmp/messages &
+    recorder=$!
+    recording /tmp/messages
+    kill -KILL $recorder
+    wait $recorder || true
+    kmemtraced recover
+    top >/out/recovered";
+
+fn functions_of_reclaim(kernel: Option<&str>) -> Result<(), Skip> {
+    let mut guest = Guest::new("amd64")?;
+    if let Some(kernel) = kernel {
+        guest = guest.option("-k", kernel);
+    }
+    let out = guest.run(RECLAIM)?;
+    for after in ["after", "recovered"] {
+        assert_eq!(out.text(after), out.text("before"), "{after}: the top-level trace directory differs");
+    }
+    assert_eq!(checked(&out.file("trace")).0, "ok");
+    let lines = views::events(&out.file("trace"));
+    let count = |name: &str| lines.iter().filter(|line| line["event"] == name).count();
+    let (begins, calls) = (count("mm_vmscan_memcg_reclaim_begin"), count("funcgraph_exit"));
+    assert!(begins > 20, "{begins} reclaims");
+    let messages = out.text("messages");
+    if kernel.is_some() {
+        assert!(messages.contains("times of functions: ") && calls >= begins, "{calls} calls: {messages}");
+    } else {
+        let note = "no times of functions: this kernel has the tracer function_graph for its top-level buffer only";
+        assert!(messages.contains(note) && calls == 0, "{calls} calls: {messages}");
+    }
+    Ok(())
 }
 
 fn other_machine(arch: &str, word_bytes: u64, page_bytes: u64) -> Result<(), Skip> {

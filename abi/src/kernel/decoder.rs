@@ -197,6 +197,7 @@ impl Decoder {
             stack: None,
             mark: Mark::None,
             value: None,
+            owner: None,
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
         let gfp = || plan.gfp.map(read);

@@ -15,16 +15,28 @@ use std::path::{Path, PathBuf};
 use self::listing::{Listing, is_dir, no_trace};
 use crate::trace::{MAX_STREAMS, OpenError, Trace};
 
+/// Wishes of the caller that some inputs can fulfil.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Memory that was given back is read, too, where the input tells of it ([`InputKind::is_of_one_moment`](crate::trace::InputKind)).
+    pub released: bool,
+}
+
 impl Trace {
     /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.
     pub fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
-        Ok(Trace { inputs: paths.to_vec(), ..open(paths)? })
+        Trace::open_with(paths, OpenOptions::default())
+    }
+
+    /// Opens as [`Trace::open`] does, with options.
+    pub fn open_with(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
+        Ok(Trace { inputs: paths.to_vec(), ..open(paths, options)? })
     }
 }
 
-fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
+fn open(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
     if let [path] = paths
-        && let Some(trace) = page_owner::open(path)
+        && let Some(trace) = page_owner::open(path, options)
     {
         return trace;
     }

@@ -167,5 +167,6 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         stack: None,
         mark: Mark::None,
         value: None,
+        owner: None,
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, Kind};
 use kmemtrace_abi::kernel::gfp::GfpNames;
+use kmemtrace_abi::owner::Owner;
 
 use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
@@ -52,6 +53,40 @@ pub(crate) struct EventNumbers {
     pub(crate) cache: CacheNumber,
     /// Stack; 0 for none.
     pub(crate) stack: StackNumber,
+    /// Values of the owner that the input tells with the event.
+    pub(crate) owner: Option<OwnerValues>,
+}
+
+/// Values of an owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnerValues {
+    tgid: GroupValue,
+    /// Number of the command name; 0 for none.
+    comm: CacheNumber,
+    allocators: GroupValue,
+    is_released: bool,
+}
+
+impl OwnerValues {
+    pub(crate) fn new(owner: &Owner, classes: &Classes) -> OwnerValues {
+        OwnerValues {
+            tgid: owner.tgid.map_or(NO_VALUE, |tgid| u64::from(tgid.cast_unsigned())),
+            comm: owner.comm.as_ref().map_or(0, |comm| classes.cache(comm)),
+            allocators: classes.cache(owner.allocators.names().as_bytes()).into(),
+            is_released: owner.is_released,
+        }
+    }
+
+    /// Thread with the command name that it had, as [`parts_of_task`] takes it apart.
+    fn task(self, pid: i32) -> GroupValue {
+        u64::from(self.comm) << u32::BITS | u64::from(pid.cast_unsigned())
+    }
+}
+
+/// Thread, and the number of its command name where the input tells it with the allocation, from the value of [`GroupKey::Task`].
+pub(crate) fn parts_of_task(value: GroupValue) -> (Option<i32>, Option<GroupValue>) {
+    let comm = value >> u32::BITS;
+    ((value != NO_VALUE).then_some(value as u32 as i32), (value != NO_VALUE && comm != 0).then_some(comm))
 }
 
 /// Values of a key by what they depend on: each is looked up once.
@@ -173,8 +208,15 @@ impl<'a> GroupReader<'a> {
     fn value(&mut self, key: GroupKey, event: &Event, kind: Kind, numbers: EventNumbers) -> GroupValue {
         match key {
             GroupKey::Site => event.call_site,
+            GroupKey::Task if let Some((owner, pid)) = numbers.owner.zip(event.pid) => owner.task(pid),
             GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
-            GroupKey::Comm => event.pid.map_or(0, |pid| self.comm(pid)),
+            GroupKey::Comm => match numbers.owner {
+                Some(owner) => owner.comm.into(),
+                None => event.pid.map_or(0, |pid| self.comm(pid)),
+            },
+            GroupKey::Tgid => numbers.owner.map_or(NO_VALUE, |owner| owner.tgid),
+            GroupKey::Allocator => numbers.owner.map_or(0, |owner| owner.allocators),
+            GroupKey::Released => numbers.owner.map_or(NO_VALUE, |owner| owner.is_released.into()),
             GroupKey::Cache => self.cache(event, kind, numbers.cache),
             GroupKey::Stack if numbers.stack == 0 && event.call_site != 0 => self.stack_of_site(event.call_site),
             GroupKey::Stack => numbers.stack.into(),

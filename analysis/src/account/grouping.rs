@@ -26,6 +26,8 @@ pub enum GroupKey {
     Task,
     /// Thread id.
     Pid,
+    /// Thread group of the thread.
+    Tgid,
     /// Command name of the thread.
     Comm,
     /// Cache, or the size class of a kmalloc object.
@@ -44,11 +46,15 @@ pub enum GroupKey {
     Node,
     /// Kernel context: task, softirq, hardirq or nmi.
     Context,
+    /// Allocators that pages came through.
+    Allocator,
+    /// Held memory, or memory that was given back since.
+    Released,
 }
 
 impl GroupKey {
     /// All keys, in the contract's order.
-    pub const ALL: [GroupKey; 18] = [
+    pub const ALL: [GroupKey; 21] = [
         GroupKey::Site,
         GroupKey::Source,
         GroupKey::Stack,
@@ -60,6 +66,7 @@ impl GroupKey {
         GroupKey::Use,
         GroupKey::Task,
         GroupKey::Pid,
+        GroupKey::Tgid,
         GroupKey::Comm,
         GroupKey::Cache,
         GroupKey::Size,
@@ -67,6 +74,8 @@ impl GroupKey {
         GroupKey::Gfp,
         GroupKey::Node,
         GroupKey::Context,
+        GroupKey::Allocator,
+        GroupKey::Released,
     ];
 
     /// Word of the contract.
@@ -81,6 +90,7 @@ impl GroupKey {
             GroupKey::Area => "area",
             GroupKey::Task => "task",
             GroupKey::Pid => "pid",
+            GroupKey::Tgid => "tgid",
             GroupKey::Comm => "comm",
             GroupKey::Cache => "cache",
             GroupKey::Module => "module",
@@ -90,6 +100,8 @@ impl GroupKey {
             GroupKey::Gfp => "gfp",
             GroupKey::Node => "node",
             GroupKey::Context => "context",
+            GroupKey::Allocator => "allocator",
+            GroupKey::Released => "released",
         }
     }
 }
@@ -161,6 +173,12 @@ impl Grouping {
     pub(crate) const SITE_AND_STACK: Grouping = {
         let mut grouping = Grouping::SITE;
         grouping.keys[1] = Some(GroupKey::Stack);
+        grouping
+    };
+    /// A row per call-site, stack, thread with its name, and kind.
+    pub(crate) const SITE_STACK_AND_TASK: Grouping = {
+        let mut grouping = Grouping::SITE_AND_STACK;
+        grouping.keys[2] = Some(GroupKey::Task);
         grouping
     };
     /// A row per cache and kind.

@@ -42,7 +42,18 @@ impl AnalysisRequest {
     pub(crate) fn with_more(self) -> AnalysisRequest {
         match self.grouping {
             Grouping::KIND | Grouping::SITE => AnalysisRequest { grouping: Grouping::SITE, matrix: true, ..self },
+            Grouping::SITE_AND_STACK => AnalysisRequest { matrix: true, ..self },
             _ => self,
+        }
+    }
+
+    /// The request that the result of this one is kept under: without stacks, rows of call-sites and their stacks are those of
+    /// call-sites. `None` for a result that is not kept.
+    pub(super) fn kept(self, has_stacks: bool) -> Option<AnalysisRequest> {
+        match self.grouping {
+            Grouping::SITE_AND_STACK if has_stacks => None,
+            Grouping::SITE_AND_STACK => Some(AnalysisRequest { grouping: Grouping::SITE, ..self }),
+            _ => Some(self),
         }
     }
 

@@ -102,6 +102,11 @@ impl Index {
         self.settings.notes.note(format_args!("{NAME}: {what}"));
     }
 
+    /// True where an earlier pass over the whole trace found no call stacks.
+    pub(crate) fn knows_of_no_stacks(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.whole.stacks[0] == 0)
+    }
+
     /// Order key of the last event of all.
     pub(crate) fn last_key(&self) -> Option<u64> {
         Some(self.found.as_ref()?.whole.last)
@@ -189,6 +194,8 @@ impl Index {
         answer: Option<(AnalysisRequest, &MergeStats, &PairingResult)>,
     ) {
         let room = self.budget.left(0);
+        let answer =
+            answer.and_then(|(request, order, paired)| Some((request.kept(completeness.stacks > 0)?, order, paired)));
         let answer = answer.map(|(request, order, paired)| {
             let has_room = paired.live.len() as u64 * MEMORY_PER_OBJECT <= room;
             let lists_live = request.lists_live && paired.live.len() <= answer::MAX_LIVE && has_room;

@@ -4,12 +4,12 @@ use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
 use super::naming::{CallSite, Naming};
-use super::ranked::{Listing, Shape, ranked};
+use super::ranked::{Listing, Shape, ranked_by};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::stack_frame::RowStack;
 use super::stacks::{StackMembers, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source};
+use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source, parts_of_task};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 use crate::names::place::SourceLine;
@@ -46,6 +46,8 @@ pub enum GroupMember<'a> {
     },
     /// Thread id.
     Pid(Option<i32>),
+    /// Thread group of the thread; `None` where the input does not tell it.
+    Tgid(Option<i32>),
     /// Command name of the thread.
     Comm(Name<'a>),
     /// Name of the cache, and the origin of the name.
@@ -74,6 +76,10 @@ pub enum GroupMember<'a> {
     Node(Option<i32>),
     /// `task`, `softirq`, `hardirq` or `nmi`; `None` if the event does not tell it.
     Context(Option<&'static str>),
+    /// Allocators that pages came through; `None` where the input does not tell them.
+    Allocator(Name<'a>),
+    /// True for memory that was given back since; `None` where the input does not tell it.
+    Released(Option<bool>),
 }
 
 impl GroupMember<'_> {
@@ -102,6 +108,7 @@ impl GroupMember<'_> {
             GroupMember::Folder(folder) => folder.put("folder", take),
             GroupMember::Area(area) => area.put("area", take),
             GroupMember::Pid(pid) => pid.put("pid", take),
+            GroupMember::Tgid(tgid) => tgid.put("tgid", take),
             GroupMember::Comm(comm) => comm.put("comm", take),
             GroupMember::Module(module) => module.put("module", take),
             GroupMember::Stack(stack) => stack.put("stack", take),
@@ -114,6 +121,8 @@ impl GroupMember<'_> {
             }
             GroupMember::Node(node) => node.put("node", take),
             GroupMember::Context(context) => context.put("context", take),
+            GroupMember::Allocator(name) => name.put("allocator", take),
+            GroupMember::Released(released) => released.put("released", take),
         }
     }
 }
@@ -201,8 +210,12 @@ impl<'a> GroupNaming<'a> {
         let pid = (value != NO_VALUE).then_some(value as u32 as i32);
         match key {
             GroupKey::Site => GroupMember::Site(self.naming.call_site(value)),
-            GroupKey::Task => GroupMember::Task { pid, comm: pid.and_then(|pid| self.naming.comm(pid)) },
+            GroupKey::Task => {
+                let (pid, comm) = self.task(value);
+                GroupMember::Task { pid, comm }
+            }
             GroupKey::Pid => GroupMember::Pid(pid),
+            GroupKey::Tgid => GroupMember::Tgid(pid),
             GroupKey::Comm => GroupMember::Comm(name()),
             GroupKey::Cache => {
                 let cache: Name<'a> = name();
@@ -230,6 +243,36 @@ impl<'a> GroupNaming<'a> {
             }
             GroupKey::Node => GroupMember::Node(pid),
             GroupKey::Context => GroupMember::Context(CONTEXTS.get(value as usize).copied()),
+            GroupKey::Allocator => GroupMember::Allocator(name()),
+            GroupKey::Released => GroupMember::Released((value != NO_VALUE).then_some(value != 0)),
+        }
+    }
+
+    /// Thread and command name of a row of tasks.
+    pub(super) fn task(&self, value: GroupValue) -> (Option<i32>, Name<'a>) {
+        let (pid, comm) = parts_of_task(value);
+        let named = |pid| match comm {
+            Some(comm) => self.naming.numbered(comm).map(Into::into),
+            None => self.naming.comm(pid),
+        };
+        (pid, pid.and_then(named))
+    }
+
+    /// Value of one key that sorts a row: a number, or a text. A stack is sorted by its text.
+    fn value(&self, key: RowKey, sort: GroupKey) -> (Option<i128>, Vec<u8>) {
+        let value = self.values(key).into_iter().find_map(|(key, value)| (key == sort).then_some(value));
+        let Some(value) = value.filter(|value| *value != NO_VALUE) else { return (None, Vec::new()) };
+        match sort {
+            GroupKey::Comm | GroupKey::Allocator => {
+                (None, self.naming.numbered(value).map(<[u8]>::to_vec).unwrap_or_default())
+            }
+            GroupKey::Stack => {
+                let frames = self.paired.stacks.frames(value).iter();
+                let texts = frames.map(|&frame| self.naming.symbols.lookup(frame).map(|symbol| symbol.text()));
+                (None, texts.map(Option::unwrap_or_default).collect::<Vec<_>>().join(&b'\n'))
+            }
+            GroupKey::Pid | GroupKey::Tgid => (Some((value as u32 as i32).into()), Vec::new()),
+            _ => (Some(value.into()), Vec::new()),
         }
     }
 
@@ -269,6 +312,7 @@ impl<'a> GroupNaming<'a> {
                 | GroupKey::Cache
                 | GroupKey::Module
                 | GroupKey::Use
+                | GroupKey::Allocator
                 | GroupKey::File
                 | GroupKey::Folder
                 | GroupKey::Area => {
@@ -284,15 +328,26 @@ impl<'a> GroupNaming<'a> {
                     // A stack sorts before those that it begins.
                     values.push(SortValue(Rank::Unknown));
                 }
-                GroupKey::Task | GroupKey::Pid | GroupKey::Node | GroupKey::Gfp | GroupKey::Order
+                GroupKey::Task => {
+                    let (pid, comm) = parts_of_task(value);
+                    values.push(SortValue(pid.map_or(Rank::Unknown, |pid| Rank::Number(pid.into()))));
+                    // Rows of one thread differ by the names that it had.
+                    values.extend(comm.map(|comm| SortValue::of_name(self.naming.numbered(comm))));
+                }
+                GroupKey::Pid
+                | GroupKey::Tgid
+                | GroupKey::Node
+                | GroupKey::Gfp
+                | GroupKey::Order
+                | GroupKey::Released
                     if value == NO_VALUE =>
                 {
                     values.push(SortValue(Rank::Unknown));
                 }
-                GroupKey::Task | GroupKey::Pid | GroupKey::Node => {
+                GroupKey::Pid | GroupKey::Tgid | GroupKey::Node => {
                     values.push(SortValue(Rank::Number((value as u32 as i32).into())));
                 }
-                GroupKey::Site | GroupKey::Size | GroupKey::Gfp | GroupKey::Order => {
+                GroupKey::Site | GroupKey::Size | GroupKey::Gfp | GroupKey::Order | GroupKey::Released => {
                     values.push(SortValue(Rank::Number(value.into())));
                 }
             }
@@ -328,7 +383,9 @@ pub(super) fn groups<'a>(
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, GroupRow<'a>, PrintedStats> {
     let stacks = naming.stack_members();
+    let sorted = naming.clone();
     let rows: Vec<_> = naming.paired.rows.iter().map(|(key, stats)| (naming.place(*key), key.kind, stats)).collect();
     let make = move |(_, key): &Place<'a>, kind, stats| GroupRow { names: naming.names(*key), kind, stats };
-    Listing { stacks, ..ranked(rows.into_iter(), shape, sums, make) }
+    let value = move |(_, key): &Place<'a>, sort: GroupKey| sorted.value(*key, sort);
+    Listing { stacks, ..ranked_by(rows.into_iter(), shape, sums, value, make) }
 }

@@ -9,7 +9,7 @@ use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyNode, KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
-use crate::account::grouping::{GroupKey, NO_VALUE};
+use crate::account::grouping::GroupKey;
 use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
 use crate::analysis::Analysis;
 
@@ -126,8 +126,8 @@ impl KeyForm<'_, '_> {
                 (b"(no stack)"[..].into(), NodeKind::Frame, KeyNode::default())
             }
             GroupKey::Task => {
-                let pid = (step.value != NO_VALUE).then_some(step.value as u32 as i32);
-                (self.task(pid), NodeKind::Task, KeyNode { pid, ..KeyNode::default() })
+                let pid = self.naming.task(step.value).0;
+                (self.task(step.value), NodeKind::Task, KeyNode { pid, ..KeyNode::default() })
             }
             GroupKey::Module => {
                 let module = self.naming.naming.numbered(step.value).map(Into::into);
@@ -152,9 +152,8 @@ impl KeyForm<'_, '_> {
         }
     }
 
-    fn task(&self, pid: Option<i32>) -> Box<[u8]> {
-        let Some(pid) = pid else { return b"(unknown)"[..].into() };
-        let comm = self.naming.naming.comm(pid);
+    fn task(&self, value: u64) -> Box<[u8]> {
+        let (Some(pid), comm) = self.naming.task(value) else { return b"(unknown)"[..].into() };
         [comm.as_deref().unwrap_or(b"(no name)"), format!(" ({pid})").as_bytes()].concat().into()
     }
 }

@@ -11,7 +11,8 @@ use super::stack_frame::RowStack;
 use super::stacks::StackNaming;
 use super::sums::Saturation;
 use crate::account::classes::Class;
-use crate::account::grouping::{GroupKey, RowKey};
+use crate::account::group_reader::parts_of_task;
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::pairs::{Live, PairingResult};
@@ -65,6 +66,8 @@ struct Objects<'a> {
     naming: Naming<'a>,
     /// Names of stacks, where rows of the analysis have them.
     stacks: Option<StackNaming<'a>>,
+    /// Rows of the analysis have threads behind their stacks.
+    has_tasks: bool,
     page_bytes: Option<u64>,
     /// Call-sites and kinds whose objects are also freed on paths without events.
     bounds: HashSet<(u64, Kind)>,
@@ -92,6 +95,7 @@ pub(super) fn live<'a>(
         paired,
         naming: Naming::of(analysis),
         stacks: analysis.grouping.has(GroupKey::Stack).then(|| stacks.clone()),
+        has_tasks: analysis.grouping == Grouping::SITE_STACK_AND_TASK,
         page_bytes: analysis.info.page_bytes,
         bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
     };
@@ -102,11 +106,23 @@ pub(super) fn live<'a>(
 }
 
 impl<'a> Objects<'a> {
+    /// Values of a row's stack, and of its thread where rows have that, too.
+    fn stack_and_task(&self, others: u64) -> (GroupValue, Option<GroupValue>) {
+        if !self.has_tasks {
+            return (others, None);
+        }
+        let values = self.paired.lists.of(others);
+        (values.first().copied().unwrap_or(NO_VALUE), values.get(1).copied())
+    }
+
     fn row(&self, object: &Live) -> LiveRow<'a> {
         let class = self.paired.class(object);
         let (RowKey { site, others, .. }, _) = &self.paired.rows[class.row as usize];
         let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
         let cache = self.naming.numbered(class.cache.into());
+        let (stack, task) = self.stack_and_task(*others);
+        // A thread may have had several names, and the input tells the one that it had.
+        let own = task.and_then(|task| self.naming.numbered(parts_of_task(task).1?));
         let whole = || self.page_bytes.filter(|_| class.kind == Kind::Pages);
         LiveRow {
             address: Address(object.address),
@@ -121,9 +137,9 @@ impl<'a> Objects<'a> {
             },
             cpu: object.cpu,
             pid,
-            comm: pid.and_then(|pid| self.naming.comm(pid)),
+            comm: own.map(Into::into).or_else(|| self.naming.comm(pid?)),
             at: object.alloc_info.at,
-            stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(*others)),
+            stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(stack)),
             live_is_upper_bound: self.bounds.contains(&(*site, class.kind)),
         }
     }

@@ -81,7 +81,7 @@ pub fn call_site(analysis: &Analysis, address: u64) -> CallSite<'_> {
 /// Names of an analysis.
 #[derive(Clone, Copy)]
 pub(super) struct Naming<'a> {
-    symbols: &'a Symbolizer,
+    pub(super) symbols: &'a Symbolizer,
     places: &'a Places,
     names: &'a Names,
     comms: &'a HashMap<i32, Box<[u8]>>,

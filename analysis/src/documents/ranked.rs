@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::row::{Row, RowSource, Rows, SumRow, TakeRow, columns_of};
 use super::stacks::StackMembers;
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::grouping::GroupKey;
 use crate::account::stats::Stats;
 
 /// Sort keys and number of the rows that a document shows.
@@ -48,6 +49,13 @@ pub enum SortKey {
     Current,
     /// The names of the row.
     Site,
+    /// Value of a key that rows are made of, in views whose rows are of any keys.
+    Key {
+        /// The key.
+        key: GroupKey,
+        /// Greatest first.
+        is_descending: bool,
+    },
 }
 
 impl SortKey {
@@ -67,6 +75,7 @@ impl SortKey {
             SortKey::Static => "static",
             SortKey::Current => "current",
             SortKey::Site => "site",
+            SortKey::Key { key, .. } => key.name(),
         }
     }
 
@@ -83,7 +92,7 @@ impl SortKey {
             SortKey::Allocs => stats.allocs.into(),
             SortKey::Frees => stats.frees.into(),
             SortKey::Cross => stats.cross_cpu.into(),
-            SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site => 0,
+            SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,
         }
     }
 }
@@ -161,18 +170,29 @@ pub(super) fn rank(kind: Kind) -> usize {
 pub(super) fn ranked<'a, N: Ord + Clone + 'a, R: Row + 'a>(
     rows: impl Iterator<Item = (N, Kind, &'a Stats)>,
     shape: &Shape,
-    (saturation, ordering): (&Saturation, Ordering),
+    sums: (&Saturation, Ordering),
     make: impl Fn(&N, Kind, PrintedStats) -> R + 'a,
 ) -> Listing<'a, R, PrintedStats> {
+    ranked_by(rows, shape, sums, |_, _| (), make)
+}
+
+/// [`ranked`], where `value` is that of a key of a row.
+pub(super) fn ranked_by<'a, N: Ord + Clone + 'a, R: Row + 'a, V: Ord>(
+    rows: impl Iterator<Item = (N, Kind, &'a Stats)>,
+    shape: &Shape,
+    (saturation, ordering): (&Saturation, Ordering),
+    value: impl Fn(&N, GroupKey) -> V,
+    make: impl Fn(&N, Kind, PrintedStats) -> R + 'a,
+) -> Listing<'a, R, PrintedStats> {
+    let compare = |key: &SortKey, a: &(N, Kind, &Stats), b: &(N, Kind, &Stats)| match *key {
+        SortKey::Key { key, is_descending: true } => value(&b.0, key).cmp(&value(&a.0, key)),
+        SortKey::Key { key, is_descending: false } => value(&a.0, key).cmp(&value(&b.0, key)),
+        figure => figure.of(b.2, ordering).cmp(&figure.of(a.2, ordering)),
+    };
     let mut rows: Vec<_> = rows.filter(|(_, _, stats)| !stats.is_empty()).collect();
     rows.sort_by(|(a, kind, _), (b, other, _)| a.cmp(b).then(rank(*kind).cmp(&rank(*other))));
-    rows.sort_by(|(_, _, a), (_, _, b)| {
-        shape
-            .sort
-            .iter()
-            .map(|key| key.of(b, ordering).cmp(&key.of(a, ordering)))
-            .find(|o| o.is_ne())
-            .unwrap_or(cmp::Ordering::Equal)
+    rows.sort_by(|a, b| {
+        shape.sort.iter().map(|key| compare(key, a, b)).find(|o| o.is_ne()).unwrap_or(cmp::Ordering::Equal)
     });
     let template = rows.first().map(|(name, kind, stats)| make(name, *kind, PrintedStats::new(stats, ordering)));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));

@@ -248,6 +248,7 @@ macro_rules! cells {
 
 cells! {
     bool: |yes| Cell::Bool(*yes);
+    Option<bool>: |yes| yes.map_or(Cell::Null, Cell::Bool);
     u32: |n| Cell::Count((*n).into());
     u64: |n| Cell::Count(*n);
     Option<u64>: |n| n.map_or(Cell::Null, Cell::Count);

@@ -70,7 +70,7 @@ impl Query {
 
     /// Part of the query that no document answers.
     fn beyond_document(&self) -> Option<&'static str> {
-        let Select { pid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
+        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
         let asked = [
             (self.free_sites, "frees by their own callers"),
             (self.lists_live, "objects"),
@@ -78,7 +78,7 @@ impl Query {
             (self.matrix, "pairs of CPUs"),
             (self.window.is_some(), "times of events"),
             (self.grouping != Grouping::SITE, "groups but call-sites"),
-            (!pid.is_empty() || !comm.is_empty(), "threads"),
+            (!pid.is_empty() || !tgid.is_empty() || !comm.is_empty(), "threads"),
             (!cache.is_empty(), "caches"),
             (!size.is_empty(), "sizes of objects"),
             (!context.is_empty(), "contexts"),

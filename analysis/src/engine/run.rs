@@ -62,7 +62,10 @@ impl Query {
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
-            let query = Query { grouping: Grouping::SITE_AND_STACK, splits_stacks: false, ..self.clone() };
+            // Inputs of one moment tell the name that the thread had at each allocation.
+            let has_names = trace.info.input.is_of_one_moment();
+            let grouping = if has_names { Grouping::SITE_STACK_AND_TASK } else { Grouping::SITE_AND_STACK };
+            let query = Query { grouping, splits_stacks: false, ..self.clone() };
             return query.run_with(trace, progress);
         }
         match self.until_peak(trace, progress)? {
@@ -102,6 +105,19 @@ impl Query {
         begin(trace)?;
         let budget = Budget::new(self.max_memory);
         let index = if self.may_be_indexed() { self.find_index(trace, budget) } else { None };
+        if self.grouping == Grouping::SITE_AND_STACK && index.as_ref().is_some_and(Index::knows_of_no_stacks) {
+            return Query { grouping: Grouping::SITE, ..self.clone() }.answer(trace, (index, budget), progress);
+        }
+        self.answer(trace, (index, budget), progress)
+    }
+
+    /// Runs over a trace whose index was looked for.
+    fn answer(
+        &self,
+        trace: &mut Trace,
+        (index, budget): (Option<Index>, Budget),
+        progress: &mut dyn Progress,
+    ) -> Result<Analysis, AnalysisError> {
         let (mut names, own_threads) = KnownNames::take(trace, &self.names);
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
@@ -188,12 +204,13 @@ impl Query {
             cpus: Vec::new(),
             nodes: every_node(trace),
             agreement: trace.info.keys().agreement,
-            by_site: request.grouping == Grouping::SITE,
+            by_site: [Grouping::SITE, Grouping::SITE_AND_STACK].contains(&request.grouping),
             counts_old_frees: request.grouping == Grouping::CACHE,
             learns_caches: self.learns_caches,
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             lists_live: request.lists_live,
+            is_of_one_moment: trace.info.input.is_of_one_moment(),
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }
@@ -215,12 +232,13 @@ impl Query {
 
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
-        let is_known = [Grouping::KIND, Grouping::SITE, Grouping::CACHE].contains(&self.grouping);
+        let known = [Grouping::KIND, Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::CACHE];
+        let is_known = known.contains(&self.grouping);
         is_known
             && !self.over_time.is_asked()
             && !self.learns_caches
             && !self.free_sites
-            && !self.names.frames.has_more()
+            && !self.names.frames.is_other()
     }
 
     /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.

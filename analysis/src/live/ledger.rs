@@ -186,7 +186,7 @@ impl<'a> Ledger<'a> {
         let joined = self.ticks.advance(at);
         let ticks = self.ticks.len();
         self.all().for_each(|figures| figures.tick(ticks, &joined));
-        self.tree.look(&self.stacks.lines);
+        self.tree.look(self.stacks.lines.iter().map(|line| line.figures.live));
         if self.tasks.lines.len() > MANY_TASKS {
             self.tasks.drop_idle();
             self.recent.fill((NO_PID, u32::MAX));

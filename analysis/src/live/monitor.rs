@@ -252,7 +252,8 @@ impl<'a> Monitor<'a> {
                 let (mut chunk, is_empty) = self.reader.read(index as u16, stream, used, self.batch);
                 if stream.take_hole() {
                     let next = chunk.events.first().map_or(now, |event| event.at);
-                    self.skipped = self.skipped.saturating_add(next.saturating_sub(self.frontier));
+                    let from = if self.has_begun { self.frontier } else { next };
+                    self.skipped = self.skipped.saturating_add(next.saturating_sub(from).max(1));
                 }
                 self.take_late(&mut chunk);
                 self.merger.add(index, chunk, stream.has_ended());

@@ -25,6 +25,7 @@ impl Monitor<'_> {
             events_now: (last - before) / 2,
             lost: reports().map(|report| report.lost).sum(),
             gaps: reports().map(|report| report.gaps).sum(),
+            stacks_unmatched: reports().map(|report| report.stacks_unmatched).sum(),
             cpus: trace.info.cpus.clone(),
             lossy_cpus: lossy.collect(),
             lag: self.lag(),

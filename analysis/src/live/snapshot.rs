@@ -198,6 +198,8 @@ pub struct Snapshot {
     pub lost: Option<u64>,
     /// Gaps so far.
     pub gaps: u64,
+    /// Stacks that belong to no event that was read.
+    pub stacks_unmatched: u64,
     /// CPUs of the trace.
     pub cpus: Vec<u32>,
     /// CPUs that have lost events.

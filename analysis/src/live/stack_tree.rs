@@ -6,8 +6,6 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use super::ledger::Line;
-
 /// Nodes of all stacks. Stacks of pages and of slab objects have nodes of their own.
 #[derive(Debug, Default)]
 pub(super) struct StackTree {
@@ -58,11 +56,11 @@ impl StackTree {
         self.paths.get(row).cloned().unwrap_or_default()
     }
 
-    /// Looks at the live bytes of all nodes.
-    pub(super) fn look(&mut self, rows: &[Line]) {
+    /// Looks at the live bytes of all nodes, by those of the rows.
+    pub(super) fn look(&mut self, rows: impl Iterator<Item = u64>) {
         self.live.fill(0);
-        for (row, path) in rows.iter().zip(&self.paths) {
-            path.iter().for_each(|&node| self.live[node as usize] += row.figures.live);
+        for (live, path) in rows.zip(&self.paths) {
+            path.iter().for_each(|&node| self.live[node as usize] += live);
         }
         self.peaks.iter_mut().zip(&self.live).for_each(|(peak, live)| *peak = (*peak).max(*live));
     }

@@ -52,9 +52,14 @@ impl FrameList {
         }
     }
 
-    /// True where names were added to the built-in ones.
-    pub(crate) fn has_more(&self) -> bool {
-        self.patterns.len() > self.built_in
+    /// No names: stacks are whole, and their site is the innermost frame.
+    pub fn none() -> FrameList {
+        FrameList { patterns: Vec::new(), ..FrameList::default() }
+    }
+
+    /// True where the names are not the built-in ones.
+    pub(crate) fn is_other(&self) -> bool {
+        self.patterns.len() != self.built_in
     }
 
     /// Class of a function, whatever suffixes its name has; `None` where it is not listed.

@@ -146,7 +146,7 @@ impl<'a, F: Filter> Ordered<'a, F> {
         if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
             return;
         }
-        let comm = event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm);
+        let comm = event.comm(names, self.comms);
         let own = self.own.is_some_and(|own| own.allocates(event));
         self.hand_over(&OrderedItem::Event { seq, event, names, comm, own });
     }

@@ -2,10 +2,11 @@
 //! hash of the address. Gaps stand beside them.
 
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
+use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
 use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
-use crate::account::group_reader::{EventNumbers, GroupReader};
+use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
 use crate::account::grouping::RowKey;
 use crate::account::stack_reader::{EventStack, StackReader};
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
@@ -171,6 +172,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
             filter,
             number: 0,
             caches: Vec::new(),
+            owners: Vec::new(),
             recent: Box::new([Recent::default(); RECENT]),
             chunk: Chunk::default(),
         };
@@ -257,6 +259,8 @@ struct PairEventSink<'a, F> {
     number: u16,
     /// Number of each cache, by index of the thread's own names; 0: not looked up yet.
     caches: Vec<CacheNumber>,
+    /// Values of each owner, by index of the thread's own ones.
+    owners: Vec<OwnerValues>,
     recent: Box<[Recent; RECENT]>,
     chunk: Chunk<PairEvent>,
 }
@@ -292,7 +296,12 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = if F::KEYS { self.groups.others(&event, kind, EventNumbers { cache, stack }) } else { 0 };
+                let others = if F::KEYS {
+                    let owner = event.owner.and_then(|owner| self.owner(owner, names));
+                    self.groups.others(&event, kind, EventNumbers { cache, stack, owner })
+                } else {
+                    0
+                };
                 self.class((event.call_site, kind), Some(others), cache, sizes)
             }
             (true, false) => 0,
@@ -335,6 +344,14 @@ impl<F> PairEventSink<'_, F> {
             Some(&number) if number != 0 => number,
             _ => self.new_cache(name, names),
         }
+    }
+
+    /// Values of an owner; those of all before it are known then, too.
+    fn owner(&mut self, owner: OwnerId, names: &Names) -> Option<OwnerValues> {
+        while self.owners.len() <= owner.index() {
+            self.owners.push(OwnerValues::new(names.owners.at(self.owners.len())?, self.classes));
+        }
+        self.owners.get(owner.index()).copied()
     }
 
     #[cold]

@@ -38,12 +38,21 @@ impl Pairing<'_> {
     pub(super) fn alloc_frames<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
         let range = range(event);
         let class = is_selected(event.class).then(|| self.tallies.open_pages(event.class, range.pages));
+        if self.options.is_of_one_moment && !self.options.lists_live {
+            return self.opened(class, range, number, sink);
+        }
         let state = SlotState::alloc(event.class, false, event.stream, self.loss.now());
         let alloc_info = self.alloc_info(event, number, sink);
         self.frames.alloc(range, state, alloc_info, &mut self.hits);
         if !self.hits.is_empty() {
             self.take_hits(true, event, number, sink);
         }
+        self.opened(class, range, number, sink);
+    }
+
+    /// Tells of the pages of an allocation, or counts one that the filters do not take.
+    #[inline(always)]
+    fn opened<S: PairingSink>(&mut self, class: Option<Class>, range: FrameRange, number: Number, sink: &mut S) {
         match class {
             Some(class) => sink.allocated(number, &class, self.bytes(range.pages)),
             None => self.counts.unselected_allocs += 1,

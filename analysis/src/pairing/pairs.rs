@@ -54,6 +54,8 @@ pub(crate) struct PairingOptions {
     pub(crate) matrix: bool,
     /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
+    /// Nothing of the input is ever freed, so frames are looked at for a list of objects alone.
+    pub(crate) is_of_one_moment: bool,
     /// Counts frees by the call-site that makes them.
     pub(crate) counts_free_sites: bool,
     /// Size of a page, where the trace tells it.

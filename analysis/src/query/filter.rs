@@ -70,7 +70,8 @@ impl Filter for Selected<'_> {
         site && select.matches(&Candidate {
             kind,
             pid: event.pid,
-            comm: event.pid.and_then(|pid| self.comms.get(&pid)).map(|comm| &**comm),
+            tgid: event.owner(names).and_then(|owner| owner.tgid),
+            comm: event.comm(names, self.comms),
             call_site: event.call_site,
             symbol: symbols.lookup(event.call_site),
             cache,

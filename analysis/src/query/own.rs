@@ -105,6 +105,7 @@ mod tests {
             stack: None,
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
+            owner: None,
         };
         let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
         for pid in pids {

@@ -1,4 +1,4 @@
-//! Selection of allocations: `--pid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`.
+//! Selection of allocations: `--pid`, `--tgid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`.
 //!
 //! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
 //! the result for a call-site or a cache; [`Select::matches`] runs all of them.
@@ -20,6 +20,8 @@ use crate::query::glob::Glob;
 pub struct Select {
     /// Only allocations by these thread ids
     pub pid: Vec<i32>,
+    /// Only allocations by these thread groups, where the input tells them
+    pub tgid: Vec<i32>,
     /// Only allocations by these commands (* and ? allowed)
     pub comm: Vec<Glob>,
     /// Only call-sites in these modules (* and ? allowed)
@@ -45,6 +47,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) kind: Kind,
     /// The thread.
     pub(crate) pid: Option<i32>,
+    /// The thread's group.
+    pub(crate) tgid: Option<i32>,
     /// The thread's command name.
     pub(crate) comm: Option<&'a [u8]>,
     /// The call-site.
@@ -64,8 +68,9 @@ pub(crate) struct Candidate<'a> {
 impl Select {
     /// True if no option selects: every allocation matches.
     pub fn is_all(&self) -> bool {
-        let Select { pid, comm, module, cache, site, kind, size, context, branch } = self;
+        let Select { pid, tgid, comm, module, cache, site, kind, size, context, branch } = self;
         pid.is_empty()
+            && tgid.is_empty()
             && comm.is_empty()
             && module.is_empty()
             && cache.is_empty()
@@ -91,6 +96,7 @@ impl Select {
     pub(crate) fn matches(&self, candidate: &Candidate<'_>) -> bool {
         self.matches_kind(candidate.kind)
             && self.matches_pid(candidate.pid)
+            && self.matches_tgid(candidate.tgid)
             && self.matches_size(candidate.requested)
             && (self.matches_cache(candidate.cache) || self.matches_cache(candidate.size_class))
             && self.matches_context(candidate.context)
@@ -106,6 +112,11 @@ impl Select {
     /// `--pid`.
     pub(crate) fn matches_pid(&self, pid: Option<i32>) -> bool {
         self.pid.is_empty() || pid.is_some_and(|p| self.pid.contains(&p))
+    }
+
+    /// `--tgid`.
+    pub(crate) fn matches_tgid(&self, tgid: Option<i32>) -> bool {
+        self.tgid.is_empty() || tgid.is_some_and(|tgid| self.tgid.contains(&tgid))
     }
 
     /// `--size`.
@@ -306,6 +317,7 @@ mod tests {
             let value = pair[1];
             match pair[0] {
                 "--pid" => select.pid.extend(list::<i32>(value, |error| error.to_string())?),
+                "--tgid" => select.tgid.extend(list::<i32>(value, |error| error.to_string())?),
                 "--comm" => select.comm.extend(value.split(',').map(Glob::new)),
                 "--module" => select.module.extend(value.split(',').map(Glob::new)),
                 "--cache" => select.cache.extend(value.split(',').map(Glob::new)),
@@ -335,6 +347,7 @@ mod tests {
     const CANDIDATE: Candidate<'static> = Candidate {
         kind: Kind::Kmalloc,
         pid: Some(812),
+        tgid: Some(810),
         comm: Some(b"insmod"),
         call_site: 0xffff_ffff_c010_003c,
         symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false }),
@@ -355,6 +368,8 @@ mod tests {
         for (options, want) in [
             (&["--pid", "1,812"][..], true),
             (&["--pid", "81"], false),
+            (&["--tgid", "1,810"], true),
+            (&["--tgid", "812"], false),
             (&["--comm", "ins*"], true),
             (&["--comm", "rmmod,ins"], false),
             (&["--module", "bar,fo?"], true),
@@ -388,10 +403,19 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_selected() {
-        let unknown =
-            Candidate { pid: None, comm: None, symbol: None, cache: None, requested: None, context: None, ..CANDIDATE };
+        let unknown = Candidate {
+            pid: None,
+            tgid: None,
+            comm: None,
+            symbol: None,
+            cache: None,
+            requested: None,
+            context: None,
+            ..CANDIDATE
+        };
         for options in [
             ["--pid", "0"],
+            ["--tgid", "0"],
             ["--comm", "*"],
             ["--module", "*"],
             ["--cache", "*"],

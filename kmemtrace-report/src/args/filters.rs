@@ -12,8 +12,11 @@ pub(crate) struct Filters {
     /// Only allocations by these thread ids
     #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = pid, hide_short_help = true)]
     pub(crate) pid: Vec<i32>,
+    /// Only allocations by these thread groups, which a text of page_owner alone tells
+    #[arg(long, value_name = "TGID,...", value_delimiter = ',', value_parser = pid, hide_short_help = true)]
+    pub(crate) tgid: Vec<i32>,
     /// Only allocations by these commands (* and ? allowed)
-    #[arg(long, value_name = "COMM,...", value_delimiter = ',', hide_short_help = true)]
+    #[arg(long, alias = "name", value_name = "COMM,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) comm: Vec<Glob>,
     /// Only call-sites in these modules (* and ? allowed)
     #[arg(long, value_name = "MODULE,...", value_delimiter = ',', hide_short_help = true)]
@@ -41,8 +44,8 @@ pub(crate) struct Filters {
 impl Filters {
     /// Filters as the library takes them.
     pub(crate) fn select(&self) -> Select {
-        let Filters { pid, comm, module, cache, site, kind, size, context, branch } = self.clone();
-        Select { pid, comm, module, cache, site, kind, size, context, branch }
+        let Filters { pid, tgid, comm, module, cache, site, kind, size, context, branch } = self.clone();
+        Select { pid, tgid, comm, module, cache, site, kind, size, context, branch }
     }
 }
 
@@ -61,7 +64,7 @@ impl Asked {
         let given = |id: &str| -> Option<Vec<String>> {
             Some(matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect())
         };
-        let filters = ["pid", "comm", "module", "cache", "site", "kind", "size", "context", "branch"];
+        let filters = ["pid", "tgid", "comm", "module", "cache", "site", "kind", "size", "context", "branch"];
         Asked {
             filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
             time: given("time").map(|values| values.join(",")),

@@ -12,6 +12,8 @@ pub(crate) enum GroupBy {
     Task,
     /// Thread id
     Pid,
+    /// Thread group of the thread, which a text of page_owner alone tells
+    Tgid,
     /// Command of the thread
     Comm,
     /// Slab cache, or size class of kmalloc
@@ -42,6 +44,10 @@ pub(crate) enum GroupBy {
     Folder,
     /// Area of the source file, with --areas
     Area,
+    /// Allocators that pages came through: cma, slab, vmalloc or others; of page_owner
+    Allocator,
+    /// True for memory that was given back since; of page_owner, with --released
+    Released,
 }
 
 impl GroupBy {
@@ -56,6 +62,7 @@ impl GroupBy {
             GroupBy::Area => GroupKey::Area,
             GroupBy::Task => GroupKey::Task,
             GroupBy::Pid => GroupKey::Pid,
+            GroupBy::Tgid => GroupKey::Tgid,
             GroupBy::Comm => GroupKey::Comm,
             GroupBy::Cache => GroupKey::Cache,
             GroupBy::Module => GroupKey::Module,
@@ -66,6 +73,45 @@ impl GroupBy {
             GroupBy::Gfp => GroupKey::Gfp,
             GroupBy::Node => GroupKey::Node,
             GroupBy::Context => GroupKey::Context,
+            GroupBy::Allocator => GroupKey::Allocator,
+            GroupBy::Released => GroupKey::Released,
+        }
+    }
+}
+
+/// Keys of `--cull`, in the words and letters of page_owner_sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CullBy {
+    /// Thread id
+    #[value(alias = "p")]
+    Pid,
+    /// Thread group
+    #[value(alias = "tg")]
+    Tgid,
+    /// Command of the thread
+    #[value(alias = "n")]
+    Name,
+    /// Whole call stack
+    #[value(alias = "st")]
+    Stacktrace,
+    /// Allocators that pages came through
+    #[value(alias = "ator")]
+    Allocator,
+    /// Memory that is held, or was given back
+    #[value(alias = "f")]
+    Free,
+}
+
+impl CullBy {
+    /// Key of the library.
+    pub(crate) fn key(self) -> GroupKey {
+        match self {
+            CullBy::Pid => GroupKey::Pid,
+            CullBy::Tgid => GroupKey::Tgid,
+            CullBy::Name => GroupKey::Comm,
+            CullBy::Stacktrace => GroupKey::Stack,
+            CullBy::Allocator => GroupKey::Allocator,
+            CullBy::Free => GroupKey::Released,
         }
     }
 }
@@ -105,13 +151,45 @@ pub(crate) enum SortBy {
     /// Time of the first allocation
     Time,
     /// Name of the row: call-site, cache or group
-    #[value(alias = "cache")]
+    #[value(aliases = ["cache", "txt", "T"])]
     Site,
+    /// With --cull: thread id, smallest first
+    #[value(aliases = ["p", "+p", "+pid"], hide = true)]
+    Pid,
+    /// Thread id, greatest first
+    #[value(name = "-pid", alias = "-p", hide = true)]
+    PidDown,
+    /// With --cull: thread group, smallest first
+    #[value(aliases = ["tg", "+tg", "+tgid"], hide = true)]
+    Tgid,
+    /// Thread group, greatest first
+    #[value(name = "-tgid", alias = "-tg", hide = true)]
+    TgidDown,
+    /// With --cull: command of the thread
+    #[value(aliases = ["n", "+n", "+name"], hide = true)]
+    Name,
+    /// Command of the thread, last one first
+    #[value(name = "-name", alias = "-n", hide = true)]
+    NameDown,
+    /// With --cull: text of the call stack
+    #[value(aliases = ["st", "+st", "+stacktrace"], hide = true)]
+    Stacktrace,
+    /// Text of the call stack, last one first
+    #[value(name = "-stacktrace", alias = "-st", hide = true)]
+    StacktraceDown,
+    /// With --cull: allocators
+    #[value(aliases = ["ator", "+ator", "+allocator"], hide = true)]
+    Allocator,
+    /// Allocators, last one first
+    #[value(name = "-allocator", alias = "-ator", hide = true)]
+    AllocatorDown,
 }
 
 impl SortBy {
     /// Key of the library; `None` for an order that rows of figures do not have.
     pub(crate) fn key(self) -> Option<SortKey> {
+        let up = |key| SortKey::Key { key, is_descending: false };
+        let down = |key| SortKey::Key { key, is_descending: true };
         Some(match self {
             SortBy::Wasted => SortKey::Wasted,
             SortBy::LiveWasted => SortKey::LiveWasted,
@@ -127,6 +205,16 @@ impl SortBy {
             SortBy::Static => SortKey::Static,
             SortBy::Current => SortKey::Current,
             SortBy::Time => return None,
+            SortBy::Pid => up(GroupKey::Pid),
+            SortBy::PidDown => down(GroupKey::Pid),
+            SortBy::Tgid => up(GroupKey::Tgid),
+            SortBy::TgidDown => down(GroupKey::Tgid),
+            SortBy::Name => up(GroupKey::Comm),
+            SortBy::NameDown => down(GroupKey::Comm),
+            SortBy::Stacktrace => up(GroupKey::Stack),
+            SortBy::StacktraceDown => down(GroupKey::Stack),
+            SortBy::Allocator => up(GroupKey::Allocator),
+            SortBy::AllocatorDown => down(GroupKey::Allocator),
         })
     }
 }

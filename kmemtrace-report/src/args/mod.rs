@@ -23,7 +23,7 @@ use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
-pub(crate) use keys::{GroupBy, SortBy};
+pub(crate) use keys::{CullBy, GroupBy, SortBy};
 pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
 
@@ -42,10 +42,23 @@ pub(crate) struct Args {
     /// Several keys make a row for each combination of them.
     #[arg(long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
     pub(crate) by: Vec<GroupBy>,
+    /// Keys that group blocks of page_owner, as page_owner_sort has them: pid tgid name stacktrace allocator free
+    ///
+    /// Or their letters: p tg n st ator f. Stacks are whole, and rows are sorted by the number of blocks where --sort names no key.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KEY,...",
+        value_delimiter = ',',
+        conflicts_with = "by",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) cull: Vec<CullBy>,
     /// Greatest of these first
     ///
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
-    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
+    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) sort: Vec<SortBy>,
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
@@ -163,6 +176,9 @@ pub(crate) struct Args {
     pub(crate) live: TopArgs,
     #[command(flatten)]
     pub(crate) filters: Filters,
+    /// Show blocks of page_owner that were given back, too
+    #[arg(long, help_heading = "Filters", hide_short_help = true)]
+    pub(crate) released: bool,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Show the recorder's own allocations, too
@@ -261,7 +277,8 @@ impl Args {
 
     /// Query whose rows are made of the keys of `--by`, else of call-sites.
     pub(crate) fn grouped(&self) -> Query {
-        let keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        let mut keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
+        keys.extend(self.cull.iter().map(|by| by.key()));
         if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
     }
 

@@ -91,11 +91,11 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     command.try_get_matches_from(line()).map_err(|error| refusal(view, error))?;
     let matches = commands::union().try_get_matches_from(line()).map_err(Refusal::Clap)?;
     let (mut args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
-    let mut view = view;
+    let (mut view, mut is_named) = (view, is_named);
     if !args.memstrack.is_empty() {
         // Reports of memstrack count pages.
         args.filters.kind = vec![Kind::Pages];
-        view = &MEMSTRACK;
+        (view, is_named) = (&MEMSTRACK, true);
     }
     if let Some(class) = &args.explain {
         return Ok(CommandLine::Text(explain(class)));
@@ -188,7 +188,10 @@ impl Request {
 
     /// Sort keys of rows of figures: those of the command line, else the view's own.
     pub(crate) fn sort_keys(&self) -> Vec<SortKey> {
-        let own = self.view.sort_keys.first().copied().unwrap_or(SortBy::Wasted);
+        // page_owner_sort sorts by the number of blocks.
+        let culls = !self.args.cull.is_empty();
+        let own = self.view.sort_keys.first().copied().filter(|_| !culls);
+        let own = own.unwrap_or(if culls { SortBy::Allocs } else { SortBy::Wasted });
         let asked = if self.args.sort.is_empty() { vec![own] } else { self.args.sort.clone() };
         asked.into_iter().filter_map(SortBy::key).collect()
     }

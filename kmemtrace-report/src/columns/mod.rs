@@ -21,7 +21,7 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
             ("churn", &TOP_CHURN),
         ],
     ),
-    ("sites", &[("", &SITES), ("keys of --by", &KEYS)]),
+    ("sites", &[("", &SITES), ("groups of page_owner", &BLOCKS), ("keys of --by", &KEYS)]),
     ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
     ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
     ("modules", &[("figures", &HELD), ("names", &MODULES)]),
@@ -83,6 +83,10 @@ pub(crate) const KEY_PID: Column<'static> = Column::figure("PID", 0, "Thread of 
 /// Key `comm`.
 pub(crate) const KEY_COMM: Column<'static> = Column::site("COMM", "Command name of the thread: its last known one.");
 
+/// Key `tgid`.
+pub(crate) const KEY_TGID: Column<'static> =
+    Column::figure("TGID", 0, "Thread group of the thread; - where the input does not tell it.");
+
 /// Key `cache`.
 pub(crate) const KEY_CACHE: Column<'static> = Column::site("CACHE", "Slab cache, or size class of kmalloc.");
 
@@ -115,6 +119,19 @@ pub(crate) const KEY_NODE: Column<'static> = Column::figure("NODE", 0, "NUMA nod
 pub(crate) const KEY_CONTEXT: Column<'static> =
     Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
 
+/// Key `allocator`.
+pub(crate) const KEY_ALLOCATOR: Column<'static> = Column::site(
+    "ALLOCATOR",
+    "Allocators that pages came through: cma, slab, vmalloc or others; - where the input does not tell them.",
+);
+
+/// Key `released`.
+pub(crate) const KEY_RELEASED: Column<'static> = Column::word(
+    "RELEASED",
+    0,
+    "yes for memory that was given back since, no for memory that is held; - where the input does not tell it.",
+);
+
 /// Line of source of a call-site.
 pub(crate) const KEY_SOURCE: Column<'static> = Column::path(
     "SOURCE",
@@ -140,7 +157,7 @@ pub(crate) const KEY_FOLDER: Column<'static> = Column::site("FOLDER", "Folder of
 pub(crate) const KEY_AREA: Column<'static> = Column::site("AREA", "Area of the source file.");
 
 /// Keys of `--by`.
-pub(crate) const KEYS: [Column<'static>; 18] = [
+pub(crate) const KEYS: [Column<'static>; 21] = [
     KEY_SITE,
     KEY_SOURCE,
     KEY_SOURCE_LINE,
@@ -150,6 +167,7 @@ pub(crate) const KEYS: [Column<'static>; 18] = [
     KEY_FOLDER,
     KEY_AREA,
     KEY_PID,
+    KEY_TGID,
     KEY_COMM,
     KEY_CACHE,
     KEY_MODULE,
@@ -159,6 +177,15 @@ pub(crate) const KEYS: [Column<'static>; 18] = [
     KEY_GFP,
     KEY_NODE,
     KEY_CONTEXT,
+    KEY_ALLOCATOR,
+    KEY_RELEASED,
+];
+
+/// Groups of blocks of page_owner, which tells of nothing that is past.
+pub(crate) const BLOCKS: [Column<'static>; 3] = [
+    Column::figure("BLOCKS", 0, "Blocks that are held: page_owner_sort's times."),
+    Column::figure("PAGES", 0, "Pages of these blocks."),
+    Column::figure("LIVE", 0, "Bytes of these blocks."),
 ];
 
 /// `sites`, by call-site.

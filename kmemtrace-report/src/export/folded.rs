@@ -8,7 +8,7 @@ use kmemtrace::documents::group::GroupMember;
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{GroupKey, Kind, Query, Shape};
+use kmemtrace::{Kind, Query, Shape};
 
 use super::frames::{self, frame, frame_of_module};
 use super::job::Job;
@@ -20,9 +20,8 @@ const KERNEL: &str = "kernel";
 
 /// Writes the stacks of a trace, weighted by what was asked for, else by wasted bytes, pages by live bytes.
 pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8> {
-    let has_stacks = job.open()?.may_have_stacks();
     let mut out = job.output()?;
-    let analysis = job.analyse(Query::by(&frames::keys(&[GroupKey::Site], has_stacks)))?;
+    let analysis = job.analyse(Query::by_site().with_stacks(true))?;
     frames::find_places(&analysis)?;
     let has_pages = job.shows_pages(&analysis);
     let weight = weight.unwrap_or(if has_pages { Weight::Live } else { Weight::Wasted });

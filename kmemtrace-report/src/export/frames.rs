@@ -2,15 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use kmemtrace::Analysis;
 use kmemtrace::documents::group::GroupMember;
 use kmemtrace::documents::naming::{self, CallSite};
-use kmemtrace::{Analysis, GroupKey};
 use kmemtrace_abi::text::escape::escape;
-
-/// Keys of rows that have stacks where the trace may have some.
-pub(super) fn keys(keys: &[GroupKey], has_stacks: bool) -> Vec<GroupKey> {
-    keys.iter().copied().chain(has_stacks.then_some(GroupKey::Stack)).collect()
-}
 
 /// Call-sites of a row, the innermost first: the frames of its stack, else its call-site.
 pub(super) fn frames<'a>(analysis: &'a Analysis, names: &[GroupMember<'a>]) -> Vec<CallSite<'a>> {

@@ -57,7 +57,9 @@ pub(super) fn pprof(job: &Job<'_>) -> anyhow::Result<u8> {
     let (facts, has_stacks) = (TraceFacts::of(&trace), trace.may_have_stacks());
     drop(trace);
     let mut out = job.binary_output()?;
-    let analysis = job.analyse(Query::by(&frames::keys(&[GroupKey::Site, GroupKey::Cache], has_stacks)))?;
+    let stack = has_stacks.then_some(GroupKey::Stack);
+    let keys: Vec<GroupKey> = [GroupKey::Site, GroupKey::Cache].into_iter().chain(stack).collect();
+    let analysis = job.analyse(Query::by(&keys))?;
     frames::find_places(&analysis)?;
     let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Site], top: None });
     let written = write(&analysis, &document, &facts, job, &mut out);

@@ -26,6 +26,9 @@ use slabs::Slabs;
 /// First key of a tree; stacks lie below it.
 const TREES: [GroupKey; 2] = [GroupKey::Module, GroupKey::Task];
 
+/// Level of the outermost frames.
+const FRAMES: usize = 2;
+
 /// Answers that the reports of a command line need.
 struct Answers {
     /// In the order of [`TREES`], `None` where no report needs it.
@@ -48,7 +51,9 @@ pub(crate) fn memstrack(request: &Request) -> anyhow::Result<u8> {
     out.finish(written)?;
     report::tell_verdict(first.completeness());
     if let Some(tree) = answers.trees.iter().flatten().next() {
-        with_tree(tree, SortKey::Live, |tree| tell_limits(tree, &args.memstrack));
+        with_tree(tree, SortKey::Live, Some(FRAMES), |tree| {
+            tell_limits(tree, &args.memstrack, !suggestions.is_empty())
+        });
     }
     suggestions.iter().for_each(|line| say(line));
     Ok(report::status(args, first.completeness()))
@@ -100,10 +105,13 @@ fn print(asked: &Report, answers: &Answers, out: &mut dyn Write) -> io::Result<(
     match tree.and_then(|at| answers.trees[at].as_ref()) {
         None => answers.slabs.print(asked, out)?,
         Some(analysis) => {
-            let has_peaks = with_tree(analysis, SortKey::Live, |tree| tree.root.stats.peak_live_pages.is_some());
+            let has_peaks =
+                with_tree(analysis, SortKey::Live, Some(0), |tree| tree.root.stats.peak_live_pages.is_some());
             let choice = Choice::of(asked, has_peaks.unwrap_or(false));
             let page_bytes = analysis.info().page_bytes;
-            with_tree(analysis, choice.sort_key(), |tree| match asked.layout {
+            // A line for each row needs no stacks.
+            let depth = matches!(asked.layout, Layout::ModuleSummary | Layout::TaskSummary).then_some(1);
+            with_tree(analysis, choice.sort_key(), depth, |tree| match asked.layout {
                 Layout::ModuleSummary => text::module_summary(&tree.root, &choice, page_bytes, out),
                 Layout::ModuleTop => text::module_top(&tree.root, &choice, out),
                 Layout::TaskSummary => text::task_summary(&tree.root, &choice, out),
@@ -117,21 +125,29 @@ fn print(asked: &Report, answers: &Answers, out: &mut dyn Write) -> io::Result<(
     writeln!(out, "======== Report format {name} END ========")
 }
 
-/// Hands on the tree of an analysis, greatest of the key first; `None` without a tree.
-fn with_tree<T>(analysis: &Analysis, sort: SortKey, take: impl FnOnce(&TreeBody) -> T) -> Option<T> {
+/// Hands on the tree of an analysis to a depth, greatest of the key first; `None` without a tree.
+fn with_tree<T>(
+    analysis: &Analysis,
+    sort: SortKey,
+    depth: Option<usize>,
+    take: impl FnOnce(&TreeBody) -> T,
+) -> Option<T> {
     let shape = Shape { sort: vec![sort], top: None };
-    let document = documents::key_tree(analysis, &shape, &TreeOptions::default());
+    let document = documents::key_tree(analysis, &shape, &TreeOptions { depth, ..TreeOptions::default() });
     if let Body::Tree(tree) = &document.body { Some(take(tree)) } else { None }
 }
 
-/// Tells of figures that a layout cannot mark.
-fn tell_limits(tree: &TreeBody, reports: &[Report]) {
+/// Tells of figures that a layout cannot mark, and of no figures where a suggestion does not explain them.
+fn tell_limits(tree: &TreeBody, reports: &[Report], is_explained: bool) {
     let stats = &tree.root.stats;
     if stats.allocs == 0 {
-        say("no allocation of pages is in these reports; pages are recorded by kmemtraced -e page --stack");
+        if !is_explained {
+            say("no allocation of pages is in these reports; pages are recorded by kmemtraced -e page --stack");
+        }
         return;
     }
-    if tree.keys.is_some_and(|keys| keys.stacks.seen == 0) {
+    let mut frames = tree.root.children.iter().flat_map(|row| &row.children);
+    if frames.all(|frame| frame.key.as_ref().is_none_or(|key| key.address.is_none())) {
         say("no stacks were recorded: modules and callers are not known; kmemtraced --stack records them");
     }
     if stats.live_is_upper_bound {

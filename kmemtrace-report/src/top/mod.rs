@@ -1,6 +1,7 @@
 //! The live screen, as a command: follows a trace while it is written, or plays a finished one, on a terminal or as text.
 
 mod interactive;
+mod machine;
 mod pace;
 mod player;
 mod save;

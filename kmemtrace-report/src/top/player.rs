@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use kmemtrace::Trace;
 use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
 
+use super::machine;
 use super::pace::Pace;
 use super::source::Source;
 use crate::render::top::{Recording, Subject};
@@ -110,11 +111,15 @@ impl<'a> Player<'a> {
             self.bytes_of_names = bytes;
             self.renew_names();
         }
+        // A clock that is this machine's is that of a recording of it.
+        let is_here = self.monitor.lag().is_some();
+        self.subject.memory = is_here.then(|| machine::memory(&self.trace.metadata.meminfo_start)).flatten();
     }
 
     /// Reads the names of the trace again.
     pub(super) fn renew_names(&mut self) {
-        if let Ok(trace) = self.source.trace() {
+        if let Ok(mut trace) = self.source.trace() {
+            self.trace.metadata.meminfo_start = std::mem::take(&mut trace.metadata.meminfo_start);
             self.monitor.renew_names(trace);
         }
     }

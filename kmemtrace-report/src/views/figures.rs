@@ -16,6 +16,7 @@ const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Area,
     GroupBy::Task,
     GroupBy::Pid,
+    GroupBy::Tgid,
     GroupBy::Comm,
     GroupBy::Cache,
     GroupBy::Module,
@@ -25,6 +26,8 @@ const ALL_GROUPINGS: &[GroupBy] = &[
     GroupBy::Gfp,
     GroupBy::Node,
     GroupBy::Context,
+    GroupBy::Allocator,
+    GroupBy::Released,
 ];
 
 /// Sort keys that every row of figures has.
@@ -39,6 +42,30 @@ const FIGURES: &[SortBy] = &[
     SortBy::Frees,
     SortBy::Cross,
     SortBy::Site,
+];
+
+/// Sort keys of rows of any keys: those of [`FIGURES`], and the words of page_owner_sort.
+const ROWS: &[SortBy] = &[
+    SortBy::Wasted,
+    SortBy::LiveWasted,
+    SortBy::Live,
+    SortBy::Peak,
+    SortBy::Total,
+    SortBy::Requested,
+    SortBy::Allocs,
+    SortBy::Frees,
+    SortBy::Cross,
+    SortBy::Site,
+    SortBy::Pid,
+    SortBy::PidDown,
+    SortBy::Tgid,
+    SortBy::TgidDown,
+    SortBy::Name,
+    SortBy::NameDown,
+    SortBy::Stacktrace,
+    SortBy::StacktraceDown,
+    SortBy::Allocator,
+    SortBy::AllocatorDown,
 ];
 
 pub(super) const SUMMARY: View = View {
@@ -67,14 +94,18 @@ pub(super) const SITES: View = View {
     meaning: "Rows of call-sites, tasks, modules, sizes and more",
     help: "\
 Figures for each group of allocations: by default for each call-site, which is the place in the kernel that asked for the memory. \
-Each kind of object has a row of its own. --by groups by other keys, or by several at once.",
+Each kind of object has a row of its own. --by groups by other keys, or by several at once.
+
+A text of page_owner is grouped by --cull, too, in the words of page_owner_sort: pid, tgid, name, stacktrace, allocator, free, or p, \
+tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, which takes these words with + or - before them.",
     examples: &[
         ("sites --sort live --top 10 DIR", "call-sites that hold most memory at the end"),
         ("sites --by comm,site DIR", "call-sites of each command"),
+        ("sites --cull st,pid /sys/kernel/debug/page_owner", "pages that are held now, as page_owner_sort groups them"),
     ],
-    options: &["by", "sort", "top", "inlines"],
+    options: &["by", "cull", "sort", "top", "inlines"],
     groupings: ALL_GROUPINGS,
-    sort_keys: FIGURES,
+    sort_keys: ROWS,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),

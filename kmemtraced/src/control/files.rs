@@ -21,6 +21,8 @@ use crate::fs::kernelfs::KernelFs;
 
 /// Control file with the tasks to record; all where it was never written.
 const TASKS: &str = "set_event_pid";
+/// Control file with the tasks whose functions are recorded.
+const FUNCTION_TASKS: &str = "set_ftrace_pid";
 /// Control files of a trace instance.
 const FILES: [&str; 9] = [
     "tracing_on",
@@ -34,7 +36,7 @@ const FILES: [&str; 9] = [
     "current_tracer",
 ];
 /// Control files that choose the functions to record.
-const FUNCTION_FILES: [&str; 3] = ["set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid"];
+const FUNCTION_FILES: [&str; 3] = ["set_ftrace_filter", "set_ftrace_notrace", FUNCTION_TASKS];
 /// Files of an instance or a CPU where a write is a command: it changes events, or empties, swaps or shrinks the buffer.
 const COMMANDS: [&str; 4] = ["set_event", "trace", "snapshot", "free_buffer"];
 /// Control files of an event, of an event system, and of all events.
@@ -127,10 +129,10 @@ impl Control {
         clock: TraceClock,
         own: Selections,
     ) -> anyhow::Result<Control> {
-        let is_compared = |file: &&str| !(own.has_tasks && *file == TASKS);
+        let is_compared = |file: &&str| !(own.has_tasks && [TASKS, FUNCTION_TASKS].contains(file));
         let functions = FUNCTION_FILES.into_iter().filter(|_| own.has_functions);
         let mut names: Vec<String> =
-            FILES.into_iter().filter(is_compared).chain(functions).map(str::to_owned).collect();
+            FILES.into_iter().chain(functions).filter(is_compared).map(str::to_owned).collect();
         names.extend(events.iter().flat_map(|event| EVENT_FILES.map(|file| format!("events/{event}/{file}"))));
         let mut dirs: Vec<String> = ["events", "options"].map(str::to_owned).into();
         dirs.extend(events.iter().filter_map(|event| Some(format!("events/{}", event.split_once('/')?.0))));
@@ -143,7 +145,8 @@ impl Control {
             stats.extend(fs.open_if_there(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY)?);
         }
         let switches = events.iter().map(|event| format!("events/{event}/enable")).chain(["tracing_on".to_owned()]);
-        let switches = switches.chain(own.has_tasks.then(|| TASKS.to_owned())).collect();
+        let tasks = [TASKS, FUNCTION_TASKS].into_iter().filter(|_| own.has_tasks);
+        let switches = switches.chain(tasks.map(str::to_owned)).collect();
         let mut control = Control::hold(fs, &names, dirs, Some(clock), stats, switches)?;
         control.own = own;
         Ok(control)

@@ -113,23 +113,13 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
-    let sync = args.sync.resolve(args.flush);
-    let compress = args.compression();
     let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
     let own = own_threads(args, &facts, knows_own);
-    let options = RecordOptions {
-        pool: set_up::pool(args),
-        flush: args.flush,
-        sync,
-        compress,
-        changes: changes.clone(),
-        keep: args.free_behind.map(|bytes| (bytes / facts.cpus.len().max(1) as u64).max(LEAST_KEPT)),
-        own,
-    };
+    let options = options(args, &facts, changes.clone(), own);
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
@@ -194,6 +184,20 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
     let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
+}
+
+/// Options of the threads that record.
+fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
+    let cpus = facts.cpus.len().max(1) as u64;
+    RecordOptions {
+        pool: set_up::pool(args),
+        flush: args.flush,
+        sync: args.sync.resolve(args.flush),
+        compress: args.compression(),
+        changes,
+        keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
+        own,
+    }
 }
 
 /// Options of the file of names.

@@ -4,6 +4,7 @@
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::Scope;
 
 use crate::fs::kernelfs::KernelFs;
 use crate::source::instance::Instance;
@@ -26,6 +27,11 @@ const TRACER: &str = "function_graph";
 const CURRENT: &str = "current_tracer";
 /// Control file with the functions to record: all, where it is empty.
 const FILTER: &str = "set_ftrace_filter";
+
+/// Control file with the tasks whose functions are recorded: all, where it is empty.
+const TASKS: &str = "set_ftrace_pid";
+/// Option that adds the children of these tasks.
+const FORK: &str = "options/function-fork";
 
 /// Functions that the kernel records.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +56,11 @@ impl Functions {
 
 /// Makes the instance `fs`, which records nothing yet, record the functions `asked`: by default those of reclaim and compaction that
 /// the kernel has. Where the kernel refuses, `note` says why, and nothing is recorded of functions.
-pub(crate) fn set(fs: &KernelFs, top: &KernelFs, asked: &[String]) -> Functions {
+pub(crate) fn set(fs: &KernelFs, top: &KernelFs, asked: &[String], scope: Scope) -> Functions {
     let is_default = asked.is_empty();
     let asked: Vec<&str> = if is_default { DEFAULT.to_vec() } else { asked.iter().map(String::as_str).collect() };
     let mut refused = Vec::new();
-    match switch_on(fs, top, &asked, &mut refused) {
+    match switch_on(fs, top, &asked, scope, &mut refused) {
         Ok(recorded) => {
             let named = refused.join(", ");
             let note = (!is_default && !refused.is_empty()).then(|| {
@@ -71,7 +77,13 @@ pub(crate) fn set(fs: &KernelFs, top: &KernelFs, asked: &[String]) -> Functions 
     }
 }
 
-fn switch_on(fs: &KernelFs, top: &KernelFs, asked: &[&str], refused: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
+fn switch_on(
+    fs: &KernelFs,
+    top: &KernelFs,
+    asked: &[&str],
+    scope: Scope,
+    refused: &mut Vec<String>,
+) -> anyhow::Result<Vec<String>> {
     let has_tracer = |fs: &KernelFs| {
         let tracers = fs.get_if_there("available_tracers")?;
         anyhow::Ok(tracers.split_whitespace().any(|tracer| tracer == TRACER))
@@ -98,14 +110,22 @@ fn switch_on(fs: &KernelFs, top: &KernelFs, asked: &[&str], refused: &mut Vec<St
         let reason = last.map(|error| format!(" ({error})")).unwrap_or_default();
         bail!("the kernel takes none of {}{reason}", asked.join(", "));
     }
+    if scope == Scope::Tasks {
+        fs.set(FORK, "1").context("functions of COMMAND alone cannot be recorded")?;
+    }
     fs.set(CURRENT, TRACER).context("the tracer is refused")?;
     Ok(recorded)
+}
+
+/// Limits the functions to those that the thread and the tasks that it starts call.
+pub(crate) fn follow(fs: &KernelFs, functions: &Functions, thread: i32) -> anyhow::Result<()> {
+    if functions.recorded.is_empty() { Ok(()) } else { fs.set(TASKS, &thread.to_string()) }
 }
 
 /// Finds out which functions can be recorded, in a new instance `name`, which is removed again.
 pub(crate) fn try_out(tracefs: KernelFs, name: &str) -> anyhow::Result<Functions> {
     let instance = Instance::create(tracefs, name)?;
-    Ok(set(&instance.fs, instance.top(), &[]))
+    Ok(set(&instance.fs, instance.top(), &[], Scope::System))
 }
 
 /// True if the functions are still recorded as [`set`] left them.
@@ -134,7 +154,7 @@ mod tests {
         let (_dir, fs) = directory(tracers, "");
         let (_top_dir, top) = directory(top, "");
         let asked: Vec<String> = asked.iter().map(|&name| name.to_owned()).collect();
-        let functions = set(&fs, &top, &asked);
+        let functions = set(&fs, &top, &asked, Scope::System);
         assert_eq!(top.get(CURRENT).unwrap() + &top.get(FILTER).unwrap(), "nop", "the top level is left alone");
         (functions.note.unwrap_or_default(), fs.get(CURRENT).unwrap())
     }
@@ -152,10 +172,24 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_a_command_alone_take_a_kernel_that_follows_its_children() {
+        let (dir, fs) = directory(TRACER, "");
+        assert!(set(&fs, &fs, &[], Scope::Tasks).recorded.is_empty(), "no option for children");
+        assert_eq!(fs.get(CURRENT).unwrap().get(..3), Some("nop"));
+        for (file, text) in [(FORK, "0"), (TASKS, ""), (FILTER, "")] {
+            fs::create_dir_all(dir.path().join("options")).unwrap();
+            fs::write(dir.path().join(file), text).unwrap();
+        }
+        let functions = set(&fs, &fs, &[], Scope::Tasks);
+        follow(&fs, &functions, 12).unwrap();
+        assert_eq!((fs.get(FORK).unwrap(), fs.get(TASKS).unwrap()), ("1".to_owned(), "12".to_owned()));
+    }
+
+    #[test]
     fn all_functions_are_never_recorded() {
         let (dir, fs) = directory(TRACER, "#### all functions enabled ####\n");
         fs::remove_file(dir.path().join(FILTER)).unwrap();
-        let functions = set(&fs, &fs, &[]);
+        let functions = set(&fs, &fs, &[], Scope::System);
         assert!(functions.recorded.is_empty() && functions.note.is_some(), "{functions:?}");
         assert_eq!((fs.get(CURRENT).unwrap(), functions.refused.len()), ("nop".to_owned(), DEFAULT.len()));
     }

@@ -42,8 +42,12 @@ const PAIRS: [(&str, &str); 2] = [("_begin", "_end"), ("_start", "_end")];
 
 /// Events among `events` that begin a reclaim or a compaction.
 pub(crate) fn begins(events: &[String]) -> impl Iterator<Item = &str> {
-    let begins = EVENTS.iter().filter(|event| event.ends_with("_begin"));
-    begins.copied().filter(|begin| events.iter().any(|event| event == begin))
+    events.iter().map(String::as_str).filter(|event| is_begin(event))
+}
+
+/// True for an event that begins a reclaim or a compaction.
+pub(crate) fn is_begin(event: &str) -> bool {
+    event.ends_with("_begin") && EVENTS.contains(&event)
 }
 
 /// Events of the profile that this kernel lacks.

@@ -279,15 +279,18 @@ pub(crate) fn found(fs: &KernelFs, events: &[String]) -> anyhow::Result<Stacks> 
     let recorded = if fs.get_if_there(OPTION)?.trim() == "1" {
         "option all".to_owned()
     } else {
-        let mut triggers = Vec::new();
+        let (mut triggers, mut of_begins) = (Vec::new(), 0);
         for event in events {
             let text = fs.get_if_there(&trigger_file(event))?;
-            triggers.extend(text.lines().find(|line| line.starts_with(TRIGGER)).map(str::to_owned));
+            let trigger = text.lines().find(|line| line.starts_with(TRIGGER)).map(str::to_owned);
+            of_begins += usize::from(trigger.is_some() && latency::is_begin(event));
+            triggers.extend(trigger);
         }
         let conditions = triggers.iter().map(|trigger| trigger.split_once(" if ").map(|(_, condition)| condition));
         match conditions.flatten().next() {
             Some(condition) => format!("trigger {condition}"),
             None if triggers.is_empty() => String::new(),
+            None if triggers.len() == of_begins => format!("trigger {BEGINS}"),
             None if triggers.len() == events.len() => "trigger all".to_owned(),
             None => "trigger alloc".to_owned(),
         }
@@ -408,6 +411,11 @@ mod tests {
         assert_eq!(of(&[(alloc, "stacktrace:unlimited\n"), (free, "stacktrace:unlimited\n")]), "trigger all");
         assert_eq!(of(&[(alloc, "stacktrace:unlimited if order > 0\n")]), "trigger order > 0");
         assert_eq!(of(&[(alloc, "# Available triggers:\n# stacktrace\n")]), "");
+        let (dir, fs) = instance("");
+        let begin = "vmscan/mm_vmscan_direct_reclaim_begin";
+        fs::create_dir_all(dir.path().join("events").join(begin)).unwrap();
+        fs::write(dir.path().join(trigger_file(begin)), "stacktrace:unlimited\n").unwrap();
+        assert_eq!(found(&fs, &[events(), vec![begin.to_owned()]].concat()).unwrap().recorded, "trigger begin");
     }
 
     #[test]

@@ -159,7 +159,8 @@ impl RingBuffers {
             fs.set("options/event-fork", "1").context("--only-command takes Linux 4.8 or later")?;
         }
         let stacks = stacks.map(|plan| plan.set(fs, &events, options.filter)).transpose()?.unwrap_or_default();
-        let functions = options.functions.map(|asked| functions::set(fs, instance.top(), asked)).unwrap_or_default();
+        let functions =
+            options.functions.map(|asked| functions::set(fs, instance.top(), asked, options.scope)).unwrap_or_default();
         let missing = if events::has_latency(options.events) { latency::missing(fs)? } else { Vec::new() };
         let shown = kinds(options.events, events.len());
         let facts = SourceFacts {
@@ -285,7 +286,9 @@ impl TraceSource for RingBuffers {
     }
 
     fn follow(&self, thread: i32) -> anyhow::Result<()> {
-        self.owner.fs().set("set_event_pid", &thread.to_string())
+        let fs = self.owner.fs();
+        functions::follow(fs, &self.facts.functions, thread)?;
+        fs.set("set_event_pid", &thread.to_string())
     }
 
     fn start(&self) -> anyhow::Result<()> {

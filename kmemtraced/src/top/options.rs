@@ -99,7 +99,7 @@ impl Options {
             words.extend(["--free-behind", KEPT].map(OsString::from));
         }
         if !self.is_quiet {
-            // Where the recording was, and how to read it, says nothing once it is gone.
+            // A path says nothing once the recording is gone.
             words.push("--quiet".into());
         }
         let (user, group) =

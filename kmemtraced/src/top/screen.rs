@@ -17,23 +17,23 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use super::options::Options;
 use crate::record::command::report_program;
 
-/// User and group of `nobody` where the machine has no such name.
-const NOBODY: u32 = 65534;
+/// User and group without rights where the machine names none.
+const NO_RIGHTS: u32 = 65534;
 /// Bytes that leave the alternate screen and show the cursor.
 const LEAVE: &[u8] = b"\x1b[?1049l\x1b[?25h";
 
-/// User and group that the screen runs as: those that sudo runs this program for, else nobody; `None` where this process has no
+/// User and group that the screen runs as: those that sudo runs this program for, else those without rights; `None` where this process has no
 /// privileges to give up.
 pub(super) fn reader() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
     let id = |name: &str| env::var(name).ok()?.parse::<u32>().ok().filter(|id| *id > 0 && *id < u32::MAX);
-    id("SUDO_UID").zip(id("SUDO_GID")).or_else(nobody).or(Some((NOBODY, NOBODY)))
+    id("SUDO_UID").zip(id("SUDO_GID")).or_else(without_rights).or(Some((NO_RIGHTS, NO_RIGHTS)))
 }
 
-/// User and group of `nobody`.
-fn nobody() -> Option<(u32, u32)> {
+/// User and group without rights, as the machine names them.
+fn without_rights() -> Option<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     let mut fields = users.lines().find(|line| line.starts_with("nobody:"))?.split(':').skip(2);
     let mut id = || fields.next()?.parse::<u32>().ok().filter(|id| *id > 0 && *id < u32::MAX);

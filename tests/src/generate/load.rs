@@ -136,6 +136,7 @@ impl Load {
             stack: None,
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
+            owner: None,
         };
         (event, number, sort)
     }

@@ -102,6 +102,7 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
             stack: None,
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
+            owner: None,
             cache: None,
             name: workload.names.intern(name.as_bytes()),
             // A null pointer is the only sign of failure here.

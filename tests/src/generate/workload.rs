@@ -555,6 +555,7 @@ impl<'a> Machine<'a> {
             stack: None,
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
+            owner: None,
         }
     }
 

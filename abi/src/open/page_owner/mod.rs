@@ -1,8 +1,10 @@
 //! The text of the kernel's page_owner as a trace: each block is the allocation of pages that are live, with its stack.
 //!
-//! The text stands in the order of page frames, so it is read whole and put in the order of its times. A page takes 40 bytes of
-//! memory, a stack is kept once.
+//! The text stands in the order of page frames, so it is read whole and put in the order of its times. A block takes 24 bytes of
+//! memory until it is handed over, as ages, `--time` and growth need that order; stacks, and the facts that blocks share, are kept
+//! once.
 
+mod blocks;
 mod symbols;
 mod text;
 
@@ -11,14 +13,17 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use self::blocks::{Blocks, Facts, Held};
 use self::symbols::Symbols;
-use self::text::{Head, Line};
+use self::text::{Frame, Head, Line};
+use super::OpenOptions;
 use super::listing::io_error;
 use super::regular;
 use crate::event::{Action, Event, Kind, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
-use crate::stack::{StackId, Stacks};
+use crate::owner::{Allocators, Owner, Owners};
+use crate::stack::Stacks;
 use crate::stream::source::EventSource;
 use crate::trace::{Metadata, OpenError, PAGE_OWNER, Trace};
 
@@ -30,13 +35,17 @@ const MAX_FRAMES: usize = 256;
 const USUAL_PAGE_BYTES: u64 = 4096;
 /// Events handed over at once.
 const AT_ONCE: usize = 1024;
+/// Function in the stack that the kernel makes up for pages that were allocated before page_owner began.
+const EARLY: &[u8] = b"register_early_stack";
+/// Function that takes pages for `vmalloc`, if a function called it that allocates pages.
+const VMALLOC: &[u8] = b"__vmalloc_node_range";
 
 /// Opens a text of page_owner; `None` for a file that does not begin as one.
-pub(super) fn open(path: &Path) -> Option<Result<Trace, OpenError>> {
+pub(super) fn open(path: &Path, options: OpenOptions) -> Option<Result<Trace, OpenError>> {
     let (file, is_live) = open_text(path)?;
     let mut reader = BufReader::new(file);
     let begin = reader.fill_buf().ok()?;
-    begin.starts_with(text::BEGIN).then(|| read(path, reader, is_live))
+    begin.starts_with(text::BEGIN).then(|| read(path, Texts::new(reader, options), is_live))
 }
 
 /// Opens a stored file, or the kernel's own text; true with the latter. Nothing else of a file system that the kernel makes up is opened.
@@ -50,25 +59,10 @@ fn open_text(path: &Path) -> Option<(File, bool)> {
     }
 }
 
-/// A page that is held.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    allocated_at: u64,
-    pfn: u64,
-    gfp: u64,
-    stack: Option<StackId>,
-    pid: Option<i32>,
-    order: u8,
-}
-
-fn read(path: &Path, reader: BufReader<File>, is_live: bool) -> Result<Trace, OpenError> {
-    let mut texts = Texts::new(reader);
+fn read(path: &Path, mut texts: Texts, is_live: bool) -> Result<Trace, OpenError> {
     let fault = texts.read_all().map_err(io_error(path))?;
     let bytes = if is_live { rustix::param::page_size() as u64 } else { USUAL_PAGE_BYTES };
-    texts.pages.sort_by_key(|page| (page.allocated_at, page.pfn));
-    let metadata = Metadata { kallsyms: texts.symbols.into_kallsyms(), comms: texts.comms, ..Metadata::default() };
-    let source =
-        Pages { path: path.to_owned(), page_bytes: bytes, pages: texts.pages, stacks: texts.stacks, next: 0, fault };
+    let (source, metadata) = texts.into_source(path, bytes, fault);
     let mut trace = Trace::of_sources(PAGE_OWNER, Some("mono"), vec![Box::new(source)])?;
     trace.info.page_bytes = Some(bytes);
     trace.metadata = metadata;
@@ -78,13 +72,16 @@ fn read(path: &Path, reader: BufReader<File>, is_live: bool) -> Result<Trace, Op
 /// Reader of a text.
 struct Texts {
     reader: BufReader<File>,
+    options: OpenOptions,
     /// Bytes and lines read.
     offset: u64,
     lines: u64,
-    pages: Vec<Page>,
+    blocks: Blocks,
     stacks: Stacks,
+    owners: Owners,
     symbols: Symbols,
-    comms: HashMap<i32, Box<[u8]>>,
+    /// Command name of each thread in its latest block, and the time of that.
+    comms: HashMap<i32, (u64, Box<[u8]>)>,
 }
 
 /// Block that is read.
@@ -93,16 +90,38 @@ struct Block {
     head: Head,
     pfn: Option<u64>,
     frames: Vec<u64>,
+    allocators: Allocators,
+    /// The kernel made the stack up.
+    is_early: bool,
+    /// The latest frame is of a function that allocates pages.
+    allocates: bool,
+}
+
+impl Block {
+    /// Notes what the name of the next frame tells.
+    fn note(&mut self, frame: Frame<'_>) {
+        let Frame::Function { name, .. } = frame else {
+            self.allocates = false;
+            return;
+        };
+        self.is_early |= name == EARLY;
+        if self.allocates && text::find(name, VMALLOC).is_some() {
+            self.allocators = self.allocators.with(Allocators::VMALLOC);
+        }
+        self.allocates = text::find(name, b"alloc_pages").is_some();
+    }
 }
 
 impl Texts {
-    fn new(reader: BufReader<File>) -> Texts {
+    fn new(reader: BufReader<File>, options: OpenOptions) -> Texts {
         Texts {
             reader,
+            options,
             offset: 0,
             lines: 0,
-            pages: Vec::new(),
+            blocks: Blocks::default(),
             stacks: Stacks::default(),
+            owners: Owners::default(),
             symbols: Symbols::default(),
             comms: HashMap::new(),
         }
@@ -139,9 +158,15 @@ impl Texts {
             return Ok(());
         };
         match text::line(line).ok_or("is none that the kernel writes")? {
-            Line::Pfn(pfn) if open.pfn.is_none() => open.pfn = Some(pfn),
-            Line::Pfn(_) => return Err("is a second PFN of one block"),
-            Line::Frame(frame) if open.frames.len() < MAX_FRAMES => open.frames.push(self.symbols.address(frame)),
+            Line::Pfn(pfn, allocators) if open.pfn.is_none() => {
+                open.pfn = Some(pfn);
+                open.allocators = open.allocators.with(allocators);
+            }
+            Line::Pfn(..) => return Err("is a second PFN of one block"),
+            Line::Frame(frame) if open.frames.len() < MAX_FRAMES => {
+                open.note(frame);
+                open.frames.push(self.symbols.address(frame));
+            }
             Line::Frame(_) => return Err("is a frame too many"),
             Line::Note => {}
             Line::End => {
@@ -152,29 +177,43 @@ impl Texts {
         Ok(())
     }
 
-    /// Adds a whole block; false for one without its frame number. Pages that were given back are left out.
+    /// Adds a whole block; false for one without its frame number. Pages that were given back are left out unless asked for.
     fn put(&mut self, block: Block) -> bool {
-        let Block { head, pfn: Some(pfn), frames } = block else { return false };
-        if head.is_released() {
+        let Block { head, pfn: Some(pfn), mut frames, allocators, is_early, .. } = block else { return false };
+        let (at, is_released) = (head.allocated_at.unwrap_or(0), head.is_released());
+        if is_released && !self.options.released {
             return true;
         }
-        if let Some((pid, comm)) = head.pid.zip(head.comm) {
-            self.comms.insert(pid, comm.into());
+        if is_early {
+            frames = vec![self.symbols.early()];
         }
-        self.pages.push(Page {
-            allocated_at: head.allocated_at.unwrap_or(0),
-            pfn,
-            gfp: head.gfp,
-            stack: (!frames.is_empty()).then(|| self.stacks.intern(&frames)),
-            pid: head.pid,
-            order: head.order,
-        });
+        let comm = head.comm.map(Vec::into_boxed_slice);
+        if let Some((pid, comm)) = head.pid.zip(comm.as_ref()) {
+            let latest = self.comms.entry(pid).or_insert_with(|| (at, comm.clone()));
+            if at > latest.0 {
+                *latest = (at, comm.clone());
+            }
+        }
+        let owner = Owner { tgid: head.tgid, comm, allocators, is_released };
+        let facts = Facts { gfp: head.gfp, owner: self.owners.intern(&owner), pid: head.pid, order: head.order };
+        let stack = (!frames.is_empty()).then(|| self.stacks.intern(&frames));
+        self.blocks.push(Held { at, pfn, stack, facts });
         true
     }
 
     fn fault(&self, reason: &str) -> Fault {
         let message = format!("line {} {reason}; the blocks before it count", self.lines);
         Fault { code: Code::BadText, offset: self.offset, block: None, message }
+    }
+
+    /// The blocks, and the names beside them.
+    fn into_source(mut self, path: &Path, page_bytes: u64, fault: Option<Fault>) -> (Pages, Metadata) {
+        self.blocks.sort();
+        let comms = self.comms.into_iter().map(|(pid, (_, comm))| (pid, comm)).collect();
+        let metadata = Metadata { kallsyms: self.symbols.into_kallsyms(), comms, ..Metadata::default() };
+        let (all, blocks) = (self.blocks.len() as u64, self.blocks);
+        let (stacks, owners, path) = (self.stacks, self.owners, path.to_owned());
+        (Pages { path, page_bytes, all, blocks, stacks, owners, fault }, metadata)
     }
 }
 
@@ -183,9 +222,11 @@ impl Texts {
 struct Pages {
     path: PathBuf,
     page_bytes: u64,
-    pages: Vec<Page>,
+    /// Number of blocks of the text.
+    all: u64,
+    blocks: Blocks,
     stacks: Stacks,
-    next: usize,
+    owners: Owners,
     fault: Option<Fault>,
 }
 
@@ -200,22 +241,23 @@ impl EventSource for Pages {
 
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
         let name = names.intern(b"mm_page_alloc");
-        let rest = self.pages.get(self.next..).unwrap_or_default();
-        for page in rest.iter().take(AT_ONCE) {
-            let bytes = page_bytes(self.page_bytes, page.order.into());
+        while items.len() < AT_ONCE
+            && let Some(Held { at, pfn, stack, facts }) = self.blocks.take()
+        {
+            let bytes = page_bytes(self.page_bytes, facts.order.into());
             items.push(StreamItem::Event(Event {
-                address: page.pfn,
+                address: pfn,
                 requested: bytes,
                 allocated: bytes,
-                gfp: Some(page.gfp),
-                pid: page.pid,
-                order: Some(page.order),
-                stack: page.stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
+                gfp: Some(facts.gfp),
+                pid: facts.pid,
+                order: Some(facts.order),
+                stack: stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
+                owner: self.owners.get(facts.owner).map(|owner| names.owners.intern(owner)),
                 action: Action::Alloc(Kind::Pages),
-                ..Event::new(page.allocated_at, 0, name)
+                ..Event::new(at, 0, name)
             }));
         }
-        self.next += items.len();
         match self.fault.take_if(|_| items.is_empty()) {
             Some(fault) => Err(fault),
             None => Ok(()),
@@ -223,11 +265,11 @@ impl EventSource for Pages {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.next as u64
+        self.all - self.blocks.len() as u64
     }
 
     fn bytes_to_read(&self) -> u64 {
-        self.pages.len() as u64
+        self.all
     }
 }
 
@@ -253,15 +295,13 @@ PFN 19 type Movable Block 0 type Movable Flags 0x0()
 
 ";
 
-    fn events(text: &str) -> (Vec<Event>, Names, Option<Fault>) {
+    fn events(text: &str, options: OpenOptions) -> (Vec<Event>, Names, Option<Fault>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("owners");
         fs::write(&path, text).unwrap();
-        let mut texts = Texts::new(BufReader::new(File::open(&path).unwrap()));
+        let mut texts = Texts::new(BufReader::new(File::open(&path).unwrap()), options);
         let fault = texts.read_all().unwrap();
-        texts.pages.sort_by_key(|page| (page.allocated_at, page.pfn));
-        let (pages, stacks) = (texts.pages, texts.stacks);
-        let mut source = Pages { path, page_bytes: 4096, pages, stacks, next: 0, fault: fault.clone() };
+        let (mut source, _) = texts.into_source(&path, 4096, fault.clone());
         let (mut names, mut items) = (Names::new(), Vec::new());
         source.read(&mut names, &mut items).ok();
         let events = items.into_iter().filter_map(|item| match item {
@@ -273,7 +313,7 @@ PFN 19 type Movable Block 0 type Movable Flags 0x0()
 
     #[test]
     fn held_pages_are_allocations_in_the_order_of_their_times() {
-        let (events, names, fault) = events(TEXT);
+        let (events, names, fault) = events(TEXT, OpenOptions::default());
         let facts: Vec<_> = events.iter().map(|e| (e.at, e.address, e.allocated, e.order, e.pid)).collect();
         assert_eq!(facts, [(100, 19, 4096, Some(0), Some(8)), (300, 16, 8192, Some(1), Some(7))]);
         let depths: Vec<_> =
@@ -282,15 +322,39 @@ PFN 19 type Movable Block 0 type Movable Flags 0x0()
     }
 
     #[test]
+    fn a_block_has_the_owner_that_its_own_lines_tell() {
+        const MORE: &str = "\
+Page allocated via order 0, mask 0x0, pid 7, tgid 7 (later), ts 400 ns, free_ts 0 ns
+PFN 32 type CMA Block 0 type CMA Flags 0x200(slab)
+ __alloc_pages+0x10/0x20
+ __vmalloc_node_range+0x10/0x20
+ register_early_stack+0x1/0x2
+
+";
+        let (events, names, _) = events(&format!("{TEXT}{MORE}"), OpenOptions { released: true });
+        let owners: Vec<&Owner> = events.iter().filter_map(|event| event.owner(&names)).collect();
+        let comms: Vec<&[u8]> = owners.iter().filter_map(|owner| owner.comm.as_deref()).collect();
+        assert_eq!(comms, [&b"x"[..], b"x", b"a b", b"later"]);
+        assert_eq!(owners.iter().map(|owner| owner.tgid.unwrap()).collect::<Vec<_>>(), [8, 8, 6, 7]);
+        assert_eq!(owners.iter().map(|owner| owner.is_released).collect::<Vec<_>>(), [false, true, false, false]);
+        assert_eq!(
+            (owners[2].allocators.names(), owners[3].allocators.names().as_str()),
+            ("others".to_owned(), "cma,slab,vmalloc")
+        );
+        // One frame stands for the stack that the kernel made up.
+        assert_eq!(events[3].stack.map(|stack| names.stacks.get(stack).len()), Some(1));
+    }
+
+    #[test]
     fn blocks_before_a_line_without_sense_count() {
         for (rest, reason) in [
-            ("rubbish\n", "line 14 no `Page allocated via order`"),
+            ("rubbish\n", "line 14 has no `Page allocated via order`"),
             ("Page allocated via order 0, mask 0x0\nrubbish\n", "line 15 is none that the kernel writes"),
             ("Page allocated via order 0, mask 0x0\n\n", "line 15 ends a block without a PFN"),
             ("Page allocated via order 0, mask 0x0\n", "line 14 ends inside a block"),
             ("Page allocated via order 0, mask 0x0\nPFN 1\nPFN 2\n", "line 16 is a second PFN"),
         ] {
-            let (events, _, fault) = events(&format!("{TEXT}{rest}"));
+            let (events, _, fault) = events(&format!("{TEXT}{rest}"), OpenOptions::default());
             let message = fault.map(|fault| fault.message).unwrap_or_default();
             assert!(message.starts_with(reason), "{message}");
             assert_eq!(events.len(), 2, "{rest}");

@@ -24,7 +24,15 @@ pub(super) struct Symbols {
     end: u64,
 }
 
+/// Name of the place that memory has which was allocated before page_owner began.
+const EARLY: &[u8] = b"before page_owner";
+
 impl Symbols {
+    /// Address that stands for what was allocated before page_owner began.
+    pub(super) fn early(&mut self) -> u64 {
+        self.address(Frame::Function { name: EARLY, offset: 1, size: 1, module: None })
+    }
+
     /// Return address of a frame; 0 where there are more functions than a kernel has.
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         let (name, offset, size, module) = match frame {

@@ -3,6 +3,8 @@
 //! Written by `print_page_owner` in the kernel's `mm/page_owner.c`, here as of Linux 4.2 to 6.18. Older kernels write no process,
 //! no thread group and no times.
 
+use crate::owner::Allocators;
+
 /// A page's owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
@@ -38,8 +40,8 @@ pub(super) enum Frame<'l> {
 /// Meaning of a line behind a block's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'l> {
-    /// Page frame number of the block's first page.
-    Pfn(u64),
+    /// Page frame number of the block's first page, and the allocators that types and flags of the page name.
+    Pfn(u64, Allocators),
     Frame(Frame<'l>),
     /// Text that is not needed: memory cgroup, migration.
     Note,
@@ -54,11 +56,12 @@ pub(super) const MAX_ORDER: u8 = 16;
 
 /// Reads a block's first line; an error is the reason for which it is none.
 pub(super) fn head(line: &[u8]) -> Result<Head, &'static str> {
-    let rest = line.strip_prefix(BEGIN).ok_or("no `Page allocated via order`")?;
-    let (order, rest) = number(rest).ok_or("no order")?;
-    let order = u8::try_from(order).ok().filter(|order| *order <= MAX_ORDER).ok_or("an order that no kernel has")?;
-    let rest = rest.strip_prefix(b", mask ").ok_or("no mask")?;
-    let (gfp, rest) = number(rest).ok_or("no mask")?;
+    let rest = line.strip_prefix(BEGIN).ok_or("has no `Page allocated via order`")?;
+    let (order, rest) = number(rest).ok_or("has no order")?;
+    let order =
+        u8::try_from(order).ok().filter(|order| *order <= MAX_ORDER).ok_or("has an order that no kernel has")?;
+    let rest = rest.strip_prefix(b", mask ").ok_or("has no mask")?;
+    let (gfp, rest) = number(rest).ok_or("has no mask")?;
     let mut head = Head { order, gfp, ..Head::default() };
     // A comm may hold any of these words. It stands between the first `tgid N (` and the last `), ts `.
     let begin = find(rest, b", pid ").unwrap_or(rest.len());
@@ -86,7 +89,10 @@ pub(super) fn line(line: &[u8]) -> Option<Line<'_>> {
         return Some(Line::End);
     }
     if let Some(rest) = line.strip_prefix(b"PFN") {
-        return rest.strip_prefix(b" ").and_then(number).map(|(pfn, _)| Line::Pfn(pfn));
+        let (pfn, rest) = rest.strip_prefix(b" ").and_then(number)?;
+        let named = [(Allocators::CMA, &b"CMA"[..]), (Allocators::SLAB, b"slab")];
+        let named = named.into_iter().filter(|(_, word)| find(rest, word).is_some());
+        return Some(Line::Pfn(pfn, named.fold(Allocators::default(), |all, (one, _)| all.with(one))));
     }
     if let Some(frame) = frame(line.trim_ascii()) {
         return Some(Line::Frame(frame));
@@ -133,7 +139,7 @@ fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<&'t [u8]> {
     find(text, word).map(|at| &text[at + word.len()..])
 }
 
-fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+pub(super) fn find(text: &[u8], word: &[u8]) -> Option<usize> {
     text.windows(word.len()).position(|part| part == word)
 }
 
@@ -198,8 +204,12 @@ mod tests {
             Some(Line::Frame(Frame::Function { name, offset, size, module }))
         };
         for (text, read) in [
-            ("PFN 4096 type Unmovable Block 8 type Unmovable Flags 0x200(slab)", Some(Line::Pfn(4096))),
-            ("PFN 0x1000 type Movable Block 8 type Movable Flags 0x0()", Some(Line::Pfn(4096))),
+            (
+                "PFN 4096 type Unmovable Block 8 type Unmovable Flags 0x200(slab)",
+                Some(Line::Pfn(4096, Allocators::SLAB)),
+            ),
+            ("PFN 0x1000 type Movable Block 8 type Movable Flags 0x0()", Some(Line::Pfn(4096, Allocators::default()))),
+            ("PFN 1 type CMA Block 8 type CMA Flags 0x0()", Some(Line::Pfn(1, Allocators::CMA))),
             (" get_page_from_freelist+0x1d9/0x1130", function("get_page_from_freelist", 0x1d9, 0x1130, None)),
             (" foo.isra.0+0x0/0x20 [foo]", function("foo.isra.0", 0, 0x20, Some("foo"))),
             (" foo+0x1/0x20 [foo 0123456789abcdef]", function("foo", 1, 0x20, Some("foo"))),

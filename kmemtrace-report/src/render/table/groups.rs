@@ -2,20 +2,23 @@
 
 use std::io::{self, Write};
 
+use kmemtrace::documents::Head;
 use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::PrintedStats;
-use kmemtrace::{GroupKey, Kind, SourceLine};
+use kmemtrace::{GroupKey, Kind, SortKey, SourceLine};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::PAGE_OWNER;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
 use crate::columns::column::{Column, Holds};
 use crate::columns::{
-    self, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP, KEY_MODULE,
-    KEY_NODE, KEY_ORDER, KEY_PID, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE, KEY_STACK, KEY_USE,
+    self, KEY_ALLOCATOR, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP,
+    KEY_MODULE, KEY_NODE, KEY_ORDER, KEY_PID, KEY_RELEASED, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE, KEY_STACK,
+    KEY_TGID, KEY_USE,
 };
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
@@ -39,6 +42,7 @@ pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
         // The call-site shows its module.
         GroupKey::Module if has(GroupKey::Site) => vec![],
         GroupKey::Pid => vec![KEY_PID],
+        GroupKey::Tgid => vec![KEY_TGID],
         GroupKey::Comm => vec![KEY_COMM],
         GroupKey::Cache => vec![KEY_CACHE],
         GroupKey::Module => vec![KEY_MODULE],
@@ -49,6 +53,8 @@ pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
         GroupKey::Gfp => vec![KEY_GFP],
         GroupKey::Node => vec![KEY_NODE],
         GroupKey::Context => vec![KEY_CONTEXT],
+        GroupKey::Allocator => vec![KEY_ALLOCATOR],
+        GroupKey::Released => vec![KEY_RELEASED],
     });
     columns.collect()
 }
@@ -89,7 +95,7 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         GroupMember::Task { pid, comm } => vec![number(*pid), cells::text(comm)],
         GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => vec![],
         GroupMember::Module(_) if has_site => vec![],
-        GroupMember::Pid(pid) => vec![number(*pid)],
+        GroupMember::Pid(number_of) | GroupMember::Tgid(number_of) => vec![number(*number_of)],
         GroupMember::Comm(comm) => vec![cells::text(comm)],
         GroupMember::Cache { cache, .. } => vec![cells::shown(cache).unwrap_or("(no name)".to_owned()).into()],
         GroupMember::Module(module) => vec![cells::shown(module).unwrap_or("(kernel)".to_owned()).into()],
@@ -106,6 +112,8 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         }
         GroupMember::Node(node) => vec![number(*node)],
         GroupMember::Context(context) => vec![number(*context)],
+        GroupMember::Allocator(name) => vec![known(name, "-")],
+        GroupMember::Released(released) => vec![number(released.map(|yes| if yes { "yes" } else { "no" }))],
     });
     cells.collect()
 }
@@ -124,7 +132,7 @@ pub(crate) fn text_cells(columns: &[Column<'_>], text: &str) -> Vec<Cell> {
 
 /// Writes the table of `sites` for a grouping other than the call-site.
 pub(crate) fn groups<'a>(
-    query: &QueryMembers<'_>,
+    head: &Head<'_>,
     listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
     options: &TableOptions,
     out: &mut dyn Write,
@@ -132,7 +140,10 @@ pub(crate) fn groups<'a>(
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation", options, out);
     }
-    let keys = columns(query);
+    let keys = columns(&head.query);
+    if head.trace.input == PAGE_OWNER {
+        return blocks(&keys, listing, options, out);
+    }
     let columns: Vec<Column<'_>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
         let figures = figures::sums(&row.stats, row.kind.name(), options);
@@ -144,5 +155,32 @@ pub(crate) fn groups<'a>(
     };
     let grid = Grid { columns: &columns, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
+    heading::footer(notes, options, out)
+}
+
+/// Writes the table of groups of blocks of page_owner.
+fn blocks<'a>(
+    keys: &[Column<'_>],
+    listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let sums = |stats: &PrintedStats| -> Vec<Cell> {
+        let (blocks, pages) = (cells::count(stats.live_objects), cells::count(stats.live_pages));
+        vec![blocks.into(), pages.into(), cells::bytes(stats.live_allocated, options).into()]
+    };
+    let columns: Vec<Column<'_>> = columns::BLOCKS.into_iter().chain(keys.iter().copied()).collect();
+    let row = |row: GroupRow<'_>| {
+        sums(&row.stats).into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+    };
+    let others = listing.others.iter().filter_map(|others| {
+        let figures = sums(others.others_pages.as_ref()?).into_iter();
+        Some(figures.chain(other_cells(keys, others.others_count)).collect::<Vec<Cell>>())
+    });
+    let others: Vec<Vec<Cell>> = others.collect();
+    let ranked =
+        if options.ranked == Some(SortKey::Allocs) { Some("BLOCKS") } else { options.ranked.and_then(figures::ranked) };
+    let grid = Grid { columns: &columns, ranked, screen: &options.screen };
+    let notes = grid.write(|| listing.rows.iter().map(row).chain(others.iter().cloned()), out)?;
     heading::footer(notes, options, out)
 }

@@ -43,7 +43,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Sites(listing) => sites::sites(listing, options, out),
         Body::Caches(listing) => caches::caches(listing, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
-        Body::Groups(listing) => groups::groups(&head.query, listing, options, out),
+        Body::Groups(listing) => groups::groups(head, listing, options, out),
         Body::LiveGroups(listing) => live::live(head, listing, options, out),
         Body::Live(listing) => objects::objects(head, listing, options, out),
         Body::Growth(view) => growth::growth(head, view, options, out),

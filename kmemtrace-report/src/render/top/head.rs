@@ -3,9 +3,12 @@
 use kmemtrace::live::{LiveGroup, Totals};
 use kmemtrace_abi::text::units::grouped;
 
-use super::figures::{count, curve, long_bytes, long_change, moment, window};
+use super::figures::{count, curve, long_bytes, long_change, moment, percent, window};
 use super::state::Sort;
-use super::view::{Paint, Pen, Recording, View, WIDE};
+use super::view::{Memory, Paint, Pen, Recording, View, WIDE};
+
+/// Fall of MemFree below which a share of it says nothing, in bytes.
+const LEAST_TAKEN: u64 = 16 << 20;
 
 /// Part of a line: a text, its emphasis, and its rank: parts of the highest rank go first where the line is too short.
 struct Part {
@@ -78,9 +81,15 @@ fn title(view: View<'_>) -> Vec<Part> {
     };
     let skipped = match snapshot.skipped {
         0 => String::new(),
+        // Before the first event that was read there is no time to count from.
+        1..50_000_000 => "SKIPPED, live figures are estimates".to_owned(),
         skipped => format!("SKIPPED {:.1} s, live figures are estimates", skipped as f64 / 1e9),
     };
     let has_skipped = !skipped.is_empty();
+    let unmatched = match snapshot.stacks_unmatched {
+        0 => String::new(),
+        stacks => format!("{} stacks unmatched", grouped(stacks)),
+    };
     let lag = snapshot.lag.filter(|_| matches!(subject.state, Recording::Runs | Recording::Loads));
     let lag = lag.map_or(String::new(), |lag| format!("lag {:.1} s", lag as f64 / 1e9));
     vec![
@@ -91,6 +100,7 @@ fn title(view: View<'_>) -> Vec<Part> {
         part(format!("{} ev/s", count(snapshot.events_now)), Paint::Plain, 3),
         part(lost, if is_lossy { Paint::Warning } else { Paint::Plain }, 1),
         part(skipped, Paint::Warning, 0),
+        part(unmatched, Paint::Warning, 4),
         part(lag, Paint::Plain, if has_skipped { 8 } else { 2 }),
     ]
 }
@@ -118,7 +128,9 @@ fn totals(view: View<'_>, width: u16) -> Vec<Part> {
 fn history(view: View<'_>, width: u16) -> Vec<Part> {
     let is_pages = view.snapshot.pages.allocs > 0;
     let label = format!("live, {}", window(view.state.window()));
-    let points = usize::from(width).saturating_sub(label.len() + 22).min(view.snapshot.curve.len());
+    let memory = memory(view, width);
+    let room = label.len() + memory.len().max(16) + 8;
+    let points = usize::from(width).saturating_sub(room).min(view.snapshot.curve.len());
     let of = |&(pages, slab): &(u64, u64)| if is_pages { pages } else { slab };
     // Each bar is the greatest value of its share of the points.
     let all = &view.snapshot.curve;
@@ -127,7 +139,19 @@ fn history(view: View<'_>, width: u16) -> Vec<Part> {
         all.get(share).unwrap_or_default().iter().map(of).max().unwrap_or(0)
     });
     let bars: Vec<u64> = bars.collect();
-    vec![part(label, Paint::Plain, 0), part(curve(&bars, view.look.is_unicode), Paint::Plain, 0)]
+    let bars = part(curve(&bars, view.look.is_unicode), Paint::Plain, 0);
+    vec![part(label, Paint::Plain, 0), bars, part(memory, Paint::Plain, 1)]
+}
+
+/// Memory of the machine that is recorded, and the share of its fall that live pages explain.
+fn memory(view: View<'_>, width: u16) -> String {
+    let Some(Memory { available, taken }) = view.subject.memory else { return String::new() };
+    let text = format!("MemAvailable {}", long_bytes(available));
+    let pages = &view.snapshot.pages;
+    match taken.filter(|taken| width >= WIDE && pages.allocs > 0 && *taken >= LEAST_TAKEN) {
+        Some(taken) => format!("{text}, traced explains {}", percent(pages.live, taken)),
+        None => text,
+    }
 }
 
 /// Groupings, sort key, window, filter and mark.

@@ -20,7 +20,7 @@ mod who;
 
 use ratatui::buffer::Buffer;
 
-pub(crate) use view::{Look, Recording, Subject, View};
+pub(crate) use view::{Look, Memory, Recording, Subject, View};
 use view::{Paint, Pen};
 
 /// Least size of the screen.

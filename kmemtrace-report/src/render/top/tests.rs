@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 
 use super::keys::{Command, Key, press};
 use super::state::ScreenState;
-use super::{Look, Recording, Subject, View, draw, text};
+use super::{Look, Memory, Recording, Subject, View, draw, text};
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -78,7 +78,7 @@ fn snapshot() -> Snapshot {
 
 fn subject() -> Subject {
     let machine = "imx8-evk   Linux 6.12.9 aarch64".to_owned();
-    Subject { name: "kmemtrace.data".to_owned(), machine, state: Recording::Runs }
+    Subject { name: "kmemtrace.data".to_owned(), machine, state: Recording::Runs, memory: None }
 }
 
 fn shown_as(snapshot: &Snapshot, subject: &Subject, state: &ScreenState, width: u16, height: u16) -> String {
@@ -156,12 +156,27 @@ fn states_of_the_recording_are_words_in_the_first_line() {
     assert!(line.contains("SKIPPED 2.1 s, live figures are estimates") && line.contains("REC"), "{line}");
     let lossy = Snapshot { lost: Some(1204), lossy_cpus: vec![1], ..snapshot() };
     assert!(first(&lossy, &running, &plain).contains("lost 1,204 cpu1!"));
+    let unmatched = Snapshot { stacks_unmatched: 1200, ..snapshot() };
+    assert!(shown_as(&unmatched, &running, &plain, 160, 45).contains("1,200 stacks unmatched"));
     let killed = Subject { state: Recording::Ended("the recorder was killed".to_owned()), ..subject() };
     let line = first(&snapshot(), &killed, &plain);
     assert!(line.contains("ENDED +00:03:12 (the recorder was killed)") && !line.contains("lag"), "{line}");
     let empty = Snapshot { rows: Vec::new(), elapsed: 4 * SECOND, ..snapshot() };
     let words = "nothing allocated yet since recording began 00:00:04 ago; what was there";
     assert!(shown(&empty, 100, 24).contains(words));
+}
+
+#[test]
+fn memory_of_the_machine_stands_beside_its_curve() {
+    let memory = Some(Memory { available: 2160 * MIB, taken: Some(1408 * MIB) });
+    let subject = Subject { memory, ..subject() };
+    let third = |width| {
+        let screen = shown_as(&snapshot(), &subject, &ScreenState::default(), width, 24);
+        screen.lines().nth(2).unwrap().to_owned()
+    };
+    assert!(third(80).ends_with("MemAvailable 2.11 GiB"), "{}", third(80));
+    assert!(third(160).ends_with("MemAvailable 2.11 GiB, traced explains 88%"), "{}", third(160));
+    assert!(third(60).len() <= 60 && third(60).contains("live, 60 s"));
 }
 
 #[test]

@@ -53,6 +53,17 @@ pub(crate) struct Subject {
     pub(crate) machine: String,
     /// State of the recording.
     pub(crate) state: Recording,
+    /// Memory of this machine, where it is the one that is recorded.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// Memory of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Bytes of MemAvailable.
+    pub(crate) available: u64,
+    /// Bytes by which MemFree has fallen since the recording's begin; `None` where it has not, or the recording does not tell.
+    pub(crate) taken: Option<u64>,
 }
 
 /// State of a recording.

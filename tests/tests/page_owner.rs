@@ -1,0 +1,241 @@
+//! Texts of page_owner: groups and selections beside those of the kernel's page_owner_sort, owners of single blocks, and texts that
+//! make no sense.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::recording::Directory;
+use serde_json::Value;
+
+/// Blocks and pages by the name of their group.
+type Sums = BTreeMap<String, (u64, u64)>;
+
+fn unpacked(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name);
+    String::from_utf8(zstd::decode_all(&std::fs::read(path).unwrap()[..]).unwrap()).unwrap()
+}
+
+/// The recorded text, of Linux 6.1.
+fn recorded() -> String {
+    unpacked("page_owner-amd64-6.1.txt.zst")
+}
+
+/// The text as older kernels write it: with thread and time of the allocation alone and frame numbers in hexadecimal digits, or with
+/// neither and an address before each frame.
+fn older(text: &str, has_threads: bool) -> String {
+    let line = |line: &str| -> Option<String> {
+        if let Some((head, rest)) = line.split_once(", pid ").filter(|_| line.starts_with("Page allocated")) {
+            let (pid, times) = (rest.split(',').next()?, rest.rsplit_once("), ts ")?.1);
+            let time = times.split(" ns").next()?;
+            return Some(if has_threads { format!("{head}, pid {pid}, ts {time} ns") } else { head.to_owned() });
+        }
+        if let Some((pfn, rest)) = line.strip_prefix("PFN ").and_then(|rest| rest.split_once(' ')) {
+            let pfn: u64 = pfn.parse().ok()?;
+            return Some(if has_threads { format!("PFN {pfn:#x} {rest}") } else { line.to_owned() });
+        }
+        match line {
+            frame if frame.starts_with(' ') && !has_threads => Some(format!(" [<ffffffff81000000>]{frame}")),
+            note if note.starts_with("Charged") && !has_threads => None,
+            other => Some(other.to_owned()),
+        }
+    };
+    text.lines().filter_map(line).map(|line| line + "\n").collect()
+}
+
+fn file(dir: &Directory, text: &str) -> PathBuf {
+    dir.write("owners", text.as_bytes());
+    dir.file("owners")
+}
+
+/// Groups in an output of page_owner_sort. Stacks stand without addresses and sizes, and lines that are no frames are left out.
+fn sorted(output: &str, key: &str) -> Sums {
+    let mut sums = Sums::new();
+    for group in
+        output.split("\n\n").flat_map(|part| if key == "stacktrace" { vec![part] } else { part.lines().collect() })
+    {
+        let Some((counts, rest)) = group.trim_start().split_once(" pages") else { continue };
+        let (blocks, pages) = counts.split_once(" times, ").unwrap();
+        let name = match key {
+            "stacktrace" => stack(rest.lines().skip(1)),
+            "name" => rest.strip_prefix(", task_comm_name: ").unwrap().to_owned(),
+            _ => rest.rsplit(' ').next().unwrap().to_owned(),
+        };
+        let sum = sums.entry(name).or_default();
+        *sum = (sum.0 + blocks.parse::<u64>().unwrap(), sum.1 + pages.parse::<u64>().unwrap());
+    }
+    sums
+}
+
+/// Frames as the report names them.
+fn stack<'l>(lines: impl Iterator<Item = &'l str>) -> String {
+    let frames = lines.filter_map(|line| line.strip_prefix(' ')).map(|frame| {
+        let frame = frame.rsplit("] ").next().unwrap();
+        frame.split('/').next().unwrap().to_owned()
+    });
+    let frames: Vec<String> = frames.collect();
+    let is_early = frames.iter().any(|frame| frame.starts_with("register_early_stack"));
+    if is_early { "before page_owner".to_owned() } else { frames.join(" ") }
+}
+
+/// Groups of the report.
+fn grouped(document: &Value, member: &str) -> Sums {
+    let name = |row: &Value| match &row[member] {
+        Value::String(number) if member == "stack" => {
+            let frames = document["stacks"][number].as_array().unwrap();
+            let frames: Vec<&str> = frames.iter().map(|frame| frame["symbol"].as_str().unwrap()).collect();
+            if frames[0].starts_with("before page_owner") { "before page_owner".to_owned() } else { frames.join(" ") }
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let figure = |row: &Value, member: &str| row[member].as_u64().unwrap();
+    let rows = document["rows"].as_array().unwrap().iter();
+    rows.map(|row| (name(row), (figure(row, "live_objects"), figure(row, "live_pages")))).collect()
+}
+
+fn sites(path: &Path, options: &[&str]) -> Value {
+    let options: Vec<&str> = ["sites", "--format", "json"].iter().chain(options).copied().collect();
+    json(&run_to(0, "kmemtrace-report", &options, &[path]))
+}
+
+/// Output of page_owner_sort: the recorded one, or that of the program which `PAGE_OWNER_SORT` names.
+fn page_owner_sort(path: &Path, form: &str, key: &str) -> String {
+    let Some(program) = std::env::var_os("PAGE_OWNER_SORT") else {
+        return unpacked(&format!("page_owner_sort/{form}-{key}.txt.zst"));
+    };
+    let output = path.with_extension("sorted");
+    let done = Command::new(program).args(["--cull", key]).args([path, &output]).output().unwrap();
+    assert!(done.status.success());
+    std::fs::read_to_string(output).unwrap()
+}
+
+#[test]
+fn groups_are_those_of_page_owner_sort() {
+    let text = recorded();
+    let dir = Directory::new(&[]);
+    for (form, text, keys) in [
+        ("6.1", text.clone(), &["pid", "tgid", "name", "stacktrace"][..]),
+        ("0x", older(&text, true), &["pid", "stacktrace"]),
+        ("plain", older(&text, false), &["stacktrace"]),
+    ] {
+        let path = file(&dir, &text);
+        for &key in keys {
+            let expected = sorted(&page_owner_sort(&path, form, key), key);
+            let member = match key {
+                "name" => "comm",
+                "stacktrace" => "stack",
+                other => other,
+            };
+            let document = sites(&path, &["--cull", key]);
+            assert_eq!(grouped(&document, member), expected, "{form} by {key}");
+            let (blocks, pages) = expected.values().fold((0, 0), |sum, group| (sum.0 + group.0, sum.1 + group.1));
+            assert_eq!((blocks, pages), (2_614, 2_693), "{form}");
+            assert_eq!(document["trace"]["input"], "page_owner");
+        }
+    }
+}
+
+/// Short words, signs and several keys; rows are sorted by blocks where nothing else is asked for.
+#[test]
+fn words_and_letters_of_page_owner_sort_are_taken() {
+    let dir = Directory::new(&[]);
+    let path = file(&dir, &recorded());
+    let column = |options: &[&str], member: &str| -> Vec<Value> {
+        let document = sites(&path, options);
+        document["rows"].as_array().unwrap().iter().map(|row| row[member].clone()).collect()
+    };
+    assert_eq!(column(&["--cull", "p"], "pid")[..3], [1, 28, 7].map(Value::from));
+    assert_eq!(column(&["--cull", "p", "--sort", "-p"], "pid")[..3], [32, 30, 29].map(Value::from));
+    assert_eq!(column(&["--cull", "p,tg", "--sort", "tg"], "tgid")[..3], [1, 2, 7].map(Value::from));
+    assert_eq!(column(&["--cull=n", "--sort=-n", "--pid=1"], "comm")[..], ["swapper/0", "init"].map(Value::from));
+    assert_eq!(column(&["--cull", "n,f", "--name", "dd"], "released")[..], [Value::from(false)]);
+    assert_eq!(column(&["--cull", "ator", "--tgid", "28"], "live_objects"), [512, 1].map(Value::from));
+    assert_eq!(column(&["--cull", "pid", "--sort", "live", "--tgid", "28,7"], "pid"), [28, 7].map(Value::from));
+}
+
+const HELD: &str = "\
+Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 7, tgid 6 (sh), ts 300 ns, free_ts 0 ns
+PFN 16 type Unmovable Block 0 type Unmovable Flags 0x0()
+ __alloc_pages+0x10/0x20
+ foo+0x4/0x40 [foo]
+Page has been migrated, last migrate reason: compaction
+Charged (via objcg) to offline memcg some.scope
+
+Page allocated via order 0, mask 0x0, pid 7, tgid 6 (), ts 9 (dd), ts 500 ns, free_ts 0 ns
+PFN 18 type Movable Block 0 type Movable Flags 0x0()
+ foo+0x4/0x40 [foo]
+
+";
+const RELEASED: &str = "\
+Page allocated via order 2, mask 0x0, pid 9, tgid 9 (x), ts 200 ns, free_ts 250 ns
+PFN 32 type Movable Block 0 type Movable Flags 0x0()
+ foo+0x4/0x40 [foo]
+
+";
+
+/// A thread's blocks have the command that it had; blocks that were given back show where they are asked for.
+#[test]
+fn a_block_has_the_owner_that_its_lines_tell() {
+    let dir = Directory::new(&[]);
+    let path = file(&dir, &format!("{HELD}{RELEASED}"));
+    let rows = |arguments: &[&str]| -> Vec<Value> {
+        let document = json(&run_to(0, "kmemtrace-report", arguments, &[&path]));
+        document["rows"].as_array().unwrap().clone()
+    };
+    let tasks = rows(&["tasks", "--format", "json"]);
+    let names: Vec<(&Value, &Value)> = tasks.iter().map(|row| (&row["pid"], &row["comm"])).collect();
+    let [seven, shell, other] = [Value::from(7), Value::from("sh"), Value::from("), ts 9 (dd")];
+    assert_eq!(names, [(&seven, &shell), (&seven, &other)]);
+    let objects = rows(&["live", "--objects", "--format", "json"]);
+    let comms: Vec<&Value> = objects.iter().map(|row| &row["comm"]).collect();
+    assert_eq!(comms, [&shell, &other]);
+    let all = grouped(&sites(&path, &["--by", "released", "--released"]), "released");
+    assert_eq!(all, Sums::from([("false".to_owned(), (2, 3)), ("true".to_owned(), (1, 4))]));
+    let modules = rows(&["modules", "--format", "json"]);
+    assert_eq!((&modules[0]["module"], &modules[0]["live_pages"]), (&Value::from("foo"), &Value::from(3)));
+}
+
+/// Blocks before a line without sense count, and both programs tell the line and the reason.
+#[test]
+fn a_text_that_ends_in_nonsense_counts_up_to_there() {
+    let dir = Directory::new(&[]);
+    for (rest, reason) in [
+        ("\u{1b}[2J\n", "line 12 has no `Page allocated via order`"),
+        ("Page allocated via order 0, mask 0x0\nPFN x\n", "line 13 is none that the kernel writes"),
+        ("Page allocated via order 99, mask 0x0\nPFN 1\n", "line 12 has an order that no kernel has"),
+        ("Page allocated via order 0, mask 0x0, pid 1", "line 12 ends inside a block"),
+    ] {
+        let path = file(&dir, &format!("{HELD}{rest}"));
+        let report = run("kmemtrace-report", &["sites", "--cull", "pid", "--format", "json"], &[&path]);
+        let document = json(&report.stdout);
+        assert_eq!(grouped(&document, "pid"), Sums::from([("7".to_owned(), (2, 3))]), "{rest}");
+        assert_eq!(document["completeness"]["verdict"], "corrupt", "{rest}");
+        let told = String::from_utf8(report.stderr).unwrap();
+        assert!(told.contains(reason) && told.lines().count() == 1, "{told}");
+        let check = String::from_utf8(run("kmemtrace-check", &[], &[&path]).stdout).unwrap();
+        assert!(check.contains("K314") && check.contains(reason), "{check}");
+    }
+}
+
+#[test]
+fn options_of_page_owner_are_refused_for_other_inputs() {
+    let dir = Directory::new(&[]);
+    let owners = file(&dir, HELD);
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.18");
+    for (path, arguments, reason) in [
+        (&recording, &["sites", "--cull", "st"][..], "--cull: "),
+        (&recording, &["tasks", "--tgid", "1"], "--tgid: "),
+        (&recording, &["live", "--released"], "--released: "),
+        (&owners, &["sites", "--cull", "pid", "--sort", "-name"], "--sort: rows are not made of comm"),
+        (&owners, &["sites", "--cull", "pid", "--by", "pid"], "cannot be used with"),
+        (&owners, &["sites", "--cull", "folder"], "invalid value 'folder'"),
+    ] {
+        let output = run("kmemtrace-report", arguments, &[path]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && told.contains(reason), "{arguments:?}: {told}");
+    }
+}
