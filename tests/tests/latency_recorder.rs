@@ -134,6 +134,8 @@ fn each_begin_of_a_reclaim_is_there_with_its_stack() -> Result<(), Skip> {
         assert_eq!(begins.len(), recorded.begins, "-e {events}: the kernel's text has other begins");
         let ends = recorded.events("mm_vmscan_memcg_reclaim_end");
         assert_eq!(ends.len(), begins.len(), "-e {events}");
+        let names_view = recorded.stderr().contains("next: kmemtrace-report latency ");
+        assert_eq!(names_view, events == "latency", "{}", recorded.stderr());
         match stacks_of(&recorded.trace()).as_deref() {
             Some("trigger begin") => {
                 assert!(begins.iter().all(has_stack), "-e {events}: a begin has no stack");

@@ -12,6 +12,7 @@ use crate::args::Args;
 use crate::control::files;
 use crate::output::trace_dir::TraceDir;
 use crate::process::messages::{self, say};
+use crate::source::latency;
 use crate::source::undo;
 use crate::source::{Framing, SourceFacts};
 use crate::write::outcome::Outcome;
@@ -102,7 +103,8 @@ pub(crate) fn close(
         return ENDED_EARLY;
     }
     if !args.quiet && !args.memstrack.notui {
-        say(format!("next: kmemtrace-report {shown}     check: kmemtrace-check {shown}"));
+        let view = if latency::stands_alone(&facts.events) { "latency " } else { "" };
+        say(format!("next: kmemtrace-report {view}{shown}     check: kmemtrace-check {shown}"));
     }
     match (ended.early, incomplete) {
         (true, _) => ENDED_EARLY,
