@@ -15,7 +15,7 @@ impl Allocators {
     /// `vmalloc`.
     pub const VMALLOC: Allocators = Allocators(4);
 
-    /// These allocators, and others.
+    /// Union with other allocators.
     pub fn with(self, others: Allocators) -> Allocators {
         Allocators(self.0 | others.0)
     }

@@ -4,6 +4,7 @@
 mod foreign;
 pub(crate) mod header;
 mod listing;
+mod options;
 mod page_owner;
 mod recording;
 pub mod regular;
@@ -13,14 +14,8 @@ mod tree;
 use std::path::{Path, PathBuf};
 
 use self::listing::{Listing, is_dir, no_trace};
+pub use self::options::OpenOptions;
 use crate::trace::{MAX_STREAMS, OpenError, Trace};
-
-/// Wishes of the caller that some inputs can fulfil.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OpenOptions {
-    /// Memory that was given back is read, too, where the input tells of it ([`InputKind::is_of_one_moment`](crate::trace::InputKind)).
-    pub released: bool,
-}
 
 impl Trace {
     /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.
