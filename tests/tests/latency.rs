@@ -189,7 +189,7 @@ fn thresholds_and_filters_select_spans() {
     assert_eq!(of(&["--threshold", &format!("{longest}ns")]), 1, "the threshold is inclusive");
     assert_eq!(of(&["--threshold", &format!("{}ns", longest + 1)]), 0);
     let (pid, comm) = (rows[0]["pid"].to_string(), rows[0]["comm"].as_str().unwrap());
-    let of_task = rows.iter().filter(|row| row["pid"].to_string() == pid).count();
+    let of_task = rows.iter().filter(|row| row["pid"] == rows[0]["pid"]).count();
     assert_eq!((of(&["--pid", &pid]), of(&["--span", "direct"])), (of_task, 0));
     assert!(of(&["--comm", comm]) >= of_task && of(&["--comm", "nothing"]) == 0);
 }
