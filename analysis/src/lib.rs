@@ -22,6 +22,7 @@
 //! | name call-sites | [`Analysis::symbolizer`], [`Symbol`] |
 //! | take every event in order | [`Observer`], [`Query::observe`] |
 //! | take every object at its end | [`ObjectSink`], [`Query::objects`], [`Fate`] |
+//! | measure how long tasks wait for memory | [`Query::latency`], [`latency`], [`documents::latency`] |
 //! | print the JSON of `kmemtrace-report`, or write a renderer | [`documents`] |
 //! | show progress, and notes on time and cache | [`Progress`], [`Notes`] |
 //! | read another tool's trace | [`EventSource`], below |

@@ -189,7 +189,7 @@ fn thresholds_and_filters_select_spans() {
     assert_eq!(of(&["--threshold", &format!("{longest}ns")]), 1, "the threshold is inclusive");
     assert_eq!(of(&["--threshold", &format!("{}ns", longest + 1)]), 0);
     let (pid, comm) = (rows[0]["pid"].to_string(), rows[0]["comm"].as_str().unwrap());
-    let of_task = rows.iter().filter(|row| row["pid"].to_string() == pid).count();
+    let of_task = rows.iter().filter(|row| row["pid"] == rows[0]["pid"]).count();
     assert_eq!((of(&["--pid", &pid]), of(&["--span", "direct"])), (of_task, 0));
     assert!(of(&["--comm", comm]) >= of_task && of(&["--comm", "nothing"]) == 0);
 }
@@ -247,5 +247,53 @@ fn a_cut_file_leaves_no_wrong_span() {
         fs::write(&file, &bytes[..pages * 4096 + 1000]).unwrap();
         let cut = document(&["stalls"], &tree);
         assert!(cut["rows"].as_array().unwrap().iter().all(|row| whole.contains(&key(row))), "{pages} pages");
+    }
+}
+
+#[test]
+fn names_from_a_recording_do_not_act_on_a_terminal() {
+    let (_dir, tree) = tree();
+    let replace = |file: &str, from: &[u8], to: &[u8]| {
+        let bytes = fs::read(tree.join(file)).unwrap();
+        let mut parts = Vec::new();
+        let mut rest = &bytes[..];
+        while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
+            parts.extend_from_slice(&rest[..at]);
+            parts.extend_from_slice(to);
+            rest = &rest[at + from.len()..];
+        }
+        assert!(!parts.is_empty(), "{file}");
+        parts.extend_from_slice(rest);
+        fs::write(tree.join(file), parts).unwrap();
+    };
+    replace("kallsyms", b"super_cache_scan", b"super\x1b[2J\xff\xe2\x80\xae");
+    replace("kallsyms", b"filemap_add_folio", b"=cmd|\x07");
+    replace("saved_cmdlines", b" dd", b" d\x1b]52;c;cm0g\x07\xc2\x9b");
+    for view in [&["latency"][..], &["shrinkers"], &["stalls", "--timeline"]] {
+        for format in ["table", "json", "jsonl", "csv"] {
+            let output = run_to(0, REPORT, &[view, &["--format", format, "-n", "30"]].concat(), &[&tree]);
+            let text = String::from_utf8(output).unwrap();
+            let acts = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+            assert!(!text.contains(acts), "{view:?} {format}");
+        }
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named_and_a_closed_pipe_is_none() {
+    let (_dir, tree) = tree();
+    for view in ["latency", "shrinkers", "stalls"] {
+        let report = |to: Stdio| {
+            Command::new(kmemtrace_tests::programs::program(REPORT)).arg(view).arg(&tree).stdout(to).output()
+        };
+        let full = report(fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into()).unwrap();
+        assert!(
+            full.status.code() == Some(2) && String::from_utf8_lossy(&full.stderr).contains("No space left"),
+            "{view}"
+        );
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = report(writer.into()).unwrap();
+        assert_eq!((closed.status.code(), closed.stderr.len()), (Some(0), 0), "{view}");
     }
 }

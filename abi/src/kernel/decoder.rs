@@ -226,8 +226,7 @@ impl Decoder {
                     tell_module_load::<O>(place, record.payload, &event, items);
                 }
                 let event = Event { action: Action::Other, ..event };
-                let latency = plan.latency.as_ref().filter(|_| I::MARKS);
-                items.event(latency.map_or(event, |latency| latency.read::<O>(event, record.payload)), names);
+                items.event(plan.with_mark::<O, I>(event, record.payload), names);
             }
         }
         Ok(())
@@ -347,6 +346,13 @@ impl Plan {
             O::Stream::write_u64(to, slot.read::<O>(record));
         }
         head
+    }
+
+    /// The event with its meaning for waits and the numbers of that, where `I` looks at them.
+    #[inline(always)]
+    fn with_mark<O: TargetOrder, I: EventSink>(&self, event: Event, record: &[u8]) -> Event {
+        let latency = self.latency.as_ref().filter(|_| I::MARKS);
+        latency.map_or(event, |latency| latency.read::<O>(event, record))
     }
 
     /// The name of the cache, where `I` looks at it.

@@ -177,5 +177,5 @@ fn check(seed: u64) {
 
 #[test]
 fn random_spans_have_the_figures_of_the_slow_model() {
-    seeds(0..300).into_iter().for_each(check);
+    seeds(0..300).for_each(check);
 }

@@ -75,7 +75,7 @@ impl DurationFigures {
             let value = greatest(*bucket);
             *powers.entry(if value == 0 { 0 } else { 1 << value.ilog2() }).or_default() += count;
         }
-        let end = |from: u64| if from == 0 { 1 } else { from.checked_mul(2).unwrap_or(u64::MAX) };
+        let end = |from: u64| if from == 0 { 1 } else { from.saturating_mul(2) };
         powers.into_iter().map(|(from, count)| (from, end(from), count)).collect()
     }
 }

@@ -148,7 +148,7 @@ impl Latency {
     }
 }
 
-/// Runs `pass` with an observer of the request, and makes the answer of all that it took.
+/// Pass over the events in order, with the observer of a request.
 pub(crate) struct Pass<'a> {
     observer: LatencyObserver<'a>,
 }

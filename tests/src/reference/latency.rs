@@ -81,7 +81,8 @@ fn walk(task: (i32, u32), events: &[&Event]) -> Walk {
         walk.busy.push(!open.is_empty());
         match event.mark {
             Mark::Begin(span) if daemon(span) && open.iter().any(|found| found.span == span) => {
-                open.iter_mut().rev().find(|found| found.span == span).unwrap().passes += 1;
+                let awake = open.iter_mut().rev().find(|found| found.span == span);
+                awake.into_iter().for_each(|found| found.passes += 1);
             }
             Mark::Begin(span) => {
                 if never_nests(span) && open.iter().any(|found| never_nests(found.span)) {
@@ -89,7 +90,7 @@ fn walk(task: (i32, u32), events: &[&Event]) -> Walk {
                 }
                 let own_kind = [Span::Shrinker, Span::Compaction].contains(&span);
                 if own_kind && open.last().is_some_and(|last| last.span == span) {
-                    walk.unfinished.push(open.pop().unwrap().span);
+                    walk.unfinished.extend(open.pop().map(|found| found.span));
                 }
                 open.push(begun(task, span, number, events, open.last().map(|parent| parent.span)));
             }
@@ -99,7 +100,7 @@ fn walk(task: (i32, u32), events: &[&Event]) -> Walk {
                 match (0..open.len()).rev().find(|index| fits(&open[*index])) {
                     Some(index) => {
                         walk.unfinished.extend(open.drain(index + 1..).map(|found| found.span));
-                        let mut found = open.pop().unwrap();
+                        let mut found = open.remove(index);
                         (found.end, found.closed, found.reclaimed) = (event.at, number, event.value);
                         if span == Span::Shrinker {
                             found.freed = event.value.unwrap_or(0).max(0) as u64;

@@ -1,5 +1,6 @@
 //! `shrinkers`: calls of each shrinker.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ pub(super) fn shrinkers(latency: &Latency, by_function: bool, top: Option<usize>
             .map(|(function, sums)| (ShrinkerKey { function, ..Default::default() }, sums))
             .collect();
         rows.sort_by_cached_key(|(key, sums)| {
-            (Reverse(sums.figures.total), function_name(latency, key.function).map(|name| name.into_owned()), *key)
+            (Reverse(sums.figures.total), function_name(latency, key.function).map(Cow::into_owned), *key)
         });
     }
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
