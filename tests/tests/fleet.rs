@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         ("duckdb_counts_what_sites_counts", || counts_what_sites_counts("duckdb")),
         ("spark_counts_what_sites_counts", || counts_what_sites_counts("spark")),
         ("boots_merge_by_symbol_and_kernels_by_function", boots_and_kernels),
+        ("stacks_of_objects_are_those_of_folded_stacks", stacks_of_objects),
         ("a_table_is_whole_or_not_there", whole_or_not_there),
     ])
 }
@@ -246,6 +247,29 @@ fn boots_and_kernels() -> Result<(), Skip> {
         answers["functions over kernels"].iter().filter(|row| !row["function"].is_null()).collect();
     assert_eq!(answered.len(), functions.len(), "a row for each function");
     assert!(answered.iter().any(|row| row["kernels"] == 2 && row["hosts"] == 3), "{answered:?}");
+    Ok(())
+}
+
+/// Stacks of objects are those of folded stacks: live pages by stack are the same.
+fn stacks_of_objects() -> Result<(), Skip> {
+    let bin = environment("duckdb")?;
+    let place = Directory::on_disk();
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tree-stacks-amd64-6.1.tar.zst");
+    let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(place.path()).status().unwrap();
+    assert!(unpacked.success(), "{}", archive.display());
+    let trace = place.file("tree-stacks-amd64-6.1");
+    let fleet = Directory::on_disk();
+    TABLES.iter().for_each(|table| export(fleet.path(), table, "web-1", &trace));
+    let answers = query("duckdb", &bin, fleet.path(), &["live pages by stack"]);
+    let found: BTreeMap<String, u64> = answers["live pages by stack"]
+        .iter()
+        .map(|row| (row["stack"].as_str().unwrap().to_owned(), row["live_pages"].as_u64().unwrap() * 4096))
+        .collect();
+    let folded = run(REPORT, &["export", "--to", "folded", "--weight", "live"], &[&trace]);
+    let folded = String::from_utf8(folded.stdout).unwrap();
+    let line = |line: &str| line.rsplit_once(' ').map(|(stack, bytes)| (stack.to_owned(), bytes.parse().unwrap()));
+    assert_eq!(found, folded.lines().filter_map(line).collect());
+    assert!(found.len() > 3, "{found:?}");
     Ok(())
 }
 

@@ -188,7 +188,8 @@ pub(super) fn in_order(
     );
     let completeness = match restricted {
         Some(restricted) => restricted.completeness,
-        None => Completeness::of(trace, &order),
+        // Observers get every stack, which the names of the trace keep once.
+        None => Completeness { stacks_distinct: trace.names.stacks.len() as u64, ..Completeness::of(trace, &order) },
     };
     if let Some(index) = index.filter(|_| first.is_none() && !has_ended) {
         index.keep(trace, &completeness, None);
