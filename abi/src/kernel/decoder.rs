@@ -213,8 +213,7 @@ impl Decoder {
                 }
                 let event = Event { action: Action::Other, ..event };
                 let latency = plan.latency.as_ref().filter(|_| I::MARKS);
-                let event = latency.map_or(event, |latency| latency.read::<O>(event, record.payload));
-                items.event(event, names);
+                items.event(latency.map_or(event, |latency| latency.read::<O>(event, record.payload)), names);
             }
         }
         Ok(())

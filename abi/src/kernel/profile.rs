@@ -14,7 +14,7 @@ pub(crate) const FLAGS: &str = "common_flags";
 
 /// System and name of the event that tells of the load of a module, before its initialisation.
 pub(crate) const MODULE_LOAD: (&str, &str) = ("module", "module_load");
-/// Its field of the module's name.
+/// Field of that event with the module's name.
 pub(crate) const MODULE_NAME: &str = "name";
 
 /// Meaning of one event's fields. A field that a kernel does not have is absent from the decoded event.

@@ -162,10 +162,7 @@ impl Query {
             analyse(pass, filter, known.map(OwnThreads::new), self.shows_own, window)?;
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
-        let sorted = paired.rows.len() + paired.findings.len() + paired.counts.matrix.len();
-        let sorted = sorted + GROUP_ROW * paired.counts.free_sites.len();
-        let rows_of_groups = if self.may_be_indexed() { 0 } else { paired.rows.len() };
-        budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, order.events)?;
+        self.check_sorted(budget, &paired, order.events)?;
         // The head of documents tells the origin of all names, so they are found before.
         if self.grouping.has(GroupKey::Site) {
             names.find_places(&paired)?;
@@ -195,6 +192,14 @@ impl Query {
             slabinfo: self.slabinfo(trace),
             aliases,
         })
+    }
+
+    /// Refuses rows that need more memory than is left while they are sorted.
+    fn check_sorted(&self, budget: Budget, paired: &PairingResult, events: u64) -> Result<(), AnalysisError> {
+        let sorted = paired.rows.len() + paired.findings.len() + paired.counts.matrix.len();
+        let sorted = sorted + GROUP_ROW * paired.counts.free_sites.len();
+        let rows_of_groups = if self.may_be_indexed() { 0 } else { paired.rows.len() };
+        budget.check_sorted(sorted + GROUP_ROW * rows_of_groups, events)
     }
 
     /// Rules of the pairing on this trace.

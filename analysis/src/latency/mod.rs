@@ -98,7 +98,7 @@ pub struct NestingRow {
 pub struct TaskRow {
     /// Thread.
     pub pid: Option<i32>,
-    /// Its command name.
+    /// Command name of the thread.
     pub comm: Option<Box<[u8]>>,
     /// Number of stalls.
     pub count: u64,
@@ -115,7 +115,7 @@ pub struct ListedStall {
     pub stall: Stall,
     /// Thread.
     pub pid: Option<i32>,
-    /// Its command name.
+    /// Command name of the thread.
     pub comm: Option<Box<[u8]>>,
     /// Return address in the function that waited; `None` without a stack.
     pub call_site: Option<u64>,

@@ -11,6 +11,24 @@ use crate::names::wrappers::plain_name;
 /// Functions that charge memory to a cgroup, which waits for reclaim there.
 const CHARGES: [&[u8]; 4] =
     [b"try_charge", b"try_charge_memcg", b"mem_cgroup_handle_over_high", b"__mem_cgroup_handle_over_high"];
+/// Begins of the names of their callers: some kernels leave the innermost frames of a stack out, as Linux 6.1 on s390x.
+const CALLERS: [&[u8]; 9] = [
+    b"charge_memcg",
+    b"mem_cgroup_charge",
+    b"__mem_cgroup_charge",
+    b"mem_cgroup_swapin_charge",
+    b"mem_cgroup_try_charge",
+    b"mem_cgroup_hugetlb_try_charge",
+    b"obj_cgroup_charge",
+    b"__memcg_kmem_charge",
+    b"__memcg_slab_post_alloc_hook",
+];
+
+/// True for a function that charges memory, or calls one.
+fn charges(function: &[u8]) -> bool {
+    let name = plain_name(function);
+    CHARGES.contains(&name) || CALLERS.iter().any(|caller| name.starts_with(caller))
+}
 
 /// Facts of stacks.
 pub(super) struct StackFacts<'a> {
@@ -48,7 +66,25 @@ impl<'a> StackFacts<'a> {
             let symbols = self.names.symbols();
             let frames = trace_names.stacks.get(stack).iter();
             let mut named = frames.filter_map(|frame| symbols.lookup(*frame)).peekable();
-            named.peek().is_none() || named.any(|symbol| CHARGES.contains(&plain_name(symbol.name)))
+            named.peek().is_none() || named.any(|symbol| charges(symbol.name))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_are_known_by_name_or_by_their_callers() {
+        for name in ["try_charge_memcg", "mem_cgroup_handle_over_high", "charge_memcg", "obj_cgroup_charge_pages"] {
+            assert!(charges(name.as_bytes()), "{name}");
+        }
+        assert!(charges(b"try_charge_memcg.isra.0") && charges(b"__mem_cgroup_charge"));
+        for name in
+            ["memory_reclaim", "mem_cgroup_force_empty_write", "try_to_free_mem_cgroup_pages", "user_proactive_reclaim"]
+        {
+            assert!(!charges(name.as_bytes()), "{name}");
+        }
     }
 }

@@ -9,13 +9,13 @@ use kmemtrace_abi::stack::StackId;
 /// Reason of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SpanClass {
-    /// An allocation or charge waits for it.
+    /// Wait of an allocation or a charge.
     Stall,
-    /// A program asked for it.
+    /// Work that a program asked for.
     Asked,
-    /// It is part of another span.
+    /// Part of another span.
     Inner,
-    /// A daemon's work.
+    /// Work of a daemon.
     Background,
 }
 

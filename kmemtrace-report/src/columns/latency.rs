@@ -1,7 +1,6 @@
 //! Columns of the views about the time that tasks wait for memory.
 
 use super::column::Column;
-use super::{KEY_GFP, KEY_ORDER};
 
 /// `latency`: kinds of spans.
 pub(crate) const SPANS: [Column<'static>; 15] = [
@@ -20,9 +19,9 @@ pub(crate) const SPANS: [Column<'static>; 15] = [
     Column::figure("ASKED", 7, "Spans that a program asked for: drop_caches, compact_memory, memory.reclaim."),
     Column::figure("INNER", 8, "Spans inside another one."),
     Column::figure("BACKGR", 9, "Spans of the daemons kswapd and kcompactd."),
-    Column::figure("SUSPECT", 2, "Spans that a gap touches: in no other column."),
-    Column::figure("UNFINISHED", 10, "Spans without an end, not measured."),
-    Column::figure("UNSTARTED", 11, "Ends without a begin, not measured."),
+    Column::figure("SUSPECT", 2, "Spans that a gap touches: in no other column. Where there are some."),
+    Column::figure("UNFINISHED", 10, "Spans without an end, not measured. Where there are some."),
+    Column::figure("UNSTARTED", 11, "Ends without a begin, not measured. Where there are some."),
 ];
 
 /// `latency`: nesting of spans.
@@ -63,7 +62,7 @@ pub(crate) const SHRINKERS: [Column<'static>; 11] = [
     Column::figure("P99", 4, "Duration that 99% of them do not exceed."),
     Column::figure("MAX", 0, "Longest call."),
     Column::figure("FREED", 1, "Objects freed, as the shrinker counts them."),
-    Column::figure("SUSPECT", 2, "Calls that a gap touches: in no other column."),
+    Column::figure("SUSPECT", 2, "Calls that a gap touches: in no other column. Where there are some."),
 ];
 
 /// `stalls`: a line each, and below it the spans inside.
@@ -94,8 +93,8 @@ pub(crate) const WAITS: [Column<'static>; 6] = [
 pub(crate) const WAIT_KEYS: [Column<'static>; 4] = [
     Column::site("CALL SITE", "Function that asked for the pages, by the stack; - without one."),
     Column::name("TASK", 0, "Command name and id of the thread."),
-    KEY_ORDER,
-    KEY_GFP,
+    Column::figure("ORDER", 0, "Binary logarithm of the number of pages."),
+    Column::name("GFP", 0, "Flags of the allocation, by the kernel's names."),
 ];
 
 /// `functions`.

@@ -1,6 +1,7 @@
 //! Modules that are loaded while the recorder records. Symbols of a module, those of its initialisation in particular, are in the
 //! kernel for a while only.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Modules that are known, by the lines of `/proc/modules`.
@@ -36,11 +37,11 @@ impl KnownModules {
         }
         for line in text.split(|&b| b == b'\n') {
             let Some(module) = name_and_address(line) else { continue };
-            if !self.known.contains_key(&module) {
+            if let Entry::Vacant(new) = self.known.entry(module) {
                 lines.extend_from_slice(line);
                 lines.push(b'\n');
-                names.insert(module.0.clone());
-                self.known.insert(module, size(line));
+                names.insert(new.key().0.clone());
+                new.insert(size(line));
             }
         }
         self.text = text;

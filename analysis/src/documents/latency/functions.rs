@@ -1,6 +1,6 @@
 //! `functions`: calls of the functions that the kernel timed.
 
-use super::{function_name, known};
+use super::naming::{function_name, known};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Name, Rows, row};
 use crate::latency::{FunctionSums, Latency};
@@ -10,7 +10,7 @@ row! {
     pub struct FunctionRow<'a> {
         /// Address of the function.
         pub function: Address,
-        /// Its name.
+        /// Name of the function.
         pub symbol: Name<'a>,
         /// Calls.
         pub count: u64,

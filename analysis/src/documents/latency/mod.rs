@@ -2,12 +2,11 @@
 
 mod events;
 mod functions;
+mod naming;
 mod shrinkers;
 mod spans;
 mod stalls;
 mod waits;
-
-use kmemtrace_abi::event::Span;
 
 pub use events::EventRow;
 pub use functions::{FunctionRow, Functions, OtherCalls};
@@ -18,8 +17,7 @@ pub use waits::{OtherWaits, WaitRow, Waits};
 
 use super::document::{Body, Document};
 use super::head::{CompletenessMembers, Filters, Head, NamesMembers, QueryMembers, TraceMembers};
-use super::row::Name;
-use crate::latency::{Latency, span_name};
+use crate::latency::Latency;
 
 /// `latency`: a row per kind of span, their nesting, and tasks that waited.
 pub fn latency(latency: &Latency) -> Document<'_> {
@@ -58,35 +56,4 @@ fn of<'a>(view: &str, latency: &'a Latency, by: Vec<&'static str>, body: Body<'a
         query: QueryMembers { filters: Filters(given), time: *window, by },
     };
     Document { head, body }
-}
-
-/// Name of a kind of span.
-fn name_of(span: Span, latency: &Latency) -> Name<'_> {
-    Some(span_name(span, &latency.names.trace_names).into())
-}
-
-/// A duration; `None` where order keys count no nanoseconds.
-fn known(latency: &Latency, duration: u64) -> Option<u64> {
-    latency.has_durations().then_some(duration)
-}
-
-/// Name of the function that begins at an address.
-fn function_name(latency: &Latency, address: u64) -> Name<'_> {
-    // Symbols are looked up by return addresses, which are behind the begin.
-    let symbol = latency.names.symbolizer().lookup(address.checked_add(1)?)?;
-    Some(symbol.name.into())
-}
-
-/// `symbol+0xoffset` of a call-site.
-fn symbol(latency: &Latency, call_site: u64) -> Name<'_> {
-    latency.names.symbolizer().lookup(call_site).map(|symbol| symbol.text().into())
-}
-
-/// Flags of an allocation by the kernel's names, as a number where the trace does not tell them.
-fn gfp_name(latency: &Latency, flags: u64) -> Name<'static> {
-    let text = match &latency.gfp_names {
-        Some(names) => names.text(flags).to_string(),
-        None => format!("{flags:#x}"),
-    };
-    Some(text.into_bytes().into())
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{function_name, known};
+use super::naming::{function_name, known};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use crate::latency::{Latency, ShrinkerKey, ShrinkerSums};
@@ -13,7 +13,7 @@ use crate::latency::{Latency, ShrinkerKey, ShrinkerSums};
 pub struct ShrinkerRow<'a> {
     /// Function that the shrinker calls.
     pub function: Address,
-    /// Its name.
+    /// Name of the function.
     pub symbol: Name<'a>,
     /// Address of the shrinker; `None` where rows are functions.
     pub shrinker: Option<Address>,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{known, name_of};
+use super::naming::{known, name_of};
 use crate::documents::row::{Cell, Field, Name, Row, RowSource, TakeMember, TakeRow, row, serialize_row};
 use crate::latency::{Latency, SpanClass, SpanSums};
 
@@ -39,7 +39,7 @@ row! {
     pub struct TaskMembers<'a> {
         /// Thread.
         pub pid: Option<i32>,
-        /// Its command name.
+        /// Command name of the thread.
         pub comm: Name<'a>,
         /// Number of stalls.
         pub count: u64,

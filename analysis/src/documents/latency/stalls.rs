@@ -8,7 +8,7 @@ use kmemtrace_abi::stack::StackId;
 use serde::{Serialize, Serializer};
 
 use super::events::EventRow;
-use super::{function_name, gfp_name, known, name_of, symbol};
+use super::naming::{function_name, gfp_name, known, name_of, symbol};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use crate::documents::stack_frame::{RowStack, StackFrame};
@@ -21,7 +21,7 @@ row! {
         pub span: Name<'a>,
         /// Function of the shrinker; `None` of other spans.
         pub function: Option<Address>,
-        /// Its name.
+        /// Name of the function.
         pub symbol: Name<'a>,
         /// Number of spans.
         pub count: u64,
@@ -42,7 +42,7 @@ pub struct StallRow<'a> {
     pub end: u64,
     /// Thread.
     pub pid: Option<i32>,
-    /// Its command name.
+    /// Command name of the thread.
     pub comm: Name<'a>,
     /// Kind of the span.
     pub span: Name<'a>,
@@ -58,7 +58,7 @@ pub struct StallRow<'a> {
     pub reclaimed: Option<u64>,
     /// Return address in the function that waited; `None` without a stack.
     pub call_site: Option<Address>,
-    /// Its name.
+    /// Name of the function.
     pub symbol: Name<'a>,
     /// Stack of the begin.
     pub stack: Option<RowStack<'a>>,

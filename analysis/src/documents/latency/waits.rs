@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{gfp_name, known, symbol};
+use super::naming::{gfp_name, known, symbol};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Name, Rows, row};
 use crate::latency::{Latency, WaitBy, WaitKey, WaitSums};
@@ -12,7 +12,7 @@ row! {
     pub struct WaitRow<'a> {
         /// Call-site, by the stack.
         pub call_site: Option<Address>,
-        /// Its name.
+        /// Name of the function.
         pub symbol: Name<'a>,
         /// Thread.
         pub pid: Option<i32>,

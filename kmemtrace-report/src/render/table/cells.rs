@@ -175,6 +175,11 @@ pub(crate) fn change(n: i64, options: &TableOptions) -> String {
     format!("{sign}{}", bytes(n.unsigned_abs(), options))
 }
 
+/// Duration with three digits; `-` where it is not known.
+pub(crate) fn duration(duration: Option<u64>) -> String {
+    duration.map_or("-".to_owned(), units::duration)
+}
+
 /// Text escaped for a terminal.
 pub(crate) fn plain(text: &str) -> String {
     escape(text.as_bytes()).into_owned()

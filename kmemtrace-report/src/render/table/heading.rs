@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::head::{NamesMembers, TraceMembers};
+use kmemtrace::documents::latency::{SpanRow, Spans};
 use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
@@ -106,15 +107,35 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
         line.extend(stack_counts(stacks));
     }
     if let Body::Latency(view) = body {
-        line.extend(super::latency::totals(view));
+        line.extend(totals(view));
     }
     if let Body::Stalls(view) = body {
-        let total = super::latency::duration(view.total);
+        let total = super::cells::duration(view.total);
         line.push(format!("{}, {total} waited", counted(view.count, "stall")));
     }
     line.extend(names(&head.names));
     line.extend(wrapped(body, options));
     line
+}
+
+/// Stalls in the first line of `latency`.
+fn totals(view: &Spans<'_>) -> Vec<String> {
+    let sum = |figure: fn(&SpanRow<'_>) -> u64| view.spans.iter().map(figure).fold(0, u64::saturating_add);
+    let stalls = view.tasks.iter().fold(0u64, |sum, task| sum.saturating_add(task.count));
+    let mut line = format!("{} of {}", counted(stalls, "stall"), counted(view.tasks.len() as u64, "task"));
+    if stalls > 0 {
+        let waited = view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?)));
+        let longest = view.tasks.iter().filter_map(|task| task.max).max();
+        line += &format!(", {} waited, longest {}", super::cells::duration(waited), super::cells::duration(longest));
+    }
+    let unpaired = [
+        (sum(|row| row.suspect.count), "suspect"),
+        (sum(|row| row.unfinished), "unfinished"),
+        (sum(|row| row.unstarted), "unstarted"),
+    ];
+    let unpaired = unpaired.iter().filter(|(count, _)| *count > 0);
+    let unpaired: Vec<String> = unpaired.map(|(count, what)| format!("{} {what}", units::grouped(*count))).collect();
+    vec![line, if unpaired.is_empty() { "all paired".to_owned() } else { unpaired.join(", ") }]
 }
 
 /// Numbers of stacks, where the trace has some.

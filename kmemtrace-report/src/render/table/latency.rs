@@ -17,52 +17,35 @@ use crate::render::grid::cell::Cell;
 /// Tasks that the table lists where no number is asked for.
 const TASKS: usize = 10;
 
-/// Duration with three digits; `-` where it is not known.
-pub(super) fn duration(duration: Option<u64>) -> String {
-    duration.map_or("-".to_owned(), units::duration)
-}
-
-/// Stalls in the first line of `latency`.
-pub(super) fn totals(view: &Spans<'_>) -> Vec<String> {
-    let sum = |figure: fn(&SpanRow<'_>) -> u64| view.spans.iter().map(figure).fold(0, u64::saturating_add);
-    let stalls = view.tasks.iter().fold(0u64, |sum, task| sum.saturating_add(task.count));
-    let mut line =
-        format!("{} of {}", cells::counted(stalls, "stall"), cells::counted(view.tasks.len() as u64, "task"));
-    if stalls > 0 {
-        let waited = view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?)));
-        let longest = view.tasks.iter().filter_map(|task| task.max).max();
-        line += &format!(", {} waited, longest {}", duration(waited), duration(longest));
-    }
-    let unpaired = [
-        (sum(|row| row.suspect.count), "suspect"),
-        (sum(|row| row.unfinished), "unfinished"),
-        (sum(|row| row.unstarted), "unstarted"),
-    ];
-    let unpaired = unpaired.iter().filter(|(count, _)| *count > 0);
-    let unpaired: Vec<String> = unpaired.map(|(count, what)| format!("{} {what}", units::grouped(*count))).collect();
-    vec![line, if unpaired.is_empty() { "all paired".to_owned() } else { unpaired.join(", ") }]
-}
-
 /// Writes the tables of `latency`.
 pub(super) fn latency(view: &Spans<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     if view.spans.is_empty() {
         return heading::empty("no span of reclaim, compaction or a shrinker", options, out);
     }
+    let of_loss = |row: &SpanRow<'_>| [row.suspect.count, row.unfinished, row.unstarted];
+    let is_shown: Vec<bool> = (0..3).map(|column| view.spans.iter().any(|row| of_loss(row)[column] > 0)).collect();
+    // Columns of loss stand there where something was lost.
+    let place_of_loss = SPANS.len() - is_shown.len();
+    let is_shown = |place: usize| place < place_of_loss || is_shown[place - place_of_loss];
+    let columns: Vec<Column<'_>> =
+        (0..SPANS.len()).filter(|place| is_shown(*place)).map(|place| SPANS[place]).collect();
     let row = |row: &SpanRow<'_>| -> Vec<Cell> {
-        let [p50, p90, p99] = row.percentiles.map(duration);
+        let [p50, p90, p99] = row.percentiles.map(cells::duration);
         let classes = [row.classes.stall, row.classes.asked, row.classes.inner, row.classes.background];
         let mut cells = vec![cells::text(&row.span), cells::count(row.count).into()];
-        cells.extend([duration(row.total), duration(row.own), p50, p90, p99, duration(row.max)].map(Cell::from));
-        let counts = classes.into_iter().chain([row.suspect.count, row.unfinished, row.unstarted]);
-        cells.extend(counts.map(|count| Cell::from(cells::count(count))));
-        cells
+        cells.extend(
+            [cells::duration(row.total), cells::duration(row.own), p50, p90, p99, cells::duration(row.max)]
+                .map(Cell::from),
+        );
+        cells.extend(classes.into_iter().chain(of_loss(row)).map(|count| Cell::from(cells::count(count))));
+        cells.into_iter().enumerate().filter(|(place, _)| is_shown(*place)).map(|(_, cell)| cell).collect()
     };
-    let grid = Grid { columns: &SPANS, ranked: Some("TOTAL"), screen: &options.screen };
+    let grid = Grid { columns: &columns, ranked: Some("TOTAL"), screen: &options.screen };
     grid.write(|| view.spans.iter().map(row), out)?;
     writeln!(out)?;
     let nested = || {
         view.nesting.iter().map(|row| {
-            let (count, total) = (cells::count(row.count), duration(row.total));
+            let (count, total) = (cells::count(row.count), cells::duration(row.total));
             vec![cells::text(&row.span), cells::text(&row.parent), row.class.into(), count.into(), total.into()]
         })
     };
@@ -78,8 +61,8 @@ pub(super) fn latency(view: &Spans<'_>, options: &TableOptions, out: &mut dyn Wr
                     cells::text(&row.comm),
                     pid.into(),
                     count.into(),
-                    duration(row.total).into(),
-                    duration(row.max).into(),
+                    cells::duration(row.total).into(),
+                    cells::duration(row.max).into(),
                 ]
             })
         };
@@ -123,26 +106,28 @@ pub(super) fn shrinkers(view: &Shrinkers<'_>, options: &TableOptions, out: &mut 
         return heading::empty("no call of a shrinker", options, out);
     }
     let by_function = view.rows.iter().next().is_none_or(|row| row.shrinker.is_none());
+    let has_suspects = view.rows.iter().any(|row| row.suspect > 0);
     let is_shown = |column: &Column<'_>| match column.title {
         "ADDRESS" => options.show_addresses && !by_function,
         "NODE" => !by_function,
+        "SUSPECT" => has_suspects,
         _ => true,
     };
     let places: Vec<usize> = (0..SHRINKERS.len()).filter(|place| is_shown(&SHRINKERS[*place])).collect();
     let columns: Vec<Column<'_>> = places.iter().map(|place| SHRINKERS[*place]).collect();
     let row = |row: ShrinkerRow<'_>| -> Vec<Cell> {
-        let [p50, p90, p99] = row.percentiles.map(duration);
+        let [p50, p90, p99] = row.percentiles.map(cells::duration);
         let address = row.shrinker.map_or("-".to_owned(), |shrinker| shrinker.to_string());
         let node = row.node.map_or("-".to_owned(), |node| node.to_string());
         let texts = [
             address,
             node,
             cells::count(row.count),
-            duration(row.total),
+            cells::duration(row.total),
             p50,
             p90,
             p99,
-            duration(row.max),
+            cells::duration(row.max),
             cells::count(row.freed),
             cells::count(row.suspect),
         ];
@@ -183,10 +168,10 @@ pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Writ
         let figures = [
             cells::count(row.allocs),
             cells::count(row.waited),
-            duration(row.p50),
-            duration(row.p99),
-            duration(row.max),
-            duration(row.total),
+            cells::duration(row.p50),
+            cells::duration(row.p99),
+            cells::duration(row.max),
+            cells::duration(row.total),
         ];
         figures.map(Cell::from).into_iter().chain(keys.iter().map(|place| names[*place].clone())).collect()
     };
@@ -201,7 +186,7 @@ pub(super) fn functions(view: &Functions<'_>, options: &TableOptions, out: &mut 
         return heading::empty("no function was timed", options, out);
     }
     let row = |row: FunctionRow<'_>| -> Vec<Cell> {
-        let durations = [row.total, row.p50, row.p90, row.p99, row.max].map(|time| Cell::from(duration(time)));
+        let durations = [row.total, row.p50, row.p90, row.p99, row.max].map(|time| Cell::from(cells::duration(time)));
         let names = [function(&row.symbol, row.function), cells::count(row.count).into()];
         names.into_iter().chain(durations).collect()
     };

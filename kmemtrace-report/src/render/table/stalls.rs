@@ -8,7 +8,6 @@ use kmemtrace::documents::row::{Cell as Value, Row as _};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 
-use super::latency::duration;
 use super::options::TableOptions;
 use super::{cells, heading};
 use crate::render::wrap;
@@ -36,13 +35,15 @@ fn stall(head: &Head<'_>, row: &StallRow<'_>, options: &TableOptions, out: &mut 
     let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
     let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
     let span = cells::shown(&row.span).unwrap_or_default();
-    let mut line =
-        vec![format!("{}  {comm}{pid}", cells::moment(&head.trace, row.at)), format!("{span} {}", duration(row.total))];
+    let mut line = vec![
+        format!("{}  {comm}{pid}", cells::moment(&head.trace, row.at)),
+        format!("{span} {}", cells::duration(row.total)),
+    ];
     line.extend(row.order.map(|order| format!("order {order}")));
     line.extend(row.reclaimed.map(|pages| format!("reclaimed {} pages", units::grouped(pages))));
     line.extend(row.call_site.map(|site| cells::shown(&row.symbol).unwrap_or_else(|| site.to_string())));
     writeln!(out, "{}", wrap::parts(&line, options.screen.width, options.screen.cut_mark()))?;
-    let own = format!("itself {}", duration(row.own));
+    let own = format!("itself {}", cells::duration(row.own));
     let mut inside: Vec<String> = row.inside.iter().map(spans).collect();
     match inside.last_mut() {
         Some(last) => *last += &format!("   {own}"),
@@ -69,7 +70,7 @@ fn spans(row: &InsideRow<'_>) -> String {
     let function = function.map_or(String::new(), |function| format!(" {function}"));
     let times = cells::counted(row.count, "time");
     let freed = row.freed.map_or(String::new(), |freed| format!(", freed {}", units::grouped(freed)));
-    format!("{span}{function}   {times} {}, longest {}{freed}", duration(row.total), duration(row.max))
+    format!("{span}{function}   {times} {}, longest {}{freed}", cells::duration(row.total), cells::duration(row.max))
 }
 
 /// Event with its fields.
