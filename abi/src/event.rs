@@ -233,6 +233,7 @@ impl Event {
     }
 
     /// An event of this name of which nothing else is known.
+    #[inline]
     pub fn new(at: u64, cpu: u32, name: NameId) -> Event {
         Event {
             at,

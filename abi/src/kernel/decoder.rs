@@ -5,7 +5,7 @@
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, Mark, ModuleLoad, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, ModuleLoad, NameId, Names};
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::latency::LatencyPlan;
 use crate::kernel::profile::{self, Null, Size};
@@ -179,25 +179,11 @@ impl Decoder {
         let read = |slot: Slot| slot.read_near::<O>(head);
         let order = plan.block_order::<O>(head)?;
         let event = Event {
-            at,
-            address: 0,
-            call_site: 0,
-            requested: 0,
-            allocated: 0,
-            gfp: None,
-            cpu,
             pid: plan.pid.map(|slot| read(slot) as u32 as i32),
             flags: plan.flags.filter(|_| I::FLAGS).map(|slot| read(slot) as u8),
-            node: None,
-            cache: None,
-            name: plan.name,
             action: plan.action,
-            failed: false,
             order: (plan.frame_bits > 0).then_some(order as u8),
-            stack: None,
-            mark: Mark::None,
-            value: None,
-            owner: None,
+            ..Event::new(at, cpu, plan.name)
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
         let gfp = || plan.gfp.map(read);
