@@ -134,7 +134,7 @@ impl Query {
         let select = self.select.with_aliases(aliases.as_ref());
         let filter = Selected::new(&select, &names, &caches);
         let symbols = request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer());
-        let gfp_names = trace.metadata.gfp_names.clone();
+        let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let loads = self.module_loads(trace, progress)?;
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
@@ -150,16 +150,15 @@ impl Query {
                 loads: loads.as_ref(),
             },
             over_time: self.over_time,
-            parallelism: self.parallelism(),
+            parallelism,
             budget,
             notes: self.notes.clone(),
         };
         let pass = AnalysisRun { trace, index, config, request, progress };
         let known = own_threads.as_deref().filter(|threads| !threads.is_empty());
         // A filter with own threads, be they none, reads the flags, which tell the context.
-        let known = known.or(request.grouping.has(GroupKey::Context).then_some(&[]));
-        let (order, paired, mut completeness) =
-            analyse(pass, filter, known.map(OwnThreads::new), self.shows_own, window)?;
+        let known = known.or(request.grouping.has(GroupKey::Context).then_some(&[])).map(OwnThreads::new);
+        let (order, paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
         self.check_sorted(budget, &paired, order.events)?;

@@ -29,6 +29,7 @@ pub enum NamesError {
 
 impl NamesError {
     /// Refusal by the file system.
+    #[cfg(feature = "dwarf")]
     pub(crate) fn read(path: &Path, error: io::Error) -> NamesError {
         NamesError::Read { path: path.to_owned(), error }
     }

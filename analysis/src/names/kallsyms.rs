@@ -64,6 +64,7 @@ struct Extent {
 const PAGE_BYTES: u64 = 4096;
 
 /// Symbols around a call-site that are looked at.
+#[cfg(feature = "dwarf")]
 const MAX_NEIGHBOURS: usize = 4096;
 
 impl Symbolizer {
@@ -169,6 +170,7 @@ impl Symbolizer {
 
     /// Names of the functions around a call-site, in its module or the kernel, the nearest first; the one that holds it is not among
     /// them.
+    #[cfg(feature = "dwarf")]
     pub(crate) fn neighbours(&self, call_site: u64) -> impl Iterator<Item = &[u8]> {
         let target = call_site.saturating_sub(1);
         let after = self.entries.partition_point(|e| e.address <= target);

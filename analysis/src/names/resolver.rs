@@ -8,6 +8,7 @@ use kmemtrace_abi::trace::{Metadata, Trace};
 #[cfg(feature = "dwarf")]
 use crate::names::debug::{DebugInfo, KernelFacts};
 use crate::names::error::NamesError;
+#[cfg(feature = "dwarf")]
 use crate::names::function_files::FunctionFiles;
 #[cfg(feature = "dwarf")]
 use crate::names::image_sizes::StaticSizes;
