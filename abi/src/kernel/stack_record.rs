@@ -20,6 +20,14 @@ const INTERRUPTS: u64 = 0x58;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(u64);
 
+impl Origin {
+    /// True for an interrupt of any sort.
+    #[inline(always)]
+    pub(crate) fn is_interrupt(self) -> bool {
+        self.0 & INTERRUPTS != 0
+    }
+}
+
 /// Layout of the records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackFormat {

@@ -154,15 +154,14 @@ impl StreamState {
         names: &mut Names,
         items: &mut I,
     ) -> Result<(), RecordError> {
-        let origin = if stacks.is_stack::<O>(record.payload) {
-            let is_tied = self.waiting.tie::<O>(stacks, record, format.shape.target.word_bytes, names);
+        let origin = stacks.origin::<O>(record);
+        let is_stack = stacks.is_stack::<O>(record.payload);
+        if is_stack {
+            let is_tied = self.waiting.tie::<O>((stacks, origin), record, format.shape.target.word_bytes, names);
             self.report.stacks += u64::from(is_tied);
             self.report.stacks_unmatched += u64::from(!is_tied);
-            None
-        } else {
-            stacks.origin::<O>(record)
-        };
-        let mut sink = WaitingSink { waiting: &mut self.waiting, items, origin };
+        }
+        let mut sink = WaitingSink { waiting: &mut self.waiting, items, origin, is_stack };
         let unknown = &mut self.report.unknown;
         format.decoder.decode::<O, WaitingSink<'_, I>>(at, self.cpu, record, names, &mut sink, unknown)
     }

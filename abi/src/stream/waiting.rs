@@ -10,8 +10,10 @@ use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::TargetOrder;
 
-/// Records that may be held back. The most that came between an event and its stack in recordings was 3.
+/// Records that may be held back. The most of a task that came between an event and its stack in recordings was 3.
 const MAX_WAITING: usize = 64;
+/// Records that may be held back in an interrupt: RCU frees hundreds of pages in one, while the task waits for the stack of its event.
+const MAX_IN_INTERRUPT: usize = 4096;
 
 /// Queue of a stream's records that are not handed on yet.
 #[derive(Debug, Default)]
@@ -49,12 +51,11 @@ impl Waiting {
     /// Ties the stack in `record` to its event; false where there is no such event, or the record makes no sense.
     pub(super) fn tie<O: TargetOrder>(
         &mut self,
-        format: &StackFormat,
+        (format, origin): (&StackFormat, Option<Origin>),
         record: &Record<'_>,
         word_bytes: u8,
         names: &mut Names,
     ) -> bool {
-        let origin = format.origin::<O>(record);
         let Some(index) = self.open.iter().rposition(|(open, _)| Some(*open) == origin) else { return false };
         let (_, place) = self.open.swap_remove(index);
         let Some(entry) = self.queue.get_mut(place) else { return false };
@@ -100,7 +101,7 @@ impl Waiting {
         if self.head == self.queue.len() {
             self.queue.clear();
             self.head = 0;
-        } else if self.head >= MAX_WAITING {
+        } else if self.head >= MAX_WAITING && self.head * 2 >= self.queue.len() {
             self.queue.drain(..self.head);
             self.open.iter_mut().for_each(|(_, place)| *place -= self.head);
             self.head = 0;
@@ -147,8 +148,9 @@ impl Waiting {
 pub(super) struct WaitingSink<'a, I> {
     pub(super) waiting: &'a mut Waiting,
     pub(super) items: &'a mut I,
-    /// Origin of the event, if that may get a stack.
+    /// Origin of the event or of the stack; `None` for a damaged record, which gets no stack.
     pub(super) origin: Option<Origin>,
+    pub(super) is_stack: bool,
 }
 
 impl<I: EventSink> EventSink for WaitingSink<'_, I> {
@@ -158,15 +160,18 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
-        if self.origin.is_none() {
+        let is_interrupt = self.origin.is_some_and(Origin::is_interrupt);
+        let most = if is_interrupt { MAX_IN_INTERRUPT } else { MAX_WAITING };
+        let origin = self.origin.filter(|_| !self.is_stack);
+        if origin.is_none() {
             // A stack, mostly: the event before it has come to its end.
-            self.waiting.hand_on(MAX_WAITING, names, self.items);
+            self.waiting.hand_on(most, names, self.items);
             if self.waiting.queue.is_empty() {
                 return self.items.event(event, names);
             }
         }
-        self.waiting.push(event, self.origin);
-        self.waiting.hand_on(MAX_WAITING, names, self.items);
+        self.waiting.push(event, origin);
+        self.waiting.hand_on(most, names, self.items);
     }
 
     fn gap(&mut self, gap: Gap) {
@@ -209,6 +214,16 @@ mod tests {
         Pause,
     }
 
+    /// Records that may be held back when this one has come.
+    fn most(record: &Step) -> usize {
+        match *record {
+            Step::Event(_, flags) | Step::Stack(_, flags) | Step::Nonsense(_, flags) if flags & 0x58 != 0 => {
+                MAX_IN_INTERRUPT
+            }
+            _ => MAX_WAITING,
+        }
+    }
+
     /// The stack of each event and record by its place, and the number of other stacks: each stack asks all before it.
     fn by_the_rule(steps: &[Step]) -> (Vec<Option<u64>>, u64) {
         let origin = |pid: u8, flags: u8| (pid, flags & 0x58);
@@ -222,7 +237,11 @@ mod tests {
                 Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => {
                     let same = |other: &Step| matches!(*other, Step::Event(p, f) if origin(p, f) == origin(pid, flags));
                     let last = records[gap..].iter().rposition(same).map(|place| gap + place);
-                    let is_near = |place: &usize| records.len() - place <= MAX_WAITING && !taken.contains(place);
+                    // Each record since then has left the event waiting.
+                    let is_near = |place: &usize| {
+                        let since = (1..).zip(&records[*place..]).skip(1);
+                        since.into_iter().all(|(held, record)| held <= most(record)) && !taken.contains(place)
+                    };
                     let event = last.filter(is_near);
                     taken.extend(event);
                     match event.filter(|_| matches!(step, Step::Stack(..))) {
@@ -262,29 +281,26 @@ mod tests {
                 vec![4, 0, flags, 0, pid, 0, 0, 0, u8::from(matches!(step, Step::Stack(..))), 0, 0, 0, 0, 0, 0, 0];
             record.extend((number + 1u64).to_le_bytes());
             let whole = Record { time: 0, payload: &record, rest: &record };
-            let origin = match step {
-                Step::Gap => {
-                    waiting.flush(&names, &mut items);
-                    None
-                }
+            let origin = format.origin::<Little>(&whole);
+            let is_stack = matches!(step, Step::Stack(..) | Step::Nonsense(..));
+            match step {
+                Step::Gap => waiting.flush(&names, &mut items),
                 Step::Pause => {
                     waiting.spell_out(&names);
                     names = another(number);
                     waiting.take_up(&mut names);
-                    None
                 }
-                Step::Event(..) => format.origin::<Little>(&whole),
+                Step::Event(..) => {}
                 Step::Stack(..) | Step::Nonsense(..) => {
-                    unmatched += u64::from(!waiting.tie::<Little>(&format, &whole, 8, &mut names));
-                    None
+                    unmatched += u64::from(!waiting.tie::<Little>((&format, origin), &whole, 8, &mut names));
                 }
-            };
+            }
             if !matches!(step, Step::Gap | Step::Pause) {
                 let event = Event::new(number, 0, names.intern(b"any"));
-                WaitingSink { waiting: &mut waiting, items: &mut items, origin }.event(event, &names);
+                WaitingSink { waiting: &mut waiting, items: &mut items, origin, is_stack }.event(event, &names);
                 number += 1;
             }
-            assert!(waiting.len() <= MAX_WAITING as u64 && waiting.open.len() as u64 <= waiting.len());
+            assert!(waiting.len() <= MAX_IN_INTERRUPT as u64 && waiting.open.len() as u64 <= waiting.len());
             keep(&items, &names, &mut handed);
         }
         let mut items = Vec::new();
@@ -323,13 +339,15 @@ mod tests {
 
     #[test]
     fn a_stack_is_waited_for_behind_this_many_records_and_no_more() {
-        for (between, is_tied) in [(MAX_WAITING - 1, true), (MAX_WAITING, false)] {
-            let mut steps = vec![Step::Event(1, 0)];
-            steps.extend((0..between).map(|_| Step::Event(1, 8)));
-            steps.push(Step::Stack(1, 0));
-            let (stacks, unmatched) = by_the_queue(&steps);
-            assert_eq!((stacks[0].is_some(), unmatched), (is_tied, u64::from(!is_tied)), "{between}");
-            assert_eq!(by_the_rule(&steps), (stacks, unmatched));
+        for (flags, most) in [(0, MAX_WAITING), (8, MAX_IN_INTERRUPT)] {
+            for (between, is_tied) in [(most - 1, true), (most, false)] {
+                let mut steps = vec![Step::Event(1, 0)];
+                steps.extend((0..between).map(|_| Step::Event(2, flags)));
+                steps.push(Step::Stack(1, 0));
+                let (stacks, unmatched) = by_the_queue(&steps);
+                assert_eq!((stacks[0].is_some(), unmatched), (is_tied, u64::from(!is_tied)), "{between}");
+                assert_eq!(by_the_rule(&steps), (stacks, unmatched));
+            }
         }
     }
 }
