@@ -96,7 +96,7 @@ fn the_small_screen_is_that_of_the_mock_up() {
     let expected = "\
 kmemtrace  kmemtrace.data  REC +00:03:12  412k ev/s  0 lost  lag 0.4 s
 pages 1.21 GiB live +38.0 MiB/60s  peak 1.34 GiB  slab 96.0 MiB +411 KiB/60s
-live, 60 s  .......:::::::-------======+++++++*******######%
+live, 60 s  .......::::::-------======+++++++******######%
 [sites] modules  tasks  caches   sort +60s v  window 60 s
  +60 sv     LIVE     PEAK   NOW/s  WHO
    +31M    402 M    402 M   +512K >foo_ring_alloc+0x58 [foo]       pages
