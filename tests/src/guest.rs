@@ -77,6 +77,20 @@ pub fn relay_module(arch: &str) -> Result<PathBuf, Skip> {
     made("tests/relay-module/build", &[arch])
 }
 
+/// Kernel module that holds pages, for the default kernel of amd64.
+pub fn hold_module() -> Result<PathBuf, Skip> {
+    made("tests/relay-module/build", &["amd64", &project("tests/hold-module").display().to_string()])
+}
+
+/// Console of a guest whose initramfs is dracut's, with the module of `contrib/dracut` and a kernel module.
+///
+/// # Panics
+/// If the guest does not come to an end.
+pub fn dracut(module: PathBuf) -> Result<String, Skip> {
+    let output = run_script("tests/vm/dracut", &[programs_for("amd64")?.into(), module.into()])?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Directory of an unpacked package of this machine's architecture.
 pub fn package(name: &str) -> Result<PathBuf, Skip> {
     made("tests/vm/boot", &["-s", name])

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::trace::Trace;
-use kmemtrace_tests::guest::{Guest, checked, sites};
+use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ("boot_events_of_the_top_level_buffer", boot_events_of_the_top_level_buffer),
         ("boot_events_of_an_instance", boot_events_of_an_instance),
         ("a_power_cut", a_power_cut),
+        ("dracut_reports_on_the_console", dracut_reports_on_the_console),
     ])
 }
 
@@ -227,5 +228,20 @@ fn a_power_cut() -> Result<(), Skip> {
         assert!(events > 1000, "cut {number}: {events} events");
         views::assert_invariants("power cut", &trace);
     }
+    Ok(())
+}
+
+/// The module holds 1,024 pages: 512 one by one, and 32 blocks of order 4. A report is on the console before the root is switched.
+fn dracut_reports_on_the_console() -> Result<(), Skip> {
+    let console = dracut(hold_module()?)?;
+    let line =
+        |has: &dyn Fn(&str) -> bool| console.lines().find(|line| has(line)).unwrap_or_else(|| panic!("{console}"));
+    assert!(line(&|line| line.starts_with("stopped: ")).contains("SIGTERM"), "{console}");
+    let head = line(&|line| line.starts_with("COMPLETE"));
+    assert!(head.contains("0 lost"), "{console}");
+    let module = line(&|line| line.ends_with("  kmemhold"));
+    let figures: Vec<&str> = module.split_whitespace().collect();
+    assert_eq!(figures, ["4.00", "MiB", "4.00", "MiB", "4.00", "MiB", "1,024", "544", "kmemhold"], "{console}");
+    line(&|line| line.starts_with("left: /run/initramfs/kmemtrace.txt"));
     Ok(())
 }
