@@ -208,8 +208,10 @@ impl<'a> GroupReader<'a> {
     fn value(&mut self, key: GroupKey, event: &Event, kind: Kind, numbers: EventNumbers) -> GroupValue {
         match key {
             GroupKey::Site => event.call_site,
-            GroupKey::Task if let Some((owner, pid)) = numbers.owner.zip(event.pid) => owner.task(pid),
-            GroupKey::Task | GroupKey::Pid => event.pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
+            GroupKey::Task | GroupKey::Pid => match (numbers.owner, event.pid) {
+                (Some(owner), Some(pid)) if key == GroupKey::Task => owner.task(pid),
+                (_, pid) => pid.map_or(NO_VALUE, |pid| u64::from(pid.cast_unsigned())),
+            },
             GroupKey::Comm => match numbers.owner {
                 Some(owner) => owner.comm.into(),
                 None => event.pid.map_or(0, |pid| self.comm(pid)),
