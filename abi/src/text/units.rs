@@ -15,13 +15,18 @@ pub fn bytes(n: u64) -> String {
         power += 1;
     }
     let unit = UNITS[power as usize - 1];
-    let (hundredths, tenths) = (scaled(100, power), scaled(10, power));
+    three_digits(|factor| scaled(factor, power), unit)
+}
+
+/// Three significant digits of a number that `scaled` rounds after a multiplication by its argument.
+fn three_digits(scaled: impl Fn(u128) -> u128, unit: &str) -> String {
+    let (hundredths, tenths) = (scaled(100), scaled(10));
     if hundredths < 1000 {
         format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
     } else if tenths < 1000 {
         format!("{}.{} {unit}", tenths / 10, tenths % 10)
     } else {
-        format!("{} {unit}", scaled(1, power))
+        format!("{} {unit}", scaled(1))
     }
 }
 
@@ -37,14 +42,7 @@ pub fn duration(n: u64) -> String {
         power += 1;
     }
     let unit = UNITS[power as usize - 1];
-    let (hundredths, tenths) = (scaled(100, power), scaled(10, power));
-    if hundredths < 1000 {
-        format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
-    } else if tenths < 1000 {
-        format!("{}.{} {unit}", tenths / 10, tenths % 10)
-    } else {
-        format!("{} {unit}", scaled(1, power))
-    }
+    three_digits(|factor| scaled(factor, power), unit)
 }
 
 /// `1,204,118`.

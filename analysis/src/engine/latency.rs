@@ -19,7 +19,7 @@ impl Query {
     /// the spans that were made of all events.
     ///
     /// # Errors
-    /// Those of [`Query::observe`].
+    /// Errors of [`Query::observe`].
     pub fn latency(
         &self,
         trace: &mut Trace,
