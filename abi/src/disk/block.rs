@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 5;
+pub const MINOR: u16 = 6;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -42,6 +42,8 @@ pub mod kind {
     pub const META: u8 = 5;
     /// Payload: [`End`](super::End). The last block of a finished file.
     pub const END: u8 = 6;
+    /// Payload: [`Watermark`](super::Watermark): no earlier event of this CPU comes in a later block. Optional.
+    pub const WATERMARK: u8 = 7;
 }
 
 /// `Header::flags`: a reader that does not know the kind may skip the block.
@@ -401,6 +403,14 @@ impl GapRecord {
     }
 }
 
+/// Payload of [`kind::WATERMARK`]: a reader of several CPUs need not wait for this one before `time`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Watermark {
+    /// Nanoseconds on the trace's clock: event records of later blocks of this CPU have this time or a later one.
+    pub time: U64,
+}
+
 /// `GapRecord::lost`: the number is not known.
 pub const LOST_UNKNOWN: u64 = u64::MAX;
 /// `GapRecord::reason`: another program cleared or changed the buffer.
@@ -659,7 +669,7 @@ mod tests {
         assert_eq!((&block[HEADER_BYTES..], block.len()), (&b"123456789"[..], 105));
         // As FORMAT.md has it: readers in other languages go by these offsets.
         assert_eq!(block[..8], *b"\x89kmTRC\r\n");
-        assert_eq!(block[12..20], [96, 0, 1, 0, 5, 0, kind::DATA, FLAG_OPTIONAL]);
+        assert_eq!(block[12..20], [96, 0, 1, 0, 6, 0, kind::DATA, FLAG_OPTIONAL]);
         assert_eq!((block[40], block[84], block[88]), (9, 9, 9));
     }
 

@@ -362,7 +362,7 @@ impl BlockReader {
                 }
             }
             self.next_sequence = sequence.wrapping_add(1);
-            if !(kind::FILE_HEADER..=kind::END).contains(&header.kind) {
+            if !(kind::FILE_HEADER..=kind::WATERMARK).contains(&header.kind) {
                 self.pass_over_unknown(&found, faults);
                 damage_before |= header.flags & FLAG_OPTIONAL == 0;
                 continue;

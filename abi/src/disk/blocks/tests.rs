@@ -287,7 +287,7 @@ fn blocks_of_other_files_are_left_out() {
 fn unknown_kinds_are_skipped_and_cost_something_only_where_they_are_needed() {
     let of = |kind: u8, flags: u8| block::block(&BlockInfo { flags, ..info(kind, 1) }, b"later");
     for (kind, flags, code, damage) in [
-        (7, FLAG_OPTIONAL, Code::UnknownBlock, false),
+        (8, FLAG_OPTIONAL, Code::UnknownBlock, false),
         (255, FLAG_OPTIONAL | FLAG_ZSTD, Code::UnknownBlock, false),
         (7, 0, Code::BadHeader, true),
         (0, FLAG_ZSTD, Code::BadHeader, true),
