@@ -11,7 +11,7 @@ use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
 use crate::control::foreign::ForeignChanges;
-use crate::output::trace_dir::TraceDir;
+use crate::output::destination::Destination;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{HighPriority, not_started, own_tid};
@@ -103,6 +103,8 @@ pub(crate) struct RecordOptions {
     pub(crate) changes: ForeignChanges,
     /// Bytes of each file that stay, where older ones are given back to the file system.
     pub(crate) keep: Option<u64>,
+    /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken.
+    pub(crate) watermarks: bool,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
 }
@@ -153,7 +155,7 @@ fn start_thread<T: Send + 'static>(
 /// Starts the threads of each CPU.
 struct Spawner<'a> {
     source: &'a dyn TraceSource,
-    output: &'a TraceDir,
+    output: &'a Destination,
     description: &'a Arc<Description>,
     options: &'a RecordOptions,
     /// Thread ids, sent by each thread.
@@ -177,6 +179,8 @@ impl Spawner<'_> {
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
+        } else if self.options.watermarks {
+            let _ = full_in.send(Message::Watermark(u64::MAX));
         }
         Ok(())
     }
@@ -231,6 +235,7 @@ impl Spawner<'_> {
             pool,
             stop: Arc::clone(&workers.stop),
             abandon: Arc::clone(&workers.abandon),
+            watermarks: self.options.watermarks,
             state: reader::State::default(),
         };
         let go = self.go.clone();
@@ -248,7 +253,7 @@ impl Workers {
     /// an error no thread is left. `abandon` ends all waiting, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
-        output: &TraceDir,
+        output: &Destination,
         description: &Arc<Description>,
         options: &RecordOptions,
         abandon: &Arc<AtomicBool>,
