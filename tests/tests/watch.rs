@@ -324,9 +324,11 @@ fn a_viewer_that_lags_loses_nothing_in_silence() -> Result<(), Skip> {
 
 fn a_second_signal_ends_it_while_the_viewer_hangs() -> Result<(), Skip> {
     let tracefs = can_watch()?;
-    let mut watch = Watch::start(&tracefs, "echo $$; exec sleep 600", &["-e", "slab", "-d", "1s"]);
+    // It takes the names, and the pipe is full some time after.
+    let viewer = "echo $$; timeout 3 cat >/dev/null; exec sleep 600";
+    let mut watch = Watch::start(&tracefs, viewer, &["-e", "slab"]);
+    sleep(Duration::from_secs(3));
     load_all_cpus();
-    sleep(Duration::from_secs(2));
     let begin = Instant::now();
     watch.signal(Signal::INT);
     sleep(Duration::from_millis(200));

@@ -164,37 +164,52 @@ struct Spawner<'a> {
     go: Receiver<()>,
 }
 
+/// Begun file of a CPU, whose threads are not started yet.
+struct Begun {
+    cpu: u32,
+    writer: Writer,
+    full: Sender<Message>,
+    pool: BlockPool,
+}
+
 impl Spawner<'_> {
-    /// Makes the file of a CPU and starts its threads.
-    fn add_cpu(&self, cpu: u32, blocks: Blocks, workers: &mut Workers) -> anyhow::Result<()> {
+    /// Makes the file of a CPU.
+    fn begin_cpu(&self, cpu: u32, blocks: Blocks, workers: &Workers) -> anyhow::Result<Begun> {
         let (full_in, full) = crossbeam_channel::bounded(blocks.max + 4);
         let (free_in, free) = crossbeam_channel::bounded(blocks.max);
         let growth = blocks.max - blocks.first.len();
         let pool = BlockPool::new(blocks.first, free, blocks.bytes, growth);
-        let threads = self.start_writer(cpu, full, free_in, workers)?;
-        workers.threads.push(threads);
+        let writer = self.begin_writer(cpu, full, free_in, workers)?;
+        Ok(Begun { cpu, writer, full: full_in, pool })
+    }
+
+    /// Starts the threads of a CPU, once the files of all CPUs have begun: a stream starts with their headers.
+    fn start_cpu(&self, begun: Begun, workers: &mut Workers) -> anyhow::Result<()> {
+        let Begun { cpu, writer, full, pool } = begun;
+        let progress = Arc::clone(&writer.progress);
+        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
+        workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let reader = self.start_reader(cpu, source, full_in, pool, workers)?;
+            let reader = self.start_reader(cpu, source, full, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
         } else if self.options.watermarks {
-            let _ = full_in.send(Message::Watermark(u64::MAX));
+            let _ = full.send(Message::Watermark(u64::MAX));
         }
         Ok(())
     }
 
-    fn start_writer(
+    fn begin_writer(
         &self,
         cpu: u32,
         full: Receiver<Message>,
         free: Sender<Vec<u8>>,
         workers: &Workers,
-    ) -> anyhow::Result<CpuThreads> {
+    ) -> anyhow::Result<Writer> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
-        let progress = Arc::new(Progress::default());
         let mut file = BlockFile::new(output.file(&name)?, cpu, description.recording);
         if let Some(bytes) = options.keep {
             file.keep_last(bytes);
@@ -206,15 +221,14 @@ impl Spawner<'_> {
             sync: options.sync,
             full,
             free,
-            progress: Arc::clone(&progress),
+            progress: Arc::default(),
             reason: Arc::clone(&workers.reason),
             changes: options.changes.clone(),
             own: options.own.clone(),
             abandon: Arc::clone(&workers.abandon),
         };
         writer.begin().with_context(|| output.unwritable(&name))?;
-        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
-        Ok(CpuThreads { cpu, reader: None, writer, progress })
+        Ok(writer)
     }
 
     fn start_reader(
@@ -283,8 +297,11 @@ impl Workers {
         let (tids, tids_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();
         let spawner = Spawner { source, output, description, options, tids, go };
-        let mut cpus = facts.cpus.iter().zip(blocks);
-        let begun = cpus.try_for_each(|(&cpu, blocks)| spawner.add_cpu(cpu, blocks, &mut workers));
+        let cpus = facts.cpus.iter().zip(blocks);
+        let begun = cpus.map(|(&cpu, blocks)| spawner.begin_cpu(cpu, blocks, &workers));
+        let begun = begun.collect::<anyhow::Result<Vec<Begun>>>();
+        let begun =
+            begun.and_then(|begun| begun.into_iter().try_for_each(|begun| spawner.start_cpu(begun, &mut workers)));
         drop(spawner);
         workers.tids.extend(tids_out.iter());
         if let Err(error) = begun {
