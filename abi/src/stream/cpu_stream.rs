@@ -128,6 +128,16 @@ impl CpuStream {
         self.state.follows = yes;
     }
 
+    /// True where the stream waits for more blocks.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// True where the blocks come through a stream of interleaved blocks, which tells how far idle CPUs are.
+    pub fn is_streamed(&self) -> bool {
+        matches!(&self.backing, Backing::Blocks(reader) if reader.file().is_none())
+    }
+
     /// Key before which no more events of the CPU come beside those handed on, as the recorder tells of an idle one; `None` where it
     /// has not told any.
     pub fn watermark(&self) -> Option<u64> {

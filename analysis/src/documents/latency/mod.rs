@@ -1,5 +1,6 @@
 //! `latency`, `shrinkers`, `stalls`, `waits` and `functions`: the time that tasks wait for memory.
 
+mod ended;
 mod events;
 mod functions;
 mod naming;
@@ -8,10 +9,12 @@ mod spans;
 mod stalls;
 mod waits;
 
+pub use ended::{EndedFrame, EndedRow};
 pub use events::EventRow;
 pub use functions::{FunctionRow, Functions, OtherCalls};
 pub use shrinkers::{OtherShrinkers, ShrinkerRow, Shrinkers};
 pub use spans::{Bucket, NestingMembers, SpanRow, Spans, TaskMembers};
+pub(crate) use naming::Naming;
 pub use stalls::{InsideRow, OtherStalls, StallRow, Stalls};
 pub use waits::{OtherWaits, WaitRow, Waits};
 
