@@ -177,7 +177,8 @@ impl StreamInput {
         while self.meta.reader.has_next() && self.meta.next() {
             if header.kind == kind::META {
                 let items = item::walk(self.meta.reader.payload()).filter_map(Result::ok);
-                self.has_symbols |= items.into_iter().any(|(tag, flags, _)| tag == item::KALLSYMS && flags & item::MORE == 0);
+                self.has_symbols |=
+                    items.into_iter().any(|(tag, flags, _)| tag == item::KALLSYMS && flags & item::MORE == 0);
             }
         }
         if self.stage == Stage::Running {
@@ -213,7 +214,10 @@ impl StreamInput {
             self.feeds.iter().map(|(cpu, feed)| Opened::of_feed(*cpu, feed.clone())).collect();
         let opened = opened?;
         if header.is_none() && opened.iter().all(|file| !file.has_header()) {
-            return Err(no_trace(&self.name, "begins in the middle of a recording: start its reader before the recorder"));
+            return Err(no_trace(
+                &self.name,
+                "begins in the middle of a recording: start its reader before the recorder",
+            ));
         }
         let names = self.meta.take_names();
         let meta = Metadata { report: Some(self.meta.report.clone()), ..names };
@@ -237,7 +241,11 @@ impl StreamInput {
     pub fn end(&mut self) -> Result<(), OpenError> {
         if self.known.is_none() {
             let reason = "has no block of a recording: its writer ended before it began";
-            return Err(if self.buffer.is_empty() { no_trace(&self.name, reason) } else { self.no_stream(&self.buffer) });
+            return Err(if self.buffer.is_empty() {
+                no_trace(&self.name, reason)
+            } else {
+                self.no_stream(&self.buffer)
+            });
         }
         if !self.buffer.is_empty() {
             let message = format!("the stream ends inside a block, at byte {}", self.offset);

@@ -246,6 +246,11 @@ impl<'a> Follower<'a> {
         self.hurries = true;
     }
 
+    /// Key of the first event; `None` before there is one.
+    pub fn first(&self) -> Option<u64> {
+        self.first
+    }
+
     /// Adds command names that the trace has told since it was opened.
     pub fn add_comms(&mut self, comms: HashMap<i32, Box<[u8]>>) {
         self.pass.add_comms(comms);

@@ -12,9 +12,9 @@ mod waits;
 pub use ended::{EndedFrame, EndedRow};
 pub use events::EventRow;
 pub use functions::{FunctionRow, Functions, OtherCalls};
+pub(crate) use naming::Naming;
 pub use shrinkers::{OtherShrinkers, ShrinkerRow, Shrinkers};
 pub use spans::{Bucket, NestingMembers, SpanRow, Spans, TaskMembers};
-pub(crate) use naming::Naming;
 pub use stalls::{InsideRow, OtherStalls, StallRow, Stalls};
 pub use waits::{OtherWaits, WaitRow, Waits};
 

@@ -129,7 +129,8 @@ pub struct StackTable<'a> {
 impl Serialize for StackTable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let numbered = (1u64..).zip(&self.stacks);
-        serializer.collect_map(numbered.map(|(number, stack)| (number.to_string(), frames(Naming::of(self.latency), *stack))))
+        serializer
+            .collect_map(numbered.map(|(number, stack)| (number.to_string(), frames(Naming::of(self.latency), *stack))))
     }
 }
 
