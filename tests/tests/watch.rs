@@ -250,7 +250,7 @@ fn no_file_is_made_without_a_name_for_it() -> Result<(), Skip> {
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     assert_eq!(entries(&here), 0);
     check(&ended.stream);
-    assert!(ended.stderr.contains("stalls --follow - --threshold 5ms\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stalls --follow - --threshold 5ms --flush 200000000ns\n"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("kmemtrace.data"), "{}", ended.stderr);
     Ok(())
 }
