@@ -12,6 +12,7 @@ mod cli;
 mod columns;
 mod exit;
 mod export;
+mod follow;
 mod latency;
 mod memstrack;
 mod names;
@@ -77,6 +78,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
+        Run::Latency { .. } if args.follow => follow::follow(request),
         Run::Latency { lists_stalls, document, needs } => latency::latency(request, lists_stalls, document, needs),
         Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),

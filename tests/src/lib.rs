@@ -8,6 +8,7 @@ pub mod corpus;
 pub mod generate;
 pub mod growing;
 pub mod guest;
+pub mod interleaved;
 pub mod live;
 pub mod load;
 pub mod memory_group;

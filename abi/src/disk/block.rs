@@ -411,6 +411,13 @@ pub struct Watermark {
     pub time: U64,
 }
 
+impl Watermark {
+    /// The watermark in a payload of any minor version; `None` where it is cut short.
+    pub fn parse(payload: &[u8]) -> Option<Watermark> {
+        read_grown(payload, size_of::<Watermark>())
+    }
+}
+
 /// `GapRecord::lost`: the number is not known.
 pub const LOST_UNKNOWN: u64 = u64::MAX;
 /// `GapRecord::reason`: another program cleared or changed the buffer.

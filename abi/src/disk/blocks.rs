@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
 use crate::disk::expand::expand;
+use crate::disk::feed::Feed;
 use crate::disk::hole;
 use crate::disk::walk::{Known, Met, Walk};
 use crate::fault::{Code, Fault};
@@ -23,10 +24,26 @@ const AHEAD: usize = 256;
 /// Zeros at the end of a file that a power cut leaves: at least a disk sector.
 const SECTOR: usize = 512;
 
+/// Origin of a window's bytes.
+#[derive(Debug)]
+enum Origin {
+    File(File),
+    Feed(Feed),
+}
+
+impl Origin {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Origin::File(file) => file.read(bytes),
+            Origin::Feed(feed) => Ok(feed.read(bytes)),
+        }
+    }
+}
+
 /// The unread part of a file.
 #[derive(Debug)]
 pub(crate) struct Window {
-    file: File,
+    origin: Origin,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -39,7 +56,11 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(file: File) -> Window {
-        Window { file, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None }
+        Window::of(Origin::File(file))
+    }
+
+    fn of(origin: Origin) -> Window {
+        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None }
     }
 
     /// The bytes at hand, at least `want` of them unless the file ends before.
@@ -53,7 +74,7 @@ impl Window {
                 self.start = 0;
                 self.buffer.resize(self.buffer.len().max(self.end + ask), 0);
             }
-            match self.file.read(&mut self.buffer[self.end..self.end + ask]) {
+            match self.origin.read(&mut self.buffer[self.end..self.end + ask]) {
                 Ok(0) => self.eof = true,
                 Ok(n) => self.end += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -81,8 +102,20 @@ impl Window {
         self.offset
     }
 
-    pub(crate) fn file(&self) -> &File {
-        &self.file
+    /// The file; `None` where the bytes come through a stream.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.origin {
+            Origin::File(file) => Some(file),
+            Origin::Feed(_) => None,
+        }
+    }
+
+    /// The blocks of a stream; `None` where the bytes are a file's.
+    fn feed(&self) -> Option<&Feed> {
+        match &self.origin {
+            Origin::File(_) => None,
+            Origin::Feed(feed) => Some(feed),
+        }
     }
 
     /// The reason why reading stopped, where that was not the end of the file; given out once.
@@ -92,7 +125,8 @@ impl Window {
 
     /// Goes on at `offset`.
     fn enter(&mut self, offset: u64) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(offset))?;
+        let Origin::File(file) = &mut self.origin else { return Err(io::ErrorKind::NotSeekable.into()) };
+        file.seek(SeekFrom::Start(offset))?;
         (self.start, self.end, self.offset, self.eof) = (0, 0, offset, false);
         Ok(())
     }
@@ -177,8 +211,17 @@ pub(crate) struct BlockReader {
 
 impl BlockReader {
     pub(crate) fn new(file: File) -> BlockReader {
+        BlockReader::of(Window::new(file))
+    }
+
+    /// Reader of the blocks of one file that come through a stream.
+    pub(crate) fn of_feed(feed: Feed) -> BlockReader {
+        BlockReader::of(Window::of(Origin::Feed(feed)))
+    }
+
+    fn of(window: Window) -> BlockReader {
         BlockReader {
-            window: Window::new(file),
+            window,
             known: None,
             newer: None,
             next_sequence: 0,
@@ -235,7 +278,8 @@ impl BlockReader {
         self.bytes_read() + self.current as u64
     }
 
-    pub(crate) fn file(&self) -> &File {
+    /// The file; `None` where the blocks come through a stream.
+    pub(crate) fn file(&self) -> Option<&File> {
         self.window.file()
     }
 
@@ -257,6 +301,10 @@ impl BlockReader {
         self.window.advance(std::mem::take(&mut self.current));
         self.is_expanded = false;
         self.window.eof = false;
+        if let Some(is_open) = self.window.feed().map(Feed::is_open) {
+            // A stream hands over whole blocks alone.
+            return !is_open || !self.window.fill(1).is_empty();
+        }
         let header_len = self.known.map(|(len, ..)| len);
         let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
         let is_whole = match block::parse(bytes, header_len) {
@@ -278,7 +326,8 @@ impl BlockReader {
             let zeros = self.window.bytes().iter().take_while(|&&byte| byte == 0).count();
             self.window.advance(zeros);
             let offset = self.window.offset();
-            match hole::behind(self.window.file(), offset) {
+            let Some(file) = self.window.file() else { return true };
+            match hole::behind(file, offset) {
                 Ok(Some(data)) if data > offset && self.window.enter(data).is_ok() => {}
                 Ok(Some(_)) => {}
                 // The writer goes on behind the hole.
@@ -305,9 +354,9 @@ impl BlockReader {
 
     /// Passes over the blocks that are there, up to the last whole one with events; false where that is none or the next one.
     pub(crate) fn skip_to_last(&mut self) -> io::Result<bool> {
-        let Some(known) = self.known else { return Ok(false) };
+        let Some((known, file)) = self.known.zip(self.window.file()) else { return Ok(false) };
         let from = self.window.offset() + self.current as u64;
-        let mut walk = Walk::at(self.window.file(), known, from, self.next_sequence)?;
+        let mut walk = Walk::at(file, known, from, self.next_sequence)?;
         let mut last = None;
         while let Some(met) = walk.next()? {
             last = Some(met).filter(|met| met.header.kind == kind::DATA).or(last);
@@ -449,7 +498,8 @@ impl BlockReader {
         }
         let zeros = stored.iter().rev().take_while(|&&b| b == 0).count();
         self.window.advance(whole);
-        if zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
+        let is_stored = self.window.file().is_some();
+        if is_stored && zeros >= SECTOR && (self.window.fill(1).is_empty() || self.window.only_zeros_left()) {
             let message = format!("block {sequence} at byte {offset} ends in zeros; every earlier block is whole");
             faults(fault(Code::ZeroTail, offset, Some(sequence), message));
             return Err(Ending::Cut);

@@ -7,6 +7,7 @@ pub mod block;
 pub(crate) mod blocks;
 pub mod end_block;
 mod expand;
+pub(crate) mod feed;
 mod hole;
 pub mod salvage;
 pub mod seek_index;

@@ -9,6 +9,7 @@ mod page_owner;
 mod recording;
 pub mod regular;
 mod relay_files;
+pub mod stream;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@ use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regul
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, RecordingId, kind};
 use crate::disk::blocks::{Block, BlockReader};
+use crate::disk::feed::Feed;
 use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
@@ -20,7 +21,7 @@ use crate::stream::report::{FileReport, Source};
 use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
-struct Opened {
+pub(super) struct Opened {
     path: PathBuf,
     /// From its name.
     cpu: Option<u32>,
@@ -28,14 +29,35 @@ struct Opened {
     first: Option<Block>,
     faults: Vec<Fault>,
     header: Option<FileHeader>,
+    /// The file can be opened again.
+    is_stored: bool,
 }
 
 impl Opened {
     fn new(found: Found) -> Result<Opened, OpenError> {
         let Found { path, cpu, file, .. } = found;
-        let mut reader = BlockReader::new(file);
+        Opened::of_reader(path, cpu, BlockReader::new(file), true)
+    }
+
+    /// File of a stream, of which the first block is there, or none yet.
+    pub(super) fn of_feed(cpu: u32, feed: Feed) -> Result<Opened, OpenError> {
+        Opened::of_reader(PathBuf::from(format!("cpu{cpu}.out")), Some(cpu), BlockReader::of_feed(feed), false)
+    }
+
+    /// True where the first block describes the recording.
+    pub(super) fn has_header(&self) -> bool {
+        self.header.is_some()
+    }
+
+    fn of_reader(
+        path: PathBuf,
+        cpu: Option<u32>,
+        mut reader: BlockReader,
+        is_stored: bool,
+    ) -> Result<Opened, OpenError> {
         let mut faults = Vec::new();
-        let first = reader.next(&mut |fault| faults.push(fault)).ok();
+        let has_first = is_stored || reader.has_next();
+        let first = has_first.then(|| reader.next(&mut |fault| faults.push(fault)).ok()).flatten();
         if let Some(major) = reader.newer() {
             return Err(OpenError::Newer { path, found: major });
         }
@@ -60,7 +82,7 @@ impl Opened {
             let message = format!("the file is named for CPU {named}, and its blocks are of CPU {is}");
             faults.push(Fault { code: Code::Foreign, offset: 0, block: Some(0), message });
         }
-        Ok(Opened { path, cpu, reader, first, faults, header })
+        Ok(Opened { path, cpu, reader, first, faults, header, is_stored })
     }
 }
 
@@ -75,11 +97,17 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         }
         opened.push(file);
     }
-    let (metadata, meta_header, meta_recording) = match &meta {
+    let of_meta = match &meta {
         Some(path) => read_meta(path)?,
         None => (Metadata::default(), None, None),
     };
-    refuse_mixed(&opened, meta.as_deref().zip(meta_recording))?;
+    refuse_mixed(&opened, meta.as_deref().zip(of_meta.2))?;
+    Ok(assemble(opened, of_meta, &root))
+}
+
+/// The trace of files of one recording and its names; `root` is the folder of files that are missing.
+pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace {
+    let (metadata, meta_header, meta_recording) = of_meta;
     // One header speaks for the recording, so a damaged one costs no events.
     let header = opened.iter().find_map(|o| o.header.clone()).or(meta_header);
     let recording = opened.iter().find_map(|o| o.reader.recording()).or(meta_recording);
@@ -99,7 +127,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
     let missing: Vec<u32> =
         header.cpus.iter().copied().take(MAX_CPUS as usize).filter(|cpu| !there.contains(cpu)).collect();
-    add_missing(&mut streams, &missing, &root, ".out");
+    add_missing(&mut streams, &missing, root, ".out");
     let info = TraceInfo {
         input: InputKind::Kmemtrace,
         source: header.source,
@@ -123,7 +151,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     if metadata.stacks.as_deref() == Some("") {
         streams.iter_mut().for_each(CpuStream::expect_no_stacks);
     }
-    Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+    Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None }
 }
 
 /// A stream for each file, with the findings so far; `complaint` is a finding about the description of events.
@@ -177,7 +205,7 @@ fn payload_format(
         // Only files written after the first record know the layout; without any record there is nothing to decode.
         let others = opened.iter().filter_map(|o| o.header.as_ref()?.relay_layout).next();
         let layout = header.relay_layout.or(others).unwrap_or(Layout::R4);
-        let origin = origin(opened.iter().filter_map(|o| first_sequence(&o.path)));
+        let origin = origin(opened.iter().filter(|o| o.is_stored).filter_map(|o| first_sequence(&o.path)));
         return (
             PayloadFormat::Relay(RelayFormat { layout, endian: target.endian, origin, names: RelayNames::new(names) }),
             None,
@@ -205,41 +233,80 @@ fn first_sequence(path: &Path) -> Option<u32> {
     }
 }
 
-type Meta = (Metadata, Option<FileHeader>, Option<RecordingId>);
+/// Names, header and recording of `meta.out`.
+pub(super) type Meta = (Metadata, Option<FileHeader>, Option<RecordingId>);
 
 fn read_meta(path: &Path) -> Result<Meta, OpenError> {
-    let mut reader = BlockReader::new(open_regular(path)?);
-    let mut report = FileReport::new(path.to_owned(), None);
-    let mut header = None;
-    let mut items = MetadataBuilder::default();
-    while let Ok(block) = reader.next(&mut |fault| report.add(fault)) {
+    let mut meta = MetaFile::new(path.to_owned(), BlockReader::new(open_regular(path)?));
+    while meta.next() {}
+    if let Some(major) = meta.reader.newer() {
+        return Err(OpenError::Newer { path: path.to_owned(), found: major });
+    }
+    let recording = meta.reader.recording();
+    let header = meta.header.clone();
+    let (metadata, report) = meta.finish();
+    Ok((Metadata { report: Some(report), ..metadata }, header, recording))
+}
+
+/// `meta.out` while it is read.
+#[derive(Debug)]
+pub(super) struct MetaFile {
+    pub(super) reader: BlockReader,
+    pub(super) header: Option<FileHeader>,
+    pub(super) report: FileReport,
+    items: MetadataBuilder,
+}
+
+impl MetaFile {
+    pub(super) fn new(path: PathBuf, reader: BlockReader) -> MetaFile {
+        let report = FileReport::new(path, None);
+        MetaFile { reader, header: None, report, items: MetadataBuilder::default() }
+    }
+
+    /// Reads the next block; false at the end.
+    pub(super) fn next(&mut self) -> bool {
+        let report = &mut self.report;
+        let Ok(block) = self.reader.next(&mut |fault| report.add(fault)) else { return false };
         match block.header.kind {
-            kind::FILE_HEADER => match FileHeader::parse(reader.payload()) {
-                Ok(parsed) => header = Some(parsed),
-                Err(error) => report.add(meta_fault(Code::BadFileHeader, &block, error.to_string())),
+            kind::FILE_HEADER => match FileHeader::parse(self.reader.payload()) {
+                Ok(parsed) => self.header = Some(parsed),
+                Err(error) => self.report.add(meta_fault(Code::BadFileHeader, &block, error.to_string())),
             },
-            kind::META if !items.take(reader.payload()) => {
-                report.add(meta_fault(Code::BadFileHeader, &block, "its items do not fit in it".into()));
+            kind::META if !self.items.take(self.reader.payload()) => {
+                self.report.add(meta_fault(Code::BadFileHeader, &block, "its items do not fit in it".into()));
             }
             _ => {}
         }
+        true
     }
-    if let Some(major) = reader.newer() {
-        return Err(OpenError::Newer { path: path.to_owned(), found: major });
+
+    /// Names so far, and the report.
+    pub(super) fn finish(mut self) -> (Metadata, FileReport) {
+        let metadata = self.take_names();
+        self.sum_up();
+        (metadata, self.report)
     }
-    report.version = Some(reader.version()).filter(|_| reader.blocks() > 0);
-    report.source = header.as_ref().and_then(|h| h.source);
-    report.blocks = reader.blocks();
-    report.bytes = reader.bytes_read();
-    let recording = reader.recording();
-    let (metadata, is_good) = items.finish();
-    if !is_good {
-        let message = "OWN_THREADS is no list of thread ids: what the recorder itself allocates is not left out";
-        report.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
+
+    /// Takes the names that were read since the last call.
+    pub(super) fn take_names(&mut self) -> Metadata {
+        let (metadata, is_good) = std::mem::take(&mut self.items).finish();
+        if !is_good {
+            let message = "OWN_THREADS is no list of thread ids: what the recorder itself allocates is not left out";
+            self.report.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message: message.to_owned() });
+        }
+        // Only `meta.out` has the whole texts of formats.
+        let gfp_names = self.header.as_ref().and_then(|header| GfpNames::of_formats(&header.formats)).map(Arc::new);
+        Metadata { gfp_names, ..metadata }
     }
-    // Only `meta.out` has the whole texts of formats.
-    let gfp_names = header.as_ref().and_then(|header| GfpNames::of_formats(&header.formats)).map(Arc::new);
-    Ok((Metadata { gfp_names, report: Some(report), ..metadata }, header, recording))
+
+    /// Completes the report.
+    pub(super) fn sum_up(&mut self) {
+        let MetaFile { reader, header, report, .. } = self;
+        report.version = Some(reader.version()).filter(|_| reader.blocks() > 0);
+        report.source = header.as_ref().and_then(|h| h.source);
+        report.blocks = reader.blocks();
+        report.bytes = reader.bytes_read();
+    }
 }
 
 fn meta_fault(code: Code, block: &Block, message: String) -> Fault {

@@ -125,6 +125,23 @@ impl CpuStream {
     /// the next whole block is there. To be called before the first item is taken.
     pub fn follow(&mut self, yes: bool) {
         self.follows = yes;
+        self.state.follows = yes;
+    }
+
+    /// True where the stream waits for more blocks.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// True where the blocks come through a stream of interleaved blocks, which tells how far idle CPUs are.
+    pub fn is_streamed(&self) -> bool {
+        matches!(&self.backing, Backing::Blocks(reader) if reader.file().is_none())
+    }
+
+    /// Key before which no more events of the CPU come beside those handed on, as the recorder tells of an idle one; `None` where it
+    /// has not told any.
+    pub fn watermark(&self) -> Option<u64> {
+        self.state.watermark
     }
 
     /// True once there are no more items, however long a caller waits.
@@ -198,8 +215,8 @@ impl CpuStream {
     /// The system's metadata of the open file, while it is read: the name may stand for another file by now.
     pub fn file_metadata(&self) -> Option<io::Result<Metadata>> {
         match &self.backing {
-            Backing::Blocks(reader) => Some(reader.file().metadata()),
-            Backing::Raw(window) => Some(window.file().metadata()),
+            Backing::Blocks(reader) => reader.file().map(File::metadata),
+            Backing::Raw(window) => window.file().map(File::metadata),
             Backing::Source(..) | Backing::Missing | Backing::Done => None,
         }
     }

@@ -7,7 +7,7 @@ use super::restricted_range::RestrictedRange;
 use super::state::StreamState;
 use super::sub_buffers::Place;
 use super::{source, unmarked};
-use crate::disk::block::{CounterSample, End, GapRecord, kind};
+use crate::disk::block::{CounterSample, End, GapRecord, Watermark, kind};
 use crate::disk::blocks::{Block, BlockReader, Ending};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
 use crate::fault::Code;
@@ -92,7 +92,10 @@ impl CpuStream {
                     }
                     None if self.follows && !has_next(reader, &mut self.state, &mut self.has_passed_hole) => break,
                     None => match reader.next(&mut |fault| self.state.report.add(fault)) {
-                        Ok(block) => self.begin(block),
+                        Ok(block) => {
+                            self.begin(block);
+                            self.state.tell_at_once(items);
+                        }
                         Err(ending) => {
                             self.state.report.bytes = reader.bytes_read();
                             self.state.report.blocks = reader.blocks();
@@ -137,10 +140,11 @@ impl CpuStream {
         let unmarked = match (&self.backing, &*self.format) {
             (Backing::Blocks(reader), format) if report.source != Some(Source::Relay) => {
                 let format = if let PayloadFormat::SubBuffers(format) = format { Some(format) } else { None };
-                reader.known().map(|known| unmarked::of_blocks(reader.file(), known, format))
+                reader.known().zip(reader.file()).map(|(known, file)| unmarked::of_blocks(file, known, format))
             }
             (Backing::Raw(window), PayloadFormat::SubBuffers(format)) => {
-                report.counters.map(|counters| unmarked::of_sub_buffers(window.file(), format, &counters))
+                let counters = report.counters.zip(window.file());
+                counters.map(|(counters, file)| unmarked::of_sub_buffers(file, format, &counters))
             }
             _ => None,
         };
@@ -207,6 +211,10 @@ impl CpuStream {
                     }
                 }
                 None => state.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
+            },
+            kind::WATERMARK => match Watermark::parse(payload) {
+                Some(watermark) => state.watermark = state.watermark.max(Some(watermark.time.get())),
+                None => state.fault(Code::WrongTotals, &block, "its time is cut short".into()),
             },
             _ => {}
         }

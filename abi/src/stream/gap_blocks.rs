@@ -1,12 +1,12 @@
 //! Loss that the recorder knows of: gap blocks of a file, and the gaps that are known before its first event.
 
 use super::state::StreamState;
-use super::unmarked::{MAX_GAPS, Unmarked, changed, is_timed, shown};
+use super::unmarked::{MAX_GAPS, Unmarked, changed, is_timed, refused, shown};
 use crate::disk::block::{
-    GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval, LOST_UNKNOWN,
+    Counters, GAP_CLEARED, GAP_FOREIGN, GAP_FULL, GAP_NOT_WRITTEN, GAP_UNCOUNTED, GapRecord, Interval, LOST_UNKNOWN,
 };
 use crate::disk::blocks::Block;
-use crate::event::{EventSink, GapCause};
+use crate::event::{EventSink, Gap, GapCause};
 use crate::fault::Code;
 
 impl StreamState {
@@ -41,10 +41,46 @@ impl StreamState {
         is_known
     }
 
+    /// Hands over the gaps that the blocks of a file that grows tell of.
+    pub(super) fn tell_at_once(&mut self, items: &mut impl EventSink) {
+        for gap in std::mem::take(&mut self.at_once) {
+            self.push_gap(items, gap);
+        }
+    }
+
+    /// Notes the gap of a block of a file that grows. The end of a change by another program comes with a later block.
+    fn note_gap(&mut self, gap: &GapRecord) {
+        let Some((from, to)) = gap.interval.ends() else { return };
+        let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN);
+        let (_, cause, _) = cause_of(gap.reason.get(), lost, b"");
+        let mut end = to;
+        if cause == GapCause::Foreign {
+            self.open_hand = to.is_none().then_some(from);
+            end = to.or(from.max(self.last));
+        }
+        self.at_once.push(Gap { from, to: end, cpu: self.cpu, lost, cause });
+    }
+
+    /// Notes the gap between two looks at the counters of a file that grows, where these tell of loss that no block told of.
+    pub(super) fn note_growth(&mut self, counters: &Counters, grew: Interval, block: &Block) {
+        let is_foretold = self.walked_to.is_some_and(|last| block.offset <= last);
+        let growth = refused(counters).saturating_add(self.read_by_others);
+        let more = growth.saturating_sub(self.foretold_growth);
+        let Some((from, to)) = grew.ends().filter(|_| self.follows && !is_foretold && more > 0) else { return };
+        self.foretold_growth += more;
+        self.foretold = self.foretold.saturating_add(more);
+        self.foretold_timed = self.foretold_timed.saturating_add(more);
+        self.at_once.push(Gap { from, to, cpu: self.cpu, lost: Some(more), cause: GapCause::Counters });
+    }
+
     pub(super) fn gap_record(&mut self, gap: &GapRecord, text: &[u8], block: &Block) {
         self.count_timed(gap.interval);
         let is_foretold = is_timed(gap) && self.walked_to.is_some_and(|last| block.offset <= last);
         let is_foreign = gap.reason.get() == GAP_FOREIGN;
+        let is_at_once = self.follows && is_timed(gap) && !is_foretold;
+        if is_at_once {
+            self.note_gap(gap);
+        }
         if is_foreign && (is_foretold || self.is_known_change(gap.interval)) {
             return;
         }
@@ -56,7 +92,7 @@ impl StreamState {
         let (code, cause, message) = cause_of(gap.reason.get(), lost, text);
         self.fault(code, block, message);
         // Too late for a gap that begins where it should.
-        self.report.late_loss |= is_timed(gap) && !is_foretold;
+        self.report.late_loss |= is_timed(gap) && !is_foretold && !is_at_once;
         if !is_foretold && !is_timed(gap) {
             self.pending = Some((cause, lost));
         }

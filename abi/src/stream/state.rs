@@ -47,6 +47,14 @@ pub(super) struct StreamState {
     pub(super) walked_to: Option<u64>,
     /// Changes by other programs that have a finding: begin and end of each, on the trace's clock.
     pub(super) hands: BTreeMap<u64, u64>,
+    /// Time of the last watermark: later blocks have no earlier events.
+    pub(super) watermark: Option<u64>,
+    /// The file grows: loss that a block tells of is a gap at once, since its end is far.
+    pub(super) follows: bool,
+    /// Such gaps that were not handed over yet.
+    pub(super) at_once: Vec<Gap>,
+    /// Begin of a change by another program that has not ended, on the trace's clock.
+    pub(super) open_hand: Option<Option<u64>>,
     /// The stream's order keys.
     pub(super) keys: Clock,
     /// Events that wait for their stack, and those behind them: counted in the report, and not handed on yet.
@@ -86,6 +94,10 @@ impl StreamState {
             timed: Some(0),
             walked_to: None,
             hands: BTreeMap::new(),
+            watermark: None,
+            follows: false,
+            at_once: Vec::new(),
+            open_hand: None,
             keys: Clock::default(),
             waiting: Waiting::default(),
             has_stacks: true,

@@ -34,6 +34,7 @@ impl StreamState {
             let message = format!("the kernel handed out {read} events, and {events} are in the file");
             self.fault(Code::OtherReader, block, message);
         }
+        self.note_growth(&end.counters, end.grew, block);
         if !self.damaged && end.events.get() != self.report.events {
             let (says, has) = (end.events.get(), self.report.events);
             self.fault(Code::WrongTotals, block, format!("it says that the file has {says} events, and it has {has}"));
@@ -98,6 +99,9 @@ impl StreamState {
         if cut.is_some() || self.pending.is_some() {
             self.gap(items, cut, None);
         }
+        if let Some(from) = self.open_hand.take() {
+            self.push_gap(items, Gap { from, to: None, cpu: self.cpu, lost: None, cause: GapCause::Foreign });
+        }
         if lost > 0 || self.marks.unknown > 0 {
             self.report.verdict = self.report.verdict.max(Verdict::Lossy);
         }
@@ -156,6 +160,9 @@ impl StreamState {
         if block.header.minor.get() > 0 && self.report.source != Some(Source::Relay) {
             let others = read_by_others(&sample.counters, block.header.events_before.get());
             self.read_by_others = self.read_by_others.max(others);
+        }
+        if self.report.source != Some(Source::Relay) {
+            self.note_growth(&sample.counters, sample.grew, block);
         }
     }
 

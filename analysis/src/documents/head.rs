@@ -229,18 +229,24 @@ impl<'a> TraceMembers<'a> {
     /// Origin of an analysis.
     pub(super) fn of(analysis: &'a Analysis) -> TraceMembers<'a> {
         let Analysis { completeness, info, own_threads, order, .. } = analysis;
-        TraceMembers::new(info, completeness, own_threads.as_deref(), order.first.zip(order.last))
+        TraceMembers::new(info, completeness.lost_before, own_threads.as_deref(), order.first.zip(order.last))
     }
 
     /// Origin of what a pass of [`crate::Query::observe`] or [`crate::Query::objects`] handed over.
     pub fn of_observed(info: &'a TraceInfo, observed: &'a Observed) -> TraceMembers<'a> {
-        TraceMembers::new(info, &observed.completeness, observed.own_threads.as_deref(), observed.keys)
+        let lost_before = observed.completeness.lost_before;
+        TraceMembers::new(info, lost_before, observed.own_threads.as_deref(), observed.keys)
+    }
+
+    /// Origin of events that are still being read, the first of them at `first`.
+    pub fn of_begun(info: &'a TraceInfo, first: u64) -> TraceMembers<'a> {
+        TraceMembers::new(info, None, None, Some((first, first)))
     }
 
     /// Origin of events whose first and last key are `keys`.
     fn new(
         info: &'a TraceInfo,
-        completeness: &'a Completeness,
+        lost_before: Option<u64>,
         own_threads: Option<&'a [i32]>,
         keys: Option<(u64, u64)>,
     ) -> TraceMembers<'a> {
@@ -268,7 +274,7 @@ impl<'a> TraceMembers<'a> {
             host: info.host.as_deref(),
             boot: info.boot.as_deref(),
             recording: info.recording.as_deref(),
-            since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: completeness.lost_before }),
+            since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: lost_before }),
         }
     }
 }

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod exact;
 mod figures;
+mod live;
 mod loss;
 mod observer;
 mod request;
@@ -19,22 +20,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kmemtrace_abi::clock::Unit;
-use kmemtrace_abi::event::{Names, Span};
+use kmemtrace_abi::event::{Event, Names, Span};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::TraceInfo;
 
+pub use crate::engine::follow::{Followed, Follower, FollowerBase};
 use crate::engine::observe::Observed;
 use crate::names::known::KnownNames;
+use crate::order::merger::Window;
 use crate::order::ordered::Observer;
 use crate::query::select::Select;
 pub use figures::DurationFigures;
+use live::EndedSpans;
+pub use live::{EndedSpan, EndedTotals, FollowRequest};
 pub use observer::FunctionSums;
 use observer::LatencyObserver;
 pub(crate) use request::span_name;
 pub use request::{LatencyRequest, WaitBy};
 use stacks::StackFacts;
 use sums::Sums;
-pub use sums::{ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
+pub use sums::{ListedStall, ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
 pub use task::{InsideSpans, ShrinkerKey, SpanClass};
 
 /// Nanoseconds of a microsecond.
@@ -108,19 +113,6 @@ pub struct TaskRow {
     pub max: u64,
 }
 
-/// Stall with its task.
-#[derive(Clone, Debug)]
-pub struct ListedStall {
-    /// The stall.
-    pub stall: Stall,
-    /// Thread.
-    pub pid: Option<i32>,
-    /// Command name of the thread.
-    pub comm: Option<Box<[u8]>>,
-    /// Return address in the function that waited; `None` without a stack.
-    pub call_site: Option<u64>,
-}
-
 impl Latency {
     /// Events of the profile that were read: 0 where the trace has none.
     pub fn events(&self) -> u64 {
@@ -167,6 +159,45 @@ impl<'a> Pass<'a> {
 
     pub(crate) fn observer(&mut self) -> &mut dyn Observer {
         &mut self.observer
+    }
+
+    /// Lists spans as they end, from now on. `is_here`: the threads of the trace are those of this machine; `comms` are the
+    /// command names of the trace.
+    pub(crate) fn follow(&mut self, request: &'a FollowRequest, is_here: bool, comms: HashMap<i32, Box<[u8]>>) {
+        self.observer.ended = Some(EndedSpans::new(request, is_here, comms));
+    }
+
+    /// Adds command names.
+    pub(crate) fn add_comms(&mut self, comms: HashMap<i32, Box<[u8]>>) {
+        if let Some(ended) = &mut self.observer.ended {
+            ended.comms.extend(comms);
+        }
+    }
+
+    /// Takes the events of a window, and its gaps. `first` is the first key of the trace.
+    pub(crate) fn take(&mut self, window: &Window<Event>, first: u64, names: &Names) {
+        for gap in &window.gaps {
+            self.observer.gap_ahead(gap.from.unwrap_or(first), gap.to.unwrap_or(u64::MAX));
+        }
+        for event in &window.events {
+            self.observer.event(event, names, None);
+        }
+        self.observer.settle_before(window.complete_until.unwrap_or(u64::MAX), names);
+    }
+
+    /// Adds what has ended, at the end of the events.
+    pub(crate) fn settle(&mut self, names: &Names) {
+        self.observer.settle_before(u64::MAX, names);
+    }
+
+    /// Takes off the spans that have ended since the last call.
+    pub(crate) fn take_ended(&mut self) -> Vec<EndedSpan> {
+        self.observer.ended.as_mut().map_or_else(Vec::new, |ended| std::mem::take(&mut ended.spans))
+    }
+
+    /// Sums over the spans that were listed.
+    pub(crate) fn ended_totals(&self) -> EndedTotals {
+        self.observer.ended.as_ref().map_or_else(EndedTotals::default, |ended| ended.totals)
     }
 
     /// Rows of all that was taken; `is_late`: loss came to light at the end that may touch each span.

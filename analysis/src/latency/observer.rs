@@ -6,6 +6,7 @@ use foldhash::HashMap;
 use kmemtrace_abi::event::{Action, Context, Event, Kind, Mark, Names, Span};
 
 use super::figures::DurationFigures;
+use super::live::{EndedSpans, TaskFacts};
 use super::loss::GapReach;
 use super::request::{LatencyRequest, WaitBy, takes_task};
 use super::stacks::StackFacts;
@@ -59,6 +60,8 @@ pub(super) struct LatencyObserver<'a> {
     pub(super) sums: Sums,
     pub(super) functions: HashMap<u64, FunctionSums>,
     pub(super) sleeps_without_wake: u64,
+    /// Spans as they end, where the caller follows the trace.
+    pub(super) ended: Option<EndedSpans<'a>>,
     /// Events of the profile.
     pub(super) events: u64,
     /// Allocations of pages in task context.
@@ -93,6 +96,7 @@ impl<'a> LatencyObserver<'a> {
             sums: Sums::default(),
             functions: HashMap::default(),
             sleeps_without_wake: 0,
+            ended: None,
             events: 0,
             page_allocs: 0,
         }
@@ -105,8 +109,11 @@ impl<'a> LatencyObserver<'a> {
         let next = self.tasks.len() as TaskNumber;
         let number = *self.numbers.entry(key).or_insert(next);
         if number == next {
-            let is_taken = takes_task(self.select, event.pid, comm);
-            let comm = comm.map(Into::into);
+            let comm: Option<Box<[u8]>> = match &self.ended {
+                Some(ended) => ended.comm(event.pid),
+                None => comm.map(Into::into),
+            };
+            let is_taken = takes_task(self.select, event.pid, comm.as_deref());
             let spans = TaskSpans::default();
             let task = Task { pid: event.pid, comm, is_daemon: false, is_taken, spans, waits: [None; 2], held: None };
             self.tasks.push(task);
@@ -114,7 +121,7 @@ impl<'a> LatencyObserver<'a> {
         number
     }
 
-    fn event(&mut self, event: &Event, names: &Names, comm: Option<&[u8]>) {
+    pub(super) fn event(&mut self, event: &Event, names: &Names, comm: Option<&[u8]>) {
         if self.recent.first().is_some_and(|recent| recent.end < event.at) {
             self.settle(names);
         }
@@ -197,6 +204,13 @@ impl<'a> LatencyObserver<'a> {
         }
     }
 
+    /// Adds what ended before `key`, where all gaps that begin before it are known.
+    pub(super) fn settle_before(&mut self, key: u64, names: &Names) {
+        if self.recent.first().is_some_and(|recent| recent.end < key) {
+            self.settle(names);
+        }
+    }
+
     /// Adds what ended at the last key, now that all gaps up to it are known.
     fn settle(&mut self, names: &Names) {
         let mut recent = std::mem::take(&mut self.recent);
@@ -221,6 +235,11 @@ impl<'a> LatencyObserver<'a> {
         if is_wait && !is_suspect {
             let wait = &mut task.waits[usize::from(is_held)];
             *wait = Some(wait.unwrap_or(0).saturating_add(closed.total()));
+        }
+        if let Some(ended) = self.ended.as_mut().filter(|_| task.is_taken) {
+            let Task { pid, comm, is_daemon, .. } = task;
+            let facts = TaskFacts { number, pid: *pid, comm: comm.as_deref(), is_daemon: *is_daemon };
+            ended.add(&facts, closed, is_suspect, (&mut self.stacks, names));
         }
         let request = self.request;
         if !task.is_taken || !request.takes_span(closed.span, names) || !request.takes_duration(closed.total()) {

@@ -94,6 +94,38 @@ pub struct Stall {
     pub events: Vec<Event>,
 }
 
+/// Stall with its task.
+#[derive(Clone, Debug)]
+pub struct ListedStall {
+    /// The stall.
+    pub stall: Stall,
+    /// Thread.
+    pub pid: Option<i32>,
+    /// Command name of the thread.
+    pub comm: Option<Box<[u8]>>,
+    /// Return address in the function that waited; `None` without a stack.
+    pub call_site: Option<u64>,
+}
+
+impl Stall {
+    /// Stall that has ended, of the task with this number.
+    pub(super) fn of(task: TaskNumber, closed: &Closed) -> Stall {
+        Stall {
+            span: closed.span,
+            begin: closed.begin,
+            end: closed.end,
+            own: closed.own,
+            task,
+            order: closed.order,
+            gfp: closed.gfp,
+            reclaimed: closed.value.and_then(|value| u64::try_from(value).ok()),
+            stack: closed.stack,
+            inside: closed.inside.clone(),
+            events: closed.events.clone(),
+        }
+    }
+}
+
 /// Spans of a kind below one of another kind, or of none.
 pub(super) type Nesting = (TaskNumber, Span, Option<Span>, SpanClass);
 
@@ -127,19 +159,7 @@ impl Sums {
             let (count, sum, max) = self.tasks.entry(task).or_default();
             (*count, *sum, *max) = (*count + 1, sum.saturating_add(total), (*max).max(total));
             if keeps {
-                self.stalls.push(Stall {
-                    span: closed.span,
-                    begin: closed.begin,
-                    end: closed.end,
-                    own: closed.own,
-                    task,
-                    order: closed.order,
-                    gfp: closed.gfp,
-                    reclaimed: closed.value.and_then(|value| u64::try_from(value).ok()),
-                    stack: closed.stack,
-                    inside: closed.inside.clone(),
-                    events: closed.events.clone(),
-                });
+                self.stalls.push(Stall::of(task, closed));
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Events come from the same streams, merge and pairing as those of a report. Sums per row are kept as events pass, so that a
 //! [`Snapshot`] costs a step for each row, however many events there were.
 
-mod clock;
+pub(crate) mod clock;
 mod figures;
 mod ledger;
 mod monitor;

@@ -260,7 +260,8 @@ impl<'a> Monitor<'a> {
                 has_read |= !is_empty;
                 *dry = is_empty.then_some(now);
             }
-            if let Some(watermark) = dry.map(|now| now.saturating_sub(self.delay)) {
+            let told = stream.watermark().map(|time| time.saturating_sub(1));
+            if let Some(watermark) = dry.map(|now| now.saturating_sub(self.delay)).max(told) {
                 if let Some(mut chunk) = self.reader.read_waiting(index as u16, stream, watermark) {
                     self.take_late(&mut chunk);
                     self.merger.add(index, chunk, stream.has_ended());

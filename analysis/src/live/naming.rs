@@ -8,6 +8,7 @@ use foldhash::fast::RandomState;
 use super::snapshot::{LiveKey, LiveName, LiveSymbol};
 use crate::account::classes::Classes;
 use crate::names::kallsyms::Symbolizer;
+use crate::names::threads;
 use crate::order::pair_event::NO_PID;
 
 /// Names that are kept.
@@ -70,10 +71,7 @@ impl NameMemory {
 
     fn comm(&self, pid: i32) -> Option<Box<[u8]>> {
         let of_trace = self.comms.get(&pid).cloned();
-        of_trace.or_else(|| {
-            let comm = std::fs::read(format!("/proc/{pid}/comm")).ok().filter(|_| self.is_here && pid > 0)?;
-            Some(comm.strip_suffix(b"\n").unwrap_or(&comm).into())
-        })
+        of_trace.or_else(|| threads::comm(pid).filter(|_| self.is_here))
     }
 
     fn cache(&mut self, number: u32, classes: &Classes) -> Option<Box<[u8]>> {

@@ -23,5 +23,6 @@ pub(crate) mod place;
 pub(crate) mod resolver;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;
+pub(crate) mod threads;
 pub(crate) mod uses;
 pub(crate) mod wrappers;

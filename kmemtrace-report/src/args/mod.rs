@@ -157,6 +157,14 @@ pub(crate) struct Args {
     /// List below each stall the events inside it
     #[arg(long)]
     pub(crate) timeline: bool,
+    /// Print each stall once it ends, of a stream on standard input (-) or of a directory that grows
+    ///
+    /// At the end come the totals and the shrinkers. Ctrl-C ends it.
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// With --follow: print every span, not only stalls
+    #[arg(long, requires = "follow")]
+    pub(crate) all_spans: bool,
     /// Only events from A to B: 10%,90% or +1.5s,-2s
     ///
     /// 12.5 is a time on the trace's clock in seconds (ticks where it counts those), +1.5s after the first event, -2s before the

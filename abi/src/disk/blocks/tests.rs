@@ -468,7 +468,7 @@ fn a_file_that_cannot_be_read_is_cut_there() {
 fn a_window_hands_out_bytes_in_order_and_reads_no_more_than_it_should() {
     let bytes: Vec<u8> = (0..500_000u32).map(|n| (n / 3) as u8).collect();
     let mut window = Window::new(file(&bytes));
-    let position = |window: &Window| window.file().stream_position().unwrap();
+    let position = |window: &Window| window.file().unwrap().stream_position().unwrap();
     assert_eq!((window.bytes().len(), window.offset()), (0, 0));
     assert_eq!(window.fill(0).len(), 0);
     // Little at a file's beginning, which is all that opening most files takes.

@@ -1,5 +1,6 @@
 //! `latency`, `shrinkers`, `stalls`, `waits` and `functions`: the time that tasks wait for memory.
 
+mod ended;
 mod events;
 mod functions;
 mod naming;
@@ -8,8 +9,10 @@ mod spans;
 mod stalls;
 mod waits;
 
+pub use ended::{EndedFrame, EndedRow};
 pub use events::EventRow;
 pub use functions::{FunctionRow, Functions, OtherCalls};
+pub(crate) use naming::Naming;
 pub use shrinkers::{OtherShrinkers, ShrinkerRow, Shrinkers};
 pub use spans::{Bucket, NestingMembers, SpanRow, Spans, TaskMembers};
 pub use stalls::{InsideRow, OtherStalls, StallRow, Stalls};

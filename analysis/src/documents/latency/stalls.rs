@@ -8,7 +8,7 @@ use kmemtrace_abi::stack::StackId;
 use serde::{Serialize, Serializer};
 
 use super::events::EventRow;
-use super::naming::{function_name, gfp_name, known, name_of, symbol};
+use super::naming::{Naming, known};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use crate::documents::stack_frame::{RowStack, StackFrame};
@@ -129,30 +129,32 @@ pub struct StackTable<'a> {
 impl Serialize for StackTable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let numbered = (1u64..).zip(&self.stacks);
-        serializer.collect_map(numbered.map(|(number, stack)| (number.to_string(), frames(self.latency, *stack))))
+        serializer
+            .collect_map(numbered.map(|(number, stack)| (number.to_string(), frames(Naming::of(self.latency), *stack))))
     }
 }
 
-fn frames(latency: &Latency, stack: StackId) -> Vec<StackFrame<'_>> {
-    let symbols = latency.names.symbolizer();
+/// Frames of a stack.
+pub(super) fn frames(naming: Naming<'_>, stack: StackId) -> Vec<StackFrame<'_>> {
+    let symbols = naming.names.symbolizer();
     let frame = |&address: &u64| {
         let symbol = symbols.lookup(address);
         let module = symbol.and_then(|symbol| symbol.module).map(Into::into);
         let is_gone = symbol.is_some_and(|symbol| symbol.is_gone);
         StackFrame { address, symbol: symbol.map(|symbol| symbol.text().into()), module, is_gone }
     };
-    latency.names.trace_names.stacks.get(stack).iter().map(frame).collect()
+    naming.trace_names.stacks.get(stack).iter().map(frame).collect()
 }
 
-fn inside_row<'a>(latency: &'a Latency, row: &InsideSpans) -> InsideRow<'a> {
+fn inside_row<'a>(naming: Naming<'a>, row: &InsideSpans) -> InsideRow<'a> {
     let is_shrinker = row.span == Span::Shrinker;
     InsideRow {
-        span: name_of(row.span, latency),
+        span: naming.span(row.span),
         function: is_shrinker.then_some(Address(row.function)),
-        symbol: if is_shrinker { function_name(latency, row.function) } else { None },
+        symbol: if is_shrinker { naming.function(row.function) } else { None },
         count: row.count,
-        total: known(latency, row.total),
-        max: known(latency, row.max),
+        total: naming.known(row.total),
+        max: naming.known(row.max),
         freed: is_shrinker.then_some(row.freed),
     }
 }
@@ -184,10 +186,17 @@ pub(super) fn stalls<'a>(latency: &'a Latency, by_time: bool, top: Option<usize>
 }
 
 fn row_of<'a>(latency: &'a Latency, listed: &'a ListedStall, numbers: &HashMap<StackId, u64>) -> StallRow<'a> {
+    let naming = Naming::of(latency);
+    let numbered = listed.stall.stack.and_then(|stack| Some((*numbers.get(&stack)?, stack)));
+    let stack = numbered.map(|(number, stack)| RowStack { number, frames: frames(naming, stack) });
+    StallRow { stack, ..row_without_stack(naming, listed) }
+}
+
+/// Row of a stall, without its stack.
+pub(super) fn row_without_stack<'a>(naming: Naming<'a>, listed: &'a ListedStall) -> StallRow<'a> {
     let ListedStall { stall, pid, comm, call_site } = listed;
-    let names = &latency.names.trace_names;
-    let numbered = stall.stack.and_then(|stack| Some((*numbers.get(&stack)?, stack)));
-    let mut inside: Vec<InsideRow<'_>> = stall.inside.iter().map(|row| inside_row(latency, row)).collect();
+    let names = naming.trace_names;
+    let mut inside: Vec<InsideRow<'_>> = stall.inside.iter().map(|row| inside_row(naming, row)).collect();
     inside.sort_by(|a, b| {
         let by_name = || (&a.span, &a.symbol).cmp(&(&b.span, &b.symbol));
         let by_address = || a.function.map(|at| at.0).cmp(&b.function.map(|at| at.0));
@@ -199,16 +208,16 @@ fn row_of<'a>(latency: &'a Latency, listed: &'a ListedStall, numbers: &HashMap<S
         end: stall.end,
         pid: *pid,
         comm: comm.as_deref().map(Into::into),
-        span: name_of(stall.span, latency),
-        total: known(latency, stall.end.saturating_sub(stall.begin)),
-        own: known(latency, stall.own),
+        span: naming.span(stall.span),
+        total: naming.known(stall.end.saturating_sub(stall.begin)),
+        own: naming.known(stall.own),
         order: stall.order.map(u64::from),
-        gfp: stall.gfp.and_then(|flags| gfp_name(latency, flags)),
+        gfp: stall.gfp.and_then(|flags| naming.gfp(flags)),
         reclaimed: stall.reclaimed,
         call_site: call_site.map(Address),
-        symbol: call_site.and_then(|site| symbol(latency, site)),
-        stack: numbered.map(|(number, stack)| RowStack { number, frames: frames(latency, stack) }),
+        symbol: call_site.and_then(|site| naming.symbol(site)),
+        stack: None,
         inside,
-        events: latency.request.lists_events.then(events),
+        events: naming.lists_events.then(events),
     }
 }

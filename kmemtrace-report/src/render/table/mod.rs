@@ -17,7 +17,7 @@ mod mismatch;
 mod objects;
 pub(crate) mod options;
 mod sites;
-mod stalls;
+pub(crate) mod stalls;
 #[cfg(feature = "dwarf")]
 pub(crate) mod static_sizes;
 mod summary;

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
-use kmemtrace::documents::latency::{EventRow, InsideRow, StallRow, Stalls};
+use kmemtrace::documents::head::TraceMembers;
+use kmemtrace::documents::latency::{EndedRow, EventRow, InsideRow, StallRow, Stalls};
 use kmemtrace::documents::row::{Cell as Value, Row as _};
+use kmemtrace::latency::SpanClass;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 
@@ -26,23 +28,59 @@ pub(super) fn stalls(
         return heading::empty("no stall", options, out);
     }
     for row in view.listing.rows.iter() {
-        stall(head, &row, options, out)?;
+        first_line(&head.trace, &row, Vec::new(), options, out)?;
+        inside(&head.trace, &row, options, out)?;
     }
     heading::more_rows(view.listing.others.as_ref().map_or(0, |others| others.others_count as u64), options, out)
 }
 
-fn stall(head: &Head<'_>, row: &StallRow<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a span that has just ended.
+pub(crate) fn ended(
+    trace: &TraceMembers<'_>,
+    row: &EndedRow<'_>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut more = Vec::new();
+    if let Some(function) = row.function {
+        more.push(cells::shown(&row.function_name).unwrap_or_else(|| function.to_string()));
+        more.extend(row.freed.map(|freed| format!("freed {}", units::grouped(freed))));
+    }
+    if row.class != SpanClass::Stall {
+        more.push(row.class.name().to_owned());
+    }
+    if row.is_suspect {
+        more.push("suspect: events were lost".to_owned());
+    }
+    let is_bare = row.class != SpanClass::Stall && row.stall.inside.is_empty();
+    first_line(trace, &row.stall, more, options, out)?;
+    if is_bare { Ok(()) } else { inside(trace, &row.stall, options, out) }
+}
+
+/// Writes the line of a stall; `more` are parts behind the usual ones.
+fn first_line(
+    trace: &TraceMembers<'_>,
+    row: &StallRow<'_>,
+    more: Vec<String>,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
     let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
     let span = cells::shown(&row.span).unwrap_or_default();
     let mut line = vec![
-        format!("{}  {comm}{pid}", cells::moment(&head.trace, row.at)),
+        format!("{}  {comm}{pid}", cells::moment(trace, row.at)),
         format!("{span} {}", cells::duration(row.total)),
     ];
     line.extend(row.order.map(|order| format!("order {order}")));
     line.extend(row.reclaimed.map(|pages| format!("reclaimed {} pages", units::grouped(pages))));
     line.extend(row.call_site.map(|site| cells::shown(&row.symbol).unwrap_or_else(|| site.to_string())));
-    writeln!(out, "{}", wrap::parts(&line, options.screen.width, options.screen.cut_mark()))?;
+    line.extend(more);
+    writeln!(out, "{}", wrap::parts(&line, options.screen.width, options.screen.cut_mark()))
+}
+
+/// Writes the spans and events inside a stall.
+fn inside(trace: &TraceMembers<'_>, row: &StallRow<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let own = format!("itself {}", cells::duration(row.own));
     let mut inside: Vec<String> = row.inside.iter().map(spans).collect();
     match inside.last_mut() {
@@ -53,7 +91,7 @@ fn stall(head: &Head<'_>, row: &StallRow<'_>, options: &TableOptions, out: &mut 
         below(&line, options, out)?;
     }
     for event in row.events.iter().flatten() {
-        below(&event_text(head, event), options, out)?;
+        below(&event_text(trace, event), options, out)?;
     }
     Ok(())
 }
@@ -74,8 +112,8 @@ fn spans(row: &InsideRow<'_>) -> String {
 }
 
 /// Event with its fields.
-fn event_text(head: &Head<'_>, row: &EventRow<'_>) -> String {
-    let mut text = cells::moment(&head.trace, row.event.at);
+fn event_text(trace: &TraceMembers<'_>, row: &EventRow<'_>) -> String {
+    let mut text = cells::moment(trace, row.event.at);
     row.members(&mut |name, value| match (name, value) {
         ("at", _) => {}
         ("event", Value::Name(name)) => text += &format!("  {}", escape(name)),

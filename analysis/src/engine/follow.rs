@@ -1,0 +1,284 @@
+//! Pass over the events of a trace that grows, which lists spans as they end: [`Query::follow`].
+//!
+//! Events are merged up to a key before which no CPU can bring more. The recorder tells it for idle CPUs; of a directory without that,
+//! a CPU whose file has been read to its end has nothing more before the present less the flush interval. An event that comes later all
+//! the same counts at the time that the others have come to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kmemtrace_abi::event::{Event, Names};
+use kmemtrace_abi::kernel::gfp::GfpNames;
+use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::{Trace, TraceInfo};
+
+use crate::account::completeness::Completeness;
+use crate::documents::latency::{EndedRow, Naming};
+use crate::engine::config::{WINDOW, batch};
+use crate::engine::observe::{Observed, has_late_loss};
+use crate::engine::run::begin;
+use crate::error::AnalysisError;
+use crate::latency::{EndedSpan, EndedTotals, FollowRequest, Latency, LatencyRequest, LatencyRows, Pass};
+use crate::live::Fed;
+use crate::live::clock::TraceClock;
+use crate::names::known::KnownNames;
+use crate::order::merge::Chunk;
+use crate::order::merger::{MergeStats, Merger};
+use crate::query::Query;
+use crate::query::select::Select;
+
+/// Flush interval of a recorder that was not asked for another one, in nanoseconds.
+const FLUSH: u64 = 1_000_000_000;
+/// Time for its writing, in nanoseconds.
+const WRITING: u64 = 300_000_000;
+
+/// Facts of a trace that a follower refers to.
+pub struct FollowerBase {
+    request: FollowRequest,
+    /// Request of the sums, which are over all spans.
+    sums: LatencyRequest,
+    select: Select,
+    names: KnownNames,
+    info: TraceInfo,
+    gfp_names: Option<Arc<GfpNames>>,
+    given: Vec<(&'static str, Vec<String>)>,
+    own_threads: Option<Vec<i32>>,
+}
+
+/// Answer of a follower at the end of its trace.
+pub struct Followed {
+    rows: LatencyRows,
+    order: MergeStats,
+    completeness: Completeness,
+    has_late_loss: bool,
+    /// Sums over the spans that were listed.
+    pub totals: EndedTotals,
+    /// Events that came after the merge had passed their time, and count at a later one.
+    pub late_events: u64,
+}
+
+impl Query {
+    /// Begins to follow a trace, whose streams may grow ([`CpuStream::follow`]). Of the query, the filters by thread and command count.
+    ///
+    /// # Errors
+    /// [`AnalysisError::AlreadyRead`], or a file of names that cannot be used.
+    pub fn follow(&self, trace: &mut Trace, request: FollowRequest) -> Result<FollowerBase, AnalysisError> {
+        begin(trace)?;
+        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
+        names.find_sources(trace)?;
+        let sums = LatencyRequest { lists_events: request.lists_events, ..LatencyRequest::default() };
+        Ok(FollowerBase {
+            request,
+            sums,
+            select: self.select.clone(),
+            names,
+            info: trace.info.clone(),
+            gfp_names: trace.metadata.gfp_names.clone(),
+            given: self.given.clone(),
+            own_threads,
+        })
+    }
+}
+
+impl FollowerBase {
+    /// Facts of the trace.
+    pub fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    /// Row of a span that has ended.
+    pub fn row<'a>(&'a self, span: &'a EndedSpan, trace: &'a Trace) -> EndedRow<'a> {
+        let naming = Naming {
+            names: &self.names,
+            trace_names: &trace.names,
+            gfp_names: self.gfp_names.as_deref(),
+            has_durations: self.info.keys().unit == kmemtrace_abi::clock::Unit::Nanoseconds,
+            lists_events: self.request.lists_events,
+        };
+        EndedRow::of(naming, span)
+    }
+
+    /// The answer of a follower that has ended, over all spans: the threshold and the kinds of the request do not count.
+    pub fn answer(self, trace: &mut Trace, followed: Followed) -> Latency {
+        let Followed { rows, order, completeness, has_late_loss, .. } = followed;
+        let observed = Observed {
+            completeness,
+            events: order.events,
+            first_key: order.first.unwrap_or(0),
+            keys: order.first.zip(order.last),
+            own_threads: self.own_threads,
+            has_late_loss,
+            source_paths: self.names.places.paths(),
+        };
+        let names = KnownNames { trace_names: std::mem::take(&mut trace.names), ..self.names };
+        rows.answer((observed, self.info, names), self.gfp_names, self.sums, self.given, None)
+    }
+}
+
+/// Follower of a trace that grows.
+pub struct Follower<'a> {
+    pass: Pass<'a>,
+    merger: Merger<Event>,
+    spare: Vec<Chunk<Event>>,
+    batch: usize,
+    clock: TraceClock,
+    /// Time after which an event is in its file, in nanoseconds.
+    delay: u64,
+    /// The first key; none before the first event.
+    first: Option<u64>,
+    /// Key up to which all events were taken.
+    frontier: u64,
+    /// Key of the last event that was read.
+    latest: u64,
+    late_events: u64,
+    /// Streams without events are not waited for.
+    hurries: bool,
+}
+
+impl<'a> Follower<'a> {
+    /// Follower of the trace that `base` was made of.
+    pub fn new(base: &'a FollowerBase, trace: &Trace) -> Follower<'a> {
+        let mut pass = Pass::new(&base.sums, &base.select, &base.names, &base.info);
+        let clock = TraceClock::of(&base.info);
+        let grows = trace.streams.iter().any(CpuStream::follows);
+        pass.follow(&base.request, grows && clock.now().is_some(), base.names.comms.clone());
+        let cpus: Vec<u32> = trace.streams.iter().map(CpuStream::cpu).collect();
+        Follower {
+            pass,
+            batch: batch(WINDOW, cpus.len()),
+            merger: Merger::new(cpus, trace.info.order, 1),
+            spare: Vec::new(),
+            clock,
+            delay: base.request.flush.unwrap_or(FLUSH).saturating_add(WRITING),
+            first: None,
+            frontier: 0,
+            latest: 0,
+            late_events: 0,
+            hurries: false,
+        }
+    }
+
+    /// Reads a part of what is there. [`Fed::Behind`]: there is more.
+    pub fn feed(&mut self, trace: &mut Trace) -> Fed {
+        let has_read = self.read(trace);
+        if self.first.is_none() && !self.begin(trace) {
+            return if has_read { Fed::Behind } else { Fed::CaughtUp };
+        }
+        let mut has_merged = false;
+        while !self.merger.is_done()
+            && let Some(window) = self.merger.next()
+        {
+            self.pass.take(&window, self.first.unwrap_or(0), &trace.names);
+            let last = window.events.last().map(|event| event.at);
+            self.frontier = self.frontier.max(last.max(window.complete_until).unwrap_or(0));
+            let is_empty = window.events.is_empty();
+            self.merger.recycle(window);
+            self.spare.extend(self.merger.take_consumed());
+            has_merged |= !is_empty;
+            if is_empty {
+                break;
+            }
+        }
+        match (self.merger.is_done(), has_read || has_merged) {
+            (true, _) => Fed::Ended,
+            (false, true) => Fed::Behind,
+            (false, false) => Fed::CaughtUp,
+        }
+    }
+
+    /// Begins at the first event, or at the end of a trace without any; false where an earlier one may come.
+    fn begin(&mut self, trace: &Trace) -> bool {
+        let has_events = (0..trace.streams.len()).any(|index| self.merger.waiting(index) > 0);
+        let first = self.merger.first_key();
+        let has_ended = trace.streams.iter().all(CpuStream::has_ended);
+        if !has_ended && (!has_events || !self.merger.is_complete_until(first)) {
+            return false;
+        }
+        (self.first, self.frontier) = (Some(first), first);
+        true
+    }
+
+    /// Reads a chunk of each stream that has none; true where there was one.
+    fn read(&mut self, trace: &mut Trace) -> bool {
+        let mut has_read = false;
+        let (streams, names) = (&mut trace.streams, &mut trace.names);
+        let now = self.clock.now();
+        for (index, stream) in streams.iter_mut().enumerate() {
+            let mut is_dry = false;
+            while self.merger.needs_input(index) && !is_dry {
+                let mut chunk = self.spare.pop().unwrap_or_default();
+                chunk.clear();
+                is_dry = !stream.decode(names, &mut chunk, self.batch);
+                self.add(index, chunk, stream);
+                has_read |= !is_dry;
+            }
+            let guessed = now.unwrap_or(self.latest).saturating_sub(self.delay);
+            let guessed = if self.hurries { self.latest } else { guessed };
+            let is_guessed = is_dry && (self.hurries || !stream.is_streamed());
+            let told = stream.watermark().map(|time| time.saturating_sub(1));
+            if let Some(watermark) = told.max(is_guessed.then_some(guessed)) {
+                let mut chunk = self.spare.pop().unwrap_or_default();
+                chunk.clear();
+                if stream.end_waiting(names, &mut chunk, watermark) {
+                    self.add(index, chunk, stream);
+                    has_read = true;
+                }
+                self.merger.raise_watermark(index, watermark);
+            }
+        }
+        self.hurries = false;
+        has_read
+    }
+
+    /// Adds a chunk of a stream. Events that come after their time move to the present: the merge has passed their keys.
+    fn add(&mut self, index: usize, mut chunk: Chunk<Event>, stream: &CpuStream) {
+        let frontier = self.frontier;
+        for event in chunk.events.iter_mut().take_while(|event| event.at < frontier) {
+            event.at = frontier;
+            self.late_events += 1;
+        }
+        self.latest = self.latest.max(chunk.events.last().map_or(0, |event| event.at));
+        self.merger.add(index, chunk, stream.has_ended());
+    }
+
+    /// Waits no longer for streams that have nothing, where too much of the others waits for them.
+    pub fn hurry(&mut self) {
+        self.hurries = true;
+    }
+
+    /// Key of the first event; `None` before there is one.
+    pub fn first(&self) -> Option<u64> {
+        self.first
+    }
+
+    /// Adds command names that the trace has told since it was opened.
+    pub fn add_comms(&mut self, comms: HashMap<i32, Box<[u8]>>) {
+        self.pass.add_comms(comms);
+    }
+
+    /// Takes off the spans that have ended, in the order of their ends.
+    pub fn take_ended(&mut self) -> Vec<EndedSpan> {
+        self.pass.take_ended()
+    }
+
+    /// Ends the pass, at the end of the trace or before. Spans that end with it are listed by the last of `take`.
+    pub fn finish(mut self, trace: &Trace, take: &mut dyn FnMut(Vec<EndedSpan>)) -> Followed {
+        let order = self.merger.merged;
+        self.pass.settle(&trace.names);
+        take(self.pass.take_ended());
+        let totals = self.pass.ended_totals();
+        let has_late_loss = has_late_loss(trace, &order);
+        let names: &Names = &trace.names;
+        Followed {
+            rows: self.pass.finish(names, has_late_loss),
+            completeness: Completeness {
+                stacks_distinct: trace.names.stacks.len() as u64,
+                ..Completeness::of(trace, &order)
+            },
+            order,
+            has_late_loss,
+            totals,
+            late_events: self.late_events,
+        }
+    }
+}

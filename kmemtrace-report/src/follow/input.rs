@@ -1,0 +1,57 @@
+//! Input that is followed.
+
+use std::path::Path;
+
+use kmemtrace::Trace;
+use kmemtrace::latency::Follower;
+
+use super::directory::Growing;
+use super::stop::Stop;
+use super::stream::StandardInput;
+use crate::cli::Request;
+
+/// Name of a stream on standard input.
+const STREAM: &str = "-";
+
+/// Input that is followed.
+pub(super) enum Input {
+    Stream(Box<StandardInput>),
+    Directory(Growing),
+}
+
+/// Result of a wait for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// More may be there, or the end.
+    More,
+    /// A signal asks for the end.
+    Stopped,
+}
+
+impl Input {
+    /// Opens the input that the command line names; no trace where a signal came first.
+    pub(super) fn open(request: &Request, stop: &Stop) -> anyhow::Result<(Input, Option<Trace>)> {
+        let inputs = request.inputs();
+        if inputs.first().is_some_and(|path| path == Path::new(STREAM)) {
+            let (stream, trace) = StandardInput::open(stop)?;
+            return Ok((Input::Stream(Box::new(stream)), trace));
+        }
+        let (growing, trace) = Growing::open(request, stop)?;
+        Ok((Input::Directory(growing), trace))
+    }
+
+    /// Waits for more.
+    pub(super) fn next(&mut self, trace: &mut Trace, follower: &mut Follower<'_>, stop: &Stop) -> anyhow::Result<Next> {
+        match self {
+            Input::Stream(stream) => stream.next(follower, stop),
+            Input::Directory(growing) => growing.next(trace, stop),
+        }
+    }
+
+    /// Completes the findings about the input.
+    pub(super) fn report(&mut self, trace: &mut Trace) {
+        if let Input::Stream(stream) = self {
+            stream.input.report(trace);
+        }
+    }
+}

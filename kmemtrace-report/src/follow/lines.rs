@@ -1,0 +1,174 @@
+//! Lines of a follower: spans that have ended, and the totals at the end.
+
+use std::io::{self, Write};
+
+use kmemtrace::Trace;
+use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
+use kmemtrace::documents::latency::{self as documents, ShrinkerRow};
+use kmemtrace::documents::{Body, Document};
+use kmemtrace::latency::{EndedSpan, EndedTotals, FollowerBase, Latency};
+use kmemtrace_abi::text::units;
+use serde::Serialize;
+
+use crate::args::Format;
+use crate::cli::Request;
+use crate::render::json::line;
+use crate::render::table::options::TableOptions;
+use crate::render::table::{self, heading, stalls};
+use crate::report;
+use crate::terminal::output::Output;
+
+/// Form of the lines, as `schema` has it.
+const SCHEMA: &str = "kmemtrace.follow/1";
+
+/// Writer of the lines.
+pub(super) struct Lines<'a> {
+    base: &'a FollowerBase,
+    request: &'a Request,
+    options: TableOptions,
+    out: &'a mut Output,
+    has_begun: bool,
+}
+
+/// First line of JSON Lines.
+#[derive(Serialize)]
+struct Begin<'a> {
+    schema: &'static str,
+    trace: TraceMembers<'a>,
+    query: QueryMembers<'a>,
+}
+
+/// Last line of JSON Lines.
+#[derive(Serialize)]
+struct End<'a> {
+    totals: Totals,
+    completeness: &'a CompletenessMembers<'a>,
+    shrinkers: Vec<ShrinkerRow<'a>>,
+}
+
+/// Totals of a run.
+#[derive(Serialize)]
+struct Totals {
+    listed: Sums,
+    stalls: Sums,
+    late_events: u64,
+}
+
+/// Sums over spans.
+#[derive(Serialize)]
+struct Sums {
+    count: u64,
+    total: Option<u64>,
+    max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspect: Option<Suspect>,
+}
+
+/// Spans that loss may have touched.
+#[derive(Serialize)]
+struct Suspect {
+    count: u64,
+    total: Option<u64>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(request: &'a Request, base: &'a FollowerBase, out: &'a mut Output) -> Lines<'a> {
+        let options = options(request);
+        Lines { base, request, options, out, has_begun: false }
+    }
+
+    /// Writes the first line; `first` is the key of the first event.
+    pub(super) fn begin(&mut self, first: Option<u64>) -> io::Result<()> {
+        if self.request.format() == Format::Table || std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
+        let filters = Filters(&self.request.asked.filters);
+        let begin = Begin {
+            schema: SCHEMA,
+            trace: TraceMembers::of_begun(self.base.info(), first.unwrap_or(0)),
+            query: QueryMembers { filters, time: None, by: Vec::new() },
+        };
+        line(&begin, self.out)
+    }
+
+    /// Writes spans that have ended.
+    pub(super) fn rows(&mut self, spans: &[EndedSpan], first: Option<u64>, trace: &Trace) -> io::Result<()> {
+        if spans.is_empty() {
+            return Ok(());
+        }
+        self.begin(first)?;
+        let members = TraceMembers::of_begun(self.base.info(), first.unwrap_or(0));
+        for span in spans {
+            let row = self.base.row(span, trace);
+            match self.request.format() {
+                Format::Table => stalls::ended(&members, &row, &self.options, self.out)?,
+                _ => line(&row, self.out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on what was written.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn options(request: &Request) -> TableOptions {
+    let inputs = request.inputs();
+    let input = inputs.first().map(std::path::PathBuf::as_path).unwrap_or(std::path::Path::new(""));
+    TableOptions { top: None, ..report::table_options(request, input) }
+}
+
+/// Writes the totals, and the shrinkers.
+pub(super) fn totals(
+    request: &Request,
+    latency: &Latency,
+    listed: EndedTotals,
+    late_events: u64,
+    out: &mut Output,
+) -> io::Result<()> {
+    let known = |time: u64| latency.has_durations().then_some(time);
+    let spans = documents::latency(latency);
+    let stalls = match &spans.body {
+        Body::Latency(view) => Sums {
+            count: view.tasks.iter().map(|task| task.count).sum(),
+            total: view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?))),
+            max: view.tasks.iter().filter_map(|task| task.max).max(),
+            suspect: None,
+        },
+        _ => return Ok(()),
+    };
+    let document = documents::shrinkers(latency, false, None);
+    if request.format() == Format::Table {
+        let options = options(request);
+        writeln!(out)?;
+        let shown = if request.args.all_spans { "span" } else { "stall" };
+        let mut text = format!(
+            "{} shown, {}, longest {}",
+            units::counted(listed.count, shown),
+            duration(known(listed.total)),
+            duration(known(listed.max)),
+        );
+        if listed.suspect.0 > 0 {
+            text += &format!("; {} more that loss may have touched", units::grouped(listed.suspect.0));
+        }
+        text += &format!(". In all {} waited {}.", units::counted(stalls.count, "stall"), duration(stalls.total));
+        heading::text(&text, &options, out)?;
+        return table::table(&document, &options, out);
+    }
+    let Document { head, body: Body::Shrinkers(shrinkers) } = &document else { return Ok(()) };
+    let suspect = Suspect { count: listed.suspect.0, total: known(listed.suspect.1) };
+    let listed =
+        Sums { count: listed.count, total: known(listed.total), max: known(listed.max), suspect: Some(suspect) };
+    let end = End {
+        totals: Totals { listed, stalls, late_events },
+        completeness: &head.completeness,
+        shrinkers: shrinkers.rows.iter().collect(),
+    };
+    line(&end, out)
+}
+
+fn duration(time: Option<u64>) -> String {
+    time.map_or_else(|| "-".to_owned(), units::duration)
+}

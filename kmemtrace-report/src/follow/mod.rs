@@ -1,0 +1,105 @@
+//! Stalls of a trace that grows, each printed once it ends: of a stream on standard input, or of a directory.
+
+mod directory;
+mod input;
+mod lines;
+mod stop;
+mod stream;
+
+use kmemtrace::Query;
+use kmemtrace::latency::{FollowRequest, Follower, Latency};
+use kmemtrace::live::Fed;
+use kmemtrace_abi::fault::Verdict;
+
+use crate::args::{Args, Format};
+use crate::cli::Request;
+use crate::terminal::messages::say;
+use crate::terminal::output::Output;
+use crate::{exit, report};
+use input::{Input, Next};
+use lines::Lines;
+use stop::Stop;
+
+/// Prints spans as they end, and the totals at the end.
+pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    check(args)?;
+    let stop = Stop::register(args.output.is_none())?;
+    let (mut input, opened) = Input::open(request, &stop)?;
+    let Some(mut trace) = opened else { return Ok(exit::OK) };
+    let query = report::with_options(request, Query::by_kind())?;
+    let asked = FollowRequest {
+        threshold: args.threshold.unwrap_or(0),
+        spans: args.span.clone(),
+        lists_all: args.all_spans,
+        lists_events: args.timeline,
+        flush: args.live.flush,
+    };
+    let base = query.follow(&mut trace, asked)?;
+    let mut follower = Follower::new(&base, &trace);
+    let mut out = Output::open(args.output.as_deref(), args.force)?;
+    let mut lines = Lines::new(request, &base, &mut out);
+    let mut written = Ok(());
+    loop {
+        let fed = follower.feed(&mut trace);
+        written = written.and_then(|()| lines.rows(&follower.take_ended(), follower.first(), &trace));
+        match fed {
+            Fed::Behind if written.is_ok() => continue,
+            Fed::Ended => break,
+            Fed::Behind | Fed::CaughtUp => {}
+        }
+        written = written.and_then(|()| lines.flush());
+        if written.is_err() || input.next(&mut trace, &mut follower, &stop)? == Next::Stopped {
+            break;
+        }
+    }
+    input.report(&mut trace);
+    let first = follower.first();
+    let mut last = Vec::new();
+    let followed = follower.finish(&trace, &mut |spans| last.extend(spans));
+    written = written.and_then(|()| lines.rows(&last, first, &trace)).and_then(|()| lines.begin(first));
+    let (totals, late_events) = (followed.totals, followed.late_events);
+    drop(lines);
+    let latency = base.answer(&mut trace, followed);
+    let written = written.and_then(|()| lines::totals(request, &latency, totals, late_events, &mut out));
+    out.finish(written)?;
+    tell(&latency, late_events);
+    Ok(report::status(args, &latency.observed().completeness))
+}
+
+/// Refuses options that ask for an order of rows, or for a part of a trace that has an end.
+fn check(args: &Args) -> anyhow::Result<()> {
+    let given = [
+        ("--sort", !args.sort.is_empty(), "spans are printed in the order of their ends"),
+        ("--top", args.top.is_some(), "--threshold leaves out short spans"),
+        ("--time", args.time.is_some(), "leave it out"),
+        ("--format", matches!(args.format, Some(Format::Json | Format::Csv)), "the formats are table and jsonl"),
+    ];
+    if let Some((option, _, remedy)) = given.into_iter().find(|(_, is_given, _)| *is_given) {
+        anyhow::bail!("{option}: not with --follow, which prints lines as they come: {remedy}");
+    }
+    if args.words.len() > 1 {
+        anyhow::bail!("--follow: name one directory, or - for a stream on standard input");
+    }
+    Ok(())
+}
+
+/// Tells on standard error of what the lines cannot say.
+fn tell(latency: &Latency, late_events: u64) {
+    let observed = latency.observed();
+    if latency.events() == 0 {
+        say("no event of reclaim, compaction or a shrinker came: record them with kmemtraced -e latency");
+    }
+    if observed.completeness.verdict >= Verdict::Truncated && !observed.completeness.truncated_files.is_empty() {
+        say("the recorder ended before its files did: the last events are missing");
+    }
+    if observed.has_late_loss {
+        say("loss at no known time came to light at the end: every span that was printed may be wrong");
+    }
+    if late_events > 0 {
+        say(&format!(
+            "{late_events} events came later than the recorder's flush interval allows, and count at a later time: name the interval \
+             with --flush"
+        ));
+    }
+}
