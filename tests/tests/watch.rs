@@ -402,6 +402,6 @@ fn stalls_of_the_recording_are_printed_as_they_end() -> Result<(), Skip> {
     late.sort_unstable();
     // The flush interval and half a second; a machine that does other things, too, delays some.
     let (median, latest) = (late[late.len() / 2], late[late.len() - 1]);
-    assert!(median <= 700 && latest < 2000, "stalls are printed {median} ms late, the last {latest} ms");
+    assert!(median <= 700 && latest < 4000, "stalls are printed {median} ms late, the last {latest} ms");
     Ok(())
 }
