@@ -35,7 +35,7 @@ pub use request::{LatencyRequest, WaitBy};
 use stacks::StackFacts;
 use sums::Sums;
 pub use sums::{ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
-pub use task::{InsideSpans, ShrinkerKey, SpanClass};
+pub use task::{InsideEvent, InsideSpans, ShrinkerKey, SpanClass};
 
 /// Nanoseconds of a microsecond.
 const PER_MICROSECOND: u64 = 1000;
