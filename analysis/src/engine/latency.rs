@@ -16,7 +16,7 @@ use crate::query::filter::Selected;
 
 impl Query {
     /// Time that tasks wait for memory. Of the query, the time window counts, and the filters by thread and command, which act on
-    /// the spans that were made of all events.
+    /// the spans that were made of all events. Those by call-site, module and source act on the stalls that are listed.
     ///
     /// # Errors
     /// Errors of [`Query::observe`].

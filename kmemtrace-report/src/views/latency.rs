@@ -54,12 +54,14 @@ pub(super) const STALLS: View = View {
     meaning: "Each time that an allocation had to wait",
     help: "\
 Each direct, node and memcg reclaim and each compaction that an allocation or a charge waited for, the longest first, with the spans \
-inside, and the call-site where stacks were recorded. --timeline adds all events of the thread from begin to end.",
+inside, and the call-site where stacks were recorded. --site, --module and --branch go by it. --timeline adds all events of the \
+thread from begin to end, with the fields of their records.",
     examples: &[
         ("stalls --threshold 10ms DIR", "long ones"),
+        ("stalls --site 'ext4_*' DIR", "those of one file system"),
         ("stalls --sort time --timeline DIR", "all in their order, with the events inside"),
     ],
-    options: &["threshold", "span", "sort", "timeline", "top"],
+    options: &["threshold", "span", "site", "module", "branch", "sort", "timeline", "top"],
     groupings: &[],
     sort_keys: &[SortBy::Total, SortBy::Time],
     run: Run::Latency {
