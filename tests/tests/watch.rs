@@ -328,7 +328,7 @@ fn a_viewer_that_lags_loses_nothing_in_silence() -> Result<(), Skip> {
 
 fn a_second_signal_ends_it_while_the_viewer_hangs() -> Result<(), Skip> {
     let tracefs = can_watch()?;
-    // It takes the names, and the pipe is full some time after.
+    // The viewer takes the names, and the pipe is full some time after.
     let viewer = "echo $$; timeout 3 cat >/dev/null; exec sleep 600";
     let mut watch = Watch::start(&tracefs, viewer, &["-e", "slab"]);
     sleep(Duration::from_secs(3));

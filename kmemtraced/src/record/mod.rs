@@ -159,11 +159,7 @@ fn run(
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
     workers.tids.extend(launcher_tid);
-    let threads = if knows_own { meta.put_threads(&workers.tids) } else { Ok(()) };
-    if !knows_own {
-        let line = "the recorder's own threads are not known in a pid namespace: the report cannot leave them out";
-        say_verbose(args, line);
-    }
+    let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     let started = threads.with_context(|| output.unwritable("meta.out"));
     let started = started.and(launcher);
     let started =
@@ -174,9 +170,6 @@ fn run(
         meta.begun();
         workers.go();
         take_name(args, output);
-        if let Some(dir) = output.path() {
-            undo::note_trace_dir(dir);
-        }
     }
     let score = memory::OomScore::lower();
     if let Err(line) = &score {
@@ -283,11 +276,24 @@ fn own_threads(args: &Args, facts: &SourceFacts, knows_own: bool) -> Option<OwnT
     OwnThreads::new(format)
 }
 
+/// Adds the recorder's thread ids to the names, where the kernel's ids of them are known.
+fn put_threads(args: &Args, meta: &mut MetaFile, threads: &[i32], knows_own: bool) -> std::io::Result<()> {
+    if knows_own {
+        return meta.put_threads(threads);
+    }
+    let line = "the recorder's own threads are not known in a pid namespace: the report cannot leave them out";
+    say_verbose(args, line);
+    Ok(())
+}
+
 /// Takes the name of an earlier recording, which has it until this one has begun.
 fn take_name(args: &Args, output: &mut Destination) {
     warn(output.begin());
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
+    }
+    if let Some(dir) = output.path() {
+        undo::note_trace_dir(dir);
     }
 }
 

@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Running viewer. Dropping it kills it.
 pub(crate) struct Viewer {
     child: Child,
-    /// Its end, once it was seen.
+    /// End of the program, once it was seen.
     status: Option<ExitStatus>,
 }
 
