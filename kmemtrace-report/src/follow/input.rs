@@ -48,6 +48,14 @@ impl Input {
         }
     }
 
+    /// Reads what stands behind the last events.
+    pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        match self {
+            Input::Stream(stream) => stream.drain(stop),
+            Input::Directory(_) => Ok(()),
+        }
+    }
+
     /// Completes the findings about the input.
     pub(super) fn report(&mut self, trace: &mut Trace) {
         if let Input::Stream(stream) = self {

@@ -70,6 +70,17 @@ impl StandardInput {
         Ok(self.input.end()?)
     }
 
+    /// Reads the rest, where the streams of all CPUs have ended: a recorder whose reader is gone would fail.
+    pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        while !self.has_ended && !self.input.has_ended() {
+            if stop.is_over(&mut self.deadline) {
+                return self.end();
+            }
+            self.read(stop)?;
+        }
+        Ok(())
+    }
+
     /// Waits for more.
     pub(super) fn next(&mut self, follower: &mut Follower<'_>, stop: &Stop) -> anyhow::Result<Next> {
         if self.has_ended {
