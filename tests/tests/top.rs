@@ -1,5 +1,6 @@
 //! The live screen: as text over samples and over files that grow, on a terminal with tmux, and beside a recorder.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::text::units::bytes;
+use kmemtrace_tests::generate::symbols::Function;
+use kmemtrace_tests::generate::{Shape, trace_dir};
 use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::load;
@@ -14,6 +17,7 @@ use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::scenario::Scenario;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -27,6 +31,7 @@ fn main() -> ExitCode {
         ("a_killed_recorder_leaves_the_last_screen", a_killed_recorder_leaves_the_last_screen),
         ("blocks_that_were_given_back_are_skipped", blocks_that_were_given_back_are_skipped),
         ("all_groupings_have_the_figures_of_views", all_groupings_have_the_figures_of_views),
+        ("a_module_that_loads_has_what_its_thread_allocates", a_module_that_loads_has_what_its_thread_allocates),
         ("a_recorder_and_its_screen_end_together", a_recorder_and_its_screen_end_together),
         (
             "a_recorder_that_is_killed_leaves_the_screen_and_nothing_else",
@@ -178,6 +183,17 @@ fn figures(rows: &Value, members: [&str; 2]) -> Vec<(String, u64, u64, u64)> {
     figures
 }
 
+/// Rows at the end of a trace, after so many presses of `m`, as `w` saves them.
+fn saved(trace: &Path, presses: usize) -> Value {
+    let place = Directory::new(&[]);
+    place.write("keys", format!("wait 100000s\n{}w\n", "m\n".repeat(presses)).as_bytes());
+    let (keys, saved) = (place.file("keys").display().to_string(), place.path().display().to_string());
+    let screen = text(&["top", "--once", "--script", &keys, "--save-in", &saved], trace);
+    let file = must(&screen, fs::read_dir(place.path())).flatten().map(|entry| entry.path());
+    let file = file.filter(|path| path.extension().is_some_and(|suffix| suffix == "json")).last();
+    json(&must(&screen, fs::read(file.unwrap_or_else(|| panic!("no file: {screen}")))))
+}
+
 /// Trees of machines whose stacks were recorded: pages that go in parts, too.
 fn all_groupings_have_the_figures_of_views() -> Result<(), Skip> {
     for name in ["amd64-6.1", "i386-6.1", "s390x-6.1", "ppc64el-6.1", "arm64-6.12"] {
@@ -190,13 +206,7 @@ fn all_groupings_have_the_figures_of_views() -> Result<(), Skip> {
         let tree = tree.file(&format!("tree-stacks-{name}"));
         let views: [&[&str]; 5] = [&["sites"], &["sites", "--by", "stack"], &["modules"], &["tasks"], &["uses"]];
         for (view, presses) in views.iter().zip([0, 1, 2, 3, 5]) {
-            let place = Directory::new(&[]);
-            place.write("keys", format!("wait 100000s\n{}w\n", "m\n".repeat(presses)).as_bytes());
-            let (keys, saved) = (place.file("keys").display().to_string(), place.path().display().to_string());
-            let screen = text(&["top", "--once", "--script", &keys, "--save-in", &saved], &tree);
-            let file = must(&screen, fs::read_dir(place.path())).flatten().map(|entry| entry.path());
-            let file = file.filter(|path| path.extension().is_some_and(|suffix| suffix == "json")).last();
-            let shown = json(&must(name, fs::read(file.unwrap_or_else(|| panic!("{name}: no file: {screen}")))));
+            let shown = saved(&tree, presses);
             let document = json(&run_to(0, REPORT, &[*view, &["--format", "json"]].concat(), &[&tree]));
             let found = figures(&shown["rows"], ["live_bytes", "peak_live_bytes"]);
             let expected = figures(&document["rows"], ["live_allocated", "peak_live_allocated"]);
@@ -204,6 +214,39 @@ fn all_groupings_have_the_figures_of_views() -> Result<(), Skip> {
             assert_eq!(found, expected, "{name}: {view:?}");
         }
     }
+    Ok(())
+}
+
+/// Threads 100 and 101 load modules; frames of functions that are no module's tell that a module is initialised.
+fn a_module_that_loads_has_what_its_thread_allocates() -> Result<(), Skip> {
+    const START: u64 = 0xffff_ffff_8110_0000;
+    let names = [("do_init_module", None), ("helper", None), ("baz_read", Some("baz"))];
+    let functions = names.iter().zip(0..).map(|((name, module), number)| {
+        let start = START + number * 0x100;
+        Function { start, end: start + 0x80, name: (*name).to_owned(), module: module.map(str::to_owned) }
+    });
+    let functions = functions.collect();
+    let [init, helper, baz] = [START + 8, START + 0x108, START + 0x208];
+    let mut machine = Scenario::new(Shape::plain(), 2).with(|machine| machine.symbols.functions = functions);
+    machine = machine.thread(100, 0).page_alloc(1_000, 0, 0, 4096).stack(1_000, 0, &[helper, init]);
+    machine = machine.module_load(2_000, 0, "foo").page_alloc(3_000, 0, 2, 8192).stack(3_000, 0, &[helper, init]);
+    machine = machine.page_alloc(4_000, 0, 4, 16_384).stack(4_000, 0, &[baz, init]);
+    machine = machine.page_alloc(5_000, 0, 8, 32_768).stack(5_000, 0, &[baz, helper]);
+    machine = machine.thread(101, 0).module_load(3_500, 1, "bar").page_alloc(6_000, 1, 16, 65_536);
+    machine = machine.stack(6_000, 1, &[helper, init]).page_free(7_000, 1, 3, 0);
+    let trace = Directory::new(&trace_dir(&machine.finish(), 1));
+    let document = json(&run_to(0, REPORT, &["modules", "--format", "json"], &[trace.path()]));
+    let shown = saved(trace.path(), 2);
+    let rows = |rows: &Value, name: &str, live: &str| -> BTreeSet<(String, u64)> {
+        let rows = rows.as_array().unwrap_or_else(|| panic!("no rows: {rows}"));
+        rows.iter()
+            .map(|row| (row[name].as_str().unwrap_or("(kernel)").to_owned(), row[live].as_u64().unwrap_or(0)))
+            .collect()
+    };
+    let expected = [("(kernel)", 4096), ("foo", 20_480), ("baz", 32_768), ("bar", 65_536)];
+    let expected: BTreeSet<_> = expected.iter().map(|(name, live)| ((*name).to_owned(), *live)).collect();
+    assert_eq!(rows(&document["rows"], "module", "live_allocated"), expected);
+    assert_eq!(rows(&shown["rows"], "name", "live_bytes"), expected, "{shown}");
     Ok(())
 }
 

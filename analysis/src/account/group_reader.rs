@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Event, Kind};
+use kmemtrace_abi::event::{Event, Kind, ModuleLoad};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::Owner;
 
@@ -144,6 +144,8 @@ pub(crate) struct GroupReader<'a> {
     /// Uses by stack, flags and order.
     uses: Memory<(StackNumber, Option<u64>, Option<u8>)>,
     lists: Memory<Box<[GroupValue]>>,
+    /// Loads of modules of a trace that is being read; `None` where they are at hand, or not needed.
+    coming_loads: Option<ModuleLoads>,
     /// Values of one event.
     values: Vec<GroupValue>,
 }
@@ -166,7 +168,22 @@ impl<'a> GroupReader<'a> {
             inits: HashMap::default(),
             uses: HashMap::default(),
             lists: HashMap::default(),
+            coming_loads: None,
             values: Vec::new(),
+        }
+    }
+
+    /// Reader of a trace whose loads of modules are known as they come. The value of [`GroupKey::Module`] is the module that is
+    /// initialised, and nothing else: symbols of other modules come later, too.
+    pub(crate) fn with_coming_loads(self) -> GroupReader<'a> {
+        GroupReader { coming_loads: Some(ModuleLoads::default()), ..self }
+    }
+
+    /// Takes a load of a module.
+    #[cold]
+    pub(crate) fn take_load(&mut self, load: ModuleLoad<'_>) {
+        if let Some(loads) = &mut self.coming_loads {
+            loads.add_latest(load);
         }
     }
 
@@ -225,6 +242,7 @@ impl<'a> GroupReader<'a> {
             GroupKey::Use if kind == Kind::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
+            GroupKey::Module if self.coming_loads.is_some() => self.initialised_now(event, numbers.stack),
             GroupKey::Module if numbers.stack != 0 && self.facts.module_rule != ModuleRule::Site => {
                 let loaded = self.facts.loads.map_or(0, |loads| self.initialised(event, numbers.stack, loads));
                 self.module_of_stack(numbers.stack, loaded)
@@ -300,6 +318,15 @@ impl<'a> GroupReader<'a> {
         };
         limit(&mut self.inits);
         if *self.inits.entry(stack).or_insert_with(is_init) == 1 { loaded } else { 0 }
+    }
+
+    /// Name of the module whose initialisation the event is part of, by the loads that have come; 0 for none.
+    fn initialised_now(&mut self, event: &Event, stack: StackNumber) -> GroupValue {
+        let Some(loads) = self.coming_loads.take_if(|loads| stack != 0 && !loads.is_empty()) else { return 0 };
+        let loaded = self.initialised(event, stack, &loads);
+        let value = loads.name(loaded).map_or(0, |name| self.classes.cache(name).into());
+        self.coming_loads = Some(loads);
+        value
     }
 
     /// Module of a stack, or the module that is initialised.

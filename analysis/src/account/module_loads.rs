@@ -14,6 +14,11 @@ pub(crate) const INIT: &[u8] = b"do_init_module";
 /// Number of a module that was loaded, from 1.
 pub(crate) type LoadedModule = u32;
 
+/// Limits of loads as they come: loads of a thread, threads, and names.
+const MAX_LOADS: usize = 16;
+const MAX_THREADS: usize = 4096;
+const MAX_NAMES: usize = 1 << 16;
+
 /// Loads of modules by thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleLoads {
@@ -31,6 +36,26 @@ impl ModuleLoads {
             self.names.push(load.name.into());
         }
         self.by_thread.entry(load.pid).or_default().push((load.at, number));
+    }
+
+    /// Adds a load of a trace that is being read: the latest loads of the latest threads are kept, in order.
+    pub(crate) fn add_latest(&mut self, load: ModuleLoad<'_>) {
+        if self.names.len() >= MAX_NAMES && !self.numbers.contains_key(load.name) {
+            return;
+        }
+        if self.by_thread.len() >= MAX_THREADS && !self.by_thread.contains_key(&load.pid) {
+            self.by_thread.clear();
+        }
+        self.add(load);
+        if let Some(loads) = self.by_thread.get_mut(&load.pid) {
+            loads.sort_by_key(|(at, _)| *at);
+            loads.drain(..loads.len().saturating_sub(MAX_LOADS));
+        }
+    }
+
+    /// True where nothing was loaded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
     /// Brings the loads of each thread in order: threads move between CPUs, which are read one by one.
@@ -65,5 +90,18 @@ mod tests {
         let name = |pid, at| loads.name(loads.latest(pid, at)).map(|name| name.escape_ascii().to_string());
         assert_eq!((name(7, 9), name(7, 10).as_deref(), name(7, 29).as_deref()), (None, Some("foo"), Some("foo")));
         assert_eq!((name(7, 30).as_deref(), name(8, 99).as_deref(), name(9, 99)), (Some("bar"), Some("foo"), None));
+    }
+
+    #[test]
+    fn loads_that_come_late_are_put_in_order_and_old_ones_are_forgotten() {
+        let mut loads = ModuleLoads::default();
+        for (at, pid, name) in [(30, 7, "bar"), (10, 7, "foo")].into_iter().chain((0..5000).map(|pid| (50, pid, "x"))) {
+            loads.add_latest(ModuleLoad { at, pid, name: name.as_bytes() });
+        }
+        let name = |pid, at| loads.name(loads.latest(pid, at)).map(|name| name.escape_ascii().to_string());
+        assert_eq!((name(4999, 60).as_deref(), name(7, 60)), (Some("x"), None));
+        (0..100).for_each(|at| loads.add_latest(ModuleLoad { at, pid: 4999, name: b"y" }));
+        let name = |at| loads.name(loads.latest(4999, at));
+        assert_eq!((name(49), name(99)), (None, Some(&b"y"[..])));
     }
 }

@@ -9,7 +9,7 @@ use super::figures::Figures;
 use super::snapshot::{LiveGroup, LiveKey};
 use super::stack_tree::StackTree;
 use super::ticks::Ticks;
-use crate::account::classes::{Class, Classes};
+use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::grouping::RowKey;
 use crate::names::kallsyms::Symbolizer;
 use crate::order::pair_event::{NO_PID, PairEvent};
@@ -215,11 +215,11 @@ impl<'a> Ledger<'a> {
         for key in keys {
             let RowKey { site, kind, .. } = key;
             let values = self.classes.values_of(&key);
-            let [cache, stack, usage] =
-                [0, 1, 2].map(|at| values.get(at).and_then(|&n| u32::try_from(n).ok()).unwrap_or(0));
-            let module = self.module(site, stack);
-            let of_stack = self.stacks.number_of(LiveKey::Stack(stack), folded(kind), cache, stack);
-            self.tree.add(of_stack, folded(kind), &self.classes.frames(stack));
+            let [cache, stack, usage, loaded] =
+                [0, 1, 2, 3].map(|at| values.get(at).and_then(|&n| u32::try_from(n).ok()).unwrap_or(0));
+            let module = if loaded == 0 { self.module(site, stack) } else { self.loaded_module(loaded) };
+            let of_stack = self.stacks.number_of(LiveKey::Stack(stack, module), folded(kind), cache, stack);
+            self.tree.add(of_stack, folded(kind), module, &self.classes.frames(stack));
             self.targets.push(Targets {
                 site: self.sites.number_of(LiveKey::Site(site), kind, cache, stack),
                 stack: of_stack,
@@ -230,11 +230,22 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Number of the module of an allocation: of the frame nearest to it that has one, without a stack of its call-site.
+    /// Number of the module of an allocation while none loads: of the frame nearest to it that has one, without a stack of its call-site.
     fn module(&mut self, site: u64, stack: u32) -> u32 {
         let frames = self.classes.frames(stack);
         let module_of = |address: u64| self.symbols().lookup(address)?.module.map(Box::<[u8]>::from);
-        let Some(name) = frames.iter().copied().chain([site]).find_map(module_of) else { return 0 };
+        frames.iter().copied().chain([site]).find_map(module_of).map_or(0, |name| self.number_of_module(name))
+    }
+
+    /// Number of the module that is initialised, by the number of its name.
+    fn loaded_module(&mut self, name: CacheNumber) -> u32 {
+        let mut found: Option<Box<[u8]>> = None;
+        let first = (name as usize).saturating_sub(1);
+        self.classes.names_from(first, |name| _ = found.get_or_insert_with(|| name.into()));
+        found.map_or(0, |name| self.number_of_module(name))
+    }
+
+    fn number_of_module(&mut self, name: Box<[u8]>) -> u32 {
         let names = &mut self.module_names;
         let found = names.iter().position(|known| known.as_deref() == Some(&*name));
         let number = found.unwrap_or_else(|| {

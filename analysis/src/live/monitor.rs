@@ -166,7 +166,8 @@ impl<'a> Monitor<'a> {
         let MonitorBase { rules, classes, symbols, gfp_names, comms, places, caches, own_threads, budget, options } =
             base;
         let seed = Seed::random();
-        let grouping = Grouping::of(&[GroupKey::Site, GroupKey::Cache, GroupKey::Stack, GroupKey::Use]);
+        let grouping =
+            Grouping::of(&[GroupKey::Site, GroupKey::Cache, GroupKey::Stack, GroupKey::Use, GroupKey::Module]);
         let facts = GroupFacts {
             comms,
             symbols: Some(symbols),
@@ -177,7 +178,7 @@ impl<'a> Monitor<'a> {
             module_rule: ModuleRule::Site,
             loads: None,
         };
-        let groups = GroupReader::new(grouping, facts, classes);
+        let groups = GroupReader::new(grouping, facts, classes).with_coming_loads();
         let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
         let filter = LiveFilter { own, shows_own: options.shows_own };
         let mut pairing = Pairing::new(rules, classes, seed, 0, 1);

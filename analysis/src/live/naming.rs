@@ -57,7 +57,7 @@ impl NameMemory {
             LiveKey::Use(number) => LiveName::Use(self.cache(number, classes)),
             // Nodes are made of rows by screens.
             LiveKey::Node(_) => LiveName::Stack(Vec::new()),
-            LiveKey::Stack(number) => {
+            LiveKey::Stack(number, _) => {
                 let frames = classes.frames(number);
                 LiveName::Stack(frames.iter().map(|&frame| (frame, symbol_of(frame, symbols))).collect())
             }

@@ -40,25 +40,30 @@ impl Monitor<'_> {
             group: request.group,
             groups: self.groups(),
             rows: Vec::new(),
+            below: Vec::new(),
             node_peaks: match request.group {
-                LiveGroup::Stacks => self.ledger.tree.peaks.clone(),
+                LiveGroup::Stacks | LiveGroup::Modules => self.ledger.tree.peaks.clone(),
                 _ => Vec::new(),
             },
             detail: request.detail.and_then(|choice| self.detail(choice, request)),
         };
-        snapshot.rows = self.rows(request);
+        snapshot.rows = self.rows(request.group, request);
+        if request.group == LiveGroup::Modules && snapshot.groups.contains(&LiveGroup::Stacks) {
+            snapshot.below = self.rows(LiveGroup::Stacks, request);
+        }
         snapshot
     }
 
     /// Groupings whose rows tell objects apart: without stacks there are no rows of stacks, without pages none of uses.
     fn groups(&self) -> Vec<LiveGroup> {
         let has = |group: &LiveGroup| {
-            let none = match group {
-                LiveGroup::Stacks => LiveKey::Stack(0),
-                LiveGroup::Uses => LiveKey::Use(0),
-                _ => return true,
+            let is_one = |key| match group {
+                LiveGroup::Stacks => !matches!(key, LiveKey::Stack(0, _)),
+                LiveGroup::Uses => key != LiveKey::Use(0),
+                _ => true,
             };
-            self.ledger.lines(*group).lines.iter().any(|line| line.key != none)
+            matches!(group, LiveGroup::Sites | LiveGroup::Modules | LiveGroup::Tasks | LiveGroup::Caches)
+                || self.ledger.lines(*group).lines.iter().any(|line| is_one(line.key))
         };
         LiveGroup::ALL.into_iter().filter(has).collect()
     }
@@ -100,19 +105,22 @@ impl Monitor<'_> {
         past.chain((points > 0).then_some((self.ledger.pages.live, self.ledger.slab.live))).collect()
     }
 
-    fn rows(&mut self, request: &SnapshotRequest) -> Vec<LiveRow> {
+    fn rows(&mut self, group: LiveGroup, request: &SnapshotRequest) -> Vec<LiveRow> {
         let Monitor { ledger, names, base, .. } = self;
         let mut named = Vec::new();
-        for line in &ledger.lines(request.group).lines {
+        for line in &ledger.lines(group).lines {
             let mut name = |key| names.name(key, &base.classes, ledger.symbols(), &ledger.module_names);
             let is_site = matches!(line.key, LiveKey::Site(_));
             let cache = (is_site && line.cache > 0).then(|| name(LiveKey::Cache(line.cache)));
             named.push((name(line.key), cache));
         }
-        let lines = &self.ledger.lines(request.group).lines;
+        let lines = &self.ledger.lines(group).lines;
         let rows = lines.iter().zip(named).map(|(line, (name, cache))| self.row(line, name, cache, request));
-        let is_stacks = request.group == LiveGroup::Stacks;
-        let path = |row| if is_stacks { self.ledger.tree.path(row) } else { std::sync::Arc::default() };
+        let path = |row| match (group, request.group) {
+            (LiveGroup::Stacks, LiveGroup::Modules) => self.ledger.tree.path_in_module(row),
+            (LiveGroup::Stacks, _) => self.ledger.tree.path(row),
+            _ => std::sync::Arc::default(),
+        };
         rows.enumerate().map(|(number, row)| LiveRow { path: path(number), ..row }).collect()
     }
 
@@ -167,7 +175,7 @@ impl Monitor<'_> {
             freed_by.truncate(FREERS);
         }
         let stack = (line.stack > 0)
-            .then(|| names.name(LiveKey::Stack(line.stack), &base.classes, ledger.symbols(), &ledger.module_names));
+            .then(|| names.name(LiveKey::Stack(line.stack, 0), &base.classes, ledger.symbols(), &ledger.module_names));
         let mut name = |site| names.name(LiveKey::Site(site), &base.classes, ledger.symbols(), &ledger.module_names);
         let freed_by = freed_by.into_iter().map(|(site, count)| (name(site), count)).collect();
         Some(Detail { ages, requested: line.figures.live_requested, freed_by, stack })

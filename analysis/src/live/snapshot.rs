@@ -12,7 +12,7 @@ pub enum LiveGroup {
     Sites,
     /// Call stacks.
     Stacks,
-    /// Modules of call-sites.
+    /// Modules of stacks, or of call-sites; while a module loads, that one.
     Modules,
     /// Threads that allocated.
     Tasks,
@@ -45,8 +45,8 @@ impl LiveGroup {
 pub enum LiveKey {
     /// Address of a call-site.
     Site(u64),
-    /// Number of a stack; 0 for none.
-    Stack(u32),
+    /// Number of a stack, 0 for none, and of the module that its allocations belong to.
+    Stack(u32, u32),
     /// Number of a module; 0 is the kernel.
     Module(u32),
     /// Thread id.
@@ -126,7 +126,7 @@ pub struct LiveRow {
     pub cross_cpu: u64,
     /// Median age of live objects, in nanoseconds.
     pub median_age: Option<u64>,
-    /// Nodes of the tree of stacks that the row belongs to, the outermost frame first; none in other groupings.
+    /// Nodes of the tree that the row belongs to, the outermost frame first; none for rows that are no stacks.
     pub path: Arc<[u32]>,
 }
 
@@ -228,7 +228,9 @@ pub struct Snapshot {
     pub groups: Vec<LiveGroup>,
     /// Rows, in no order.
     pub rows: Vec<LiveRow>,
-    /// Greatest number of live bytes of each node of the tree of stacks, at whole seconds.
+    /// Stacks below the rows of modules; none in other groupings, or without stacks.
+    pub below: Vec<LiveRow>,
+    /// Greatest number of live bytes of each node of the trees, at whole seconds.
     pub node_peaks: Vec<u64>,
     /// More about the row that was asked for.
     pub detail: Option<Detail>,

@@ -1,7 +1,7 @@
 //! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
 //! hash of the address. Gaps stand beside them.
 
-use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, NameId, Names};
+use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names};
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
@@ -334,6 +334,10 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
 
     fn gap(&mut self, gap: Gap) {
         self.chunk.gaps.push(gap);
+    }
+
+    fn module_load(&mut self, load: ModuleLoad<'_>) {
+        self.groups.take_load(load);
     }
 }
 

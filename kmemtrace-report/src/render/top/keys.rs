@@ -85,7 +85,7 @@ pub(crate) fn press(state: &mut ScreenState, snapshot: &Snapshot, height: usize,
         Key::Char('?' | 'h') => state.shows_help = true,
         Key::Char('/') => state.typed = Some(state.filter.text.clone()),
         Key::Escape => state.filter = RowFilter::default(),
-        Key::Char(' ') if state.group == LiveGroup::Stacks => drop(state.fold(snapshot, None)),
+        Key::Char(' ') if state.has_tree(snapshot) => drop(state.fold(snapshot, None)),
         Key::Right => drop(state.fold(snapshot, Some(true))),
         Key::Left => {
             if !state.fold(snapshot, Some(false)) {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use kmemtrace::live::{LiveGroup, LiveKey, LiveRow, Snapshot, SnapshotRequest};
 
 use super::filter::RowFilter;
-use super::tree::{self, Fold, Shown};
+use super::tree::{self, Fold, RowId, Shown};
 use super::who;
 
 /// Windows of growth, in seconds.
@@ -63,11 +63,11 @@ pub(crate) struct ScreenState {
     pub(crate) typed: Option<String>,
     pub(super) window: usize,
     /// Key and kind of the chosen row; the first one where it is gone.
-    pub(crate) chosen: Option<(LiveKey, kmemtrace::Kind)>,
+    pub(crate) chosen: Option<RowId>,
     /// First row of the table.
     pub(crate) first_row: usize,
-    /// Nodes of the tree of stacks that are open.
-    pub(super) open: HashSet<u32>,
+    /// Nodes of the trees that are open.
+    pub(super) open: HashSet<RowId>,
     /// The screen stands still.
     pub(crate) is_frozen: bool,
     pub(crate) shows_detail: bool,
@@ -140,7 +140,10 @@ impl ScreenState {
         SnapshotRequest {
             group: self.group,
             window: self.window() * 1_000_000_000,
-            detail: chosen.map(|row| (self.group, row.place.and_then(|place| place.only).unwrap_or(row.key), row.kind)),
+            detail: chosen.map(|row| {
+                let key = row.place.and_then(|place| place.only).unwrap_or(row.key);
+                (if matches!(key, LiveKey::Stack(..)) { LiveGroup::Stacks } else { self.group }, key, row.kind)
+            }),
             points: POINTS,
         }
     }
@@ -158,13 +161,24 @@ impl ScreenState {
         taken
     }
 
-    /// Rows of the table: those that the filter takes, stacks as a tree.
+    /// True where rows are a tree.
+    pub(super) fn has_tree(&self, snapshot: &Snapshot) -> bool {
+        match self.group {
+            LiveGroup::Stacks => true,
+            LiveGroup::Modules => !snapshot.below.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Rows of the table: those that the filter takes, stacks as a tree, and below modules.
     pub(crate) fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<Shown<'a>> {
         let taken = self.listed(snapshot);
-        if self.group != LiveGroup::Stacks {
-            return taken.into_iter().map(Shown::listed).collect();
+        let sort = |rows: &mut Vec<Shown<'a>>| rows.sort_by(|a, b| self.compare(a, b));
+        match self.group {
+            LiveGroup::Stacks => tree::stacks(snapshot, &taken, &self.open, &sort),
+            LiveGroup::Modules if self.has_tree(snapshot) => tree::modules(snapshot, &taken, &self.open, &sort),
+            _ => taken.into_iter().map(Shown::listed).collect(),
         }
-        tree::rows(snapshot, &taken, &self.open, &|rows| rows.sort_by(|a, b| self.compare(a, b)))
     }
 
     /// Opens or closes the chosen node of the tree; opens on, as long as there is only one way. False where no node is chosen that
@@ -172,10 +186,10 @@ impl ScreenState {
     pub(super) fn fold(&mut self, snapshot: &Snapshot, opens: Option<bool>) -> bool {
         let mut next = {
             let rows = self.rows(snapshot);
-            rows.get(self.chosen_index(&rows)).map(|row| (row.key, row.place.map(|place| place.fold)))
+            rows.get(self.chosen_index(&rows)).and_then(|row| Some((row.id(), row.place?.fold)))
         };
         let mut has_folded = false;
-        while let Some((LiveKey::Node(number), Some(fold))) = next.take() {
+        while let Some((id, fold)) = next.take() {
             let is_open = fold == Fold::Open;
             let opens = opens.unwrap_or(!is_open);
             if fold == Fold::Leaf || is_open == opens {
@@ -183,16 +197,16 @@ impl ScreenState {
             }
             has_folded = true;
             if !opens {
-                self.open.remove(&number);
+                self.open.remove(&id);
                 break;
             }
-            self.open.insert(number);
+            self.open.insert(id);
             let rows = self.rows(snapshot);
-            let Some(at) = rows.iter().position(|row| row.key == LiveKey::Node(number)) else { break };
+            let Some(at) = rows.iter().position(|row| row.id() == id) else { break };
             let depth = |row: &Shown<'_>| row.place.map_or(0, |place| place.depth);
             let below: Vec<_> = rows[at + 1..].iter().take_while(|row| depth(row) > depth(&rows[at])).collect();
             if let [only] = &below[..] {
-                next = Some((only.key, only.place.map(|place| place.fold)));
+                next = only.place.map(|place| (only.id(), place.fold));
             }
         }
         has_folded
@@ -211,13 +225,13 @@ impl ScreenState {
     /// Index of the chosen row.
     pub(crate) fn chosen_index(&self, rows: &[Shown<'_>]) -> usize {
         let chosen = self.chosen;
-        chosen.and_then(|chosen| rows.iter().position(|row| (row.key, row.kind) == chosen)).unwrap_or(0)
+        chosen.and_then(|chosen| rows.iter().position(|row| row.id() == chosen)).unwrap_or(0)
     }
 
     /// Chooses a row, and moves the table so that it is seen among `height` rows.
     pub(crate) fn choose(&mut self, rows: &[Shown<'_>], index: usize, height: usize) {
         let index = index.min(rows.len().saturating_sub(1));
-        self.chosen = rows.get(index).map(|row| (row.key, row.kind));
+        self.chosen = rows.get(index).map(Shown::id);
         let last_first = rows.len().saturating_sub(height);
         self.first_row = self.first_row.clamp((index + 1).saturating_sub(height), index).min(last_first);
     }

@@ -243,7 +243,7 @@ fn stacks_are_a_tree_that_opens_where_it_is_asked_to() {
     let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
     let stack = |number: u32, path: &[u32], frames: &[&[u8]], live: u64| {
         let frames = frames.iter().map(|name| (1, symbol(name))).collect();
-        let (key, path) = (LiveKey::Stack(number), Arc::from(path));
+        let (key, path) = (LiveKey::Stack(number, 0), Arc::from(path));
         let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
         LiveRow { key, name: Arc::new(LiveName::Stack(frames)), path, ..row }
     };
@@ -285,4 +285,49 @@ fn stacks_are_a_tree_that_opens_where_it_is_asked_to() {
     press(&mut state, &snapshot, 10, Key::Char(' '));
     assert_eq!(lines(&state), closed);
     assert!(!state.is_frozen);
+}
+
+#[test]
+fn stacks_of_a_module_open_below_it() {
+    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
+    let stack = |number: u32, module: u32, path: &[u32], frames: &[&[u8]], live: u64| {
+        let frames = frames.iter().map(|name| (1, symbol(name))).collect();
+        let (key, path) = (LiveKey::Stack(number, module), Arc::from(path));
+        let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
+        LiveRow { key, name: Arc::new(LiveName::Stack(frames)), path, ..row }
+    };
+    let module = |number: u32, name: Option<&[u8]>, live: u64| {
+        let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
+        LiveRow { key: LiveKey::Module(number), name: Arc::new(LiveName::Module(name.map(Into::into))), ..row }
+    };
+    let below = vec![
+        stack(1, 1, &[0, 1, 2], &[b"ring", b"ioctl", b"entry"], 4 * MIB),
+        stack(2, 1, &[0, 3, 4], &[b"open", b"openat", b"entry"], 2 * MIB),
+        stack(3, 1, &[0, 3, 5], &[b"more", b"openat", b"entry"], MIB),
+        stack(4, 2, &[6, 7, 8], &[b"probe", b"ioctl", b"entry"], MIB),
+    ];
+    let rows = vec![module(0, None, 9 * MIB), module(1, Some(b"foo"), 7 * MIB), module(2, Some(b"bar"), MIB)];
+    let groups = vec![LiveGroup::Sites, LiveGroup::Stacks, LiveGroup::Modules];
+    let snapshot = Snapshot { rows, below, group: LiveGroup::Modules, groups, ..snapshot() };
+    let mut state = ScreenState { group: LiveGroup::Modules, ..ScreenState::default() };
+    let lines = |state: &ScreenState| -> Vec<String> {
+        let screen = shown_as(&snapshot, &subject(), state, 80, 24);
+        let table = screen.lines().skip(5).take_while(|line| !line.is_empty() && !line.starts_with('-'));
+        let names = table.map(|line| line.chars().skip(33).collect::<String>().replace("pages", ""));
+        names.map(|line| line.trim_end().to_owned()).collect()
+    };
+    let press_all = |state: &mut ScreenState, keys: &[&str]| {
+        keys.iter().for_each(|key| _ = press(state, &snapshot, 10, Key::named(key).unwrap()));
+    };
+    assert_eq!(lines(&state), [" >  (kernel)", "  + foo", "  + bar"]);
+    press_all(&mut state, &["down", "space"]);
+    let open = ["    (kernel)", " >- foo", "    - entry+0x10", "      + ioctl+0x10", "      + openat+0x10", "  + bar"];
+    assert_eq!(lines(&state), open);
+    press_all(&mut state, &["down", "down", "down", "right"]);
+    assert_eq!(lines(&state)[4..7], [" >    - openat+0x10", "          open+0x10", "          more+0x10"]);
+    press_all(&mut state, &["down", "down"]);
+    assert_eq!(state.request(&snapshot).detail, Some((LiveGroup::Stacks, LiveKey::Stack(3, 1), Kind::Pages)));
+    press_all(&mut state, &["down", "space"]);
+    let joined = lines(&state);
+    assert_eq!(joined[joined.len() - 3..], [" >- bar", "    - ioctl+0x10 < entry+0x10", "        probe+0x10"]);
 }

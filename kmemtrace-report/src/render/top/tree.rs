@@ -1,11 +1,15 @@
-//! Tree of stacks: nodes are added up from the rows that the filter takes, and shown below those that are open.
+//! Trees of stacks, of all and of each module: nodes are added up from the rows that the filter takes, and shown below those that are
+//! open.
 
-use std::collections::{BTreeMap, HashSet};
-use std::ops::Deref;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
 use kmemtrace::Kind;
 use kmemtrace::live::{LiveKey, LiveName, LiveRow, Snapshot};
+
+/// Key and kind of a row.
+pub(crate) type RowId = (LiveKey, Kind);
 
 /// Row of the table: one of the snapshot, or a node that several rows add up to.
 #[derive(Clone, Debug)]
@@ -44,6 +48,11 @@ impl<'a> Shown<'a> {
     pub(crate) fn listed(row: &'a LiveRow) -> Shown<'a> {
         Shown { row: Row::Listed(row), place: None }
     }
+
+    /// Key and kind: they tell the row apart from all others.
+    pub(crate) fn id(&self) -> RowId {
+        (self.key, self.kind)
+    }
 }
 
 impl Deref for Shown<'_> {
@@ -59,78 +68,135 @@ impl Deref for Shown<'_> {
 
 /// Node while it is added up.
 struct Node<'a> {
+    /// Number of nodes above it.
+    level: usize,
     /// Rows below, and those of the node itself.
     rows: Vec<&'a LiveRow>,
     below: BTreeMap<u32, Node<'a>>,
 }
 
 impl<'a> Node<'a> {
-    fn new() -> Node<'a> {
-        Node { rows: Vec::new(), below: BTreeMap::new() }
+    fn new(level: usize) -> Node<'a> {
+        Node { level, rows: Vec::new(), below: BTreeMap::new() }
     }
+
+    /// Nodes of the rows, below one that stands for all.
+    fn tree(rows: &[&'a LiveRow]) -> Node<'a> {
+        let mut root = Node::new(0);
+        for row in rows {
+            let mut node = &mut root;
+            for (level, number) in row.path.iter().enumerate() {
+                node = node.below.entry(*number).or_insert_with(|| Node::new(level));
+                node.rows.push(row);
+            }
+        }
+        root
+    }
+
+    /// The only node below, which has all rows of this one, unless it is a call-site.
+    fn only_way(&mut self) -> Option<(u32, Node<'a>)> {
+        let entry = self.below.first_entry()?;
+        let is_only = entry.get().rows.len() == self.rows.len() && !entry.get().below.is_empty();
+        is_only.then(|| entry.remove_entry())
+    }
+}
+
+/// Order of the nodes below one.
+type SortRows<'s, 'a> = &'s dyn Fn(&mut Vec<Shown<'a>>);
+
+/// Tree that is listed.
+struct Tree<'s, 'a> {
+    snapshot: &'a Snapshot,
+    open: &'s HashSet<RowId>,
+    sort: SortRows<'s, 'a>,
+    /// Frames with one way between them are one node.
+    joins: bool,
+    shown: Vec<Shown<'a>>,
 }
 
 /// Rows of the tree of stacks, with all nodes below those of `open`; `sort` puts the nodes below one in order.
-pub(crate) fn rows<'a>(
+pub(crate) fn stacks<'a>(
     snapshot: &'a Snapshot,
     taken: &[&'a LiveRow],
-    open: &HashSet<u32>,
-    sort: &dyn Fn(&mut Vec<Shown<'a>>),
+    open: &HashSet<RowId>,
+    sort: SortRows<'_, 'a>,
 ) -> Vec<Shown<'a>> {
-    let mut root = Node::new();
-    for row in taken {
-        let mut node = &mut root;
-        for number in &*row.path {
-            node = node.below.entry(*number).or_insert_with(Node::new);
-            node.rows.push(row);
-        }
-    }
-    let mut shown = Vec::new();
-    list(snapshot, root, 0, open, sort, &mut shown);
-    shown
+    let mut tree = Tree { snapshot, open, sort, joins: false, shown: Vec::new() };
+    tree.list(Node::tree(taken), 0);
+    tree.shown
 }
 
-/// Lists the nodes below one, and below these. Stacks have a limit of frames, so that this ends soon.
-fn list<'a>(
+/// Rows of modules, with the stacks below those of `open`.
+pub(crate) fn modules<'a>(
     snapshot: &'a Snapshot,
-    node: Node<'a>,
-    depth: u16,
-    open: &HashSet<u32>,
-    sort: &dyn Fn(&mut Vec<Shown<'a>>),
-    shown: &mut Vec<Shown<'a>>,
-) {
-    let mut below = node.below;
-    let mut level: Vec<Shown<'a>> = below
-        .iter()
-        .map(|(&number, node)| {
-            let fold = match (node.below.is_empty(), open.contains(&number)) {
+    taken: &[&'a LiveRow],
+    open: &HashSet<RowId>,
+    sort: SortRows<'_, 'a>,
+) -> Vec<Shown<'a>> {
+    let mut below: HashMap<RowId, Vec<&'a LiveRow>> = HashMap::new();
+    for row in snapshot.below.iter().filter(|row| row.allocs > 0) {
+        let LiveKey::Stack(_, module) = row.key else { continue };
+        below.entry((LiveKey::Module(module), row.kind)).or_default().push(row);
+    }
+    let mut tree = Tree { snapshot, open, sort, joins: true, shown: Vec::new() };
+    for row in taken {
+        let mut shown = Shown::listed(row);
+        let has_stacks = |row: &&LiveRow| !matches!(row.key, LiveKey::Stack(0, _));
+        let stacks = below.get(&shown.id()).filter(|rows| rows.iter().any(has_stacks));
+        let fold = match stacks {
+            None => Fold::Leaf,
+            Some(_) if open.contains(&shown.id()) => Fold::Open,
+            Some(_) => Fold::Closed,
+        };
+        shown.place = Some(Place { depth: 0, fold, only: None });
+        tree.shown.push(shown);
+        if let Some(rows) = stacks.filter(|_| fold == Fold::Open) {
+            tree.list(Node::tree(rows), 1);
+        }
+    }
+    tree.shown
+}
+
+impl<'a> Tree<'_, 'a> {
+    /// Lists the nodes below one, and below these. Stacks have a limit of frames, so that this ends soon.
+    fn list(&mut self, node: Node<'a>, depth: u16) {
+        let mut level = Vec::new();
+        let mut below: HashMap<RowId, Node<'a>> = HashMap::new();
+        for (mut number, mut node) in node.below {
+            let outermost = node.level;
+            while let Some(only) = self.joins.then(|| node.only_way()).flatten() {
+                (number, node) = only;
+            }
+            let sum = sum(self.snapshot, number, outermost..=node.level, &node.rows);
+            let id = (sum.key, sum.kind);
+            let fold = match (node.below.is_empty(), self.open.contains(&id)) {
                 (true, _) => Fold::Leaf,
                 (false, true) => Fold::Open,
                 (false, false) => Fold::Closed,
             };
             let only = if let [row] = &node.rows[..] { Some(row.key) } else { None };
-            let row = Row::Sum(Box::new(sum(snapshot, number, usize::from(depth), &node.rows)));
-            Shown { row, place: Some(Place { depth, fold, only }) }
-        })
-        .collect();
-    sort(&mut level);
-    for row in level {
-        let LiveKey::Node(number) = row.key else { continue };
-        let is_open = row.place.is_some_and(|place| place.fold == Fold::Open);
-        shown.push(row);
-        if let Some(node) = below.remove(&number).filter(|_| is_open) {
-            list(snapshot, node, depth + 1, open, sort, shown);
+            level.push(Shown { row: Row::Sum(Box::new(sum)), place: Some(Place { depth, fold, only }) });
+            below.insert(id, node);
+        }
+        (self.sort)(&mut level);
+        for row in level {
+            let is_open = row.place.is_some_and(|place| place.fold == Fold::Open);
+            let node = below.remove(&row.id()).filter(|_| is_open);
+            self.shown.push(row);
+            if let Some(node) = node {
+                self.list(node, depth + 1);
+            }
         }
     }
 }
 
 /// Figures of a node: sums over its rows, but for its peak.
-fn sum(snapshot: &Snapshot, number: u32, depth: usize, rows: &[&LiveRow]) -> LiveRow {
+fn sum(snapshot: &Snapshot, number: u32, levels: RangeInclusive<usize>, rows: &[&LiveRow]) -> LiveRow {
     let add = |of: fn(&LiveRow) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
     let change = |of: fn(&LiveRow) -> i64| rows.iter().map(|row| of(row)).fold(0, i64::saturating_add);
     let live = add(|row| row.live);
     let kind = rows.first().map_or(Kind::Kmalloc, |row| row.kind);
-    let name = rows.first().map_or_else(|| Arc::new(LiveName::Stack(Vec::new())), |row| frame(row, depth));
+    let name = rows.first().map_or_else(|| Arc::new(LiveName::Stack(Vec::new())), |row| frames(row, levels));
     let of_parts = rows.iter().map(|row| row.peak).max().unwrap_or(0);
     // A filter may leave out parts of what the peak was counted of.
     let counted = snapshot.node_peaks.get(number as usize).copied().unwrap_or(0);
@@ -158,12 +224,14 @@ fn sum(snapshot: &Snapshot, number: u32, depth: usize, rows: &[&LiveRow]) -> Liv
     }
 }
 
-/// Name of the frame at a depth of a row's stack.
-fn frame(row: &LiveRow, depth: usize) -> Arc<LiveName> {
+/// Name of the frames of a row's stack at some levels: the one frame, or all of them, the innermost first.
+fn frames(row: &LiveRow, levels: RangeInclusive<usize>) -> Arc<LiveName> {
     let LiveName::Stack(frames) = &*row.name else { return Arc::clone(&row.name) };
-    let frame = frames.len().checked_sub(depth + 1).and_then(|at| frames.get(at));
-    match frame {
-        Some((address, symbol)) => Arc::new(LiveName::Site(*address, symbol.clone())),
-        None => Arc::clone(&row.name),
+    let at = |level: usize| frames.len().checked_sub(level + 1).and_then(|at| frames.get(at)).cloned();
+    let mut found: Vec<_> = levels.rev().filter_map(at).collect();
+    match found.len() {
+        0 => Arc::clone(&row.name),
+        1 => Arc::new(found.pop().map_or(LiveName::Site(0, None), |(address, symbol)| LiveName::Site(address, symbol))),
+        _ => Arc::new(LiveName::Stack(found)),
     }
 }
