@@ -48,6 +48,11 @@ impl Input {
         }
     }
 
+    /// True where a CPU that tells nothing is not to be waited for any more.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Input::Stream(stream) if stream.is_full())
+    }
+
     /// Reads what stands behind the last events.
     pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
         match self {

@@ -41,6 +41,9 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let mut lines = Lines::new(request, &base, &mut out);
     let mut written = Ok(());
     loop {
+        if input.is_full() {
+            follower.hurry();
+        }
         let fed = follower.feed(&mut trace);
         written = written.and_then(|()| lines.rows(&follower.take_ended(), follower.first(), &trace));
         if fed == Fed::Behind && written.is_ok() {
