@@ -269,12 +269,12 @@ fn a_module_that_loads_has_what_its_thread_allocates() -> Result<(), Skip> {
         Function { start, end: start + 0x80, name: (*name).to_owned(), module: module.map(str::to_owned) }
     });
     let functions = functions.collect();
-    let [init, helper, baz] = [START + 8, START + 0x108, START + 0x208];
+    let [init, helper, read] = [START + 8, START + 0x108, START + 0x208];
     let mut machine = Scenario::new(Shape::plain(), 2).with(|machine| machine.symbols.functions = functions);
     machine = machine.thread(100, 0).page_alloc(1_000, 0, 0, 4096).stack(1_000, 0, &[helper, init]);
     machine = machine.module_load(2_000, 0, "foo").page_alloc(3_000, 0, 2, 8192).stack(3_000, 0, &[helper, init]);
-    machine = machine.page_alloc(4_000, 0, 4, 16_384).stack(4_000, 0, &[baz, init]);
-    machine = machine.page_alloc(5_000, 0, 8, 32_768).stack(5_000, 0, &[baz, helper]);
+    machine = machine.page_alloc(4_000, 0, 4, 16_384).stack(4_000, 0, &[read, init]);
+    machine = machine.page_alloc(5_000, 0, 8, 32_768).stack(5_000, 0, &[read, helper]);
     machine = machine.thread(101, 0).module_load(3_500, 1, "bar").page_alloc(6_000, 1, 16, 65_536);
     machine = machine.stack(6_000, 1, &[helper, init]).page_free(7_000, 1, 3, 0);
     let trace = Directory::new(&trace_dir(&machine.finish(), 1));
