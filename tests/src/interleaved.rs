@@ -82,12 +82,28 @@ impl File {
 /// # Panics
 /// If files cannot be read.
 pub fn blocks(directory: &Path) -> Vec<Vec<u8>> {
+    blocks_with(directory, &[])
+}
+
+/// As [`blocks`], with blocks of CPU 0, of these kinds and payloads, that stand behind its first one.
+///
+/// # Panics
+/// If files cannot be read.
+pub fn blocks_with(directory: &Path, more: &[(u8, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut meta = File::read(&directory.join("meta.out"));
     let mut cpus: Vec<File> = (0..)
         .map(|cpu| directory.join(format!("cpu{cpu}.out")))
         .take_while(|path| path.exists())
         .map(|path| File::read(&path))
         .collect();
+    if let Some(first) = cpus.first_mut() {
+        let Some((header, _)) = first.blocks.front().cloned() else { return Vec::new() };
+        for (kind, payload) in more.iter().rev() {
+            let len = u32::try_from(payload.len()).unwrap_or(0).into();
+            let header = Header { kind: *kind, flags: 0, payload_len: len, raw_len: len, ..header };
+            first.blocks.insert(1, (header, payload.clone()));
+        }
+    }
     let mut stream = Vec::new();
     while meta.blocks.len() > 1 {
         stream.extend(meta.next());

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use kmemtrace_abi::disk::block::{CounterSample, Counters, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN, kind};
 use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::interleaved;
 use kmemtrace_tests::programs::{json, json_lines, program, run_to};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use zerocopy::IntoBytes;
 
 const REPORT: &str = "kmemtrace-report";
 const RECORDINGS: [&str; 2] = ["latency-amd64-6.18", "latency-amd64-6.12"];
@@ -162,6 +164,47 @@ fn damage_costs_what_it_touches() {
             assert_ne!(end["completeness"]["verdict"], "complete", "damage {kind} of block {place}");
         }
     }
+}
+
+/// Stalls of a stream with these blocks of CPU 0 more: those that are clean, those that are suspect, and errors.
+fn with_loss(more: &[(u8, Vec<u8>)]) -> (Vec<Value>, Vec<Value>, String) {
+    let output = follow(&interleaved::blocks_with(&data(RECORDINGS[0]), more).concat(), &["--format", "jsonl"]);
+    let errors = String::from_utf8(output.stderr.clone()).unwrap();
+    let (found, end) = lines(&output);
+    let (suspect, clean): (Vec<Value>, Vec<Value>) = found.into_iter().partition(|row| row["suspect"] == true);
+    assert_eq!(end["totals"]["listed"]["suspect"]["count"], suspect.len());
+    (clean, suspect, errors)
+}
+
+#[test]
+fn loss_that_a_block_tells_of_marks_the_stalls_that_it_touches() {
+    let whole = document(&["stalls", "--sort", "time"], &data(RECORDINGS[0]));
+    let whole = whole["rows"].as_array().unwrap();
+    let time = |row: &Value, member: &str| row[member].as_u64().unwrap();
+    // From the middle of a stall to that of a later one.
+    let middle = |row: &Value| time(row, "at").midpoint(time(row, "end"));
+    let (from, to) = (middle(&whole[whole.len() / 3]), middle(&whole[whole.len() / 2]));
+    let is_touched = |row: &&Value| time(row, "end") >= from && time(row, "at") <= to;
+    let touched: Vec<&Value> = whole.iter().filter(is_touched).collect();
+    let counters = Counters { dropped: 5.into(), ..Counters::default() };
+    let sample = CounterSample { counters, grew: Interval::new(from, to) };
+    let hand = |to: u64| {
+        let record = GapRecord {
+            lost: LOST_UNKNOWN.into(),
+            reason: GAP_FOREIGN.into(),
+            reserved: 0.into(),
+            interval: Interval::new(from, to),
+        };
+        (kind::GAP, [record.as_bytes(), b"events/enable"].concat())
+    };
+    for more in [vec![(kind::COUNTERS, sample.as_bytes().to_vec())], vec![hand(Interval::TO_THE_END), hand(to)]] {
+        let (clean, suspect, errors) = with_loss(&more);
+        assert_eq!(keys(&suspect), keys(touched.iter().copied()));
+        assert_eq!(clean.len() + suspect.len(), whole.len());
+        assert!(!errors.contains("at no known time"), "{errors}");
+    }
+    let (clean, suspect, _) = with_loss(&[]);
+    assert_eq!((clean.len(), suspect.len()), (whole.len(), 0));
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub struct StreamInput {
     meta: MetaFile,
     /// Bytes of names so far.
     bytes_of_names: usize,
+    /// The end block of `meta.out` is there.
+    has_end: bool,
     /// The symbols are all there.
     has_symbols: bool,
     stage: Stage,
@@ -76,6 +78,7 @@ impl StreamInput {
             names,
             meta,
             bytes_of_names: 0,
+            has_end: false,
             has_symbols: false,
             stage: Stage::Opening,
             is_damaged: false,
@@ -173,6 +176,7 @@ impl StreamInput {
         if self.stage != Stage::Running && self.bytes_of_names > MAX_NAMES {
             return;
         }
+        self.has_end |= header.kind == kind::END;
         self.names.push(block);
         while self.meta.reader.has_next() && self.meta.next() {
             if header.kind == kind::META {
@@ -269,6 +273,11 @@ impl StreamInput {
         }
         self.meta.sum_up();
         trace.metadata.report = Some(self.meta.report.clone());
+    }
+
+    /// True once `meta.out` has ended, which the recorder writes last.
+    pub fn has_ended(&self) -> bool {
+        self.has_end
     }
 
     /// Takes the command names that came since the last call.

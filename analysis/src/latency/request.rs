@@ -66,9 +66,9 @@ impl LatencyRequest {
     }
 }
 
-/// True for a thread that the filters take. No trace with spans tells thread groups.
+/// True for a thread that the filters take.
 pub(super) fn takes_task(select: &Select, pid: Option<i32>, comm: Option<&[u8]>) -> bool {
-    select.matches_pid(pid) && select.matches_tgid(None) && select.matches_comm(comm)
+    select.matches_pid(pid) && select.matches_comm(comm)
 }
 
 /// Name of a kind of span: its word, else the name of its events without their last part.

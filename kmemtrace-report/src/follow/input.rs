@@ -48,6 +48,19 @@ impl Input {
         }
     }
 
+    /// True where a CPU that tells nothing is not to be waited for any more.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Input::Stream(stream) if stream.is_full())
+    }
+
+    /// Reads what stands behind the last events.
+    pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        match self {
+            Input::Stream(stream) => stream.drain(stop),
+            Input::Directory(_) => Ok(()),
+        }
+    }
+
     /// Completes the findings about the input.
     pub(super) fn report(&mut self, trace: &mut Trace) {
         if let Input::Stream(stream) = self {

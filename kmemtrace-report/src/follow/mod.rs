@@ -41,14 +41,19 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let mut lines = Lines::new(request, &base, &mut out);
     let mut written = Ok(());
     loop {
+        if input.is_full() {
+            follower.hurry();
+        }
         let fed = follower.feed(&mut trace);
         written = written.and_then(|()| lines.rows(&follower.take_ended(), follower.first(), &trace));
-        match fed {
-            Fed::Behind if written.is_ok() => continue,
-            Fed::Ended => break,
-            Fed::Behind | Fed::CaughtUp => {}
+        if fed == Fed::Behind && written.is_ok() {
+            continue;
         }
         written = written.and_then(|()| lines.flush());
+        if fed == Fed::Ended && written.is_ok() {
+            input.drain(&stop)?;
+            break;
+        }
         if written.is_err() || input.next(&mut trace, &mut follower, &stop)? == Next::Stopped {
             break;
         }

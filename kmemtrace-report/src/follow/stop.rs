@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// Longest wait between two looks at signals.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time for a recorder that ends, after a signal that both got.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Signals that ask for the end.
 pub(super) struct Stop {

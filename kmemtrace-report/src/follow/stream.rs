@@ -70,6 +70,22 @@ impl StandardInput {
         Ok(self.input.end()?)
     }
 
+    /// True where more waits for a CPU that tells nothing than may wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.input.bytes_waiting() > MAX_WAITING
+    }
+
+    /// Reads the rest, where the streams of all CPUs have ended: a recorder whose reader is gone would fail.
+    pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        while !self.has_ended && !self.input.has_ended() {
+            if stop.is_over(&mut self.deadline) {
+                return self.end();
+            }
+            self.read(stop)?;
+        }
+        Ok(())
+    }
+
     /// Waits for more.
     pub(super) fn next(&mut self, follower: &mut Follower<'_>, stop: &Stop) -> anyhow::Result<Next> {
         if self.has_ended {
@@ -81,9 +97,6 @@ impl StandardInput {
         }
         self.read(stop)?;
         follower.add_comms(self.input.take_comms());
-        if self.input.bytes_waiting() > MAX_WAITING {
-            follower.hurry();
-        }
         Ok(Next::More)
     }
 }
