@@ -106,9 +106,9 @@ fn words(line: &Line) -> Vec<OsString> {
 
 /// Checks a threshold before the recording; the report reads the same words.
 fn threshold(text: &str) -> Result<String, String> {
-    match duration::parse(text) {
-        Some(_) => Ok(text.to_owned()),
-        None => Err("a time is 5ms, 134us, 1.5s or 2min".to_owned()),
+    match duration::parse(text).map(u64::try_from) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("a time is 5ms, 134us, 1.5s or 2min".to_owned()),
     }
 }
 
