@@ -90,10 +90,10 @@ impl<'a> EndedSpans<'a> {
         EndedSpans { request, is_here, comms, spans: Vec::new(), totals: EndedTotals::default() }
     }
 
-    /// Present command name of a thread.
+    /// Command name of a thread: the trace's, which may be older than this machine's present threads, else the present one.
     pub(super) fn comm(&self, pid: Option<i32>) -> Option<Box<[u8]>> {
-        let here = pid.filter(|_| self.is_here).and_then(threads::comm);
-        here.or_else(|| self.comms.get(&pid?).cloned())
+        let of_trace = pid.and_then(|pid| self.comms.get(&pid)).cloned();
+        of_trace.or_else(|| threads::comm(pid.filter(|_| self.is_here)?))
     }
 
     /// Lists a span of a task, if it was asked for.

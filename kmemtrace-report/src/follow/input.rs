@@ -57,14 +57,15 @@ impl Input {
     pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
         match self {
             Input::Stream(stream) => stream.drain(stop),
-            Input::Directory(_) => Ok(()),
+            Input::Directory(growing) => growing.drain(stop),
         }
     }
 
     /// Completes the findings about the input.
-    pub(super) fn report(&mut self, trace: &mut Trace) {
-        if let Input::Stream(stream) = self {
-            stream.input.report(trace);
+    pub(super) fn report(&mut self, request: &Request, trace: &mut Trace) {
+        match self {
+            Input::Stream(stream) => stream.input.report(trace),
+            Input::Directory(growing) => growing.report(request, trace),
         }
     }
 }

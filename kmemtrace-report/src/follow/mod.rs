@@ -58,7 +58,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
             break;
         }
     }
-    input.report(&mut trace);
+    input.report(request, &mut trace);
     let first = follower.first();
     let mut last = Vec::new();
     let followed = follower.finish(&trace, &mut |spans| last.extend(spans));
