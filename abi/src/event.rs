@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use crate::fields::{FieldTable, FieldsId};
 use crate::owner::{Owner, OwnerId, Owners};
 use crate::stack::{StackId, Stacks};
 
@@ -210,6 +211,8 @@ pub struct Event {
     pub value: Option<i64>,
     /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
     pub owner: Option<OwnerId>,
+    /// All fields of the event's record, where [`Names::fields`] keeps them.
+    pub fields: Option<FieldsId>,
 }
 
 impl Event {
@@ -255,6 +258,7 @@ impl Event {
             mark: Mark::None,
             value: None,
             owner: None,
+            fields: None,
         }
     }
 
@@ -329,6 +333,8 @@ pub trait EventSink {
     const STACKS: bool = true;
     /// The consumer looks at `Event::mark`; where false, events that are of no objects are not decoded.
     const MARKS: bool = true;
+    /// The consumer looks at `Event::fields`, and releases them; where false, records are never kept.
+    const FIELDS: bool = false;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// A gap.
@@ -365,6 +371,8 @@ pub struct Names {
     pub stacks: Stacks,
     /// Owners of memory.
     pub owners: Owners,
+    /// Records of events that are not handed on yet, where a reader asks for them.
+    pub fields: FieldTable,
 }
 
 /// A name, known by its ends: all of it where it has at most 16 bytes.
@@ -388,6 +396,7 @@ impl Default for Names {
             unknown: Vec::new(),
             stacks: Stacks::default(),
             owners: Owners::default(),
+            fields: FieldTable::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod disk;
 pub mod event;
 pub mod fault;
+pub mod fields;
 pub mod kernel;
 pub mod open;
 pub mod owner;

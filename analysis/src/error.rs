@@ -40,6 +40,14 @@ pub enum AnalysisError {
         /// The clock's name, or `none`.
         clock: String,
     },
+    /// Live figures go by seconds, and the trace's clock counts none.
+    #[error(
+        "this trace's clock ({clock}) counts no seconds, by which live figures go: record with --clock mono, or read it with other views"
+    )]
+    NoLiveSeconds {
+        /// The clock's name, or `none`.
+        clock: String,
+    },
     /// The window counts from the end of the trace, and the input can be read only once.
     #[error(
         "--time: this input can be read only once, and the end of the trace is known too late: give times from its begin"

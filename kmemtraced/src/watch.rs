@@ -66,7 +66,7 @@ fn of(words: &[OsString]) -> Option<anyhow::Result<Args>> {
 }
 
 fn of_line(line: Line, has_flush: bool) -> anyhow::Result<Args> {
-    let viewer = words(&line);
+    let mut viewer = words(&line);
     let mut args = line.recording;
     if args.verb.is_some() {
         bail!("watch: takes no other verb: kmemtraced watch [OPTIONS] [-- COMMAND]");
@@ -89,6 +89,7 @@ fn of_line(line: Line, has_flush: bool) -> anyhow::Result<Args> {
         // A pipe takes blocks as they are faster than the compressor.
         args.compress.get_or_insert(Compression::None);
     }
+    viewer.extend(["--flush".into(), format!("{}ns", args.flush.as_nanos()).into()]);
     args.viewer = Some(viewer);
     Ok(args)
 }
@@ -125,7 +126,7 @@ mod tests {
         let asked =
             args("kmemtraced watch --threshold 5ms --all-spans --format jsonl -e slab,page -B b -- make x").unwrap();
         let words: Vec<_> = asked.viewer.unwrap().into_iter().map(|word| word.into_string().unwrap()).collect();
-        assert_eq!(words.join(" "), "stalls --follow - --threshold 5ms --format jsonl --all-spans");
+        assert_eq!(words.join(" "), "stalls --follow - --threshold 5ms --format jsonl --all-spans --flush 200000000ns");
         assert_eq!(asked.events.unwrap(), ["latency", "slab", "page"]);
         assert_eq!((asked.flush, asked.instance.as_str(), asked.command.len()), (FLUSH, "b", 2));
         assert_eq!((asked.compress, asked.output), (Some(Compression::None), None));

@@ -78,6 +78,7 @@ impl Scenario {
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
             owner: None,
+            fields: None,
         }
     }
 

@@ -107,6 +107,7 @@ fn machine() -> Workload {
                 mark: kmemtrace_abi::event::Mark::None,
                 value: None,
                 owner: None,
+                fields: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

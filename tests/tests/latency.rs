@@ -7,9 +7,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use kmemtrace_abi::disk::block::Header;
 use kmemtrace_tests::programs::{json, json_lines, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
+use zerocopy::FromBytes as _;
 
 const REPORT: &str = "kmemtrace-report";
 const TREE: &str = "tree-latency-amd64-6.18";
@@ -192,6 +194,135 @@ fn thresholds_and_filters_select_spans() {
     let of_task = rows.iter().filter(|row| row["pid"] == rows[0]["pid"]).count();
     assert_eq!((of(&["--pid", &pid]), of(&["--span", "direct"])), (of_task, 0));
     assert!(of(&["--comm", comm]) >= of_task && of(&["--comm", "nothing"]) == 0);
+}
+
+/// Events that the text has of a task within these microseconds: name, and fields that are decimal numbers.
+fn events_of_text(text: &str, told: &Told) -> Vec<(String, Vec<(String, i64)>)> {
+    let task = format!("-{} ", told.pid);
+    let of_task = text.lines().filter(|line| line.contains(&task) && !line.ends_with("<stack trace>"));
+    let event = |line: &str| {
+        let mut parts = line.split_once(" [")?.1.splitn(3, ": ");
+        let at = microseconds(parts.next()?.rsplit_once(' ')?.1);
+        let (name, fields) = (parts.next()?, parts.next().unwrap_or_default());
+        let number = |field: &str| {
+            let (name, value) = field.split_once('=')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        let fields = fields.split(' ').filter_map(number).collect();
+        (told.begin..=told.end).contains(&at).then(|| (name.to_owned(), fields))
+    };
+    let is_inside = |event: &(String, _)| !event.0.starts_with("mm_vmscan_memcg_reclaim_");
+    of_task.filter_map(event).filter(is_inside).collect()
+}
+
+#[test]
+fn a_timeline_has_each_event_of_the_text_with_its_fields() {
+    for name in TREES {
+        let (_dir, tree) = unpacked(name);
+        let text = fs::read_to_string(tree.join("trace")).unwrap();
+        let (mut told, _) = of_text(&text);
+        told.sort_by_key(|told| told.begin);
+        let stalls = document(&["stalls", "--sort", "time", "--timeline"], &tree);
+        let mut compared = 0;
+        // Text has microseconds: what stands at the edges cannot be told apart, so short stalls are left out.
+        let rows = stalls["rows"].as_array().unwrap().iter().zip(&told);
+        for (row, told) in rows.filter(|(row, _)| row["total"].as_u64() > Some(500_000)) {
+            let inside = row["events"].as_array().unwrap().iter().filter(|event| event["event"] != "kernel_stack");
+            let of_text = events_of_text(&text, told);
+            let names: Vec<&str> = inside.clone().map(|event| event["event"].as_str().unwrap()).collect();
+            assert_eq!(names, of_text.iter().map(|event| &*event.0).collect::<Vec<_>>(), "{name} {told:?}");
+            for (event, (_, fields)) in inside.zip(&of_text) {
+                for (field, value) in fields {
+                    // The text calls some fields otherwise than their format does.
+                    let Some(member) = event[field].as_i64() else { continue };
+                    assert_eq!(member, *value, "{name} {field}: {event}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 200, "{name}: {compared} fields");
+        let events = stalls["rows"].as_array().unwrap().iter().flat_map(|row| row["events"].as_array().unwrap());
+        let shrinkers: Vec<&Value> = events.filter(|event| event["event"] == "mm_shrink_slab_start").collect();
+        assert_eq!(shrinkers.is_empty(), name != TREE, "{name}");
+        for (shrinker, address) in shrinkers.iter().flat_map(|shrinker| [(shrinker, "shr"), (shrinker, "shrink")]) {
+            assert!(shrinker[address].as_str().unwrap().starts_with("0x"), "{shrinker}");
+        }
+    }
+}
+
+#[test]
+fn filters_by_site_take_the_stalls_with_that_call_site() {
+    let (_dir, tree) = tree();
+    let all = document(&["stalls"], &tree);
+    let rows = all["rows"].as_array().unwrap();
+    let symbol = |row: &Value| row["symbol"].as_str().unwrap().split_once('+').unwrap().0.to_owned();
+    let function = symbol(&rows[0]);
+    let wanted: Vec<&Value> = rows.iter().filter(|row| symbol(row) == function).collect();
+    assert!(wanted.len() > 1 && wanted.len() < rows.len(), "{function}: {}", wanted.len());
+    let of = |arguments: &[&str]| document(&[&["stalls"], arguments].concat(), &tree)["rows"].clone();
+    let found = of(&["--site", &function]);
+    let key = |row: &Value| (row["at"].clone(), row["pid"].clone(), row["call_site"].clone());
+    assert_eq!(
+        found.as_array().unwrap().iter().map(key).collect::<Vec<_>>(),
+        wanted.iter().map(|row| key(row)).collect::<Vec<_>>()
+    );
+    for nothing in [["--site", "nothing"], ["--module", "nothing"], ["--branch", "drivers/nothing"]] {
+        assert_eq!(of(&nothing).as_array().unwrap().len(), 0, "{nothing:?}");
+    }
+}
+
+/// Offsets at which blocks of a file of our own end.
+fn block_ends(bytes: &[u8]) -> Vec<usize> {
+    let (mut ends, mut end) = (Vec::new(), 0);
+    while let Some((header, _)) = bytes.get(end..).and_then(|rest| Header::read_from_prefix(rest).ok()) {
+        end += usize::from(header.header_len.get()) + header.payload_len.get() as usize;
+        ends.push(end);
+    }
+    ends
+}
+
+#[test]
+fn a_recording_cut_at_any_block_leaves_no_wrong_span() {
+    for name in ["latency-amd64-6.12", "latency-amd64-6.18"] {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name);
+        let whole = document(&["stalls", "--no-index"], &data);
+        let rows = whole["rows"].as_array().unwrap();
+        let counts = |view: &Value| -> HashMap<String, u64> {
+            let nesting = view["nesting"].as_array().unwrap().iter();
+            let key = |row: &Value| format!("{} in {}, {}", row["span"], row["parent"], row["class"]);
+            nesting.map(|row| (key(row), row["count"].as_u64().unwrap())).collect()
+        };
+        let nesting = counts(&document(&["latency", "--no-index"], &data));
+        let mut left = Vec::new();
+        for cpu in ["cpu0.out", "cpu1.out"] {
+            let bytes = fs::read(data.join(cpu)).unwrap();
+            let dir = Directory::new(&[]);
+            for file in fs::read_dir(&data).unwrap() {
+                let file = file.unwrap();
+                fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+            }
+            let ends = block_ends(&bytes);
+            assert_eq!(ends.last(), Some(&bytes.len()));
+            for end in &ends[..ends.len() - 1] {
+                fs::write(dir.path().join(cpu), &bytes[..*end]).unwrap();
+                let cut = document(&["stalls", "--no-index"], dir.path());
+                let cut = cut["rows"].as_array().unwrap();
+                assert!(cut.iter().all(|row| rows.iter().any(|whole| same_span(row, whole))), "{name} {cpu} {end}");
+                left.push(cut.len());
+                for (key, count) in counts(&document(&["latency", "--no-index"], dir.path())) {
+                    assert!(nesting.get(&key).is_some_and(|whole| *whole >= count), "{name} {cpu} {end}: {key}");
+                }
+            }
+        }
+        assert!(left.len() > 3 && left.iter().any(|rows| *rows > 0), "{name}: {left:?} of {}", rows.len());
+    }
+}
+
+/// True for the same span with the same spans inside; stacks may have other numbers.
+fn same_span(a: &Value, b: &Value) -> bool {
+    ["at", "end", "pid", "span", "total", "self", "reclaimed", "call_site", "inside"]
+        .iter()
+        .all(|name| a[name] == b[name])
 }
 
 #[test]

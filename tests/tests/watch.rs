@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitCode, Output, Stdio};
@@ -13,11 +13,14 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::disk::block::{End, Header, MAGIC, NO_CPU, Watermark, item, kind};
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::load;
-use kmemtrace_tests::programs::{program, run, run_to};
+use kmemtrace_tests::memory_group::MemoryGroup;
+use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 use zerocopy::FromBytes;
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ("a_viewer_that_lags_loses_nothing_in_silence", a_viewer_that_lags_loses_nothing_in_silence),
         ("a_second_signal_ends_it_while_the_viewer_hangs", a_second_signal_ends_it_while_the_viewer_hangs),
         ("a_killed_recorder_leaves_nothing_after_recover", a_killed_recorder_leaves_nothing_after_recover),
+        ("stalls_of_the_recording_are_printed_as_they_end", stalls_of_the_recording_are_printed_as_they_end),
     ])
 }
 
@@ -250,7 +254,7 @@ fn no_file_is_made_without_a_name_for_it() -> Result<(), Skip> {
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     assert_eq!(entries(&here), 0);
     check(&ended.stream);
-    assert!(ended.stderr.contains("stalls --follow - --threshold 5ms\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stalls --follow - --threshold 5ms --flush 200000000ns\n"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("kmemtrace.data"), "{}", ended.stderr);
     Ok(())
 }
@@ -351,5 +355,53 @@ fn a_killed_recorder_leaves_nothing_after_recover() -> Result<(), Skip> {
     run_to(0, "kmemtraced", &["recover", "-B", &watch.name], &[]);
     assert!(!watch.instance.path().exists(), "instance {} is left", watch.name);
     assert_eq!(entries(&watch.directory.file("here")), 0);
+    Ok(())
+}
+
+/// Members that a printed stall has in common with a row of the view.
+const MEMBERS: [&str; 8] = ["at", "end", "pid", "span", "total", "self", "order", "reclaimed"];
+
+fn stall(row: &Value) -> Vec<Value> {
+    MEMBERS.iter().map(|member| row[member].clone()).collect()
+}
+
+fn stalls_of_the_recording_are_printed_as_they_end() -> Result<(), Skip> {
+    let tracefs = can_watch()?;
+    let group = MemoryGroup::new(24 << 20)?;
+    let (files, name) = (Directory::on_disk(), instance_name());
+    let (from, to) = (files.file("from"), files.file("to"));
+    must("file", fs::write(&from, vec![7; 100 << 20]));
+    // The last stall is printed before the end, or it is late.
+    let load = group.shell(&format!("cp '{}' '{}' && sleep 2", from.display(), to.display()));
+    let mut watch = Command::new(program("kmemtraced"));
+    watch.args(["watch", "--threshold", "100us", "--format", "jsonl", "-b", "32M", "-B", &name, "-o"]);
+    watch.arg(files.file("trace")).arg("--").arg(load.get_program()).args(load.get_args());
+    let spawned = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut watch = must("kmemtraced", spawned);
+    let (mut printed, mut late) = (Vec::new(), Vec::new());
+    for line in watch.stdout.take().map(BufReader::new).into_iter().flat_map(BufReader::lines) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let row = json(must("line", line).as_bytes());
+        if let Some(end) = row["end"].as_u64() {
+            late.push((now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64).saturating_sub(end) / 1_000_000);
+            printed.push(stall(&row));
+        }
+    }
+    let ended = must("kmemtraced", watch.wait_with_output());
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{stderr}");
+    assert!(!tracefs.path().join("instances").join(&name).exists(), "instance {name} is left");
+    let arguments = ["stalls", "--threshold", "100us", "--sort", "time", "--format", "json"];
+    let document = json(&run_to(0, "kmemtrace-report", &arguments, &[&files.file("trace")]));
+    let mut rows: Vec<_> = document["rows"].as_array().into_iter().flatten().map(stall).collect();
+    let by_time = |row: &Vec<Value>| (row[1].as_u64(), row[2].as_u64());
+    rows.sort_by_key(by_time);
+    printed.sort_by_key(by_time);
+    assert!(rows.len() > 10, "{} stalls: {stderr}", rows.len());
+    assert_eq!(printed, rows);
+    late.sort_unstable();
+    // The flush interval and half a second; a machine that does other things, too, delays some.
+    let (median, latest) = (late[late.len() / 2], late[late.len() - 1]);
+    assert!(median <= 700 && latest < 2000, "stalls are printed {median} ms late, the last {latest} ms");
     Ok(())
 }

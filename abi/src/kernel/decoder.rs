@@ -3,9 +3,12 @@
 //! The offsets of an event's fields are resolved once per file, so that decoding a record is a table
 //! look-up by `common_type` and a few loads.
 
+use std::sync::Arc;
+
 use byteorder::ByteOrder;
 
 use crate::event::{Action, Event, EventSink, Kind, ModuleLoad, NameId, Names};
+use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::latency::LatencyPlan;
 use crate::kernel::profile::{self, Null, Size};
@@ -54,6 +57,8 @@ struct Plan {
     far: Vec<Slot>,
     /// Numbers of an event about waiting for memory.
     latency: Option<Box<LatencyPlan>>,
+    /// Fields of the format.
+    fields: Arc<[FieldPlace]>,
 }
 
 /// Greatest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
@@ -110,6 +115,7 @@ impl Decoder {
             least: 0,
             far: Vec::new(),
             latency: None,
+            fields: Arc::default(),
         };
         let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes, stacks: None };
         for (system, format) in formats {
@@ -124,7 +130,8 @@ impl Decoder {
                 let latency = LatencyPlan::new(system, format, formats, names);
                 let plan = Plan::new((system, format), release, names, &other);
                 let least = plan.least.max(latency.as_ref().map_or(0, |latency| latency.least));
-                decoder.plans.push(Plan { latency: latency.map(Box::new), least, ..plan });
+                let fields = format.own_fields().into();
+                decoder.plans.push(Plan { latency: latency.map(Box::new), least, fields, ..plan });
             }
         }
         decoder
@@ -183,6 +190,7 @@ impl Decoder {
             flags: plan.flags.filter(|_| I::FLAGS).map(|slot| read(slot) as u8),
             action: plan.action,
             order: (plan.frame_bits > 0).then_some(order as u8),
+            fields: if I::FIELDS { plan.kept_fields::<O>(record.payload, names) } else { None },
             ..Event::new(at, cpu, plan.name)
         };
         // Read in each branch: the compiler drops them where `items` does not look at them.
@@ -286,6 +294,7 @@ impl Plan {
             least,
             far,
             latency: None,
+            fields: Arc::default(),
         }
         .brought_near()
     }
@@ -332,6 +341,12 @@ impl Plan {
             O::Stream::write_u64(to, slot.read::<O>(record));
         }
         head
+    }
+
+    /// Place of the record in the table of names, where that keeps records.
+    fn kept_fields<O: TargetOrder>(&self, record: &[u8], names: &mut Names) -> Option<FieldsId> {
+        let fields = names.fields.is_kept().then(|| RecordFields::new(Arc::clone(&self.fields), O::ENDIAN, record))?;
+        names.fields.put(fields)
     }
 
     /// The event with its meaning for waits and the numbers of that, where `I` looks at them.

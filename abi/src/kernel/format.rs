@@ -3,6 +3,9 @@
 //! Layouts are taken from these texts by field name, never from structs of one kernel. The texts come from
 //! a trace file, so they are hostile: every number is bounded before use, and parsing is one pass.
 
+use std::collections::HashSet;
+
+use crate::fields::{FieldForm, FieldPlace};
 use crate::kernel::target::{Endian, Target};
 
 /// No event has more fields; one that claims to is refused.
@@ -51,6 +54,8 @@ pub struct Field {
     pub signed: bool,
     /// Way to its bytes.
     pub place: Place,
+    /// Way to its value; `None` for an array of numbers.
+    pub form: Option<FieldForm>,
 }
 
 /// Record layout of an event.
@@ -96,6 +101,17 @@ impl EventFormat {
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|f| f.name == name)
     }
+
+    /// The event's own fields, each name once; those that all events have are left out.
+    pub fn own_fields(&self) -> Vec<FieldPlace> {
+        let mut seen = HashSet::new();
+        let own = self.fields.iter().filter(|field| !field.name.starts_with("common_") && seen.insert(&field.name));
+        let place = |field: &Field| {
+            let form = field.form?;
+            Some(FieldPlace { name: field.name.as_str().into(), offset: field.offset, size: field.size, form })
+        };
+        own.filter_map(place).collect()
+    }
 }
 
 /// The text of a `format` file up to its `print fmt`, which no decoder needs.
@@ -140,7 +156,30 @@ fn parse_field(line: &str) -> Option<Field> {
             .iter()
             .any(|t| kind.starts_with(t))
     });
-    Some(Field { name: name.to_owned(), offset, size, signed, place })
+    let form = form(declaration, name, (offset, size), signed, place);
+    Some(Field { name: name.to_owned(), offset, size, signed, place, form })
+}
+
+/// Fields that hold addresses of code, though the kernel declares them as numbers.
+const CODE: [&str; 6] = ["call_site", "func", "ip", "parent_ip", "caller", "retaddr"];
+
+/// Way to the value of a field.
+fn form(
+    declaration: &str,
+    name: &str,
+    (offset, size): (usize, usize),
+    signed: bool,
+    place: Place,
+) -> Option<FieldForm> {
+    let is_text = declaration.split(|c: char| !c.is_alphanumeric()).any(|word| word == "char");
+    match place {
+        Place::DataLoc => is_text.then_some(FieldForm::TextFrom(0)),
+        Place::RelLoc => is_text.then_some(FieldForm::TextFrom(offset + size)),
+        Place::Fixed if declaration.contains('[') => is_text.then_some(FieldForm::Text),
+        Place::Fixed if !matches!(size, 1 | 2 | 4 | 8) => None,
+        Place::Fixed if declaration.contains('*') || CODE.contains(&name) => Some(FieldForm::Address),
+        Place::Fixed => Some(if signed { FieldForm::Signed } else { FieldForm::Unsigned }),
+    }
 }
 
 /// The shape of a sub-buffer, from the instance's `events/header_page`.
@@ -221,6 +260,37 @@ mod tests {
         assert!(format.field("common_pid").unwrap().signed);
         assert_eq!(EventFormat::parse(without_print_fmt(text)).unwrap(), format);
         assert!(!without_print_fmt(text).contains("print"));
+    }
+
+    #[test]
+    fn own_fields_have_the_form_of_their_type() {
+        let line = |declaration: &str, offset: usize, size: usize, signed: u8| {
+            format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n")
+        };
+        let text = [
+            line("int common_pid", 4, 4, 1),
+            line("void * shr", 8, 8, 0),
+            line("unsigned long call_site", 16, 8, 0),
+            line("int nid", 24, 4, 1),
+            line("unsigned char flag", 28, 1, 0),
+            line("char comm[16]", 29, 16, 0),
+            line("__data_loc char[] name", 48, 4, 0),
+            line("__rel_loc char[] path", 52, 4, 0),
+            line("unsigned long caller[8]", 56, 64, 0),
+            line("int nid", 120, 4, 1),
+        ];
+        let format = EventFormat::parse(&format!("name: x\nID: 1\n{}", text.concat())).unwrap();
+        let forms: Vec<_> = format.own_fields().iter().map(|place| (place.name.to_string(), place.form)).collect();
+        let want = [
+            ("shr", FieldForm::Address),
+            ("call_site", FieldForm::Address),
+            ("nid", FieldForm::Signed),
+            ("flag", FieldForm::Unsigned),
+            ("comm", FieldForm::Text),
+            ("name", FieldForm::TextFrom(0)),
+            ("path", FieldForm::TextFrom(56)),
+        ];
+        assert_eq!(forms, want.map(|(name, form)| (name.to_owned(), form)));
     }
 
     #[test]

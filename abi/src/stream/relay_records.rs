@@ -168,5 +168,6 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         mark: Mark::None,
         value: None,
         owner: None,
+        fields: None,
     }
 }

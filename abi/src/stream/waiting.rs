@@ -157,6 +157,7 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
     const NAMES: bool = I::NAMES;
     const FLAGS: bool = I::FLAGS;
     const MARKS: bool = I::MARKS;
+    const FIELDS: bool = I::FIELDS;
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::fields::{FieldValue, RecordFields};
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
@@ -49,6 +50,8 @@ pub enum Cell<'c> {
     Stack(&'c RowStack<'c>),
     /// Rows within the row.
     List(&'c dyn List),
+    /// Fields of an event's record, each a member of its own where an output has members of any name.
+    Fields(&'c RecordFields),
 }
 
 /// Rows within a row.
@@ -101,6 +104,11 @@ impl Serialize for Cell<'_> {
             Cell::Source(source) => SourceMembers::of(source).serialize(serializer),
             Cell::Stack(stack) => serializer.collect_str(&stack.number),
             Cell::List(list) => serialize_list(*list, serializer),
+            Cell::Fields(fields) => {
+                let mut map = serializer.serialize_map(None)?;
+                serialize_fields(&mut map, fields)?;
+                map.end()
+            }
         }
     }
 }
@@ -219,6 +227,9 @@ pub(crate) fn serialize_row<S: Serializer>(row: &(impl Row + ?Sized), serializer
 }
 
 fn serialize_member<M: SerializeMap>(map: &mut M, member: &'static str, cell: Cell<'_>) -> Result<(), M::Error> {
+    if let Cell::Fields(fields) = cell {
+        return serialize_fields(map, fields);
+    }
     map.serialize_entry(member, &cell)?;
     if let Cell::Name(name) = cell
         && let Some(hex) = text_of(name).1
@@ -226,6 +237,28 @@ fn serialize_member<M: SerializeMap>(map: &mut M, member: &'static str, cell: Ce
         return map.serialize_entry(&format!("{member}_hex"), &hex);
     }
     Ok(())
+}
+
+/// Members that rows with fields of a record have of their own.
+const BESIDE_FIELDS: [&str; 4] = ["at", "event", "cpu", "context"];
+
+/// Name of the member of a field: the kernel's, with a line behind it where the row has such a member of its own.
+pub fn field_member(name: &str) -> Cow<'_, str> {
+    if BESIDE_FIELDS.contains(&name) { format!("{name}_").into() } else { name.into() }
+}
+
+/// Value of a field as outputs take it.
+pub fn field_cell(value: FieldValue<'_>) -> Cell<'_> {
+    match value {
+        FieldValue::Unsigned(n) => Cell::Count(n),
+        FieldValue::Signed(n) => Cell::Change(n),
+        FieldValue::Address(address) => Cell::Address(Address(address)),
+        FieldValue::Text(text) => Cell::Name(text),
+    }
+}
+
+fn serialize_fields<M: SerializeMap>(map: &mut M, fields: &RecordFields) -> Result<(), M::Error> {
+    fields.iter().try_for_each(|(name, value)| map.serialize_entry(&field_member(name), &field_cell(value)))
 }
 
 /// Type of a row's field: one member, or the members of a row within the row.

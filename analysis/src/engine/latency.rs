@@ -16,7 +16,7 @@ use crate::query::filter::Selected;
 
 impl Query {
     /// Time that tasks wait for memory. Of the query, the time window counts, and the filters by thread and command, which act on
-    /// the spans that were made of all events.
+    /// the spans that were made of all events. Those by call-site, module and source act on the stalls that are listed.
     ///
     /// # Errors
     /// Errors of [`Query::observe`].
@@ -30,6 +30,7 @@ impl Query {
         let first_key = Cell::new(0);
         let (mut pass, index) = plain.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
         pass.names.find_sources(trace)?;
+        trace.names.fields.set_kept(request.lists_events);
         let info = trace.info.clone();
         let gfp_names = trace.metadata.gfp_names.clone();
         let mut latency = Pass::new(&request, &self.select, &pass.names, &info);

@@ -165,7 +165,9 @@ pub(super) fn in_order(
         // No line can be taken back, so all is read once before the first of them.
         sequential::last_key(trace, progress);
         let is_good = index.was_good(trace);
+        let keeps_fields = trace.names.fields.is_kept();
         *trace = Trace::open(&trace.inputs)?;
+        trace.names.fields.set_kept(keeps_fields);
         restricted = if is_good { restrict(Some(index), trace, window) } else { None };
     }
     if let Some(index) = index.as_ref().filter(|_| restricted.is_none()) {

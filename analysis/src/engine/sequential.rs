@@ -26,24 +26,28 @@ pub(crate) fn in_order(
     let mut merger = Merger::new(cpus, trace.info.order, 1);
     let (streams, names) = (&mut trace.streams, &mut trace.names);
     let batch = batch(window_events, streams.len());
-    let read = |stream: &mut CpuStream, names: &mut Names, mut chunk: Chunk<Event>| {
+    let mut kept = (0, u64::MAX);
+    let read = |stream: &mut CpuStream, names: &mut Names, mut chunk: Chunk<Event>, kept: (u64, u64)| {
         chunk.clear();
         let ended = !stream.decode(names, &mut chunk, batch);
+        release_fields(names, chunk.events.iter_mut().filter(|event| event.at < kept.0 || event.at > kept.1));
         (chunk, ended)
     };
     for (index, stream) in streams.iter_mut().enumerate() {
         while merger.needs_input(index) {
-            let (chunk, ended) = read(stream, names, Chunk::default());
+            let (chunk, ended) = read(stream, names, Chunk::default(), kept);
             merger.add(index, chunk, ended);
         }
     }
     let first = first.unwrap_or_else(|| merger.first_key());
     let bounds = bounds(first);
     merger.set_bounds(bounds);
+    kept = bounds;
     let mut spare = Vec::new();
     while !merger.is_done() {
-        if let Some(window) = merger.next() {
+        if let Some(mut window) = merger.next() {
             let goes_on = take(&window, first.max(bounds.0), names);
+            release_fields(names, window.events.iter_mut());
             merger.recycle(window);
             if !goes_on {
                 break;
@@ -52,7 +56,7 @@ pub(crate) fn in_order(
         spare.extend(merger.take_consumed());
         for (index, stream) in streams.iter_mut().enumerate() {
             while merger.needs_input(index) {
-                let (chunk, ended) = read(stream, names, spare.pop().unwrap_or_default());
+                let (chunk, ended) = read(stream, names, spare.pop().unwrap_or_default(), kept);
                 merger.add(index, chunk, ended);
             }
         }
@@ -63,6 +67,13 @@ pub(crate) fn in_order(
     }
     progress.clear();
     merger.merged
+}
+
+/// Forgets the records of events.
+fn release_fields<'e>(names: &mut Names, events: impl Iterator<Item = &'e mut Event>) {
+    if names.fields.is_kept() {
+        events.filter_map(|event| event.fields.take()).for_each(|fields| names.fields.release(fields));
+    }
 }
 
 /// Key of the last event, by a pass over the whole trace.

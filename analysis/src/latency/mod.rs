@@ -40,7 +40,7 @@ pub use request::{LatencyRequest, WaitBy};
 use stacks::StackFacts;
 use sums::Sums;
 pub use sums::{ListedStall, ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
-pub use task::{InsideSpans, ShrinkerKey, SpanClass};
+pub use task::{InsideEvent, InsideSpans, ShrinkerKey, SpanClass};
 
 /// Nanoseconds of a microsecond.
 const PER_MICROSECOND: u64 = 1000;
@@ -233,6 +233,9 @@ impl<'a> Pass<'a> {
         let mut listed = Vec::new();
         for stall in stalls.into_iter().filter(|stall| !is_daemon(stall.task)) {
             let call_site = observer.stacks.call_site(stall.stack, names);
+            if !observer.stacks.takes_site(observer.select, call_site) {
+                continue;
+            }
             let Some(task) = observer.tasks.get(stall.task as usize) else { continue };
             listed.push(ListedStall { pid: task.pid, comm: task.comm.clone(), call_site, stall });
         }

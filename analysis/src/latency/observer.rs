@@ -131,13 +131,16 @@ impl<'a> LatencyObserver<'a> {
         }
         self.events += u64::from(event.mark != Mark::None);
         if event.mark == Mark::Function {
-            return self.function(event, comm);
+            self.function(event, comm);
+            if !self.request.lists_events {
+                return;
+            }
         }
         let number = self.task(event, comm);
         let Some(task) = self.tasks.get_mut(number as usize) else { return };
         let in_task = event.context().is_none_or(|context| context == Context::Task);
         if self.request.lists_events {
-            task.spans.keep(event);
+            task.spans.keep(event, || names.fields.get(event.fields?).cloned());
         }
         if !in_task {
             return;

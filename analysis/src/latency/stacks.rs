@@ -7,6 +7,7 @@ use kmemtrace_abi::stack::StackId;
 use crate::names::frame_list::FrameList;
 use crate::names::known::KnownNames;
 use crate::names::wrappers::plain_name;
+use crate::query::select::Select;
 
 /// Functions that charge memory to a cgroup, which waits for reclaim there.
 const CHARGES: [&[u8]; 4] =
@@ -56,6 +57,18 @@ impl<'a> StackFacts<'a> {
                 }
             }
             None
+        })
+    }
+
+    /// True for a call-site that the filters take: by function, module and source. One that is not known passes no such filter.
+    pub(super) fn takes_site(&self, select: &Select, call_site: Option<u64>) -> bool {
+        if select.site.is_empty() && select.module.is_empty() && select.branch.is_empty() {
+            return true;
+        }
+        let (symbols, places) = (self.names.symbolizer(), &self.names.places);
+        call_site.is_some_and(|site| {
+            select.matches_site(site, symbols.lookup(site).as_ref())
+                && (select.branch.is_empty() || select.matches_branch(&places.place(site, symbols)))
         })
     }
 

@@ -1,11 +1,11 @@
 //! Sums over spans: one set for all that is certain, and two for spans that the task's next event decides on.
 
 use foldhash::HashMap;
-use kmemtrace_abi::event::{Event, Span};
+use kmemtrace_abi::event::Span;
 use kmemtrace_abi::stack::StackId;
 
 use super::figures::DurationFigures;
-use super::task::{Closed, InsideSpans, ShrinkerKey, SpanClass};
+use super::task::{Closed, InsideEvent, InsideSpans, ShrinkerKey, SpanClass};
 
 /// Number of a task in its list.
 pub(super) type TaskNumber = u32;
@@ -91,7 +91,7 @@ pub struct Stall {
     /// Spans inside.
     pub inside: Vec<InsideSpans>,
     /// Events inside, where they were asked for.
-    pub events: Vec<Event>,
+    pub events: Vec<InsideEvent>,
 }
 
 /// Stall with its task.

@@ -4,6 +4,7 @@
 //! spans that such an event leaves behind are unfinished, and have no length.
 
 use kmemtrace_abi::event::{Event, Span};
+use kmemtrace_abi::fields::RecordFields;
 use kmemtrace_abi::stack::StackId;
 
 /// Reason of a span.
@@ -62,6 +63,15 @@ pub struct InsideSpans {
     pub freed: u64,
 }
 
+/// Event inside a stall.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InsideEvent {
+    /// The event.
+    pub event: Event,
+    /// Fields of its record, where the trace has its format.
+    pub fields: Option<RecordFields>,
+}
+
 /// Span that is open.
 #[derive(Clone, Debug)]
 struct Open {
@@ -78,7 +88,7 @@ struct Open {
     /// Sum of the direct children.
     children: u64,
     inside: Vec<InsideSpans>,
-    events: Vec<Event>,
+    events: Vec<InsideEvent>,
     mark: ReclaimMark,
 }
 
@@ -112,7 +122,7 @@ pub(super) struct Closed {
     /// Pages reclaimed, or objects freed.
     pub(super) value: Option<i64>,
     pub(super) inside: Vec<InsideSpans>,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<InsideEvent>,
     pub(super) mark: ReclaimMark,
 }
 
@@ -184,9 +194,9 @@ impl TaskSpans {
     }
 
     /// Keeps an event with the outermost open span, if there is one.
-    pub(super) fn keep(&mut self, event: &Event) {
+    pub(super) fn keep(&mut self, event: &Event, fields: impl FnOnce() -> Option<RecordFields>) {
         if let Some(outermost) = self.open.first_mut().filter(|open| open.class == SpanClass::Stall) {
-            outermost.events.push(*event);
+            outermost.events.push(InsideEvent { event: *event, fields: fields() });
         }
     }
 
@@ -265,7 +275,7 @@ impl TaskSpans {
         };
         outcome.unfinished = self.open.drain(place + 1..).map(|open| open.span).collect();
         if let Some(mut open) = self.open.pop() {
-            if open.events.last() == Some(event) {
+            if open.events.last().is_some_and(|last| last.event == *event) {
                 open.events.pop();
             }
             let total = event.at.saturating_sub(open.begin);

@@ -186,7 +186,6 @@ impl<'a> Ledger<'a> {
         let joined = self.ticks.advance(at);
         let ticks = self.ticks.len();
         self.all().for_each(|figures| figures.tick(ticks, &joined));
-        self.tree.look(self.stacks.lines.iter().map(|line| line.figures.live));
         if self.tasks.lines.len() > MANY_TASKS {
             self.tasks.drop_idle();
             self.recent.fill((NO_PID, u32::MAX));
@@ -326,6 +325,9 @@ impl PairingSink for LedgerSink<'_, '_> {
         ledger.advance(event.at);
         let (slice, ticks) = (ledger.ticks.len() - 1, ledger.ticks.len());
         ledger.change(class, |figures| figures.allocated(event.at, slice, ticks, sizes));
+        if let Some(Targets { stack, .. }) = ledger.targets(class) {
+            ledger.tree.allocated(stack, allocated);
+        }
         ledger.change_task(class, *pid, |figures| figures.allocated(event.at, slice, ticks, sizes));
     }
 
@@ -335,6 +337,9 @@ impl PairingSink for LedgerSink<'_, '_> {
         // Pages ask for all that they get, and may go in parts.
         let requested = if class.kind == Kind::Pages { allocated } else { 0 };
         self.ledger.change(class, |figures| figures.freed((requested, allocated)));
+        if let Some(Targets { stack, .. }) = self.ledger.targets(class) {
+            self.ledger.tree.freed(stack, allocated);
+        }
     }
 
     #[inline]

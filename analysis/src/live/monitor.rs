@@ -75,11 +75,12 @@ impl MonitorBase {
     /// Facts of a trace that was just opened.
     ///
     /// # Errors
-    /// [`AnalysisError::NoSeconds`] for a trace whose keys are no times, [`AnalysisError::AlreadyRead`].
+    /// [`AnalysisError::NoLiveSeconds`] for a trace whose keys are no times, [`AnalysisError::AlreadyRead`].
     pub fn new(trace: &mut Trace, options: MonitorOptions) -> Result<MonitorBase, AnalysisError> {
         begin(trace)?;
         if trace.info.keys().unit != Unit::Nanoseconds {
-            return Err(AnalysisError::NoSeconds { clock: trace.info.clock.as_deref().unwrap_or("none").to_owned() });
+            let clock = trace.info.clock.as_deref().unwrap_or("none").to_owned();
+            return Err(AnalysisError::NoLiveSeconds { clock });
         }
         let request =
             AnalysisRequest { grouping: Grouping::SITE, matrix: false, lists_live: true, shows_own: options.shows_own };

@@ -42,7 +42,7 @@ impl Monitor<'_> {
             rows: Vec::new(),
             below: Vec::new(),
             node_peaks: match request.group {
-                LiveGroup::Stacks | LiveGroup::Modules => self.ledger.tree.peaks.clone(),
+                LiveGroup::Stacks | LiveGroup::Modules => self.ledger.tree.peaks(),
                 _ => Vec::new(),
             },
             detail: request.detail.and_then(|choice| self.detail(choice, request)),

@@ -230,7 +230,7 @@ pub struct Snapshot {
     pub rows: Vec<LiveRow>,
     /// Stacks below the rows of modules; none in other groupings, or without stacks.
     pub below: Vec<LiveRow>,
-    /// Greatest number of live bytes of each node of the trees, at whole seconds.
+    /// Greatest number of live bytes of each node of the trees.
     pub node_peaks: Vec<u64>,
     /// More about the row that was asked for.
     pub detail: Option<Detail>,

@@ -11,12 +11,8 @@ use kmemtrace_abi::event::Kind;
 pub(super) struct StackTree {
     /// Numbers of nodes, by the number of the node above and the frame.
     numbers: HashMap<(u32, u64), u32, RandomState>,
-    /// Node above each node.
-    above: Vec<u32>,
-    /// Live bytes of each node at the last look.
-    live: Vec<u64>,
-    /// Greatest number of live bytes of each node at a look.
-    pub(super) peaks: Vec<u64>,
+    /// Live bytes of each node, and their peak.
+    live: Vec<(u64, u64)>,
     /// Nodes of each row of stacks, the outermost frame first: of all stacks, and of those of the row's module.
     paths: Vec<[Arc<[u32]>; 2]>,
 }
@@ -44,12 +40,10 @@ impl StackTree {
     fn path_from(&mut self, root: u32, frames: &[u64]) -> Arc<[u32]> {
         let mut above = root;
         let path = frames.iter().rev().map(|&frame| {
-            let next = self.above.len() as u32;
+            let next = self.live.len() as u32;
             let number = *self.numbers.entry((above, frame)).or_insert(next);
             if number == next {
-                self.above.push(above);
-                self.live.push(0);
-                self.peaks.push(0);
+                self.live.push((0, 0));
             }
             above = number;
             number
@@ -67,12 +61,29 @@ impl StackTree {
         self.paths.get(row).map(|[_, of_module]| Arc::clone(of_module)).unwrap_or_default()
     }
 
-    /// Looks at the live bytes of all nodes, by those of the rows.
-    pub(super) fn look(&mut self, rows: impl Iterator<Item = u64>) {
-        self.live.fill(0);
-        for (live, path) in rows.zip(&self.paths) {
-            path.iter().flat_map(|path| path.iter()).for_each(|&node| self.live[node as usize] += live);
+    /// Takes bytes of a row of stacks that become live. Peaks do not add up, so each change of a row is one of all its nodes.
+    #[inline]
+    pub(super) fn allocated(&mut self, row: u32, bytes: u64) {
+        let Some(paths) = self.paths.get(row as usize) else { return };
+        for &node in paths.iter().flat_map(|path| path.iter()) {
+            let Some((live, peak)) = self.live.get_mut(node as usize) else { continue };
+            *live = live.saturating_add(bytes);
+            *peak = (*peak).max(*live);
         }
-        self.peaks.iter_mut().zip(&self.live).for_each(|(peak, live)| *peak = (*peak).max(*live));
+    }
+
+    /// Takes bytes of a row of stacks that are gone.
+    #[inline]
+    pub(super) fn freed(&mut self, row: u32, bytes: u64) {
+        let Some(paths) = self.paths.get(row as usize) else { return };
+        for &node in paths.iter().flat_map(|path| path.iter()) {
+            let Some((live, _)) = self.live.get_mut(node as usize) else { continue };
+            *live = live.saturating_sub(bytes);
+        }
+    }
+
+    /// Greatest number of live bytes of each node.
+    pub(super) fn peaks(&self) -> Vec<u64> {
+        self.live.iter().map(|(_, peak)| *peak).collect()
     }
 }

@@ -85,6 +85,8 @@ impl Keyed for Event {
 }
 
 impl EventSink for Chunk<Event> {
+    const FIELDS: bool = true;
+
     fn event(&mut self, event: Event, _: &Names) {
         self.events.push(event);
     }

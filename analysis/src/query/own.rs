@@ -106,6 +106,7 @@ mod tests {
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
             owner: None,
+            fields: None,
         };
         let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
         for pid in pids {

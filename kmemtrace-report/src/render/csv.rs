@@ -61,7 +61,9 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
         Cell::Rates([rate, _]) => Cow::Owned(serde_json::to_string(&rate)?),
         Cell::Counts(counts) => Cow::Owned(counts.iter().map(u64::to_string).collect::<Vec<String>>().join(" ")),
         Cell::Figures(_) => Cow::Borrowed(""),
-        Cell::List(_) => Cow::Owned(escape_csv(serde_json::to_string(&cell)?.as_bytes()).into_owned()),
+        Cell::List(_) | Cell::Fields(_) => {
+            Cow::Owned(escape_csv(serde_json::to_string(&cell)?.as_bytes()).into_owned())
+        }
         Cell::Frames(frames) => {
             let frame = |frame: &Frame| named(&frame.function, frame.file.as_deref(), frame.line);
             Cow::Owned(escape_csv(&frames.iter().map(frame).collect::<Vec<_>>().join(&b" < "[..])).into_owned())

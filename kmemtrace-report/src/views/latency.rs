@@ -54,14 +54,28 @@ pub(super) const STALLS: View = View {
     meaning: "Each time that an allocation had to wait",
     help: "\
 Each direct, node and memcg reclaim and each compaction that an allocation or a charge waited for, the longest first, with the spans \
-inside, and the call-site where stacks were recorded. --timeline adds all events of the thread from begin to end. --follow prints each \
-stall once it ends: of a recording that is being written, or of the stream that kmemtraced watch pipes to it.",
+inside, and the call-site where stacks were recorded. --site, --module and --branch go by it. --timeline adds all events of the \
+thread from begin to end, with the fields of their records. --follow prints each stall once it ends: of a recording that is being \
+written, or of the stream that kmemtraced watch pipes to it.",
     examples: &[
         ("stalls --threshold 10ms DIR", "long ones"),
+        ("stalls --site 'ext4_*' DIR", "those of one file system"),
         ("stalls --sort time --timeline DIR", "all in their order, with the events inside"),
         ("stalls --follow --threshold 5ms DIR", "long ones as they end, while the recorder runs"),
     ],
-    options: &["threshold", "span", "sort", "timeline", "top", "follow", "all-spans", "flush"],
+    options: &[
+        "threshold",
+        "span",
+        "site",
+        "module",
+        "branch",
+        "sort",
+        "timeline",
+        "top",
+        "follow",
+        "all-spans",
+        "flush",
+    ],
     groupings: &[],
     sort_keys: &[SortBy::Total, SortBy::Time],
     run: Run::Latency {

@@ -113,7 +113,7 @@ mod tests {
             blocks[usize::from(block[0])] += 1;
         }
         assert_eq!(blocks, [0, 40, 40, 40]);
-        writers.map(|writer| writer.join().unwrap());
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
         stream.close();
         assert_eq!(reader.read(&mut block).unwrap(), 0);
         assert!(!stream.is_broken());

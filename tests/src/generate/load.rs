@@ -137,6 +137,7 @@ impl Load {
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
             owner: None,
+            fields: None,
         };
         (event, number, sort)
     }

@@ -103,6 +103,7 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
             owner: None,
+            fields: None,
             cache: None,
             name: workload.names.intern(name.as_bytes()),
             // A null pointer is the only sign of failure here.

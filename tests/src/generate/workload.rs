@@ -556,6 +556,7 @@ impl<'a> Machine<'a> {
             mark: kmemtrace_abi::event::Mark::None,
             value: None,
             owner: None,
+            fields: None,
         }
     }
 

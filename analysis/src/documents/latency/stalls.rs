@@ -202,7 +202,7 @@ pub(super) fn row_without_stack<'a>(naming: Naming<'a>, listed: &'a ListedStall)
         let by_address = || a.function.map(|at| at.0).cmp(&b.function.map(|at| at.0));
         b.total.cmp(&a.total).then_with(by_name).then_with(by_address)
     });
-    let events = || stall.events.iter().map(|event| EventRow { event, names }).collect();
+    let events = || stall.events.iter().map(|inside| EventRow { inside, names }).collect();
     StallRow {
         at: stall.begin,
         end: stall.end,

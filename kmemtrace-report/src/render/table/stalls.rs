@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kmemtrace::documents::Head;
 use kmemtrace::documents::head::TraceMembers;
 use kmemtrace::documents::latency::{EndedRow, EventRow, InsideRow, StallRow, Stalls};
-use kmemtrace::documents::row::{Cell as Value, Row as _};
+use kmemtrace::documents::row::{self, Cell as Value, Row as _};
 use kmemtrace::latency::SpanClass;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
@@ -113,17 +113,29 @@ fn spans(row: &InsideRow<'_>) -> String {
 
 /// Event with its fields.
 fn event_text(trace: &TraceMembers<'_>, row: &EventRow<'_>) -> String {
-    let mut text = cells::moment(trace, row.event.at);
+    let mut text = cells::moment(trace, row.inside.event.at);
     row.members(&mut |name, value| match (name, value) {
         ("at", _) => {}
         ("event", Value::Name(name)) => text += &format!("  {}", escape(name)),
-        (name, Value::Name(value)) => text += &format!(" {name}={}", escape(value)),
-        (name, Value::Count(n)) => text += &format!(" {name}={n}"),
-        (name, Value::Change(n)) => text += &format!(" {name}={n}"),
-        (name, Value::Pid(n)) => text += &format!(" {name}={n}"),
-        (name, Value::Word(word)) => text += &format!(" {name}={word}"),
-        (name, Value::Address(at)) => text += &format!(" {name}={at}"),
-        _ => {}
+        (_, Value::Fields(fields)) => {
+            for (name, value) in fields.iter() {
+                text += &named(&escape(row::field_member(name).as_bytes()), &row::field_cell(value));
+            }
+        }
+        (name, value) => text += &named(name, &value),
     });
     text
+}
+
+/// Name and value of a field.
+fn named(name: &str, value: &Value<'_>) -> String {
+    match value {
+        Value::Name(value) => format!(" {name}={}", escape(value)),
+        Value::Count(n) => format!(" {name}={n}"),
+        Value::Change(n) => format!(" {name}={n}"),
+        Value::Pid(n) => format!(" {name}={n}"),
+        Value::Word(word) => format!(" {name}={word}"),
+        Value::Address(at) => format!(" {name}={at}"),
+        _ => String::new(),
+    }
 }
