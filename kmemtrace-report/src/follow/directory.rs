@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use kmemtrace::Trace;
 use kmemtrace::whole_file::Directory;
 
-use super::input::Next;
-use super::stop::Stop;
+use super::stop::{Next, Stop};
 use crate::cli::Request;
 use crate::report;
 

@@ -6,7 +6,7 @@ use kmemtrace::Trace;
 use kmemtrace::latency::Follower;
 
 use super::directory::Growing;
-use super::stop::Stop;
+use super::stop::{Next, Stop};
 use super::stream::StandardInput;
 use crate::cli::Request;
 
@@ -17,15 +17,6 @@ const STREAM: &str = "-";
 pub(super) enum Input {
     Stream(Box<StandardInput>),
     Directory(Growing),
-}
-
-/// Result of a wait for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// More may be there, or the end.
-    More,
-    /// A signal asks for the end.
-    Stopped,
 }
 
 impl Input {
