@@ -295,6 +295,29 @@ fn a_recorder_that_is_killed_leaves_what_there_is() {
 }
 
 #[test]
+fn filters_and_events_inside_are_those_of_the_view() {
+    let bytes = interleaved::blocks(&data(RECORDINGS[0])).concat();
+    let all = document(&["stalls"], &data(RECORDINGS[0]));
+    let row = &all["rows"][0];
+    let symbol = row["symbol"].as_str().unwrap().split('+').next().unwrap().to_owned();
+    let pid = row["pid"].to_string();
+    for filter in [["--site", symbol.as_str()], ["--pid", pid.as_str()], ["--span", "memcg"], ["--comm", "no such"]] {
+        let rows = document(&[&["stalls"], &filter[..]].concat(), &data(RECORDINGS[0]));
+        let (found, end) = lines(&follow(&bytes, &[&filter[..], &["--format", "jsonl"]].concat()));
+        assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()), "{filter:?}");
+        assert_eq!(end["totals"]["listed"]["count"], rows["rows"].as_array().unwrap().len(), "{filter:?}");
+    }
+    let timeline = document(&["stalls", "--timeline", "--sort", "time"], &data(RECORDINGS[0]));
+    let (found, _) = lines(&follow(&bytes, &["--timeline", "--format", "jsonl"]));
+    let events = |rows: &[Value]| {
+        let mut all: Vec<String> = rows.iter().map(|row| format!("{} {}", row["at"], row["events"])).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(events(&found), events(timeline["rows"].as_array().unwrap()));
+}
+
+#[test]
 fn options_that_need_an_end_are_refused() {
     for (arguments, word) in [
         (&["--sort", "time"][..], "--sort"),
