@@ -255,6 +255,9 @@ fn a_directory_is_followed_while_it_grows() {
     let recording = data(RECORDINGS[0]);
     let mut growing = Growing::new(&recording);
     let directory = growing.directory.path().to_owned();
+    // The recorder writes the last names when all events are there.
+    let names = std::fs::read(directory.join("meta.out")).unwrap();
+    std::fs::write(directory.join("meta.out"), &names[..names.len() - 10]).unwrap();
     let mut child = follower(&[directory.to_str().unwrap(), "--format", "jsonl"]);
     drop(child.stdin.take());
     let (first, last) = growing.times;
@@ -263,6 +266,9 @@ fn a_directory_is_followed_while_it_grows() {
         std::thread::sleep(Duration::from_millis(200));
     }
     growing.finish();
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::write(directory.join("meta.out"), &names).unwrap();
+    let _directory = growing.unlock();
     let (found, end) = lines(&child.wait_with_output().unwrap());
     let rows = document(&["stalls"], &recording);
     assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()));
@@ -286,6 +292,29 @@ fn a_recorder_that_is_killed_leaves_what_there_is() {
     assert!(keys(clean(&found)).iter().all(|key| whole.binary_search(key).is_ok()));
     assert_eq!(end["completeness"]["verdict"], "truncated");
     assert!(String::from_utf8_lossy(&output.stderr).contains("the recorder ended before its files did"));
+}
+
+#[test]
+fn filters_and_events_inside_are_those_of_the_view() {
+    let bytes = interleaved::blocks(&data(RECORDINGS[0])).concat();
+    let all = document(&["stalls"], &data(RECORDINGS[0]));
+    let row = &all["rows"][0];
+    let symbol = row["symbol"].as_str().unwrap().split('+').next().unwrap().to_owned();
+    let pid = row["pid"].to_string();
+    for filter in [["--site", symbol.as_str()], ["--pid", pid.as_str()], ["--span", "memcg"], ["--comm", "no such"]] {
+        let rows = document(&[&["stalls"], &filter[..]].concat(), &data(RECORDINGS[0]));
+        let (found, end) = lines(&follow(&bytes, &[&filter[..], &["--format", "jsonl"]].concat()));
+        assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()), "{filter:?}");
+        assert_eq!(end["totals"]["listed"]["count"], rows["rows"].as_array().unwrap().len(), "{filter:?}");
+    }
+    let timeline = document(&["stalls", "--timeline", "--sort", "time"], &data(RECORDINGS[0]));
+    let (found, _) = lines(&follow(&bytes, &["--timeline", "--format", "jsonl"]));
+    let events = |rows: &[Value]| {
+        let mut all: Vec<String> = rows.iter().map(|row| format!("{} {}", row["at"], row["events"])).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(events(&found), events(timeline["rows"].as_array().unwrap()));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::documents::latency::{EndedRow, Naming};
 use crate::engine::config::{WINDOW, batch};
 use crate::engine::observe::{Observed, has_late_loss};
 use crate::engine::run::begin;
+use crate::engine::sequential::release_fields;
 use crate::error::AnalysisError;
 use crate::latency::{EndedSpan, EndedTotals, FollowRequest, Latency, LatencyRequest, LatencyRows, Pass};
 use crate::live::Fed;
@@ -58,7 +59,8 @@ pub struct Followed {
 }
 
 impl Query {
-    /// Begins to follow a trace, whose streams may grow ([`CpuStream::follow`]). Of the query, the filters by thread and command count.
+    /// Begins to follow a trace, whose streams may grow ([`CpuStream::follow`]). Of the query, the filters by
+    /// thread and command count; those by call-site, module and source act on the spans that are listed.
     ///
     /// # Errors
     /// [`AnalysisError::AlreadyRead`], or a file of names that cannot be used.
@@ -66,6 +68,7 @@ impl Query {
         begin(trace)?;
         let (mut names, own_threads) = KnownNames::take(trace, &self.names);
         names.find_sources(trace)?;
+        trace.names.fields.set_kept(request.lists_events);
         let sums = LatencyRequest { lists_events: request.lists_events, ..LatencyRequest::default() };
         Ok(FollowerBase {
             request,
@@ -166,9 +169,10 @@ impl<'a> Follower<'a> {
         }
         let mut has_merged = false;
         while !self.merger.is_done()
-            && let Some(window) = self.merger.next()
+            && let Some(mut window) = self.merger.next()
         {
             self.pass.take(&window, self.first.unwrap_or(0), &trace.names);
+            release_fields(&mut trace.names, window.events.iter_mut());
             let last = window.events.last().map(|event| event.at);
             self.frontier = self.frontier.max(last.max(window.complete_until).unwrap_or(0));
             let is_empty = window.events.is_empty();

@@ -70,7 +70,7 @@ pub(crate) fn in_order(
 }
 
 /// Forgets the records of events.
-fn release_fields<'e>(names: &mut Names, events: impl Iterator<Item = &'e mut Event>) {
+pub(crate) fn release_fields<'e>(names: &mut Names, events: impl Iterator<Item = &'e mut Event>) {
     if names.fields.is_kept() {
         events.filter_map(|event| event.fields.take()).for_each(|fields| names.fields.release(fields));
     }

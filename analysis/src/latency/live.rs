@@ -9,6 +9,7 @@ use super::stacks::StackFacts;
 use super::sums::{ListedStall, Stall, TaskNumber};
 use super::task::{Closed, ShrinkerKey, SpanClass};
 use crate::names::threads;
+use crate::query::select::Select;
 
 /// Request of a follower: the spans that are listed as they end.
 #[derive(Clone, Debug, Default)]
@@ -90,10 +91,10 @@ impl<'a> EndedSpans<'a> {
         EndedSpans { request, is_here, comms, spans: Vec::new(), totals: EndedTotals::default() }
     }
 
-    /// Present command name of a thread.
+    /// Command name of a thread: the trace's, which may be older than this machine's present threads, else the present one.
     pub(super) fn comm(&self, pid: Option<i32>) -> Option<Box<[u8]>> {
-        let here = pid.filter(|_| self.is_here).and_then(threads::comm);
-        here.or_else(|| self.comms.get(&pid?).cloned())
+        let of_trace = pid.and_then(|pid| self.comms.get(&pid)).cloned();
+        of_trace.or_else(|| threads::comm(pid.filter(|_| self.is_here)?))
     }
 
     /// Lists a span of a task, if it was asked for.
@@ -102,11 +103,12 @@ impl<'a> EndedSpans<'a> {
         task: &TaskFacts<'_>,
         closed: &Closed,
         is_suspect: bool,
-        (stacks, names): (&mut StackFacts<'_>, &Names),
+        (stacks, names, select): (&mut StackFacts<'_>, &Names, &Select),
     ) {
         let class = if task.is_daemon { SpanClass::Background } else { closed.class };
         let total = closed.total();
-        if !self.request.takes(closed.span, class, total, names) {
+        let call_site = stacks.call_site(closed.stack, names);
+        if !self.request.takes(closed.span, class, total, names) || !stacks.takes_site(select, call_site) {
             return;
         }
         let totals = &mut self.totals;
@@ -118,7 +120,6 @@ impl<'a> EndedSpans<'a> {
         }
         let is_shrinker = closed.span == Span::Shrinker;
         let comm = self.comm(task.pid).or_else(|| task.comm.map(Into::into));
-        let call_site = stacks.call_site(closed.stack, names);
         self.spans.push(EndedSpan {
             listed: ListedStall { stall: Stall::of(task.number, closed), pid: task.pid, comm, call_site },
             class,

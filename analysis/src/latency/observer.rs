@@ -242,7 +242,7 @@ impl<'a> LatencyObserver<'a> {
         if let Some(ended) = self.ended.as_mut().filter(|_| task.is_taken) {
             let Task { pid, comm, is_daemon, .. } = task;
             let facts = TaskFacts { number, pid: *pid, comm: comm.as_deref(), is_daemon: *is_daemon };
-            ended.add(&facts, closed, is_suspect, (&mut self.stacks, names));
+            ended.add(&facts, closed, is_suspect, (&mut self.stacks, names, self.select));
         }
         let request = self.request;
         if !task.is_taken || !request.takes_span(closed.span, names) || !request.takes_duration(closed.total()) {

@@ -157,9 +157,10 @@ pub(crate) struct Args {
     /// List below each stall the events inside it
     #[arg(long)]
     pub(crate) timeline: bool,
-    /// Print each stall once it ends, of a stream on standard input (-) or of a directory that grows
+    /// Print stalls as they end: of DIR, or - for a stream
     ///
-    /// At the end come the totals and the shrinkers. Ctrl-C ends it.
+    /// DIR is a recording that is being written; the stream is that of kmemtraced watch, on standard input. At the end come the totals and
+    /// the shrinkers. Ctrl-C ends it.
     #[arg(long)]
     pub(crate) follow: bool,
     /// With --follow: print every span, not only stalls

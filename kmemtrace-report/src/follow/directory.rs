@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use kmemtrace::Trace;
 use kmemtrace::whole_file::Directory;
 
-use super::input::Next;
-use super::stop::Stop;
+use super::stop::{Next, Stop};
 use crate::cli::Request;
 use crate::report;
 
 /// Time that a recorder may take from its lock to its last file.
 const STARTING: Duration = Duration::from_secs(5);
+/// Time that a recorder may take from its last events to its end.
+const ENDING: Duration = Duration::from_secs(5);
 /// Time between two looks at the files.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between two looks at the recorder.
@@ -54,6 +55,22 @@ impl Growing {
     /// True while a recorder holds the directory. It is opened anew each time: a lock that this look gets is given back at once.
     fn has_recorder(&self) -> bool {
         Directory::open(&self.path).is_ok_and(|directory| !directory.lock())
+    }
+
+    /// Waits for the recorder to write its last names, which come behind the last events.
+    pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while self.grows && begun.elapsed() < ENDING && !stop.take() {
+            stop.wait(None, PAUSE)?;
+            self.grows = self.has_recorder();
+        }
+        Ok(())
+    }
+
+    /// Findings about the names as they are now; none while the recorder still writes them.
+    pub(super) fn report(&self, request: &Request, trace: &mut Trace) {
+        let names = report::open(request, &request.inputs()).ok().map(|trace| trace.metadata.report);
+        trace.metadata.report = names.flatten().filter(|_| !self.grows);
     }
 
     /// Waits for more.

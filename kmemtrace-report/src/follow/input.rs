@@ -6,7 +6,7 @@ use kmemtrace::Trace;
 use kmemtrace::latency::Follower;
 
 use super::directory::Growing;
-use super::stop::Stop;
+use super::stop::{Next, Stop};
 use super::stream::StandardInput;
 use crate::cli::Request;
 
@@ -17,15 +17,6 @@ const STREAM: &str = "-";
 pub(super) enum Input {
     Stream(Box<StandardInput>),
     Directory(Growing),
-}
-
-/// Result of a wait for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// More may be there, or the end.
-    More,
-    /// A signal asks for the end.
-    Stopped,
 }
 
 impl Input {
@@ -57,14 +48,15 @@ impl Input {
     pub(super) fn drain(&mut self, stop: &Stop) -> anyhow::Result<()> {
         match self {
             Input::Stream(stream) => stream.drain(stop),
-            Input::Directory(_) => Ok(()),
+            Input::Directory(growing) => growing.drain(stop),
         }
     }
 
     /// Completes the findings about the input.
-    pub(super) fn report(&mut self, trace: &mut Trace) {
-        if let Input::Stream(stream) = self {
-            stream.input.report(trace);
+    pub(super) fn report(&mut self, request: &Request, trace: &mut Trace) {
+        match self {
+            Input::Stream(stream) => stream.input.report(trace),
+            Input::Directory(growing) => growing.report(request, trace),
         }
     }
 }

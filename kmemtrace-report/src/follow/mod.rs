@@ -16,9 +16,9 @@ use crate::cli::Request;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::{exit, report};
-use input::{Input, Next};
+use input::Input;
 use lines::Lines;
-use stop::Stop;
+use stop::{Next, Stop};
 
 /// Prints spans as they end, and the totals at the end.
 pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
@@ -58,7 +58,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
             break;
         }
     }
-    input.report(&mut trace);
+    input.report(request, &mut trace);
     let first = follower.first();
     let mut last = Vec::new();
     let followed = follower.finish(&trace, &mut |spans| last.extend(spans));

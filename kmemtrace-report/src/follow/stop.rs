@@ -32,6 +32,15 @@ pub(super) enum Waited {
     Input,
 }
 
+/// Result of a wait for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// More may be there, or the end.
+    More,
+    /// A signal asks for the end.
+    Stopped,
+}
+
 /// Moment at which a program that was asked to stop ends, whatever is still to come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadline(Option<Instant>);

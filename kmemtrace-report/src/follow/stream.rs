@@ -11,8 +11,7 @@ use kmemtrace::latency::Follower;
 use kmemtrace_abi::open::stream::StreamInput;
 use rustix::io::Errno;
 
-use super::input::Next;
-use super::stop::{Deadline, Stop, Waited};
+use super::stop::{Deadline, Next, Stop, Waited};
 
 /// Name in messages.
 const NAME: &str = "standard input";

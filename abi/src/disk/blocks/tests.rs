@@ -289,7 +289,7 @@ fn unknown_kinds_are_skipped_and_cost_something_only_where_they_are_needed() {
     for (kind, flags, code, damage) in [
         (8, FLAG_OPTIONAL, Code::UnknownBlock, false),
         (255, FLAG_OPTIONAL | FLAG_ZSTD, Code::UnknownBlock, false),
-        (7, 0, Code::BadHeader, true),
+        (8, 0, Code::BadHeader, true),
         (0, FLAG_ZSTD, Code::BadHeader, true),
     ] {
         let seen = Seen::parts(&[&data(0), &of(kind, flags), &data(2), &end(3)]);
