@@ -12,7 +12,7 @@ use kmemtrace_tests::recording::seeds;
 
 use super::stacks::{Known, Sums, made, replay, trace};
 use crate::ModuleRule;
-use crate::live::{Fed, LiveGroup, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, SnapshotRequest};
+use crate::live::{Fed, LiveGroup, LiveKey, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, SnapshotRequest};
 
 fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(600)
@@ -78,6 +78,53 @@ fn live_figures_are_those_of_a_replay() {
             }
             assert_eq!(found, expected, "seed {seed}, {group:?}");
         }
+    }
+}
+
+/// Kind, module in its tree, and frames from the outermost one on, of a node.
+type NodePath = (bool, Option<String>, Vec<u64>);
+
+/// Nodes of a row's frames; a stack without frames has one node.
+fn paths(is_pages: bool, module: Option<&str>, frames: &[u64]) -> Vec<NodePath> {
+    let outermost = frames.iter().rev().copied().collect::<Vec<u64>>();
+    (1..=outermost.len().max(1))
+        .map(|depth| (is_pages, module.map(str::to_owned), outermost.iter().take(depth).copied().collect()))
+        .collect()
+}
+
+#[test]
+fn nodes_of_live_stacks_have_the_peaks_of_a_replay() {
+    for seed in seeds(0..60) {
+        let events = made(&mut Random::new(seed));
+        let mut trace = trace(&events);
+        let options = MonitorOptions { shows_own: true, ..MonitorOptions::default() };
+        let base = MonitorBase::new(&mut trace, options).unwrap();
+        let mut monitor = Monitor::new(&base, &mut trace);
+        while monitor.feed(&mut trace, None, deadline()) != Fed::Ended {}
+        let expected = replay(&events, |known| {
+            let module = format!("{:?}", known.modules(ModuleRule::Innermost)[0]);
+            let of_module = paths(known.is_pages, Some(&module), &known.stack);
+            [paths(known.is_pages, None, &known.stack), of_module].concat()
+        });
+        let expected: BTreeMap<NodePath, u64> = expected.into_iter().map(|(path, sums)| (path, sums.peak)).collect();
+        let mut found = BTreeMap::new();
+        let [all, by_module] =
+            [LiveGroup::Stacks, LiveGroup::Modules].map(|group| monitor.snapshot(&trace, &request(group)));
+        let modules: BTreeMap<_, _> = by_module.rows.iter().map(|row| (row.key, row)).collect();
+        let rows = all.rows.iter().map(|row| (row, None)).chain(by_module.below.iter().map(|row| {
+            let LiveKey::Stack(_, module) = row.key else { panic!("no stack: {row:?}") };
+            let LiveName::Module(name) = &*modules[&LiveKey::Module(module)].name else { panic!("no module: {row:?}") };
+            (row, Some(format!("{:?}", name.as_deref().map(|name| String::from_utf8_lossy(name).into_owned()))))
+        }));
+        for (row, module) in rows.filter(|(row, _)| row.allocs > 0) {
+            let LiveName::Stack(frames) = &*row.name else { panic!("no stack: {row:?}") };
+            let frames: Vec<u64> = frames.iter().map(|(frame, _)| *frame).collect();
+            let nodes = paths(row.kind == Kind::Pages, module.as_deref(), &frames);
+            assert_eq!(nodes.len(), row.path.len());
+            let peaks = row.path.iter().map(|&node| all.node_peaks[node as usize]);
+            found.extend(nodes.into_iter().zip(peaks));
+        }
+        assert_eq!(found, expected, "seed {seed}");
     }
 }
 

@@ -13,7 +13,10 @@ use kmemtrace_tests::recording::seeds;
 use serde_json::{Value, json};
 
 use crate::documents::{self, Document};
-use crate::{Analysis, Fate, GroupKey, ModuleRule, ObjectFate, ObjectSink, Query, Select, Shape, SortKey, TreeOptions};
+use crate::{
+    Analysis, Fate, GroupKey, ModuleRule, NameOptions, ObjectFate, ObjectSink, Query, Select, Shape, SortKey,
+    TreeOptions, Uses,
+};
 
 const PAGE: u64 = 4096;
 /// Code of the kernel itself, a function a page.
@@ -361,6 +364,31 @@ fn tasks_and_modules_are_those_of_a_replay() {
             let found = rows(&modules, |row| row["module"].as_str().map(ToOwned::to_owned));
             assert_eq!(found, want, "seed {seed}, {}", rule.name());
         }
+    }
+}
+
+#[test]
+fn uses_are_those_of_a_replay() {
+    const RULES: &str = "first: frame function_4 in_module_*\nsecond: frame function_5 function_6\nbare: no-stack\n";
+    for seed in seeds(0..40) {
+        let mut random = Random::new(seed);
+        let (events, cut) = (made(&mut random), *random.pick(&CUTS));
+        let names = NameOptions { uses: Uses::parse(RULES).unwrap(), ..NameOptions::default() };
+        let query =
+            Query::by(&[GroupKey::Use]).select(Select { kind: vec![Kind::Pages], ..Select::default() }).names(names);
+        let shape = Shape::default();
+        let document = document(&events, query, cut, |analysis| documents::uses(analysis, &shape));
+        let rows = document["rows"].as_array().unwrap().iter();
+        let found: BTreeMap<_, _> = rows.map(|row| (row["use"].as_str().unwrap().to_owned(), sums_of(row))).collect();
+        let function = |frame: &u64| if *frame >= MODULES { 4 } else { (*frame - KERNEL) / PAGE };
+        let use_of = |known: &Known| match known.stack.iter().map(function).collect::<BTreeSet<u64>>() {
+            functions if functions.contains(&4) => "first",
+            functions if functions.contains(&5) || functions.contains(&6) => "second",
+            functions if functions.is_empty() => "bare",
+            _ => "other",
+        };
+        let want = replay(&events, |known| known.is_pages.then(|| use_of(known).to_owned()).into_iter().collect());
+        assert_eq!(found, want, "seed {seed}");
     }
 }
 
