@@ -171,7 +171,7 @@ fn all_formats_have_the_rows_and_threads_do_not_matter() {
         assert_eq!(json_lines(&of(&["--format", "jsonl"])).len(), rows + 1, "{view:?}");
         assert_eq!(String::from_utf8(of(&["--format", "csv"])).unwrap().lines().count(), rows + 1, "{view:?}");
         let table = of(&["-j", "1"]);
-        assert!(table == of(&["-j", "8"]) && table.starts_with(b"COMPLETE"), "{view:?}");
+        assert!(table == of(&["-j", "8"]) && table == of(&["-j", "1"]) && table.starts_with(b"COMPLETE"), "{view:?}");
     }
     let events = document(&["stalls", "-n", "1", "--timeline"], &tree);
     let row = &events["rows"][0];

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::memory_group::MemoryGroup;
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
+use kmemtrace_tests::programs::{json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -21,7 +21,6 @@ fn main() -> ExitCode {
         ("a_killed_recorder_of_functions_leaves_nothing", a_killed_recorder_of_functions_leaves_nothing),
         ("a_trigger_of_a_begin_that_is_removed_is_told", a_trigger_of_a_begin_that_is_removed_is_told),
         ("probe_tells_events_and_functions", probe_tells_events_and_functions),
-        ("clean_spans_of_a_lossy_recording_are_those_of_a_whole_one", clean_spans_of_a_lossy_recording_are_true),
     ])
 }
 
@@ -217,84 +216,5 @@ fn probe_tells_events_and_functions() -> Result<(), Skip> {
     assert!(line("functions ").contains("times of functions: "), "{printed}");
     assert_eq!(top(&tracefs), before);
     assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists(), "an instance is left");
-    Ok(())
-}
-
-/// Nanoseconds by which two instances may differ about the length of a span: each reads the clock for itself.
-const CLOCKS: u64 = 100_000;
-
-/// Members of a row of `stalls` that a number stands in.
-fn number(row: &Value, member: &str) -> u64 {
-    row[member].as_u64().unwrap_or_else(|| panic!("no {member}: {row}"))
-}
-
-fn rows<'a>(document: &'a Value, member: &str) -> &'a [Value] {
-    document[member].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// Spans inside a stall: kind, function and number.
-fn inside(row: &Value) -> Vec<(String, u64)> {
-    let key = |inside: &Value| format!("{} {}", inside["span"], inside["function"]);
-    let mut inside: Vec<_> = rows(row, "inside").iter().map(|row| (key(row), number(row, "count"))).collect();
-    inside.sort();
-    inside
-}
-
-/// The same load, recorded whole, and in small buffers that a reader drains at times: views of both.
-fn recorded_twice(load: &mut Command) -> [Value; 4] {
-    let start = |options: &[&str]| Recorder::start_of("latency", Directory::new(&[]), &instance_name(), options);
-    let (whole, lossy) = (start(&["-b", "32M"]), start(&["-b", "24K"]));
-    let mut load = must("load", load.stdout(Stdio::null()).stderr(Stdio::null()).spawn());
-    while must("load", load.try_wait()).is_none() {
-        for signal in [Signal::STOP, Signal::CONT] {
-            lossy.signal(signal);
-            std::thread::sleep(std::time::Duration::from_millis(150));
-        }
-    }
-    let (whole, lossy) = (whole.stop(), lossy.stop());
-    let view = |trace: &Path, view: &str| {
-        json(&run_to(0, "kmemtrace-report", &[view, "--no-index", "--format", "json"], &[trace]))
-    };
-    let (whole, lossy) = (whole.trace(), lossy.trace());
-    [view(&whole, "stalls"), view(&lossy, "stalls"), view(&whole, "latency"), view(&lossy, "latency")]
-}
-
-fn clean_spans_of_a_lossy_recording_are_true() -> Result<(), Skip> {
-    can_record_latency()?;
-    let files = Directory::on_disk();
-    let (from, to) = (files.file("from"), files.file("to"));
-    must("file", std::fs::write(&from, vec![7; 60 << 20]));
-    let group = MemoryGroup::new(LIMIT)?;
-    let copy = format!("cp '{}' '{}'; ls -lR /usr", from.display(), to.display());
-    let [whole, lossy, all_whole, all_lossy] = recorded_twice(&mut group.shell(&[&*copy; 4].join("; ")));
-    if whole["completeness"]["lost_events"] != 0 {
-        return Err(Skip("the machine is too busy to record without loss".to_owned()));
-    }
-    let lost = number(&lossy["completeness"], "lost_events");
-    let clean = rows(&lossy, "rows");
-    if lost == 0 || clean.len() < 20 {
-        return Err(Skip(format!("{lost} events were lost, {} stalls are clean: too few to tell", clean.len())));
-    }
-    let mut differing = Vec::new();
-    for row in clean {
-        let is_same = |other: &&Value| other["pid"] == row["pid"] && other["span"] == row["span"];
-        let near = |other: &&Value| number(other, "at").abs_diff(number(row, "at"));
-        let Some(truth) = rows(&whole, "rows").iter().filter(is_same).min_by_key(near) else {
-            panic!("the kernel had no such span: {row}");
-        };
-        assert_eq!(inside(row), inside(truth), "other spans are inside: {row} {truth}");
-        if number(truth, "total").abs_diff(number(row, "total")) > CLOCKS {
-            differing.push(format!("{row} {truth}"));
-        }
-    }
-    // A task that is preempted between the two clocks is rare.
-    assert!(differing.len() <= clean.len() / 100, "{} of {}: {differing:#?}", differing.len(), clean.len());
-    let of = |document: &Value, row: &Value| {
-        let is_same = |other: &&Value| ["span", "parent", "class"].iter().all(|name| other[name] == row[name]);
-        rows(document, "nesting").iter().find(is_same).map_or(0, |row| number(row, "count"))
-    };
-    for row in rows(&all_lossy, "nesting") {
-        assert!(number(row, "count") <= of(&all_whole, row), "more than the kernel had: {row}");
-    }
     Ok(())
 }

@@ -89,7 +89,8 @@ const RECLAIM: &str = "
     tracing=/sys/kernel/tracing
     top() {
         for file in current_tracer set_ftrace_filter set_ftrace_notrace set_graph_function tracing_thresh tracing_on trace_clock \
-            trace_options set_event kprobe_events dynamic_events trace; do
+            trace_options set_event set_event_pid tracing_cpumask kprobe_events dynamic_events trace events/enable \
+            events/vmscan/mm_vmscan_memcg_reclaim_begin/trigger; do
             echo == $file
             cat $tracing/$file
         done
@@ -133,6 +134,9 @@ fn functions_of_reclaim(kernel: Option<&str>) -> Result<(), Skip> {
         let note = "no times of functions: this kernel has the tracer function_graph for its top-level buffer only";
         assert!(messages.contains(note) && calls == 0, "{calls} calls: {messages}");
     }
+    let functions = json(&views::printed("functions", &out.file("trace")));
+    let counts = functions["rows"].as_array().into_iter().flatten().filter_map(|row| row["count"].as_u64());
+    assert_eq!(counts.sum::<u64>(), calls as u64, "{functions}");
     Ok(())
 }
 
