@@ -37,7 +37,7 @@ const VIEWS: [&str; 17] = [
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
-const VERBS: [&str; 3] = ["top", "recover", "probe"];
+const VERBS: [&str; 4] = ["top", "watch", "recover", "probe"];
 
 /// Kernel buffer of a CPU with `--lean`, bytes.
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
@@ -179,6 +179,9 @@ pub(crate) struct Args {
     /// User and group that the trace directory belongs to: those of the program that reads it.
     #[arg(long, value_name = "UID:GID", value_parser = reader, hide = true)]
     pub(crate) reader: Option<(u32, u32)>,
+    /// Words of the program that reads the stream of blocks; none without a stream.
+    #[arg(skip)]
+    pub(crate) viewer: Option<Vec<OsString>>,
     /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
@@ -306,6 +309,12 @@ pub(crate) enum Verb {
     /// options.
     #[command(disable_help_flag = true)]
     Top,
+    /// Record, and print each task's wait for memory as it ends
+    ///
+    /// A line for each stall, with what was inside; at the end the shrinkers and totals. No file is made; -o DIR keeps the recording.
+    /// `kmemtraced watch --help` has all options.
+    #[command(disable_help_flag = true)]
+    Watch,
     /// Undo the changes of a killed recorder in the kernel
     Recover,
     /// List the events, clocks and buffers of this kernel

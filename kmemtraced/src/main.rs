@@ -8,7 +8,8 @@
 //! - `output`: the trace directory;
 //! - `write`: threads that move bytes from a source into files;
 //! - `record`: a recording from start to end, and its exit status;
-//! - `top`: a recorder and the live screen as processes of one command.
+//! - `top`: a recorder and the live screen as processes of one command;
+//! - `watch`: the command line of a recorder with a program that prints waits for memory meanwhile.
 
 mod args;
 mod control;
@@ -20,6 +21,7 @@ mod record;
 mod recover;
 mod source;
 mod top;
+mod watch;
 mod write;
 
 use std::process::ExitCode;
@@ -32,19 +34,23 @@ fn main() -> ExitCode {
     if let Some(status) = top::asked() {
         return ExitCode::from(status);
     }
-    let args = Args::from_command_line();
-    let done = match args.verb {
-        Some(Verb::Top) => Err(top::out_of_place()),
-        None => messages::start()
-            .map_err(|error| thread::not_started("messages", &error))
-            .and_then(|()| record::record(args)),
-        Some(Verb::Recover) => recover::recover(&args),
-        Some(Verb::Probe) => probe::probe(&args),
-    };
+    let done = watch::asked().unwrap_or_else(|| Ok(Args::from_command_line())).and_then(run);
     let status = done.unwrap_or_else(|error| {
         messages::say(format!("kmemtraced: {error:#}"));
         NOT_STARTED
     });
     messages::finish(shutdown::LAST_WORDS);
     ExitCode::from(status)
+}
+
+fn run(args: Args) -> anyhow::Result<u8> {
+    match args.verb {
+        Some(Verb::Top) => Err(top::out_of_place()),
+        Some(Verb::Watch) => Err(watch::out_of_place()),
+        None => messages::start()
+            .map_err(|error| thread::not_started("messages", &error))
+            .and_then(|()| record::record(args)),
+        Some(Verb::Recover) => recover::recover(&args),
+        Some(Verb::Probe) => probe::probe(&args),
+    }
 }

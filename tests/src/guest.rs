@@ -69,7 +69,7 @@ fn made(script: &'static str, arguments: &[&str]) -> Result<PathBuf, Skip> {
 
 /// Directory of our programs for an architecture.
 pub fn programs_for(arch: &str) -> Result<PathBuf, Skip> {
-    made("tests/vm/build", &[arch])
+    made("tests/vm/build", &["-q", arch])
 }
 
 /// Relay module for the default kernel of an architecture.

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
 use crate::args::Args;
 use crate::process::messages::{self, say};
+use crate::process::report;
 use crate::process::signals::Signals;
 use crate::record::memstrack;
 use crate::record::shutdown::LAST_WORDS;
@@ -49,17 +50,9 @@ pub(crate) enum Reported {
     Interrupted,
 }
 
-/// Path of `kmemtrace-report`: the one beside this program, or else the one in PATH.
-pub(crate) fn report_program() -> PathBuf {
-    let beside = std::env::current_exe().ok().map(|me| me.with_file_name("kmemtrace-report")).filter(|p| p.exists());
-    // The first argument is all that is known of this program's path without /proc.
-    let called = || std::env::args_os().next().map(|me| Path::new(&me).with_file_name("kmemtrace-report"));
-    beside.or_else(|| called().filter(|p| p.exists())).unwrap_or_else(|| "kmemtrace-report".into())
-}
-
 /// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
 pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> Reported {
-    let program = report_program();
+    let program = report::program();
     if !args.report.is_empty() {
         // Earlier messages come first where both go to one terminal.
         messages::finish(LAST_WORDS);

@@ -2,7 +2,7 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! recorded alone, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
@@ -13,6 +13,7 @@ mod notices;
 mod set_up;
 pub(crate) mod shutdown;
 mod start;
+mod viewer;
 mod wait;
 
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +27,8 @@ use kmemtrace_abi::disk::block::END_ERROR;
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};
+use crate::output::destination::Destination;
+use crate::output::stream::Stream;
 use crate::output::trace_dir::TraceDir;
 use crate::process::memory;
 use crate::process::messages;
@@ -42,6 +45,7 @@ use command::Reported;
 use launcher::Launcher;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::Started;
+use viewer::Viewer;
 use wait::{Running, Stop};
 
 /// Bytes of a file that stay where old ones are given back to the file system, at least.
@@ -76,39 +80,70 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
 
 fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     let source = set_up::set_up(args)?;
-    let mut output = TraceDir::create(args.output.as_deref(), args.force)?;
+    let (mut output, mut viewer) = destination(args, signals)?;
     if let Some(reader) = args.reader {
         // A recorder whose screen is gone has no purpose.
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
         output.lend(reader)?;
     }
-    let status = run(args, source, &mut output, signals);
+    let status = run(args, source, &mut output, viewer.as_mut(), signals);
     warn(output.finish_removal());
     if status.is_err() {
+        // Before the stream's end, which it would report.
+        drop(viewer);
         output.discard();
         return status;
     }
+    output.close_stream();
+    let viewed = viewer.map_or(0, |viewer| viewer.finish(signals));
     if signals.is_second() {
         return status;
     }
-    let reported = command::report(args, &output.dir, signals);
+    let status = status.map(|status| if status == 0 { viewed } else { status });
+    let Some(dir) = output.path() else { return status };
+    let reported = command::report(args, dir, signals);
     if memstrack::is_private(args) {
-        remove_private(&output, reported);
+        remove_private(dir, reported);
     }
     if reported == Reported::Interrupted { Ok(shutdown::ENDED_EARLY) } else { status }
 }
 
+/// Destination of the recording, and the program that shows it where the command line names one: without a directory there are no
+/// files then.
+fn destination(args: &Args, signals: &Signals) -> anyhow::Result<(Destination, Option<Viewer>)> {
+    let create = || TraceDir::create(args.output.as_deref(), args.force);
+    let Some(words) = &args.viewer else { return Ok((Destination::new(Some(create()?), None), None)) };
+    let dir = args.output.is_some().then(create).transpose()?;
+    let started = Viewer::start(words).and_then(|(viewer, pipe)| {
+        let stream = Stream::new(pipe, &signals.abandon).context("a pipe cannot be set up")?;
+        Ok((viewer, stream))
+    });
+    match started {
+        Ok((viewer, stream)) => Ok((Destination::new(dir, Some(stream)), Some(viewer))),
+        Err(error) => {
+            Destination::new(dir, None).discard();
+            Err(error)
+        }
+    }
+}
+
 /// Removes a recording of which only the reports are wanted, once they are there.
-fn remove_private(output: &TraceDir, reported: Reported) {
-    let shown = output.dir.display();
+fn remove_private(dir: &Path, reported: Reported) {
+    let shown = dir.display();
     if reported == Reported::All {
-        warn(std::fs::remove_dir_all(&output.dir).with_context(|| format!("{shown}: cannot be removed")));
+        warn(std::fs::remove_dir_all(dir).with_context(|| format!("{shown}: cannot be removed")));
     } else {
         messages::say(format!("kmemtraced: a report failed: the recording is kept in {shown}"));
     }
 }
 
-fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals: &Signals) -> anyhow::Result<u8> {
+fn run(
+    args: &Args,
+    source: Box<dyn TraceSource>,
+    output: &mut Destination,
+    viewer: Option<&mut Viewer>,
+    signals: &Signals,
+) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
@@ -139,7 +174,9 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         meta.begun();
         workers.go();
         take_name(args, output);
-        undo::note_trace_dir(&output.dir);
+        if let Some(dir) = output.path() {
+            undo::note_trace_dir(dir);
+        }
     }
     let score = memory::OomScore::lower();
     if let Err(line) = &score {
@@ -151,7 +188,8 @@ fn run(args: &Args, source: Box<dyn TraceSource>, output: &mut TraceDir, signals
         }
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
         let (comms, meta) = (&mut comms, &mut meta);
-        let stop = Running { args, workers: &workers, output, signals, source, watcher, child, comms, meta }.wait();
+        let workers = &workers;
+        let stop = Running { args, workers, output, signals, source, watcher, child, comms, meta, viewer }.wait();
         (stop, started)
     });
     if waited.is_ok() {
@@ -196,13 +234,18 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         compress: args.compression(),
         changes,
         keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
+        watermarks: args.viewer.is_some(),
         own,
     }
 }
 
 /// Options of the file of names.
 fn meta_options(args: &Args) -> MetaOptions {
-    MetaOptions { compression: args.compression(), sync: args.sync != Sync::Never, late_symbols: args.lean }
+    MetaOptions {
+        compression: args.compression(),
+        sync: args.sync != Sync::Never,
+        late_symbols: args.lean && args.viewer.is_none(),
+    }
 }
 
 /// Ends the recording of events, after a last look at the control files and the machine's memory.
@@ -241,7 +284,7 @@ fn own_threads(args: &Args, facts: &SourceFacts, knows_own: bool) -> Option<OwnT
 }
 
 /// Takes the name of an earlier recording, which has it until this one has begun.
-fn take_name(args: &Args, output: &mut TraceDir) {
+fn take_name(args: &Args, output: &mut Destination) {
     warn(output.begin());
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
@@ -249,7 +292,11 @@ fn take_name(args: &Args, output: &mut TraceDir) {
 }
 
 /// Reports a recording that a second signal cut short and returns its exit status; `None` where all files have their end.
-fn report_cut(output: &TraceDir, waited: Option<&(Stop, Started)>, outcomes: Option<&[(u32, Outcome)]>) -> Option<u8> {
+fn report_cut(
+    output: &Destination,
+    waited: Option<&(Stop, Started)>,
+    outcomes: Option<&[(u32, Outcome)]>,
+) -> Option<u8> {
     let ((stop, _), outcomes) = waited.zip(outcomes)?;
     let is_cut = outcomes.iter().any(|(_, outcome)| outcome.unfinished);
     is_cut.then(|| shutdown::cut(output, &stop.why, outcomes))

@@ -37,9 +37,9 @@ pub(crate) fn warn(done: anyhow::Result<()>) {
     }
 }
 
-/// True if a status line is shown: standard error is a terminal, no COMMAND writes to it, and --quiet was not given.
+/// True if a status line is shown: standard error is a terminal, no COMMAND or viewer writes to it, and --quiet was not given.
 pub(crate) fn has_status_line(args: &Args) -> bool {
-    !args.quiet && args.command.is_empty() && io::stderr().is_terminal()
+    !args.quiet && args.command.is_empty() && args.viewer.is_none() && io::stderr().is_terminal()
 }
 
 /// Reports a change by another program, even with --quiet.
@@ -50,17 +50,19 @@ pub(crate) fn report_change(change: Option<String>) {
 }
 
 /// Says what is recorded, and from which buffers.
-pub(crate) fn say_begin(args: &Args, dir: &Path, facts: &SourceFacts) {
+pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
     let command = args.command_name();
-    let (dir, has_command) = (escape(dir.as_os_str().as_bytes()), !command.is_empty());
+    let has_command = !command.is_empty();
+    let begun = dir
+        .map_or_else(|| "watching".to_owned(), |dir| format!("recording to {}:", escape(dir.as_os_str().as_bytes())));
     say(
         args,
         &match facts.scope {
-            Scope::Tasks => format!("recording to {dir}: {command} and its children alone"),
+            Scope::Tasks => format!("{begun} {command} and its children alone"),
             Scope::System if has_command => {
-                format!("recording to {dir}: the whole machine (--only-command: {command} alone)")
+                format!("{begun} the whole machine (--only-command: {command} alone)")
             }
-            Scope::System => format!("recording to {dir}: the whole machine   Ctrl-C stops"),
+            Scope::System => format!("{begun} the whole machine   Ctrl-C stops"),
         },
     );
     say(args, &facts.shown);

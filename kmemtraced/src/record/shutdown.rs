@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::args::Args;
 use crate::control::files;
-use crate::output::trace_dir::TraceDir;
+use crate::output::destination::Destination;
 use crate::process::messages::{self, say};
 use crate::source::latency;
 use crate::source::undo;
@@ -68,7 +68,7 @@ impl Totals {
 /// Reports the result of a recording; returns its exit status.
 pub(crate) fn close(
     args: &Args,
-    output: &TraceDir,
+    output: &Destination,
     facts: &SourceFacts,
     ended: &Ended<'_>,
     outcomes: &[(u32, Outcome)],
@@ -81,7 +81,7 @@ pub(crate) fn close(
     let incomplete = totals.lost > 0 || is_unknown;
     let names = outcomes.iter().map(|(cpu, _)| format!("cpu{cpu}.out")).chain(["meta.out".to_owned()]);
     let removed: Vec<String> = names.filter(|name| !output.has(name)).collect();
-    let shown = output.dir.display();
+    let shown = output.shown();
     if incomplete || ended.early || failed.is_some() || !removed.is_empty() || !args.quiet {
         let Totals { events, lost, .. } = totals;
         let unknown = if is_unknown { ", and an unknown number more" } else { "" };
@@ -102,7 +102,8 @@ pub(crate) fn close(
         ));
         return ENDED_EARLY;
     }
-    if !args.quiet && !args.memstrack.notui {
+    if let Some(dir) = output.path().filter(|_| !args.quiet && !args.memstrack.notui) {
+        let shown = dir.display();
         let view = if latency::stands_alone(&facts.events) { "latency " } else { "" };
         say(format!("next: kmemtrace-report {view}{shown}     check: kmemtrace-check {shown}"));
     }
@@ -181,7 +182,7 @@ fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
 }
 
 /// State of a file that could not be written, and the remedy.
-fn remedy(error: &io::Error, output: &TraceDir) -> String {
+fn remedy(error: &io::Error, output: &Destination) -> String {
     if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) {
         return "the limit of a file's size (ulimit -f): what is there is valid; raise the limit".to_owned();
     }
@@ -190,11 +191,11 @@ fn remedy(error: &io::Error, output: &TraceDir) -> String {
 }
 
 /// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
-pub(crate) fn cut(output: &TraceDir, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
+pub(crate) fn cut(output: &Destination, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
     let totals = Totals::of(outcomes);
     say(format!("stopped: {why}, at once   {}   {}", counted(totals.events, "event"), totals.size()));
     let unfinished = outcomes.iter().filter(|(_, o)| o.unfinished).map(|(cpu, _)| format!("cpu{cpu}.out, "));
-    let (shown, unfinished) = (output.dir.display(), unfinished.collect::<String>());
+    let (shown, unfinished) = (output.shown(), unfinished.collect::<String>());
     say(format!(
         "kmemtraced: {shown}: a second signal cut {unfinished}meta.out short: events are missing at the end, what is there is valid"
     ));

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use crate::args::Args;
 use crate::control::foreign::Watcher;
-use crate::output::trace_dir::TraceDir;
+use crate::output::destination::Destination;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::signals::Signals;
@@ -26,7 +26,7 @@ pub(crate) struct Started {
 pub(crate) fn start(
     args: &Args,
     source: &dyn TraceSource,
-    output: &TraceDir,
+    output: &Destination,
     signals: &Signals,
     watcher: Option<&mut Watcher>,
     launcher: Option<Launcher>,
@@ -55,7 +55,7 @@ pub(crate) fn start(
         source.follow(launcher.tid)?;
     }
     source.start()?;
-    say_begin(args, &output.dir, facts);
+    say_begin(args, output.path(), facts);
     let mut child = None;
     if !args.command.is_empty() {
         messages::finish(LAST_WORDS);

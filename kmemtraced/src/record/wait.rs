@@ -9,10 +9,11 @@ use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 
 use crate::args::Args;
 use crate::control::foreign::Watcher;
-use crate::output::trace_dir::TraceDir;
+use crate::output::destination::Destination;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
+use crate::record::viewer::Viewer;
 use crate::source::TraceSource;
 use crate::write::comms::Comms;
 use crate::write::meta::MetaFile;
@@ -40,7 +41,7 @@ impl Stop {
 pub(crate) struct Running<'a> {
     pub(crate) args: &'a Args,
     pub(crate) workers: &'a Workers,
-    pub(crate) output: &'a TraceDir,
+    pub(crate) output: &'a Destination,
     pub(crate) signals: &'a Signals,
     pub(crate) source: &'a dyn TraceSource,
     pub(crate) watcher: Option<&'a mut Watcher>,
@@ -48,6 +49,7 @@ pub(crate) struct Running<'a> {
     /// Names of the threads that were seen.
     pub(crate) comms: &'a mut Comms,
     pub(crate) meta: &'a mut MetaFile,
+    pub(crate) viewer: Option<&'a mut Viewer>,
 }
 
 impl Running<'_> {
@@ -65,7 +67,7 @@ impl Running<'_> {
             answer_counters(self.workers, self.signals);
             if !has_told && self.workers.progress().any(|(_, p)| p.keeps_all.load(Ordering::Acquire)) {
                 has_told = true;
-                let dir = self.output.dir.display();
+                let dir = self.output.shown();
                 messages::say(format!(
                     "kmemtraced: {dir}: its file system takes no part of a file back: the recording grows until it is full, or to --max-size"
                 ));
@@ -89,6 +91,9 @@ impl Running<'_> {
         }
         if let Some(why) = self.signals.limit() {
             return Stop::new(why, END_LIMIT);
+        }
+        if self.output.is_broken() || self.viewer.as_mut().is_some_and(|viewer| viewer.has_ended()) {
+            return Stop::new("the viewer has ended", END_ASKED);
         }
         if let Some(Ok(Some(status))) = self.child.as_mut().map(|child| child.try_wait()) {
             let program = self.args.command_name();
@@ -115,7 +120,7 @@ impl Running<'_> {
             return Stop::new("what was recorded from was removed", END_ERROR);
         }
         if self.output.is_gone() {
-            return Stop::new(format!("{} was removed", self.output.dir.display()), END_ERROR);
+            return Stop::new(format!("{} was removed", self.output.shown()), END_ERROR);
         }
         None
     }

@@ -24,6 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::NOT_STARTED;
 use crate::fs::held_dir::HeldDir;
+use crate::process::report;
 use crate::record::shutdown::ENDED_EARLY;
 use options::Options;
 use output::Output;
@@ -57,7 +58,7 @@ fn run(options: &Options) -> anyhow::Result<u8> {
     for signal in STOP {
         signal_hook::flag::register(signal.as_raw(), Arc::clone(&stop)).context("signals cannot be taken")?;
     }
-    let reader = screen::reader();
+    let reader = report::reader();
     let (output, mut recorder) = start_recorder(options, reader)?;
     let begun = wait_for_begin(options, &mut recorder, &stop);
     let done = begun.and_then(|has_begun| match has_begun {

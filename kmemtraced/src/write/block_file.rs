@@ -4,16 +4,17 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::ops::Range;
 
-use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, RecordingId};
+use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, RecordingId, kind};
 
 use rustix::fs::FallocateFlags;
 
+use crate::output::destination::TraceFile;
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::compress::BlockCompressor;
 use crate::write::freeing::Freeing;
 use crate::write::tally::EventSpan;
 
-/// Storage of a trace file: a file on disk, or a test's stand-in with scripted failures.
+/// Storage of a trace file: its destination, or a test's stand-in with scripted failures.
 pub(crate) trait Store: Write + Send {
     /// Truncates to `len` bytes and goes on behind them.
     fn cut(&mut self, len: u64) -> io::Result<()>;
@@ -23,19 +24,21 @@ pub(crate) trait Store: Write + Send {
     fn free(&mut self, bytes: Range<u64>) -> io::Result<()>;
 }
 
-impl Store for File {
+impl Store for TraceFile {
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        self.set_len(len)?;
-        self.seek(io::SeekFrom::Start(len)).map(drop)
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.set_len(len)?;
+        file.seek(io::SeekFrom::Start(len)).map(drop)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 
     fn free(&mut self, bytes: Range<u64>) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(self, how, bytes.start, bytes.end - bytes.start)?)
+        Ok(rustix::fs::fallocate(file, how, bytes.start, bytes.end - bytes.start)?)
     }
 }
 
@@ -123,9 +126,10 @@ impl BlockFile {
             Stored::Plain(block) => (block, None),
             Stored::Zstd { block, raw_len } => (block, Some(raw_len)),
         };
+        let is_optional = kind == kind::WATERMARK;
         let info = BlockInfo {
             kind,
-            flags: if raw_len.is_some() { FLAG_ZSTD } else { 0 },
+            flags: if raw_len.is_some() { FLAG_ZSTD } else { 0 } | if is_optional { FLAG_OPTIONAL } else { 0 },
             cpu: self.cpu,
             recording: self.recording,
             sequence: self.sequence,

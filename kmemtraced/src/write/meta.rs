@@ -8,7 +8,7 @@ use anyhow::Context;
 use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
-use crate::output::trace_dir::TraceDir;
+use crate::output::destination::Destination;
 use crate::write::block_file::BlockFile;
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
@@ -40,7 +40,7 @@ pub(crate) struct MetaFile {
 impl MetaFile {
     /// Makes the file and writes the texts that are known before the first event. An error names the file.
     pub(crate) fn begin(
-        output: &TraceDir,
+        output: &Destination,
         description: &Description,
         options: &MetaOptions,
     ) -> anyhow::Result<MetaFile> {

@@ -30,6 +30,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Drain attempts after the stop: at least 2, at most 40, for events that another CPU reserved and has not committed yet.
 const DRAIN_ATTEMPTS: std::ops::Range<u32> = 2..40;
+/// Time between the reservation of an event and its commit, nanoseconds, rounded up generously. A reader on its CPU finds no event
+/// between the two; one of a CPU that was offline for a while may run elsewhere.
+const WATERMARK_SLACK: u64 = 10_000_000;
 
 /// Message to the writer.
 pub(crate) enum Message {
@@ -39,6 +42,8 @@ pub(crate) enum Message {
     Counters(io::Result<Sample>),
     /// Reason why the buffer cannot be read: events may stay in it.
     Unreadable(io::Error),
+    /// Time on the trace's clock: events that are read later happened at this time or later.
+    Watermark(u64),
 }
 
 /// End of a reader: the writer has ended, or all is abandoned.
@@ -55,6 +60,8 @@ pub(crate) struct Reader {
     pub(crate) stop: Arc<AtomicBool>,
     /// Set by a second stop signal: the thread ends at once and leaves unread events in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
+    /// True if the writer is told how far the events are taken, each flush interval.
+    pub(crate) watermarks: bool,
     pub(crate) state: State,
 }
 
@@ -65,6 +72,8 @@ pub(crate) struct State {
     is_error_reported: bool,
     /// Drain time: all events up to this time on the trace's clock were taken.
     drained: Option<u64>,
+    /// Last watermark.
+    watermark: Option<u64>,
 }
 
 impl Reader {
@@ -92,7 +101,7 @@ impl Reader {
             let mut is_idle = false;
             // Below its wake-up watermark the kernel reports no data, so the flush timer takes it.
             if stopping || left.is_zero() || self.source.wait(POLL_INTERVAL.min(left)) {
-                let begun = self.source.now();
+                let begun = self.source.now().or_else(|| self.counted_now(left.is_zero()));
                 let more = match &*Arc::clone(&self.framing) {
                     Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer)?,
                     Framing::Relay(_) => self.records(&mut buffer)?,
@@ -113,6 +122,7 @@ impl Reader {
             }
             if is_due {
                 flushed = Instant::now();
+                self.send_watermark()?;
             }
             if let Some(sample) = sample {
                 counted = Instant::now();
@@ -126,6 +136,23 @@ impl Reader {
                 std::thread::sleep(PAUSE);
             }
         }
+    }
+
+    /// Lower bound of the time on a clock that takes a system call, where a watermark `is_due`.
+    fn counted_now(&self, is_due: bool) -> Option<u64> {
+        let sample = (self.watermarks && is_due).then(|| self.source.sample().ok());
+        sample.flatten()?.read.map(|(not_later, _)| not_later)
+    }
+
+    /// Sends a watermark behind the data of the drain before. None while the writer lags, which needs its queue for data.
+    fn send_watermark(&mut self) -> Result<(), Gone> {
+        let is_late = self.full.capacity().is_some_and(|capacity| self.full.len() * 2 > capacity);
+        let time = self.state.drained.map(|time| time.saturating_sub(WATERMARK_SLACK));
+        let Some(time) = time.filter(|time| self.watermarks && !is_late && Some(*time) > self.state.watermark) else {
+            return Ok(());
+        };
+        self.state.watermark = Some(time);
+        self.send(Message::Watermark(time))
     }
 
     /// Counters, with the drain time.
@@ -321,10 +348,10 @@ mod tests {
         let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_BYTES + room, 1000);
         // A flush that is never due: the script says when there is more.
         let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
-        Reader { source, framing, flush, full, pool, stop, abandon, state }.run();
+        Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, state }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer) => Some(buffer.payload().to_vec()),
-            Message::Counters(_) | Message::Unreadable(_) => None,
+            Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) => None,
         });
         (blocks.collect(), waits.load(Ordering::Relaxed))
     }
@@ -456,7 +483,8 @@ mod tests {
             let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());
             let abandoned = Arc::clone(&abandon);
             let pool = BlockPool::new(Vec::new(), free, HEADER_BYTES + 64, 0);
-            let reader = Reader { source, framing, flush, full, pool, stop, abandon: abandoned, state };
+            let reader =
+                Reader { source, framing, flush, full, pool, stop, abandon: abandoned, watermarks: false, state };
             let reader = std::thread::spawn(move || reader.run());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!reader.is_finished());

@@ -11,7 +11,7 @@ use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES};
 use rustix::thread::CpuSet;
 
 use crate::control::foreign::ForeignChanges;
-use crate::output::trace_dir::TraceDir;
+use crate::output::destination::Destination;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{HighPriority, not_started, own_tid};
@@ -103,6 +103,8 @@ pub(crate) struct RecordOptions {
     pub(crate) changes: ForeignChanges,
     /// Bytes of each file that stay, where older ones are given back to the file system.
     pub(crate) keep: Option<u64>,
+    /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken.
+    pub(crate) watermarks: bool,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
 }
@@ -153,7 +155,7 @@ fn start_thread<T: Send + 'static>(
 /// Starts the threads of each CPU.
 struct Spawner<'a> {
     source: &'a dyn TraceSource,
-    output: &'a TraceDir,
+    output: &'a Destination,
     description: &'a Arc<Description>,
     options: &'a RecordOptions,
     /// Thread ids, sent by each thread.
@@ -162,35 +164,52 @@ struct Spawner<'a> {
     go: Receiver<()>,
 }
 
+/// Begun file of a CPU, whose threads are not started yet.
+struct Begun {
+    cpu: u32,
+    writer: Writer,
+    full: Sender<Message>,
+    pool: BlockPool,
+}
+
 impl Spawner<'_> {
-    /// Makes the file of a CPU and starts its threads.
-    fn add_cpu(&self, cpu: u32, blocks: Blocks, workers: &mut Workers) -> anyhow::Result<()> {
+    /// Makes the file of a CPU.
+    fn begin_cpu(&self, cpu: u32, blocks: Blocks, workers: &Workers) -> anyhow::Result<Begun> {
         let (full_in, full) = crossbeam_channel::bounded(blocks.max + 4);
         let (free_in, free) = crossbeam_channel::bounded(blocks.max);
         let growth = blocks.max - blocks.first.len();
         let pool = BlockPool::new(blocks.first, free, blocks.bytes, growth);
-        let threads = self.start_writer(cpu, full, free_in, workers)?;
-        workers.threads.push(threads);
+        let writer = self.begin_writer(cpu, full, free_in, workers)?;
+        Ok(Begun { cpu, writer, full: full_in, pool })
+    }
+
+    /// Starts the threads of a CPU, once the files of all CPUs have begun: a stream starts with their headers.
+    fn start_cpu(&self, begun: Begun, workers: &mut Workers) -> anyhow::Result<()> {
+        let Begun { cpu, writer, full, pool } = begun;
+        let progress = Arc::clone(&writer.progress);
+        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
+        workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let reader = self.start_reader(cpu, source, full_in, pool, workers)?;
+            let reader = self.start_reader(cpu, source, full, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
+        } else if self.options.watermarks {
+            let _ = full.send(Message::Watermark(u64::MAX));
         }
         Ok(())
     }
 
-    fn start_writer(
+    fn begin_writer(
         &self,
         cpu: u32,
         full: Receiver<Message>,
         free: Sender<Vec<u8>>,
         workers: &Workers,
-    ) -> anyhow::Result<CpuThreads> {
+    ) -> anyhow::Result<Writer> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
-        let progress = Arc::new(Progress::default());
         let mut file = BlockFile::new(output.file(&name)?, cpu, description.recording);
         if let Some(bytes) = options.keep {
             file.keep_last(bytes);
@@ -202,15 +221,14 @@ impl Spawner<'_> {
             sync: options.sync,
             full,
             free,
-            progress: Arc::clone(&progress),
+            progress: Arc::default(),
             reason: Arc::clone(&workers.reason),
             changes: options.changes.clone(),
             own: options.own.clone(),
             abandon: Arc::clone(&workers.abandon),
         };
         writer.begin().with_context(|| output.unwritable(&name))?;
-        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
-        Ok(CpuThreads { cpu, reader: None, writer, progress })
+        Ok(writer)
     }
 
     fn start_reader(
@@ -231,6 +249,7 @@ impl Spawner<'_> {
             pool,
             stop: Arc::clone(&workers.stop),
             abandon: Arc::clone(&workers.abandon),
+            watermarks: self.options.watermarks,
             state: reader::State::default(),
         };
         let go = self.go.clone();
@@ -248,7 +267,7 @@ impl Workers {
     /// an error no thread is left. `abandon` ends all waiting, at any time.
     pub(crate) fn start(
         source: &dyn TraceSource,
-        output: &TraceDir,
+        output: &Destination,
         description: &Arc<Description>,
         options: &RecordOptions,
         abandon: &Arc<AtomicBool>,
@@ -278,8 +297,11 @@ impl Workers {
         let (tids, tids_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();
         let spawner = Spawner { source, output, description, options, tids, go };
-        let mut cpus = facts.cpus.iter().zip(blocks);
-        let begun = cpus.try_for_each(|(&cpu, blocks)| spawner.add_cpu(cpu, blocks, &mut workers));
+        let cpus = facts.cpus.iter().zip(blocks);
+        let begun = cpus.map(|(&cpu, blocks)| spawner.begin_cpu(cpu, blocks, &workers));
+        let begun = begun.collect::<anyhow::Result<Vec<Begun>>>();
+        let begun =
+            begun.and_then(|begun| begun.into_iter().try_for_each(|begun| spawner.start_cpu(begun, &mut workers)));
         drop(spawner);
         workers.tids.extend(tids_out.iter());
         if let Err(error) = begun {

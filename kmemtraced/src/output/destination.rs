@@ -1,0 +1,131 @@
+//! Destination of a recording: a trace directory, a stream, or both with the same blocks.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::output::stream::Stream;
+use crate::output::trace_dir::TraceDir;
+
+/// Destination of all files of a recording.
+pub(crate) struct Destination {
+    dir: Option<TraceDir>,
+    stream: Option<Stream>,
+}
+
+impl Destination {
+    /// Blocks go to these.
+    pub(crate) fn new(dir: Option<TraceDir>, stream: Option<Stream>) -> Destination {
+        Destination { dir, stream }
+    }
+
+    /// Path of the trace directory, where there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.dir.as_ref().map(|dir| dir.dir.as_path())
+    }
+
+    /// Name for messages.
+    pub(crate) fn shown(&self) -> String {
+        self.path().map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
+    }
+
+    /// Begins a file.
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<TraceFile> {
+        let file = self.dir.as_ref().map(|dir| dir.file(name)).transpose()?;
+        Ok(TraceFile { file, stream: self.stream.clone() })
+    }
+
+    /// Message for a file that cannot be written, without the reason.
+    pub(crate) fn unwritable(&self, name: &str) -> String {
+        let of_stream = || format!("{name}: cannot be written to the stream");
+        self.dir.as_ref().map_or_else(of_stream, |dir| dir.unwritable(name))
+    }
+
+    /// See [`TraceDir::replaces`].
+    pub(crate) fn replaces(&self) -> bool {
+        self.dir.as_ref().is_some_and(TraceDir::replaces)
+    }
+
+    /// See [`TraceDir::begin`].
+    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
+        self.dir.as_mut().map_or(Ok(()), TraceDir::begin)
+    }
+
+    /// See [`TraceDir::finish_removal`].
+    pub(crate) fn finish_removal(&mut self) -> anyhow::Result<()> {
+        self.dir.as_mut().map_or(Ok(()), TraceDir::finish_removal)
+    }
+
+    /// See [`TraceDir::lend`].
+    pub(crate) fn lend(&mut self, reader: (u32, u32)) -> anyhow::Result<()> {
+        self.dir.as_mut().map_or(Ok(()), |dir| dir.lend(reader))
+    }
+
+    /// True if the trace directory was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.dir.as_ref().is_some_and(TraceDir::is_gone)
+    }
+
+    /// True unless a file of this name was removed from the trace directory.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.dir.as_ref().is_none_or(|dir| dir.has(name))
+    }
+
+    /// Free bytes of the file system.
+    pub(crate) fn room(&self) -> io::Result<u64> {
+        self.dir.as_ref().map_or(Ok(0), TraceDir::room)
+    }
+
+    /// See [`TraceDir::sync`].
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.dir.as_ref().map_or(Ok(()), TraceDir::sync)
+    }
+
+    /// True once the program that reads the stream takes no more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.stream.as_ref().is_some_and(Stream::is_broken)
+    }
+
+    /// Ends the stream.
+    pub(crate) fn close_stream(&self) {
+        if let Some(stream) = &self.stream {
+            stream.close();
+        }
+    }
+
+    /// Ends the stream, and removes the directory if no recording has begun in it.
+    pub(crate) fn discard(self) {
+        self.close_stream();
+        if let Some(dir) = self.dir {
+            dir.discard();
+        }
+    }
+}
+
+/// File of a recording: on disk, in the stream, or both. Each write is a whole block.
+#[derive(Debug)]
+pub(crate) struct TraceFile {
+    pub(crate) file: Option<File>,
+    stream: Option<Stream>,
+}
+
+impl Write for TraceFile {
+    fn write(&mut self, block: &[u8]) -> io::Result<usize> {
+        self.write_all(block).map(|()| block.len())
+    }
+
+    /// Writes a block, first to the disk: a block that the file has not is not in the stream.
+    fn write_all(&mut self, block: &[u8]) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.write_all(block)?;
+        }
+        if let Some(stream) = &self.stream {
+            stream.put(block);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
