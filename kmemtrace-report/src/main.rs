@@ -11,12 +11,14 @@ mod classes;
 mod cli;
 mod columns;
 mod exit;
+#[cfg(feature = "export")]
 mod export;
 mod follow;
 mod latency;
 mod memstrack;
 mod names;
 mod old;
+#[cfg(feature = "pack")]
 mod pack;
 #[cfg(feature = "html")]
 mod page;
@@ -100,8 +102,16 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Top => top::run(request),
         #[cfg(not(feature = "top"))]
         Run::Top => anyhow::bail!("top: this program was built without the live screen: build it with the feature top"),
+        #[cfg(feature = "export")]
         Run::Export => export::export(request),
+        #[cfg(not(feature = "export"))]
+        Run::Export => {
+            anyhow::bail!("export: this program was built without exports: build it with the feature export")
+        }
         Run::Memstrack => memstrack::memstrack(request),
+        #[cfg(not(feature = "pack"))]
+        Run::Pack => anyhow::bail!("pack: this program was built without packing: build it with the feature pack"),
+        #[cfg(feature = "pack")]
         Run::Pack => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };

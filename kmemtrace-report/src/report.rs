@@ -42,7 +42,7 @@ pub(crate) fn view(
 ) -> anyhow::Result<u8> {
     check_tree(request)?;
     if let Some(saved) = saved_document(request)? {
-        let analysis = with_options(request, query)?.of_document(&saved)?;
+        let analysis = of_document(request, query, &saved)?;
         return print_view(request, &analysis, document);
     }
     let (analysis, suggestions) = analyse(request, query)?;
@@ -120,6 +120,19 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
         anyhow::bail!("{path_name}: {view} needs a trace; {} take a saved document, too", OF_DOCUMENTS.join(", "));
     }
     Ok(Some(path.clone()))
+}
+
+/// Answer of a saved document to a query with the options of the command line.
+#[cfg(feature = "saved")]
+fn of_document(request: &Request, query: Query, saved: &Path) -> anyhow::Result<Analysis> {
+    Ok(with_options(request, query)?.of_document(saved)?)
+}
+
+/// Refuses a saved document.
+#[cfg(not(feature = "saved"))]
+fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> {
+    let path = escape(saved.as_os_str().as_encoded_bytes());
+    anyhow::bail!("{path}: this program was built without saved documents: build it with the feature saved")
 }
 
 /// Prints the comparison of two traces, or of two windows of one.

@@ -9,6 +9,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crc::{CRC_64_NVME, Crc};
+
 use super::listing::{MAX_CPUS, add_missing, no_trace, open_regular};
 use crate::clock::OrderKey;
 use crate::disk::block::Counters;
@@ -272,7 +274,7 @@ fn recording(raw: &[(u32, PathBuf)]) -> Option<String> {
             heads.extend_from_slice(&head);
         }
     }
-    (!heads.is_empty()).then(|| format!("{:016x}", crc_fast::crc64_nvme(&heads)))
+    (!heads.is_empty()).then(|| format!("{:016x}", Crc::<u64>::new(&CRC_64_NVME).checksum(&heads)))
 }
 
 /// The event formats of a tree; findings about those that are damaged or missing go to `report`.

@@ -26,12 +26,11 @@ use crate::memory::hashing::Seed;
 use crate::order::merge::MAX_CHUNKS;
 use crate::order::merger::Window;
 use crate::order::ordered::OpenGaps;
-use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::order::pair_event::{PairEvent, PairEventReader};
 use crate::pairing::pairs::{Counts, Pairing};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
-use crate::query::filter::Selected;
-use crate::query::own::OwnThreads;
+use crate::query::any_filter::AnyFilter;
 
 /// Interval between two looks at the memory of the process.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
@@ -79,7 +78,7 @@ impl Query {
         let (budget, first_key) = (Budget::new(self.max_memory), Cell::new(0));
         let (pass, index) = self.open_pass(trace, &first_key, budget, progress)?;
         let OrderedPass { names, caches, window, .. } = &pass;
-        let filter = ObjectFilter { selected: pass.filter(), own: pass.own(), shows_own: self.shows_own };
+        let filter = AnyFilter { selected: pass.filter(), own: pass.own(), shows_own: self.shows_own };
         let request =
             AnalysisRequest { grouping: Grouping::KIND, matrix: false, lists_live: true, shows_own: self.shows_own };
         let mut config = RunConfig {
@@ -117,32 +116,11 @@ impl Query {
     }
 }
 
-/// Filter of the query, and the recorder's own allocations.
-#[derive(Clone)]
-struct ObjectFilter<'a> {
-    selected: Option<Selected<'a>>,
-    own: Option<OwnThreads<'a>>,
-    shows_own: bool,
-}
-
-impl Filter for ObjectFilter<'_> {
-    const FLAGS: bool = true;
-
-    fn takes(&mut self, event: &Event, names: &EventNames) -> bool {
-        (self.shows_own || !self.is_own(event))
-            && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
-    }
-
-    fn is_own(&self, event: &Event) -> bool {
-        self.own.is_some_and(|own| own.allocates(event))
-    }
-}
-
 /// Pairing of windows of events, whose places in the total order are told to the sink of fates.
 struct ObjectPass<'a> {
     config: &'a RunConfig<'a>,
     classes: &'a Classes,
-    reader: PairEventReader<'a, ObjectFilter<'a>>,
+    reader: PairEventReader<'a, AnyFilter<'a>>,
     streams: HashMap<u32, u16>,
     pairing: Pairing<'a>,
     fates: Fates<'a>,
@@ -160,7 +138,7 @@ impl<'a> ObjectPass<'a> {
         config: &'a RunConfig<'a>,
         classes: &'a Classes,
         names: &EventNames,
-        filter: ObjectFilter<'a>,
+        filter: AnyFilter<'a>,
         fates: Fates<'a>,
     ) -> ObjectPass<'a> {
         let seed = Seed::random();

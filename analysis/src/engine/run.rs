@@ -32,13 +32,18 @@ use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
+#[cfg(feature = "fast")]
 use crate::order::pair_event::{All, AllWithKeys};
 use crate::pairing::learn::LearnedName;
 use crate::pairing::pairs::{PairingOptions, PairingResult};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
+#[cfg(not(feature = "fast"))]
+use crate::query::any_filter::AnyFilter;
 use crate::query::filter::Selected;
-use crate::query::own::{ButOwn, OwnThreads};
+#[cfg(feature = "fast")]
+use crate::query::own::ButOwn;
+use crate::query::own::OwnThreads;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
 use crate::query::window::AskedWindow;
@@ -346,7 +351,21 @@ pub(crate) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 
+/// Runs the analysis with the filters of the query: one piece of code looks at each event what is asked.
+#[cfg(not(feature = "fast"))]
+fn analyse(
+    pass: AnalysisRun<'_>,
+    selected: Option<Selected<'_>>,
+    own: Option<OwnThreads<'_>>,
+    shows_own: bool,
+    window: Option<AskedWindow<'_>>,
+) -> Result<(MergeStats, PairingResult, Completeness), AnalysisError> {
+    let is_filtered = selected.is_some();
+    pass.run(&AnyFilter { selected, own, shows_own }, is_filtered, window)
+}
+
 /// Runs the analysis with the filters of the query: each combination is compiled on its own.
+#[cfg(feature = "fast")]
 fn analyse(
     pass: AnalysisRun<'_>,
     filter: Option<Selected<'_>>,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kmemtrace_abi::clock::Unit;
-use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
@@ -32,9 +31,10 @@ use crate::names::kallsyms::Symbolizer;
 use crate::names::resolver::Places;
 use crate::order::merge::{Chunk, MAX_CHUNKS};
 use crate::order::merger::{Merger, Window};
-use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::order::pair_event::{PairEvent, PairEventReader};
 use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::query::Query;
+use crate::query::any_filter::AnyFilter;
 use crate::query::own::OwnThreads;
 
 /// Flush interval of a recorder that was not asked for another one, in nanoseconds.
@@ -113,31 +113,10 @@ pub enum Fed {
     Ended,
 }
 
-/// Takes every event of other threads than the recorder's.
-#[derive(Clone)]
-struct LiveFilter<'a> {
-    own: Option<OwnThreads<'a>>,
-    shows_own: bool,
-}
-
-impl Filter for LiveFilter<'_> {
-    const FLAGS: bool = true;
-
-    #[inline(always)]
-    fn takes(&mut self, event: &Event, _: &EventNames) -> bool {
-        self.shows_own || !self.is_own(event)
-    }
-
-    #[inline(always)]
-    fn is_own(&self, event: &Event) -> bool {
-        self.own.is_some_and(|own| own.allocates(event))
-    }
-}
-
 /// Pairs a trace's events as they come.
 pub struct Monitor<'a> {
     pub(super) base: &'a MonitorBase,
-    reader: PairEventReader<'a, LiveFilter<'a>>,
+    reader: PairEventReader<'a, AnyFilter<'a>>,
     merger: Merger<PairEvent>,
     pairing: Pairing<'a>,
     pub(super) ledger: Ledger<'a>,
@@ -181,7 +160,7 @@ impl<'a> Monitor<'a> {
         };
         let groups = GroupReader::new(grouping, facts, classes).with_coming_loads();
         let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
-        let filter = LiveFilter { own, shows_own: options.shows_own };
+        let filter = AnyFilter { selected: None, own, shows_own: options.shows_own };
         let mut pairing = Pairing::new(rules, classes, seed, 0, 1);
         let batch = batch(WINDOW, rules.cpus.len());
         let read_ahead = (rules.cpus.len() * batch).max(WINDOW) * MAX_CHUNKS * size_of::<PairEvent>();

@@ -30,9 +30,11 @@ pub(crate) trait Filter {
 }
 
 /// Takes every event.
+#[cfg(any(test, feature = "fast"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct All;
 
+#[cfg(any(test, feature = "fast"))]
 impl Filter for All {
     const KEYS: bool = false;
 
@@ -43,9 +45,11 @@ impl Filter for All {
 }
 
 /// Takes every event, for rows of any keys.
+#[cfg(any(test, feature = "fast"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllWithKeys;
 
+#[cfg(any(test, feature = "fast"))]
 impl Filter for AllWithKeys {
     #[inline(always)]
     fn takes(&mut self, _: &Event, _: &Names) -> bool {

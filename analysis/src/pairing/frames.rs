@@ -279,6 +279,13 @@ impl FrameTable {
 /// Sets the bits of frames that are seen; the number of those that were not.
 #[inline]
 fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
+    if pages == 1 {
+        let Some(bits) = seen.get_mut(from / 64) else { return 0 };
+        let bit = 1 << (from % 64);
+        let is_new = *bits & bit == 0;
+        *bits |= bit;
+        return is_new.into();
+    }
     let mut new = 0;
     for (word, mask) in masks(from, pages) {
         if let Some(bits) = seen.get_mut(word) {

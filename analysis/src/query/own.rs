@@ -1,7 +1,10 @@
 //! The recorder's own allocations: told from those of others by the thread and the context of their events.
 
-use kmemtrace_abi::event::{Action, Context, Event, Names};
+#[cfg(any(test, feature = "fast"))]
+use kmemtrace_abi::event::Names;
+use kmemtrace_abi::event::{Action, Context, Event};
 
+#[cfg(any(test, feature = "fast"))]
 use crate::order::pair_event::Filter;
 
 /// The recorder's threads.
@@ -52,6 +55,7 @@ fn bit(pid: i32) -> u64 {
 }
 
 /// A filter that knows the recorder's own allocations, and takes them only where they are shown.
+#[cfg(any(test, feature = "fast"))]
 #[derive(Clone)]
 pub(crate) struct ButOwn<'a, F> {
     pub(crate) filter: F,
@@ -59,6 +63,7 @@ pub(crate) struct ButOwn<'a, F> {
     pub(crate) shows_own: bool,
 }
 
+#[cfg(any(test, feature = "fast"))]
 impl<F: Filter> Filter for ButOwn<'_, F> {
     const FLAGS: bool = true;
     const KEYS: bool = F::KEYS;

@@ -1,5 +1,7 @@
 //! Chunk of 256 page frames: the words of those that are live.
 
+use std::cmp::Ordering;
+
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
@@ -45,7 +47,17 @@ pub(super) fn masks(from: usize, pages: usize) -> impl Iterator<Item = (usize, u
 /// Live frames of a chunk before frame `index`.
 #[inline]
 fn rank(bits: &Bits, index: usize) -> usize {
-    masks(0, index).map(|(word, mask)| (bits[word] & mask).count_ones() as usize).sum()
+    let (last, below) = (index / 64, !(u64::MAX << (index % 64)));
+    // All words without a branch: the compiler counts several at once.
+    let mut before = *bits;
+    for (word, bits) in before.iter_mut().enumerate() {
+        *bits &= match word.cmp(&last) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => below,
+            Ordering::Greater => 0,
+        };
+    }
+    count(&before)
 }
 
 #[inline]
@@ -84,6 +96,9 @@ impl Chunk {
     /// Takes frames out; returns the number of those that were live.
     #[inline]
     pub(super) fn take(&mut self, bits: &mut Bits, first: usize, pages: usize, hits: &mut Vec<Hit>) -> u32 {
+        if pages == 1 {
+            return self.take_one(bits, first, hits);
+        }
         let taken: u32 = masks(first, pages).map(|(word, mask)| (bits[word] & mask).count_ones()).sum();
         if taken == 0 {
             return 0;
@@ -110,11 +125,29 @@ impl Chunk {
         taken
     }
 
+    /// Takes one frame out, as nearly all events do; returns 1 if it was live.
+    #[inline]
+    fn take_one(&mut self, bits: &mut Bits, index: usize, hits: &mut Vec<Hit>) -> u32 {
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        if bits[word] & bit == 0 {
+            return 0;
+        }
+        bits[word] &= !bit;
+        let taken = match self {
+            Chunk::Same(word) => *word,
+            Chunk::Each(words) if words.len() == CHUNK => words[index],
+            Chunk::Each(words) => words.remove(rank(bits, index)),
+        };
+        add_hit(hits, taken, 1);
+        self.shrink(bits);
+        1
+    }
+
     /// Gives memory back that few live frames do not need.
     #[inline]
     fn shrink(&mut self, bits: &Bits) {
         let Chunk::Each(words) = self else { return };
-        let live = count(bits);
+        let live = if words.len() == CHUNK { count(bits) } else { words.len() };
         if live == 0 {
             *self = Chunk::Same(SlotState::default());
         } else if words.len() == CHUNK && live < FEW {
@@ -140,7 +173,11 @@ impl Chunk {
             }
             Chunk::Each(_) => self.insert(bits, first, pages, now),
         }
-        masks(first, pages).for_each(|(word, mask)| bits[word] |= mask);
+        if pages == 1 {
+            bits[first / 64] |= 1 << (first % 64);
+        } else {
+            masks(first, pages).for_each(|(word, mask)| bits[word] |= mask);
+        }
     }
 
     /// Adds the words of frames that become live.
@@ -169,6 +206,10 @@ impl Chunk {
             words.reserve_exact(pages + live / 16 + 2);
         }
         let rank = rank(bits, first);
+        if pages == 1 {
+            words.insert(rank, now);
+            return;
+        }
         words.resize(live + pages, now);
         words.copy_within(rank..live, rank + pages);
         words[rank..rank + pages].fill(now);
