@@ -82,9 +82,11 @@ fn commands_of_the_documents_are_understood() {
                 let output = command.args(["-c", &line]).current_dir(directory.path()).env("PATH", &path).output();
                 let output = output.unwrap();
                 runs += 1;
-                // The live screen needs a terminal, and few kernels have page_owner; each is said once all words are understood.
+                // The live screen needs a terminal, a stream a writer, and few kernels have page_owner; each is said once all words
+                // are understood.
                 let said = String::from_utf8_lossy(&output.stderr);
                 let is_lacking = said.contains("top: there is no terminal")
+                    || said.contains("standard input: has no block of a recording")
                     || said.contains("/sys/kernel/debug/page_owner: No such file or directory");
                 if !matches!(output.status.code(), Some(0 | 1)) && !is_lacking {
                     refused.push(format!("{document}: {line}: {}", String::from_utf8_lossy(&output.stderr)));
@@ -98,8 +100,12 @@ fn commands_of_the_documents_are_understood() {
 
 #[test]
 fn options_of_the_recorder_in_the_documents_are_those_of_its_help() {
-    let help = Command::new(program("kmemtraced")).arg("--help").output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
+    let help = |words: &[&str]| {
+        let output = Command::new(program("kmemtraced")).args(words).arg("--help").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // Options of one verb are taken for those of all.
+    let help = help(&[]) + &help(&["watch"]);
     let known: Vec<&str> = help.split([' ', ',', '\n', '(', '[']).filter(|word| word.starts_with('-')).collect();
     let (mut options, mut unknown) = (0, Vec::new());
     for (document, text) in documents() {

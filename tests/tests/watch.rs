@@ -374,7 +374,7 @@ fn stalls_of_the_recording_are_printed_as_they_end() -> Result<(), Skip> {
     // The last stall is printed before the end, or it is late.
     let load = group.shell(&format!("cp '{}' '{}' && sleep 2", from.display(), to.display()));
     let mut watch = Command::new(program("kmemtraced"));
-    watch.args(["watch", "--threshold", "100us", "--format", "jsonl", "-b", "32M", "-B", &name, "-o"]);
+    watch.args(["watch", "--threshold", "1us", "--format", "jsonl", "-b", "32M", "-B", &name, "-o"]);
     watch.arg(files.file("trace")).arg("--").arg(load.get_program()).args(load.get_args());
     let spawned = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut watch = must("kmemtraced", spawned);
@@ -391,7 +391,7 @@ fn stalls_of_the_recording_are_printed_as_they_end() -> Result<(), Skip> {
     let stderr = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(0), "{stderr}");
     assert!(!tracefs.path().join("instances").join(&name).exists(), "instance {name} is left");
-    let arguments = ["stalls", "--threshold", "100us", "--sort", "time", "--format", "json"];
+    let arguments = ["stalls", "--threshold", "1us", "--sort", "time", "--format", "json"];
     let document = json(&run_to(0, "kmemtrace-report", &arguments, &[&files.file("trace")]));
     let mut rows: Vec<_> = document["rows"].as_array().into_iter().flatten().map(stall).collect();
     let by_time = |row: &Vec<Value>| (row[1].as_u64(), row[2].as_u64());
