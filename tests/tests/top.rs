@@ -579,6 +579,8 @@ fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
 fn a_recorder_that_is_killed_leaves_the_screen_and_nothing_else() -> Result<(), Skip> {
     let both = Both::start("-e slab")?;
     both.terminal.wait_for("REC +");
+    // A row: events have come.
+    both.terminal.wait_for(">");
     both.kill("--reader");
     let screen = both.terminal.wait_for("the recorder was killed");
     assert!(screen.contains("ENDED") && screen.contains(">"), "{screen}");
