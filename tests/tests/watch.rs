@@ -313,9 +313,18 @@ fn a_viewer_that_ends_ends_the_recording() -> Result<(), Skip> {
 
 fn a_viewer_that_lags_loses_nothing_in_silence() -> Result<(), Skip> {
     let tracefs = can_watch()?;
-    let viewer = "sleep 4; exec cat";
-    let mut watch = Watch::start(&tracefs, viewer, &["-e", "slab", "--lean", "-b", "64K", "-d", "3s"]);
+    // The viewer takes the names, a read at a time, and then nothing for a while.
+    let viewer = "while [ ! -e pause ]; do dd bs=64k count=1 status=none; done
+        while [ ! -e go ]; do sleep 0.1; done
+        exec cat";
+    let mut watch = Watch::start(&tracefs, viewer, &["-e", "slab", "--lean", "-b", "64K"]);
+    let file = |name: &str| watch.directory.file("here").join(name);
+    must("file", fs::write(file("pause"), ""));
+    sleep(Duration::from_secs(1));
     load_all_cpus();
+    must("file", fs::write(file("go"), ""));
+    sleep(Duration::from_secs(1));
+    watch.signal(Signal::INT);
     let ended = watch.wait();
     assert_eq!(ended.status, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.contains("were lost"), "{}", ended.stderr);
