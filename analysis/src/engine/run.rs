@@ -351,8 +351,8 @@ pub(crate) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
 }
 
-/// Runs the analysis with the filters of the query: one piece of code looks at each event what is asked.
-#[cfg(not(feature = "fast"))]
+/// Runs the analysis with the filters of the query: with the feature `fast` each combination is compiled on its own, else one piece
+/// of code asks at each event.
 fn analyse(
     pass: AnalysisRun<'_>,
     selected: Option<Selected<'_>>,
@@ -360,27 +360,22 @@ fn analyse(
     shows_own: bool,
     window: Option<AskedWindow<'_>>,
 ) -> Result<(MergeStats, PairingResult, Completeness), AnalysisError> {
-    let is_filtered = selected.is_some();
-    pass.run(&AnyFilter { selected, own, shows_own }, is_filtered, window)
-}
-
-/// Runs the analysis with the filters of the query: each combination is compiled on its own.
-#[cfg(feature = "fast")]
-fn analyse(
-    pass: AnalysisRun<'_>,
-    filter: Option<Selected<'_>>,
-    own: Option<OwnThreads<'_>>,
-    shows_own: bool,
-    window: Option<AskedWindow<'_>>,
-) -> Result<(MergeStats, PairingResult, Completeness), AnalysisError> {
-    let has_keys = pass.config.grouping.others().next().is_some();
-    match (filter, own) {
-        (None, None) if has_keys => pass.run(&AllWithKeys, false, window),
-        (None, None) => pass.run(&All, false, window),
-        (None, Some(own)) if has_keys => pass.run(&ButOwn { filter: AllWithKeys, own, shows_own }, false, window),
-        (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
-        (Some(filter), None) => pass.run(&filter, true, window),
-        (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),
+    #[cfg(not(feature = "fast"))]
+    {
+        let is_filtered = selected.is_some();
+        pass.run(&AnyFilter { selected, own, shows_own }, is_filtered, window)
+    }
+    #[cfg(feature = "fast")]
+    {
+        let has_keys = pass.config.grouping.others().next().is_some();
+        match (selected, own) {
+            (None, None) if has_keys => pass.run(&AllWithKeys, false, window),
+            (None, None) => pass.run(&All, false, window),
+            (None, Some(own)) if has_keys => pass.run(&ButOwn { filter: AllWithKeys, own, shows_own }, false, window),
+            (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
+            (Some(filter), None) => pass.run(&filter, true, window),
+            (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),
+        }
     }
 }
 

@@ -118,6 +118,7 @@ pub(super) struct Ledger<'a> {
     pub(super) more_symbols: Option<Symbolizer>,
     /// Modules by the numbers of their rows; 0 is the kernel.
     pub(super) module_names: Vec<Option<Box<[u8]>>>,
+    module_numbers: HashMap<Box<[u8]>, u32, RandomState>,
 }
 
 impl<'a> Ledger<'a> {
@@ -142,6 +143,7 @@ impl<'a> Ledger<'a> {
             first_symbols,
             more_symbols: None,
             module_names: vec![None],
+            module_numbers: HashMap::default(),
         }
     }
 
@@ -246,12 +248,10 @@ impl<'a> Ledger<'a> {
 
     fn number_of_module(&mut self, name: Box<[u8]>) -> u32 {
         let names = &mut self.module_names;
-        let found = names.iter().position(|known| known.as_deref() == Some(&*name));
-        let number = found.unwrap_or_else(|| {
-            names.push(Some(name));
-            names.len() - 1
-        });
-        u32::try_from(number).unwrap_or(0)
+        *self.module_numbers.entry(name).or_insert_with_key(|name| {
+            names.push(Some(name.clone()));
+            u32::try_from(names.len() - 1).unwrap_or(0)
+        })
     }
 
     /// Row of a thread.
