@@ -1,14 +1,16 @@
-//! Cost of the stacks of `-e latency`: stacks times the time of one, as a share of the processor time of a load that reclaims memory all
-//! the time. Needs root, tracefs and memory cgroups.
+//! Speed and memory of a report of a million spans, and the cost of the stacks of `-e latency`: stacks times the time of one, as a share of the
+//! processor time of a load that reclaims memory all the time. The second needs root, tracefs and memory cgroups.
 
 use std::fs;
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use kmemtrace_benches::child::usage;
 use kmemtrace_benches::{build, table};
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::memory_group::MemoryGroup;
-use kmemtrace_tests::programs::{json_lines, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run_to};
 use kmemtrace_tests::recorder::{Recorder, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -21,15 +23,84 @@ const FILE: usize = 100 << 20;
 const PROBES: usize = 5;
 /// Copies of a run.
 const COPIES: usize = 20;
+/// Captured tree that is repeated until it has a million spans.
+const TREE: &str = "tree-latency-amd64-6.18";
+/// Times that it is repeated; once has 1,652 spans.
+const REPEATS: u64 = 606;
+/// Time from one repetition to the next, ns: more than the tree has.
+const PERIOD: u64 = 5_000_000_000;
+/// Bytes of its sub-buffers, the first eight of which are their time.
+const SUB_BUFFER: usize = 4096;
 
 fn main() {
     // `cargo test` and `cargo bench -- --list` run this, too.
     if !std::env::args().any(|a| a == "--bench") {
         return;
     }
+    build();
+    report();
     if let Err(Skip(reason)) = Tracefs::find().and_then(|tracefs| stacks(&tracefs)) {
         println!("skipped: latency: {reason}");
     }
+}
+
+/// The tree, repeated, in a directory.
+fn repeated(directory: &Directory) -> Result<PathBuf, String> {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/data/{TREE}.tar.zst"));
+    let packed = fs::File::open(&packed).and_then(zstd::stream::decode_all).map_err(|error| error.to_string())?;
+    let mut tar = Command::new("tar");
+    tar.args(["-x", "-C"]).arg(directory.path()).stdin(Stdio::piped());
+    let mut tar = tar.spawn().map_err(|error| error.to_string())?;
+    let written = tar.stdin.take().map(|mut stdin| stdin.write_all(&packed));
+    let status = tar.wait().map_err(|error| error.to_string())?;
+    if !status.success() || !matches!(written, Some(Ok(()))) {
+        return Err(format!("tar: {status}"));
+    }
+    let tree = directory.file(TREE);
+    for cpu in fs::read_dir(tree.join("per_cpu")).map_err(|error| error.to_string())?.flatten() {
+        repeat(&cpu.path()).map_err(|error| error.to_string())?;
+    }
+    Ok(tree)
+}
+
+/// Repeats the events of a CPU, whose counters are right for one time only.
+fn repeat(cpu: &Path) -> io::Result<()> {
+    let file = cpu.join("trace_pipe_raw");
+    let once = fs::read(&file)?;
+    let mut all = BufWriter::new(fs::File::create(&file)?);
+    for shift in (0..REPEATS).map(|number| number * PERIOD) {
+        for page in once.chunks(SUB_BUFFER) {
+            let Some((time, rest)) = page.split_first_chunk() else { continue };
+            all.write_all(&(u64::from_le_bytes(*time) + shift).to_le_bytes())?;
+            all.write_all(rest)?;
+        }
+    }
+    all.flush()?;
+    fs::remove_file(cpu.join("stats"))
+}
+
+/// Speed and memory of the views of a million spans, beside the bytes of a run with eight threads.
+fn report() {
+    let directory = Directory::on_disk();
+    let tree = match repeated(&directory) {
+        Ok(tree) => tree,
+        Err(reason) => return println!("skipped: report of spans: {reason}"),
+    };
+    let print = |view: &str, jobs: &str, format: &str| {
+        run_to(0, "kmemtrace-report", &[view, "-j", jobs, "--format", format, "--no-index"], &[&tree])
+    };
+    let document = json(&print("latency", "1", "json"));
+    let spans = document["spans"].as_array().into_iter().flatten().filter_map(|row| row["count"].as_u64()).sum::<u64>();
+    let events = json(&print("summary", "1", "json"))["events"]["total"].as_u64().unwrap_or(0);
+    let rows = ["latency", "shrinkers", "stalls"].map(|view| {
+        let [one, eight, again] = ["1", "8", "1"].map(|jobs| print(view, jobs, "json"));
+        assert!(one == eight && one == again, "{view}: bytes differ");
+        let used = usage(Command::new(program("kmemtrace-report")).args([view, "--no-index", "-q"]).arg(&tree));
+        let rate = events as f64 / used.seconds / 1e6;
+        let peak = used.peak_bytes >> 20;
+        [view.to_owned(), spans.to_string(), events.to_string(), format!("{rate:.1}"), peak.to_string()].into()
+    });
+    table("report of spans", &["view", "spans", "events", "M events/s", "peak MiB"], &rows);
 }
 
 /// Microseconds of a stack, by `kmemtraced probe`: the least of some, because other programs can only add; `None` where the machine is too
@@ -60,7 +131,6 @@ fn stacks_of(trace: &Path) -> usize {
 
 fn stacks(tracefs: &Tracefs) -> Result<(), Skip> {
     tracefs.need_event("vmscan/mm_vmscan_memcg_reclaim_begin")?;
-    build();
     let directory = Directory::on_disk();
     let (from, to) = (directory.file("from"), directory.file("to"));
     fs::write(&from, vec![7; FILE]).map_err(|error| Skip(format!("no room for a file: {error}")))?;
