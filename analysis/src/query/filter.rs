@@ -72,8 +72,6 @@ impl Filter for Selected<'_> {
             pid: event.pid,
             tgid: event.owner(names).and_then(|owner| owner.tgid),
             comm: event.comm(names, self.comms),
-            call_site: event.call_site,
-            symbol: symbols.lookup(event.call_site),
             cache,
             size_class,
             requested,

@@ -51,10 +51,6 @@ pub(crate) struct Candidate<'a> {
     pub(crate) tgid: Option<i32>,
     /// The thread's command name.
     pub(crate) comm: Option<&'a [u8]>,
-    /// The call-site.
-    pub(crate) call_site: u64,
-    /// Function of the call-site.
-    pub(crate) symbol: Option<Symbol<'a>>,
     /// The cache's name.
     pub(crate) cache: Option<&'a [u8]>,
     /// The name of a size class without its variant, which the filter takes for all of them.
@@ -92,7 +88,8 @@ impl Select {
         Cow::Owned(select)
     }
 
-    /// True if all options match. A member that is not known (a comm, a symbol) matches no option that tests it.
+    /// True if all options but those of the call-site match, which [`Select::matches_site`] tests. A member that is not known (a comm)
+    /// matches no option that tests it.
     pub(crate) fn matches(&self, candidate: &Candidate<'_>) -> bool {
         self.matches_kind(candidate.kind)
             && self.matches_pid(candidate.pid)
@@ -101,7 +98,6 @@ impl Select {
             && (self.matches_cache(candidate.cache) || self.matches_cache(candidate.size_class))
             && self.matches_context(candidate.context)
             && self.matches_comm(candidate.comm)
-            && self.matches_site(candidate.call_site, candidate.symbol.as_ref())
     }
 
     /// `--kind`.
@@ -349,18 +345,18 @@ mod tests {
         pid: Some(812),
         tgid: Some(810),
         comm: Some(b"insmod"),
-        call_site: 0xffff_ffff_c010_003c,
-        symbol: Some(Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false }),
         cache: Some(b"kmalloc-256"),
         size_class: None,
         requested: Some(200),
         context: Some(Context::SoftIrq),
     };
+    const CALL_SITE: u64 = 0xffff_ffff_c010_003c;
+    const SYMBOL: Symbol<'static> = Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false };
 
     #[test]
     fn nothing_asked_is_everything() {
         let all = select(&[]).unwrap();
-        assert!(all.is_all() && all.matches(&CANDIDATE));
+        assert!(all.is_all() && all.matches(&CANDIDATE) && all.matches_site(CALL_SITE, None));
     }
 
     #[test]
@@ -397,22 +393,15 @@ mod tests {
         ] {
             let select = select(options).unwrap();
             assert!(!select.is_all());
-            assert_eq!(select.matches(&CANDIDATE), want, "{options:?}");
+            let matches = select.matches(&CANDIDATE) && select.matches_site(CALL_SITE, Some(&SYMBOL));
+            assert_eq!(matches, want, "{options:?}");
         }
     }
 
     #[test]
     fn what_is_not_known_is_not_selected() {
-        let unknown = Candidate {
-            pid: None,
-            tgid: None,
-            comm: None,
-            symbol: None,
-            cache: None,
-            requested: None,
-            context: None,
-            ..CANDIDATE
-        };
+        let unknown =
+            Candidate { pid: None, tgid: None, comm: None, cache: None, requested: None, context: None, ..CANDIDATE };
         for options in [
             ["--pid", "0"],
             ["--tgid", "0"],
@@ -423,9 +412,11 @@ mod tests {
             ["--size", "0.."],
             ["--context", "task"],
         ] {
-            assert!(!select(&options).unwrap().matches(&unknown), "{options:?}");
+            let select = select(&options).unwrap();
+            assert!(!select.matches(&unknown) || !select.matches_site(CALL_SITE, None), "{options:?}");
         }
-        assert!(select(&["--site", "0xffffffffc010003c"]).unwrap().matches(&unknown));
+        let select = select(&["--site", "0xffffffffc010003c"]).unwrap();
+        assert!(select.matches(&unknown) && select.matches_site(CALL_SITE, None));
     }
 
     #[test]
