@@ -4,10 +4,11 @@
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use kmemtrace_benches::child::usage;
 use kmemtrace_benches::{build, table};
+use kmemtrace_tests::archive;
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::memory_group::MemoryGroup;
 use kmemtrace_tests::programs::{json, json_lines, program, run_to};
@@ -45,20 +46,10 @@ fn main() {
 }
 
 /// The tree, repeated, in a directory.
-fn repeated(directory: &Directory) -> Result<PathBuf, String> {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/data/{TREE}.tar.zst"));
-    let packed = fs::File::open(&packed).and_then(zstd::stream::decode_all).map_err(|error| error.to_string())?;
-    let mut tar = Command::new("tar");
-    tar.args(["-x", "-C"]).arg(directory.path()).stdin(Stdio::piped());
-    let mut tar = tar.spawn().map_err(|error| error.to_string())?;
-    let written = tar.stdin.take().map(|mut stdin| stdin.write_all(&packed));
-    let status = tar.wait().map_err(|error| error.to_string())?;
-    if !status.success() || !matches!(written, Some(Ok(()))) {
-        return Err(format!("tar: {status}"));
-    }
-    let tree = directory.file(TREE);
-    for cpu in fs::read_dir(tree.join("per_cpu")).map_err(|error| error.to_string())?.flatten() {
-        repeat(&cpu.path()).map_err(|error| error.to_string())?;
+fn repeated(directory: &Directory) -> io::Result<PathBuf> {
+    let tree = archive::unpack(TREE, directory.path())?;
+    for cpu in fs::read_dir(tree.join("per_cpu"))? {
+        repeat(&cpu?.path())?;
     }
     Ok(tree)
 }
@@ -79,28 +70,33 @@ fn repeat(cpu: &Path) -> io::Result<()> {
     fs::remove_file(cpu.join("stats"))
 }
 
-/// Speed and memory of the views of a million spans, beside the bytes of a run with eight threads.
+/// Speed and memory of views of a million spans. Their documents are the same with one thread, with eight, and again.
 fn report() {
     let directory = Directory::on_disk();
     let tree = match repeated(&directory) {
         Ok(tree) => tree,
-        Err(reason) => return println!("skipped: report of spans: {reason}"),
+        Err(error) => return println!("skipped: report of spans: {error}"),
     };
-    let print = |view: &str, jobs: &str, format: &str| {
-        run_to(0, "kmemtrace-report", &[view, "-j", jobs, "--format", format, "--no-index"], &[&tree])
+    let views = ["latency", "shrinkers", "stalls"];
+    // The memory of a child is at least that of this process, so documents are read later.
+    let measure = |view| usage(Command::new(program("kmemtrace-report")).args([view, "--no-index", "-q"]).arg(&tree));
+    let used = views.map(measure);
+    let print = |view: &str, threads: &str| {
+        run_to(0, "kmemtrace-report", &[view, "-j", threads, "--format", "json", "--no-index"], &[&tree])
     };
-    let document = json(&print("latency", "1", "json"));
+    for view in views {
+        let [one, eight, again] = ["1", "8", "1"].map(|threads| print(view, threads));
+        assert!(one == eight && one == again, "{view}: documents differ");
+    }
+    let document = json(&print("latency", "1"));
     let spans = document["spans"].as_array().into_iter().flatten().filter_map(|row| row["count"].as_u64()).sum::<u64>();
-    let events = json(&print("summary", "1", "json"))["events"]["total"].as_u64().unwrap_or(0);
-    let rows = ["latency", "shrinkers", "stalls"].map(|view| {
-        let [one, eight, again] = ["1", "8", "1"].map(|jobs| print(view, jobs, "json"));
-        assert!(one == eight && one == again, "{view}: bytes differ");
-        let used = usage(Command::new(program("kmemtrace-report")).args([view, "--no-index", "-q"]).arg(&tree));
+    let events = json(&print("summary", "1"))["events"]["total"].as_u64().unwrap_or(0);
+    let rows = views.iter().zip(used).map(|(view, used)| {
         let rate = events as f64 / used.seconds / 1e6;
         let peak = used.peak_bytes >> 20;
-        [view.to_owned(), spans.to_string(), events.to_string(), format!("{rate:.1}"), peak.to_string()].into()
+        vec![(*view).to_owned(), spans.to_string(), events.to_string(), format!("{rate:.1}"), peak.to_string()]
     });
-    table("report of spans", &["view", "spans", "events", "M events/s", "peak MiB"], &rows);
+    table("report of spans", &["view", "spans", "events", "M events/s", "peak MiB"], &rows.collect::<Vec<_>>());
 }
 
 /// Microseconds of a stack, by `kmemtraced probe`: the least of some, because other programs can only add; `None` where the machine is too

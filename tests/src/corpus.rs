@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
+use crate::archive;
 use crate::generate::{Load, LoadOptions, Random, relay_dir, trace_dir, tree, write_trace};
 
 use crate::recording::{random_relay, random_tree, random_workload};
@@ -100,7 +101,7 @@ fn samples(dir: &Path) -> io::Result<Vec<Case>> {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some(packed) = name.strip_suffix(".tar.zst") {
-            unpack(&path, dir)?;
+            archive::unpack(packed, dir)?;
             names.push(packed.to_owned());
         } else if path.join("meta.out").exists() {
             // Other folders have outputs of other programs.
@@ -110,15 +111,6 @@ fn samples(dir: &Path) -> io::Result<Vec<Case>> {
     }
     names.sort_unstable();
     names.into_iter().map(|name| named(dir, name, Origin::Sample)).collect()
-}
-
-fn unpack(archive: &PathBuf, dir: &Path) -> io::Result<()> {
-    let mut packed = zstd::stream::read::Decoder::new(fs::File::open(archive)?)?;
-    let mut tar = Command::new("tar").args(["-x", "-C"]).arg(dir).stdin(Stdio::piped()).spawn()?;
-    if let Some(mut pipe) = tar.stdin.take() {
-        io::copy(&mut packed, &mut pipe)?;
-    }
-    if tar.wait()?.success() { Ok(()) } else { Err(io::Error::other(format!("tar: {}", archive.display()))) }
 }
 
 /// Copies a file or directory into the directory `to`.

@@ -3,6 +3,7 @@
 //!
 //! The tests themselves are in `tests/`.
 
+pub mod archive;
 pub mod browser;
 pub mod corpus;
 pub mod generate;

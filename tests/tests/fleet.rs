@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Era, Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -254,10 +255,7 @@ fn boots_and_kernels() -> Result<(), Skip> {
 fn stacks_of_objects() -> Result<(), Skip> {
     let bin = environment("duckdb")?;
     let place = Directory::on_disk();
-    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tree-stacks-amd64-6.1.tar.zst");
-    let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(place.path()).status().unwrap();
-    assert!(unpacked.success(), "{}", archive.display());
-    let trace = place.file("tree-stacks-amd64-6.1");
+    let trace = archive::unpack("tree-stacks-amd64-6.1", place.path()).unwrap();
     let fleet = Directory::on_disk();
     TABLES.iter().for_each(|table| export(fleet.path(), table, "web-1", &trace));
     let answers = query("duckdb", &bin, fleet.path(), &["live pages by stack"]);

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use kmemtrace_abi::disk::block::Header;
+use kmemtrace_tests::archive;
 use kmemtrace_tests::programs::{json, json_lines, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
@@ -25,12 +26,7 @@ fn tree() -> (Directory, PathBuf) {
 
 fn unpacked(name: &str) -> (Directory, PathBuf) {
     let dir = Directory::new(&[]);
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(format!("{name}.tar.zst"));
-    let packed = zstd::stream::decode_all(File::open(data).unwrap()).unwrap();
-    let mut tar = Command::new("tar").args(["-x", "-C"]).arg(dir.path()).stdin(Stdio::piped()).spawn().unwrap();
-    std::io::Write::write_all(&mut tar.stdin.take().unwrap(), &packed).unwrap();
-    assert!(tar.wait().unwrap().success());
-    let tree = dir.file(name);
+    let tree = archive::unpack(name, dir.path()).unwrap();
     (dir, tree)
 }
 

@@ -4,13 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::archive;
 use kmemtrace_tests::guest::checked;
 use kmemtrace_tests::programs::{json, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -29,14 +27,7 @@ fn sample(name: &str) -> (PathBuf, Option<Directory>) {
         return (plain, None);
     }
     let dir = Directory::new(&[]);
-    let mut packed = zstd::stream::read::Decoder::new(File::open(data(&format!("{name}.tar.zst"))).unwrap()).unwrap();
-    let mut tar = Command::new("tar").args(["-x", "-C"]).arg(dir.path()).stdin(Stdio::piped()).spawn().unwrap();
-    let mut pipe = tar.stdin.take().unwrap();
-    io::copy(&mut packed, &mut pipe).unwrap();
-    pipe.flush().unwrap();
-    drop(pipe);
-    assert!(tar.wait().unwrap().success());
-    (dir.file(name), Some(dir))
+    (archive::unpack(name, dir.path()).unwrap(), Some(dir))
 }
 
 /// Name, verdict of the check, its events, and members of `trace` in the report.

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use kmemtrace_abi::event::{Action, StreamItem};
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::archive;
 use kmemtrace_tests::recording::Directory;
 
 const TREES: [&str; 5] = [
@@ -93,12 +93,7 @@ fn of_tree(dir: &Path) -> (BTreeMap<u32, Vec<Told>>, u64) {
 fn every_stack_is_tied_to_the_event_that_the_kernel_wrote_it_for() {
     for name in TREES {
         let dir = Directory::new(&[]);
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(format!("{name}.tar.zst"));
-        let packed = zstd::stream::decode_all(File::open(data).unwrap()).unwrap();
-        let mut tar = Command::new("tar").args(["-x", "-C"]).arg(dir.path()).stdin(Stdio::piped()).spawn().unwrap();
-        std::io::Write::write_all(&mut tar.stdin.take().unwrap(), &packed).unwrap();
-        assert!(tar.wait().unwrap().success());
-        let tree = dir.file(name);
+        let tree = archive::unpack(name, dir.path()).unwrap();
         let expected = of_text(&fs::read_to_string(tree.join("trace")).unwrap());
         let stacks: usize = expected.values().flatten().filter(|told| told.3.is_some()).count();
         assert!(stacks > 100, "{name}: {stacks} stacks");

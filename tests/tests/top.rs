@@ -1,13 +1,14 @@
 //! The live screen: as text over samples and over files that grow, on a terminal with tmux, and beside a recorder.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::text::units::bytes;
+use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::symbols::Function;
 use kmemtrace_tests::generate::{Shape, trace_dir};
 use kmemtrace_tests::growing::Growing;
@@ -216,12 +217,7 @@ fn all_groupings_have_the_figures_of_views() -> Result<(), Skip> {
 /// Sample of a tree with stacks, and its place.
 fn tree_with_stacks(name: &str) -> (Directory, PathBuf) {
     let tree = Directory::new(&[]);
-    let packed = must(name, File::open(sample(&format!("tree-stacks-{name}.tar.zst"))));
-    let packed = must(name, zstd::decode_all(packed));
-    let mut tar = must("tar", Command::new("tar").arg("-xC").arg(tree.path()).stdin(Stdio::piped()).spawn());
-    must("tar", tar.stdin.take().map_or(Ok(()), |mut input| input.write_all(&packed)));
-    assert!(must("tar", tar.wait()).success());
-    let place = tree.file(&format!("tree-stacks-{name}"));
+    let place = must(name, archive::unpack(&format!("tree-stacks-{name}"), tree.path()));
     (tree, place)
 }
 

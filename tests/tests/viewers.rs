@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 
 use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{json, json_lines, run, run_to};
 use kmemtrace_tests::python;
@@ -250,10 +251,7 @@ fn stacks_sum_up_to_the_summary() -> Result<(), Skip> {
 /// Recorded pages with stacks: exported without a word about kinds, as nothing else is there.
 fn stacks_are_exported_whole() -> Result<(), Skip> {
     let place = Directory::new(&[]);
-    let archive = data("tree-stacks-amd64-6.1.tar.zst");
-    let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(place.path()).status().unwrap();
-    assert!(unpacked.success(), "{}", archive.display());
-    let trace = place.file("tree-stacks-amd64-6.1");
+    let trace = archive::unpack("tree-stacks-amd64-6.1", place.path()).unwrap();
     let kinds = &summary(&trace, &[])["kinds"]["pages"];
     for (weight, figure) in [("allocs", "allocs"), ("allocated", "allocated"), ("live", "live_allocated")] {
         let text = exported("folded", &["--weight", weight], &trace).text("exported");

@@ -126,7 +126,7 @@ impl FromStr for GroupKey {
     fn from_str(word: &str) -> Result<GroupKey, String> {
         let found = GroupKey::ALL.into_iter().find(|key| key.name() == word);
         found.ok_or_else(|| {
-            // Not `join`: where LLVM 22 knows the number of words, it relates all the checked sums of their lengths to each other, for minutes.
+            // `join` takes LLVM 22 minutes to compile here: it compares the checked sums of all lengths with each other.
             let mut listed = String::new();
             for key in GroupKey::ALL {
                 listed.push_str(if listed.is_empty() { "" } else { ", " });
