@@ -8,6 +8,7 @@ use std::thread;
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Event, EventSink, Gap, GapCause, Names, StreamItem};
 use kmemtrace_abi::fault::Fault;
+use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::FileReport;
 use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
@@ -111,7 +112,8 @@ fn weight(gap: &Gap) -> (u64, u64) {
 /// Reads the trace directory or file at `path` on `threads` threads.
 pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenError> {
     let is_dir = path.is_dir();
-    let mut trace = Trace::open(std::slice::from_ref(&path))?;
+    let mut trace =
+        Trace::open_with(std::slice::from_ref(&path), OpenOptions { alike: true, ..OpenOptions::default() })?;
     if !is_dir {
         // A single file is checked alone, without the recording's other CPUs.
         let missing = std::mem::take(&mut trace.info.missing);

@@ -14,7 +14,7 @@ use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
-use crate::args::{Args, Format, GroupBy};
+use crate::args::{Args, Format, GroupBy, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -31,6 +31,8 @@ use crate::{exit, names, suggest};
 const ROWS_ON_TERMINAL: usize = 20;
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
+/// Views of counts and sums.
+const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
 /// Children of each node of a tree on a terminal.
 const CHILDREN_ON_TERMINAL: usize = 8;
 
@@ -114,6 +116,9 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
     if let Some(tree) = &names.kernel {
         let tree = escape(tree.as_os_str().as_encoded_bytes());
         say(&format!("{tree}: static sizes are taken as they are: a saved document cannot check the tree"));
+    }
+    if request.args.sort.iter().any(is_by_time) {
+        anyhow::bail!("{path_name}: a saved document has no times to sort by: name the text of page_owner");
     }
     let view = request.view.name;
     if !OF_DOCUMENTS.contains(&view) {
@@ -282,7 +287,9 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
 }
 
 pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
-    let options = OpenOptions { released: request.args.released };
+    let args = &request.args;
+    let at_free_before = args.sort.iter().any(is_of_free);
+    let options = OpenOptions { released: args.released, alike: is_of_sums(request), at_free_before };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
@@ -290,6 +297,22 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
     })?;
     check_page_owner(&request.args, &trace)?;
     Ok(trace)
+}
+
+/// True for an order by a time of blocks of page_owner.
+fn is_by_time(sort: &SortBy) -> bool {
+    matches!(sort.key(), Some(SortKey::Oldest { .. }))
+}
+
+/// True for the time at which the owner before gave a page back.
+fn is_of_free(sort: &SortBy) -> bool {
+    [SortBy::FreeTs, SortBy::FreeTsDown].contains(sort)
+}
+
+/// True where neither the time nor the address of an allocation changes the document.
+fn is_of_sums(request: &Request) -> bool {
+    let args = &request.args;
+    OF_SUMS.contains(&request.view.name) && args.time.is_none() && args.at.is_none()
 }
 
 /// Refuses options that need a text of page_owner, for any other input, and an order by keys that rows are not made of.
@@ -307,6 +330,13 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
             .first()
             .map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned());
         anyhow::bail!("{option}: {input} is no text of page_owner, which alone tells this; {remedy}");
+    }
+    let times: BTreeSet<bool> = args.sort.iter().filter(|sort| is_by_time(sort)).map(is_of_free).collect();
+    if !times.is_empty() && !trace.info.input.is_of_one_moment() {
+        anyhow::bail!("--sort alloc_ts and free_ts: for texts of page_owner alone; the view live has --sort time");
+    }
+    if times.len() > 1 || (times.contains(&true) && args.time.is_some()) {
+        anyhow::bail!("--sort free_ts: not beside alloc_ts or --time, which go by the time of the allocation");
     }
     let keys: Vec<GroupKey> = args.by.iter().map(|by| by.key()).chain(args.cull.iter().map(|by| by.key())).collect();
     let missing = args.sort.iter().find_map(|sort| match sort.key() {

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
@@ -157,6 +159,60 @@ fn words_and_letters_of_page_owner_sort_are_taken() {
     assert_eq!(column(&["--cull", "pid", "--sort", "live", "--tgid", "28,7"], "pid"), [28, 7].map(Value::from));
 }
 
+/// Groups come by the times of their blocks, of which a script takes the first ones out of the text.
+#[test]
+fn groups_come_by_the_times_of_their_blocks() {
+    let (dir, text) = (Directory::new(&[]), recorded());
+    let path = file(&dir, &text);
+    let number = |line: &str, word: &str| -> u64 {
+        let rest = &line[line.find(word).unwrap() + word.len()..];
+        rest[..rest.find([' ', ',']).unwrap()].parse().unwrap()
+    };
+    for (words, time) in [(["alloc_ts", "at", "-alloc_ts"], ", ts "), (["free_ts", "+ft", "-ft"], ", free_ts ")] {
+        let mut first = BTreeMap::new();
+        for line in text.lines().filter(|line| line.starts_with("Page allocated")) {
+            if number(line, ", free_ts ") <= number(line, ", ts ") {
+                let oldest = first.entry(number(line, ", pid ")).or_insert(u64::MAX);
+                *oldest = number(line, time).min(*oldest);
+            }
+        }
+        let mut up: Vec<u64> = first.keys().copied().collect();
+        up.sort_by_key(|pid| (first[pid], *pid));
+        let mut down = up.clone();
+        down.sort_by_key(|pid| (Reverse(first[pid]), *pid));
+        for (word, pids) in words.into_iter().zip([&up, &up, &down]) {
+            let document = sites(&path, &["--cull", "pid", &format!("--sort={word}")]);
+            let rows: Vec<u64> =
+                document["rows"].as_array().unwrap().iter().map(|row| row["pid"].as_u64().unwrap()).collect();
+            assert_eq!(&rows, pids, "{word}");
+        }
+    }
+}
+
+/// Sums need no memory for a block: they are there under a limit of data that a list of all blocks exceeds.
+#[test]
+fn memory_goes_by_distinct_stacks() {
+    let dir = Directory::new(&[]);
+    let mut text = String::new();
+    for pfn in 0..BLOCKS {
+        writeln!(text, "Page allocated via order 0, mask 0x0, pid 1, tgid 1 (a), ts {pfn} ns, free_ts 0 ns").unwrap();
+        writeln!(text, "PFN {pfn} type Movable Block 0 type Movable Flags 0x0()\n foo+0x4/0x40 [foo]\n").unwrap();
+    }
+    let path = file(&dir, &text);
+    let limited = |arguments: &[&str]| {
+        let mut report = Command::new("sh");
+        report.args(["-c", "ulimit -d 24576 && exec \"$@\"", "sh"]).arg(program("kmemtrace-report"));
+        report.args(arguments).arg(&path).output().unwrap()
+    };
+    let output = limited(&["sites", "--cull", "st,pid", "-j", "1", "--format", "json"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(json(&output.stdout)["rows"][0]["live_pages"], BLOCKS);
+    assert!(!limited(&["live", "--objects", "-j", "1", "--format", "json"]).status.success());
+}
+
+/// Blocks of a text; a list of them takes 24 bytes each.
+const BLOCKS: u64 = 600_000;
+
 const HELD: &str = "\
 Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 7, tgid 6 (sh), ts 300 ns, free_ts 0 ns
 PFN 16 type Unmovable Block 0 type Unmovable Flags 0x0()
@@ -232,6 +288,8 @@ fn options_of_page_owner_are_refused_for_other_inputs() {
         (&recording, &["live", "--released"], "--released: "),
         (&owners, &["sites", "--cull", "pid", "--sort", "-name"], "--sort: rows are not made of comm"),
         (&owners, &["sites", "--cull", "pid", "--by", "pid"], "cannot be used with"),
+        (&recording, &["sites", "--by", "pid", "--sort", "alloc_ts"], "for texts of page_owner alone"),
+        (&owners, &["sites", "--cull", "pid", "--sort", "ft,at"], "--sort free_ts: not beside alloc_ts"),
         (&owners, &["sites", "--cull", "folder"], "invalid value 'folder'"),
     ] {
         let output = run("kmemtrace-report", arguments, &[path]);

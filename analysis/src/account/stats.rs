@@ -82,6 +82,8 @@ pub struct Stats {
     pub live_is_upper_bound: bool,
     /// Pages, in rows of pages where their number is known; `None` in all other rows.
     pub pages: Option<PageStats>,
+    /// Time of the oldest allocation, where the input tells of one moment alone.
+    pub(crate) oldest: Option<u64>,
 }
 
 impl Stats {
@@ -111,6 +113,7 @@ impl Stats {
             (Some(pages), Some(more)) => Some(pages.plus(more)),
             (pages, more) => pages.or(more).map(|pages| PageStats { peak_live: None, ..pages }),
         };
+        self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
     }
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Tallies<'a> {
     own_sums: HashMap<u32, OwnSums, RandomState>,
     /// By class, as far as pages of it were counted one by one.
     pages: Vec<PageTally>,
+    /// Time of the oldest allocation by class, as far as it was noted.
+    oldest: Vec<Option<u64>>,
     /// Size of a page, 0 where it is not known.
     page_bytes: u64,
     /// Free events that left a part of an allocation, by row.
@@ -84,6 +86,7 @@ impl<'a> Tallies<'a> {
             tallies: Vec::new(),
             own_sums: HashMap::default(),
             pages: Vec::new(),
+            oldest: Vec::new(),
             page_bytes,
             partial_frees: HashMap::default(),
             failed: HashMap::default(),
@@ -158,6 +161,16 @@ impl<'a> Tallies<'a> {
         tally.opened += 1;
         tally.pages += u64::from(pages);
         self.class(class)
+    }
+
+    /// Notes the time of an allocation of a class.
+    pub(crate) fn note_time(&mut self, class: u32, at: u64) {
+        let index = class as usize;
+        if index >= self.oldest.len() {
+            self.oldest.resize(index + 1, None);
+        }
+        let oldest = &mut self.oldest[index];
+        *oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
     }
 
     /// Pages of a class are gone: freed, on the CPU of their allocation or another one, or inferred to be; the class.
@@ -315,7 +328,8 @@ impl Tallies<'_> {
 
     /// Adds the counts of pages one by one to the figures of their rows.
     fn add_pages_to(&self, rows: &mut [Stats]) {
-        for (pages, tally) in self.pages.iter().zip(&self.tallies).filter(|(pages, _)| pages.opened > 0) {
+        let all = self.pages.iter().zip(&self.tallies).enumerate();
+        for (class, (pages, tally)) in all.filter(|(_, (pages, _))| pages.opened > 0) {
             let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
             let bytes = |pages: u64| u128::from(pages) * u128::from(self.page_bytes);
             let live = pages.pages - pages.pages_freed - pages.pages_inferred;
@@ -337,6 +351,7 @@ impl Tallies<'_> {
                     live: live.into(),
                     ..PageStats::NONE
                 }),
+                oldest: self.oldest.get(class).copied().flatten(),
                 ..Stats::default()
             });
         }

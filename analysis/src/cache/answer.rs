@@ -392,6 +392,7 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
         peak_live_allocated,
         live_is_upper_bound: from.bool()?,
         pages: if from.bool()? { Some(read_pages(from)?) } else { None },
+        oldest: None,
     })
 }
 
@@ -429,6 +430,7 @@ mod tests {
                 peak_live: n.is_multiple_of(4).then_some(wide(18)),
                 partial_frees: n.is_multiple_of(4).then_some(n + 19),
             }),
+            oldest: None,
         }
     }
 

@@ -47,6 +47,11 @@ pub enum SortKey {
     Static,
     /// Static and live bytes, in views that have both.
     Current,
+    /// Time of the oldest allocation, of an input that tells of one moment alone: smallest first, or greatest first.
+    Oldest {
+        /// Greatest first.
+        is_descending: bool,
+    },
     /// The names of the row.
     Site,
     /// Value of a key that rows are made of, in views whose rows are of any keys.
@@ -74,6 +79,7 @@ impl SortKey {
             SortKey::Growth => "growth",
             SortKey::Static => "static",
             SortKey::Current => "current",
+            SortKey::Oldest { .. } => "alloc_ts",
             SortKey::Site => "site",
             SortKey::Key { key, .. } => key.name(),
         }
@@ -92,6 +98,8 @@ impl SortKey {
             SortKey::Allocs => stats.allocs.into(),
             SortKey::Frees => stats.frees.into(),
             SortKey::Cross => stats.cross_cpu.into(),
+            SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
+            SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),
             SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,
         }
     }

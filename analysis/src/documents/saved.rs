@@ -409,6 +409,7 @@ impl SavedRow {
             peak_live_allocated: self.peak_live_allocated.map(u128::from),
             live_is_upper_bound: self.live_is_upper_bound,
             pages: self.pages(),
+            oldest: None,
         }
     }
 

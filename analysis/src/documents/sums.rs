@@ -184,6 +184,7 @@ mod tests {
                 peak_live: Some(wide(18)),
                 partial_frees: Some(n + 19),
             }),
+            oldest: None,
         }
     }
 

@@ -183,6 +183,18 @@ pub(crate) enum SortBy {
     /// Allocators, last one first
     #[value(name = "-allocator", alias = "-ator", hide = true)]
     AllocatorDown,
+    /// Time of the oldest block, oldest first
+    #[value(name = "alloc_ts", aliases = ["at", "+at", "+alloc_ts"], hide = true)]
+    AllocTs,
+    /// Time of the oldest block, youngest first
+    #[value(name = "-alloc_ts", alias = "-at", hide = true)]
+    AllocTsDown,
+    /// Earliest time at which an owner before gave a page back, earliest first
+    #[value(name = "free_ts", aliases = ["ft", "+ft", "+free_ts"], hide = true)]
+    FreeTs,
+    /// Earliest time at which an owner before gave a page back, latest first
+    #[value(name = "-free_ts", alias = "-ft", hide = true)]
+    FreeTsDown,
 }
 
 impl SortBy {
@@ -215,6 +227,9 @@ impl SortBy {
             SortBy::StacktraceDown => down(GroupKey::Stack),
             SortBy::Allocator => up(GroupKey::Allocator),
             SortBy::AllocatorDown => down(GroupKey::Allocator),
+            // The events stand at the time that is asked for.
+            SortBy::AllocTs | SortBy::FreeTs => SortKey::Oldest { is_descending: false },
+            SortBy::AllocTsDown | SortBy::FreeTsDown => SortKey::Oldest { is_descending: true },
         })
     }
 }

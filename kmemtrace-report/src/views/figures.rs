@@ -66,6 +66,10 @@ const ROWS: &[SortBy] = &[
     SortBy::StacktraceDown,
     SortBy::Allocator,
     SortBy::AllocatorDown,
+    SortBy::AllocTs,
+    SortBy::AllocTsDown,
+    SortBy::FreeTs,
+    SortBy::FreeTsDown,
 ];
 
 pub(super) const SUMMARY: View = View {

@@ -1,5 +1,6 @@
-//! Blocks that a text tells of, oldest first: 24 bytes each, and the facts that many share once.
+//! Blocks that a text tells of, oldest first: each one, or only how many there are of each sort.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::owner::OwnerId;
@@ -17,15 +18,6 @@ pub(super) struct Facts {
     pub(super) order: u8,
 }
 
-/// Block: its time, its first frame, its stack, and the number of its facts.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    at: u64,
-    pfn: u64,
-    stack: Option<StackId>,
-    facts: u32,
-}
-
 /// Block with its facts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
@@ -35,16 +27,55 @@ pub(super) struct Held {
     pub(super) facts: Facts,
 }
 
+/// Block: its time, its first frame, its stack, and the number of its facts. 24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    at: u64,
+    pfn: u64,
+    stack: Option<StackId>,
+    facts: u32,
+}
+
+/// Blocks of one stack and the same facts: the oldest one, and their number.
+#[derive(Clone, Copy, Debug)]
+struct Alike {
+    oldest: Block,
+    count: u64,
+}
+
 /// Blocks of a text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Blocks {
-    /// In the order of the text; once it is read, the newest first, so that those handed over are taken off the end.
-    blocks: Vec<Block>,
+    store: Store,
     facts: Vec<Facts>,
     numbers: HashMap<Facts, u32>,
+    /// Blocks that were not taken yet.
+    left: u64,
+}
+
+/// Both in the order of the text; once it is read, the newest first, so that those handed over are taken off the end.
+#[derive(Debug)]
+enum Store {
+    Each(Vec<Block>),
+    /// With the newest block of all apart, so that the last time is told.
+    Alike {
+        all: Vec<Alike>,
+        places: HashMap<(Option<StackId>, u32), usize>,
+        newest: Option<Block>,
+    },
 }
 
 impl Blocks {
+    /// No block yet. With `alike`, memory goes by distinct stacks and facts: of blocks that are alike, all have the time and the
+    /// frame of the oldest one.
+    pub(super) fn new(alike: bool) -> Blocks {
+        let store = match alike {
+            true => Store::Alike { all: Vec::new(), places: HashMap::new(), newest: None },
+            false => Store::Each(Vec::new()),
+        };
+        Blocks { store, facts: Vec::new(), numbers: HashMap::new(), left: 0 }
+    }
+
     /// Adds a block.
     pub(super) fn push(&mut self, Held { at, pfn, stack, facts }: Held) {
         let next = u32::try_from(self.facts.len()).unwrap_or(u32::MAX);
@@ -52,26 +83,94 @@ impl Blocks {
         if number == next {
             self.facts.push(facts);
         }
-        self.blocks.push(Block { at, pfn, stack, facts: number });
+        self.left += 1;
+        let mut block = Block { at, pfn, stack, facts: number };
+        match &mut self.store {
+            Store::Each(blocks) => blocks.push(block),
+            Store::Alike { all, places, newest } => {
+                let Some(latest) = newest else {
+                    *newest = Some(block);
+                    return;
+                };
+                if (latest.at, latest.pfn) < (block.at, block.pfn) {
+                    std::mem::swap(latest, &mut block);
+                }
+                let place = *places.entry((block.stack, block.facts)).or_insert(all.len());
+                match all.get_mut(place) {
+                    Some(alike) => {
+                        alike.count += 1;
+                        if (block.at, block.pfn) < (alike.oldest.at, alike.oldest.pfn) {
+                            alike.oldest = block;
+                        }
+                    }
+                    None => all.push(Alike { oldest: block, count: 1 }),
+                }
+            }
+        }
     }
 
     /// Puts the blocks in the order of their times.
     pub(super) fn sort(&mut self) {
         self.numbers = HashMap::new();
-        self.blocks.sort_unstable_by_key(|block| std::cmp::Reverse((block.at, block.pfn)));
+        match &mut self.store {
+            Store::Each(blocks) => blocks.sort_unstable_by_key(|block| Reverse((block.at, block.pfn))),
+            Store::Alike { all, places, .. } => {
+                *places = HashMap::new();
+                all.sort_unstable_by_key(|alike| Reverse((alike.oldest.at, alike.oldest.pfn)));
+            }
+        }
     }
 
     /// Takes the oldest block.
     pub(super) fn take(&mut self) -> Option<Held> {
-        let Block { at, pfn, stack, facts } = self.blocks.pop()?;
-        if self.blocks.len().is_multiple_of(SHRINK_EVERY) {
-            self.blocks.shrink_to_fit();
-        }
+        let Block { at, pfn, stack, facts } = match &mut self.store {
+            Store::Each(blocks) => {
+                let block = blocks.pop()?;
+                if blocks.len().is_multiple_of(SHRINK_EVERY) {
+                    blocks.shrink_to_fit();
+                }
+                block
+            }
+            Store::Alike { all, newest, .. } => match all.last_mut() {
+                Some(alike) if alike.count > 1 => {
+                    alike.count -= 1;
+                    alike.oldest
+                }
+                Some(_) => all.pop()?.oldest,
+                None => newest.take()?,
+            },
+        };
+        self.left = self.left.saturating_sub(1);
         Some(Held { at, pfn, stack, facts: *self.facts.get(facts as usize)? })
     }
 
     /// Number of blocks left.
-    pub(super) fn len(&self) -> usize {
-        self.blocks.len()
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::{Owner, Owners};
+
+    #[test]
+    fn blocks_that_are_alike_are_counted_and_the_first_and_last_times_stay() {
+        let owner = Owners::default().intern(&Owner::default());
+        let taken = |alike| {
+            let mut blocks = Blocks::new(alike);
+            for (at, pfn, order) in [(30, 1, 0), (10, 2, 0), (50, 3, 1), (20, 4, 1), (40, 5, 0)] {
+                let facts = Facts { gfp: 0, owner, pid: None, order };
+                blocks.push(Held { at, pfn, stack: None, facts });
+            }
+            blocks.sort();
+            let left = blocks.left();
+            let all: Vec<_> =
+                std::iter::from_fn(|| blocks.take()).map(|held| (held.at, held.pfn, held.facts.order)).collect();
+            (left, all, blocks.left())
+        };
+        assert_eq!(taken(false), (5, vec![(10, 2, 0), (20, 4, 1), (30, 1, 0), (40, 5, 0), (50, 3, 1)], 0));
+        assert_eq!(taken(true), (5, vec![(10, 2, 0), (10, 2, 0), (10, 2, 0), (20, 4, 1), (50, 3, 1)], 0));
     }
 }

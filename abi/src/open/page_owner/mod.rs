@@ -1,8 +1,8 @@
 //! The text of the kernel's page_owner as a trace: each block is the allocation of pages that are live, with its stack.
 //!
-//! The text stands in the order of page frames, so it is read whole and put in the order of its times. A block takes 24 bytes of
-//! memory until it is handed over, as ages, `--time` and growth need that order; stacks, and the facts that blocks share, are kept
-//! once.
+//! The text stands in the order of page frames, so it is read whole and put in the order of its times. Stacks, and the facts that
+//! blocks share, are kept once. Where the caller needs counts and sums alone ([`OpenOptions::alike`]), that is all; where ages, a
+//! window of time or each page are asked for, a block takes 24 bytes until it is handed over.
 
 mod blocks;
 mod symbols;
@@ -119,7 +119,7 @@ impl Texts {
             options,
             offset: 0,
             lines: 0,
-            blocks: Blocks::default(),
+            blocks: Blocks::new(options.alike),
             stacks: Stacks::default(),
             owners: Owners::default(),
             symbols: Symbols::default(),
@@ -197,6 +197,7 @@ impl Texts {
         let owner = Owner { tgid: head.tgid, comm, allocators, is_released };
         let facts = Facts { gfp: head.gfp, owner: self.owners.intern(&owner), pid: head.pid, order: head.order };
         let stack = (!frames.is_empty()).then(|| self.stacks.intern(&frames));
+        let at = if self.options.at_free_before { head.freed_at.unwrap_or(0) } else { at };
         self.blocks.push(Held { at, pfn, stack, facts });
         true
     }
@@ -211,7 +212,7 @@ impl Texts {
         self.blocks.sort();
         let comms = self.comms.into_iter().map(|(pid, (_, comm))| (pid, comm)).collect();
         let metadata = Metadata { kallsyms: self.symbols.into_kallsyms(), comms, ..Metadata::default() };
-        let (all, blocks) = (self.blocks.len() as u64, self.blocks);
+        let (all, blocks) = (self.blocks.left(), self.blocks);
         let (stacks, owners, path) = (self.stacks, self.owners, path.to_owned());
         (Pages { path, page_bytes, all, blocks, stacks, owners, fault }, metadata)
     }
@@ -265,7 +266,7 @@ impl EventSource for Pages {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.all - self.blocks.len() as u64
+        self.all - self.blocks.left()
     }
 
     fn bytes_to_read(&self) -> u64 {
@@ -331,7 +332,8 @@ PFN 32 type CMA Block 0 type CMA Flags 0x200(slab)
  register_early_stack+0x1/0x2
 
 ";
-        let (events, names, _) = events(&format!("{TEXT}{MORE}"), OpenOptions { released: true });
+        let (events, names, _) =
+            events(&format!("{TEXT}{MORE}"), OpenOptions { released: true, ..OpenOptions::default() });
         let owners: Vec<&Owner> = events.iter().filter_map(|event| event.owner(&names)).collect();
         let comms: Vec<&[u8]> = owners.iter().filter_map(|owner| owner.comm.as_deref()).collect();
         assert_eq!(comms, [&b"x"[..], b"x", b"a b", b"later"]);

@@ -22,7 +22,7 @@ pub(crate) fn ranked(by: SortKey) -> Option<&'static str> {
         SortKey::Cross => "XCPU",
         SortKey::Static => "STATIC",
         SortKey::Current => "CURRENT",
-        SortKey::Growth | SortKey::Site | SortKey::Key { .. } => return None,
+        SortKey::Growth | SortKey::Oldest { .. } | SortKey::Site | SortKey::Key { .. } => return None,
     })
 }
 
