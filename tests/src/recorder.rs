@@ -69,8 +69,16 @@ impl Recorder {
     /// # Panics
     /// If the recorder does not begin to record.
     pub fn start_in(directory: Directory, instance: &str, options: &[&str]) -> Recorder {
+        Recorder::start_of("slab", directory, instance, options)
+    }
+
+    /// Starts a recorder of these events, as `-e` takes them.
+    ///
+    /// # Panics
+    /// If the recorder does not begin to record.
+    pub fn start_of(events: &str, directory: Directory, instance: &str, options: &[&str]) -> Recorder {
         let mut command = Command::new(program("kmemtraced"));
-        command.args(["-e", "slab", "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
+        command.args(["-e", events, "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let child = child.unwrap_or_else(|error| panic!("kmemtraced: {error}"));
         let mut recorder = Recorder { child, instance: instance.to_owned(), directory };

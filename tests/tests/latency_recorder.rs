@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::memory_group::MemoryGroup;
-use kmemtrace_tests::programs::{json_lines, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         ("a_killed_recorder_of_functions_leaves_nothing", a_killed_recorder_of_functions_leaves_nothing),
         ("a_trigger_of_a_begin_that_is_removed_is_told", a_trigger_of_a_begin_that_is_removed_is_told),
         ("probe_tells_events_and_functions", probe_tells_events_and_functions),
+        ("clean_spans_of_a_lossy_recording_are_those_of_a_whole_one", clean_spans_of_a_lossy_recording_are_true),
     ])
 }
 
@@ -216,5 +217,88 @@ fn probe_tells_events_and_functions() -> Result<(), Skip> {
     assert!(line("functions ").contains("times of functions: "), "{printed}");
     assert_eq!(top(&tracefs), before);
     assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists(), "an instance is left");
+    Ok(())
+}
+
+/// Nanoseconds by which two instances may differ about the length of a span: each reads the clock for itself.
+const CLOCKS: u64 = 100_000;
+/// Nanoseconds before and after an end within which the other instance may have it.
+const REACH: u64 = 2_000_000;
+
+/// Span as two instances have it.
+struct TimedSpan {
+    key: (u64, String, String),
+    end: u64,
+    total: u64,
+    is_suspect: bool,
+}
+
+/// All spans of a recording.
+fn spans(trace: &Path) -> Vec<TimedSpan> {
+    let lines = run_to(0, "kmemtrace-report", &["stalls", "--follow", "--all-spans", "--format", "jsonl"], &[trace]);
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"));
+    let span = |row: &Value| TimedSpan {
+        key: (number(row, "pid"), row["span"].to_string(), row["parent"].to_string()),
+        end: number(row, "end"),
+        total: number(row, "total"),
+        is_suspect: row["suspect"] == true,
+    };
+    json_lines(&lines).iter().filter(|row| row["end"].is_u64() && row["span"].is_string()).map(span).collect()
+}
+
+/// The same load, recorded whole, and in small buffers that a reader drains at times: spans of both, and events that were lost.
+fn recorded_twice(load: &mut Command) -> [(Vec<TimedSpan>, u64); 2] {
+    let start = |options: &[&str]| Recorder::start_of("latency", Directory::new(&[]), &instance_name(), options);
+    let (whole, lossy) = (start(&["-b", "32M"]), start(&["-b", "24K"]));
+    let mut load = must("load", load.stdout(Stdio::null()).stderr(Stdio::null()).spawn());
+    while must("load", load.try_wait()).is_none() {
+        for signal in [Signal::STOP, Signal::CONT] {
+            lossy.signal(signal);
+            std::thread::sleep(std::time::Duration::from_millis(150));
+        }
+    }
+    // The whole recording begins before the lossy one, and ends after it.
+    let lossy = lossy.stop();
+    [whole.stop(), lossy].map(|ended| {
+        let document = run_to(0, "kmemtrace-report", &["latency", "--no-index", "--format", "json"], &[&ended.trace()]);
+        let lost = json(&document)["completeness"]["lost_events"].as_u64();
+        (spans(&ended.trace()), lost.unwrap_or(u64::MAX))
+    })
+}
+
+fn clean_spans_of_a_lossy_recording_are_true() -> Result<(), Skip> {
+    can_record_latency()?;
+    let files = Directory::on_disk();
+    let (from, to) = (files.file("from"), files.file("to"));
+    must("file", std::fs::write(&from, vec![7; 60 << 20]));
+    let group = MemoryGroup::new(LIMIT)?;
+    // Reclaim on a busy disk has no end in sight.
+    let copy = format!("timeout 5 cp '{}' '{}'; timeout 5 ls -lR /usr", from.display(), to.display());
+    let [(mut whole, lost_of_whole), (mut lossy, lost)] = recorded_twice(&mut group.shell(&[&*copy; 2].join("; ")));
+    if lost_of_whole != 0 {
+        return Err(Skip("the machine is too busy to record without loss".to_owned()));
+    }
+    lossy.retain(|span| !span.is_suspect);
+    if lost == 0 || lossy.len() < 100 {
+        return Err(Skip(format!("{lost} events were lost, {} spans are clean: too few to tell", lossy.len())));
+    }
+    whole.sort_by_key(|span| span.end);
+    let mut differing = Vec::new();
+    for span in &lossy {
+        let first = whole.partition_point(|other| other.end + REACH < span.end);
+        let near = whole[first..].iter().enumerate().take_while(|(_, other)| other.end <= span.end + REACH);
+        let like = near.filter(|(_, other)| other.key == span.key);
+        let distance = |other: &TimedSpan| other.end.abs_diff(span.end) + other.total.abs_diff(span.total);
+        let Some((place, _)) = like.min_by_key(|(_, other)| distance(other)) else {
+            panic!("the kernel had no such span: {:?} until {}, {} ns", span.key, span.end, span.total);
+        };
+        // A span of the whole recording is one of the lossy one at most.
+        let truth = whole.remove(first + place);
+        if truth.total.abs_diff(span.total) > CLOCKS {
+            differing.push((&span.key, span.end, span.total, truth.total));
+        }
+    }
+    // A task that is preempted between the two clocks is rare.
+    assert!(differing.len() <= lossy.len() / 1000 + 1, "{} of {}: {differing:#?}", differing.len(), lossy.len());
     Ok(())
 }
