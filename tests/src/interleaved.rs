@@ -73,7 +73,7 @@ impl File {
             ..BlockInfo::default()
         };
         self.sequence += 1;
-        block::block(&info, Watermark { time: time.into() }.as_bytes())
+        block::block(&info, Watermark::new(time, None).as_bytes())
     }
 }
 

@@ -553,6 +553,7 @@ fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
     both.terminal.wait_for("REC +");
     let screen = both.terminal.wait_for(">");
     assert!(screen.contains("0 lost") && screen.contains(" stacks "), "{screen}");
+    both.terminal.wait_for("buffers ");
     let private = must("private directory", fs::metadata(both.private().unwrap_or_default()));
     assert_eq!(private.mode() & 0o777, 0o700);
     let viewer = both.process("--save-in").unwrap_or_else(|| panic!("no screen"));

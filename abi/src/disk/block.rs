@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 6;
+pub const MINOR: u16 = 7;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -409,12 +409,31 @@ impl GapRecord {
 pub struct Watermark {
     /// Nanoseconds on the trace's clock: event records of later blocks of this CPU have this time or a later one.
     pub time: U64,
+    /// Greatest part of the kernel's buffer that was full since the watermark before, in thousandths, plus 1; 0: not told. From minor
+    /// version 7 on.
+    pub filled: U32,
+    /// 0.
+    pub reserved: U32,
 }
 
 impl Watermark {
+    /// Bytes of the payload in minor version 6.
+    const BYTES_IN_6: usize = size_of::<U64>();
+
+    /// Watermark at `time`; `filled`: thousandths of the kernel's buffer.
+    pub fn new(time: u64, filled: Option<u32>) -> Watermark {
+        let filled = filled.map_or(0, |filled| filled.min(1000) + 1);
+        Watermark { time: time.into(), filled: filled.into(), reserved: 0.into() }
+    }
+
+    /// Thousandths of the kernel's buffer that were full; `None` where that is not told.
+    pub fn filled(&self) -> Option<u32> {
+        self.filled.get().checked_sub(1).map(|filled| filled.min(1000))
+    }
+
     /// The watermark in a payload of any minor version; `None` where it is cut short.
     pub fn parse(payload: &[u8]) -> Option<Watermark> {
-        read_grown(payload, size_of::<Watermark>())
+        read_grown(payload, Watermark::BYTES_IN_6)
     }
 }
 
@@ -676,7 +695,7 @@ mod tests {
         assert_eq!((&block[HEADER_BYTES..], block.len()), (&b"123456789"[..], 105));
         // As FORMAT.md has it: readers in other languages go by these offsets.
         assert_eq!(block[..8], *b"\x89kmTRC\r\n");
-        assert_eq!(block[12..20], [96, 0, 1, 0, 6, 0, kind::DATA, FLAG_OPTIONAL]);
+        assert_eq!(block[12..20], [96, 0, 1, 0, 7, 0, kind::DATA, FLAG_OPTIONAL]);
         assert_eq!((block[40], block[84], block[88]), (9, 9, 9));
     }
 
@@ -746,6 +765,16 @@ mod tests {
         assert_eq!(CounterSample::parse(&sample.as_bytes()[..47]), None);
         // Bytes that a later minor version adds are passed over.
         assert_eq!(CounterSample::parse(&[sample.as_bytes(), b"more"].concat()), Some(sample));
+    }
+
+    #[test]
+    fn a_watermark_of_either_minor_version_is_read() {
+        let told = Watermark::new(5, Some(260));
+        assert_eq!(Watermark::parse(told.as_bytes()).and_then(|read| read.filled()), Some(260));
+        let older = Watermark::parse(&told.as_bytes()[..8]).map(|read| (read.time.get(), read.filled()));
+        assert_eq!(older, Some((5, None)));
+        assert_eq!(Watermark::parse(&told.as_bytes()[..7]), None);
+        assert_eq!((Watermark::new(5, None).filled(), Watermark::new(5, Some(2000)).filled()), (None, Some(1000)));
     }
 
     #[test]

@@ -144,6 +144,12 @@ impl CpuStream {
         self.state.watermark
     }
 
+    /// Greatest part of the kernel's buffer of this CPU that was full before the last watermark, in thousandths; `None` where the
+    /// recorder does not tell it.
+    pub fn filled(&self) -> Option<u32> {
+        self.state.filled
+    }
+
     /// True once there are no more items, however long a caller waits.
     pub fn has_ended(&self) -> bool {
         matches!(self.backing, Backing::Done)

@@ -213,7 +213,10 @@ impl CpuStream {
                 None => state.fault(Code::WrongTotals, &block, "its totals are cut short".into()),
             },
             kind::WATERMARK => match Watermark::parse(payload) {
-                Some(watermark) => state.watermark = state.watermark.max(Some(watermark.time.get())),
+                Some(watermark) => {
+                    state.watermark = state.watermark.max(Some(watermark.time.get()));
+                    state.filled = watermark.filled().or(state.filled);
+                }
                 None => state.fault(Code::WrongTotals, &block, "its time is cut short".into()),
             },
             _ => {}

@@ -49,6 +49,8 @@ pub(super) struct StreamState {
     pub(super) hands: BTreeMap<u64, u64>,
     /// Time of the last watermark: later blocks have no earlier events.
     pub(super) watermark: Option<u64>,
+    /// Thousandths of the kernel's buffer that were full before the last watermark.
+    pub(super) filled: Option<u32>,
     /// The file grows: loss that a block tells of is a gap at once, since its end is far.
     pub(super) follows: bool,
     /// Such gaps that were not handed over yet.
@@ -95,6 +97,7 @@ impl StreamState {
             walked_to: None,
             hands: BTreeMap::new(),
             watermark: None,
+            filled: None,
             follows: false,
             at_once: Vec::new(),
             open_hand: None,

@@ -28,6 +28,7 @@ impl Monitor<'_> {
             stacks_unmatched: reports().map(|report| report.stacks_unmatched).sum(),
             cpus: trace.info.cpus.clone(),
             lossy_cpus: lossy.collect(),
+            filled: trace.streams.iter().filter_map(|stream| Some((stream.cpu(), stream.filled()?))).collect(),
             lag: self.lag(),
             bytes_read: trace.streams.iter().map(CpuStream::bytes_read).sum(),
             bytes: trace.streams.iter().map(CpuStream::bytes_to_read).sum(),

@@ -227,7 +227,7 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         compress: args.compression(),
         changes,
         keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
-        watermarks: args.viewer.is_some(),
+        watermarks: args.viewer.is_some() || args.reader.is_some(),
         own,
     }
 }

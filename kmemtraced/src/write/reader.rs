@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
+use kmemtrace_abi::disk::block::Watermark;
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::relay;
 use kmemtrace_abi::kernel::subbuffer::trimmed_len;
@@ -42,8 +43,8 @@ pub(crate) enum Message {
     Counters(io::Result<Sample>),
     /// Reason why the buffer cannot be read: events may stay in it.
     Unreadable(io::Error),
-    /// Time on the trace's clock: events that are read later happened at this time or later.
-    Watermark(u64),
+    /// Time before which no event is read any more.
+    Watermark(Watermark),
 }
 
 /// End of a reader: the writer has ended, or all is abandoned.
@@ -62,6 +63,8 @@ pub(crate) struct Reader {
     pub(crate) abandon: Arc<AtomicBool>,
     /// True if the writer is told how far the events are taken, each flush interval.
     pub(crate) watermarks: bool,
+    /// Bytes of the kernel's buffer of this CPU; 0 where they are not known.
+    pub(crate) buffer_bytes: u64,
     pub(crate) state: State,
 }
 
@@ -72,8 +75,10 @@ pub(crate) struct State {
     is_error_reported: bool,
     /// Drain time: all events up to this time on the trace's clock were taken.
     drained: Option<u64>,
-    /// Last watermark.
+    /// Time of the last watermark.
     watermark: Option<u64>,
+    /// Most bytes that one round has taken since the last watermark.
+    most_taken: u64,
 }
 
 impl Reader {
@@ -152,7 +157,10 @@ impl Reader {
             return Ok(());
         };
         self.state.watermark = Some(time);
-        self.send(Message::Watermark(time))
+        // A round may take more than the buffer holds: the kernel writes meanwhile.
+        let most = std::mem::take(&mut self.state.most_taken).min(self.buffer_bytes);
+        let filled = (most * 1000).checked_div(self.buffer_bytes).and_then(|filled| u32::try_from(filled).ok());
+        self.send(Message::Watermark(Watermark::new(time, filled)))
     }
 
     /// Counters, with the drain time.
@@ -165,6 +173,7 @@ impl Reader {
         let size = shape.size;
         // The first may be the rest of one that an earlier round read in part, with whole ones behind it.
         let (mut first, mut whole) = (true, false);
+        let mut taken = 0;
         loop {
             if buffer.free_len() < size {
                 self.hand_over(buffer, false)?;
@@ -176,6 +185,8 @@ impl Reader {
                     // A sub-buffer that cannot be walked is kept whole: the tools report it.
                     let trimmed = trimmed_len(shape, &buffer.free()[..n]).unwrap_or(n);
                     buffer.advance(trimmed);
+                    taken += trimmed as u64;
+                    self.state.most_taken = self.state.most_taken.max(taken);
                     let is_whole = trimmed + MAX_FREE >= size;
                     if !is_whole && !first {
                         return Ok(whole);
@@ -348,7 +359,7 @@ mod tests {
         let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_BYTES + room, 1000);
         // A flush that is never due: the script says when there is more.
         let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
-        Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, state }.run();
+        Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, buffer_bytes: 0, state }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer) => Some(buffer.payload().to_vec()),
             Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) => None,
@@ -483,8 +494,18 @@ mod tests {
             let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());
             let abandoned = Arc::clone(&abandon);
             let pool = BlockPool::new(Vec::new(), free, HEADER_BYTES + 64, 0);
-            let reader =
-                Reader { source, framing, flush, full, pool, stop, abandon: abandoned, watermarks: false, state };
+            let reader = Reader {
+                source,
+                framing,
+                flush,
+                full,
+                pool,
+                stop,
+                abandon: abandoned,
+                watermarks: false,
+                buffer_bytes: 0,
+                state,
+            };
             let reader = std::thread::spawn(move || reader.run());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!reader.is_finished());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
 use rustix::thread::CpuSet;
 
 use crate::control::foreign::ForeignChanges;
@@ -196,7 +196,7 @@ impl Spawner<'_> {
                 threads.reader = Some(reader);
             }
         } else if self.options.watermarks {
-            let _ = full.send(Message::Watermark(u64::MAX));
+            let _ = full.send(Message::Watermark(Watermark::new(u64::MAX, None)));
         }
         Ok(())
     }
@@ -250,6 +250,7 @@ impl Spawner<'_> {
             stop: Arc::clone(&workers.stop),
             abandon: Arc::clone(&workers.abandon),
             watermarks: self.options.watermarks,
+            buffer_bytes: self.source.facts().buffer_bytes.unwrap_or(0),
             state: reader::State::default(),
         };
         let go = self.go.clone();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::disk::block::{End, HEADER_BYTES, Watermark, kind};
+use kmemtrace_abi::disk::block::{End, HEADER_BYTES, kind};
 use zerocopy::IntoBytes;
 
 use crate::control::foreign::ForeignChanges;
@@ -125,7 +125,7 @@ impl Writing {
                 }
                 Message::Counters(Err(error)) => self.loss.add_failure(error),
                 Message::Unreadable(error) => self.unreadable = Some(error),
-                Message::Watermark(time) => self.put(kind::WATERMARK, Watermark { time: time.into() }.as_bytes()),
+                Message::Watermark(watermark) => self.put(kind::WATERMARK, watermark.as_bytes()),
             }
             self.put_changes();
             self.sync_if_due();

@@ -1,6 +1,6 @@
 //! Lines above the table, and the line of keys.
 
-use kmemtrace::live::{LiveGroup, Totals};
+use kmemtrace::live::{LiveGroup, Snapshot, Totals};
 use kmemtrace_abi::text::units::grouped;
 
 use super::figures::{count, curve, long_bytes, long_change, moment, percent, window};
@@ -128,8 +128,8 @@ fn totals(view: View<'_>, width: u16) -> Vec<Part> {
 fn history(view: View<'_>, width: u16) -> Vec<Part> {
     let is_pages = view.snapshot.pages.allocs > 0;
     let label = format!("live, {}", window(view.state.window()));
-    let memory = memory(view, width);
-    let room = label.len() + memory.len().max(16) + 8;
+    let (memory, buffers) = (memory(view, width), buffers(view));
+    let room = label.len() + memory.len().max(16) + buffers.len() + 8;
     let points = usize::from(width).saturating_sub(room).min(view.snapshot.curve.len());
     let of = |&(pages, slab): &(u64, u64)| if is_pages { pages } else { slab };
     // Each bar is the greatest value of its share of the points.
@@ -140,7 +140,26 @@ fn history(view: View<'_>, width: u16) -> Vec<Part> {
     });
     let bars: Vec<u64> = bars.collect();
     let bars = part(curve(&bars, view.look.is_unicode), Paint::Plain, 0);
-    vec![part(label, Paint::Plain, 0), bars, part(memory, Paint::Plain, 1)]
+    let is_lossy = view.snapshot.filled.iter().any(|(cpu, _)| view.snapshot.lossy_cpus.contains(cpu));
+    let paint = if is_lossy { Paint::Warning } else { Paint::Plain };
+    vec![part(label, Paint::Plain, 0), bars, part(buffers, paint, 2), part(memory, Paint::Plain, 1)]
+}
+
+/// Buffers of CPUs that are named one by one.
+const MOST_BUFFERS: usize = 4;
+
+/// Part of the kernel's buffers that was full lately, `!` where events were lost: of each CPU, or of the fullest where they are many.
+fn buffers(view: View<'_>) -> String {
+    let Snapshot { filled, lossy_cpus, .. } = view.snapshot;
+    let percent = |filled: u32, is_lossy: bool| format!(" {}%{}", filled.div_ceil(10), if is_lossy { "!" } else { "" });
+    match filled.iter().map(|(_, filled)| *filled).max() {
+        None => String::new(),
+        Some(most) if filled.len() > MOST_BUFFERS => format!("buffers up to{}", percent(most, !lossy_cpus.is_empty())),
+        Some(_) => {
+            let each = filled.iter().map(|(cpu, filled)| percent(*filled, lossy_cpus.contains(cpu)));
+            format!("buffers{}", each.collect::<String>())
+        }
+    }
 }
 
 /// Memory of the machine that is recorded, and the share of its fall that live pages explain.

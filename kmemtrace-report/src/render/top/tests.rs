@@ -167,6 +167,18 @@ fn states_of_the_recording_are_words_in_the_first_line() {
 }
 
 #[test]
+fn buffers_stand_beside_the_curve() {
+    let third = |filled: &[(u32, u32)], width| {
+        let snapshot = Snapshot { filled: filled.to_vec(), lossy_cpus: vec![1], ..snapshot() };
+        shown(&snapshot, width, 24).lines().nth(2).unwrap().trim_end().to_owned()
+    };
+    assert!(!third(&[], 80).contains("buffers"));
+    assert!(third(&[(0, 15), (1, 1000)], 80).ends_with("#%  buffers 2% 100%!"), "{}", third(&[(0, 15), (1, 1000)], 80));
+    let many: Vec<(u32, u32)> = (0..8).map(|cpu| (cpu, 10 * cpu)).collect();
+    assert!(third(&many, 160).contains("buffers up to 7%!"));
+}
+
+#[test]
 fn memory_of_the_machine_stands_beside_its_curve() {
     let memory = Some(Memory { available: 2160 * MIB, taken: Some(1408 * MIB) });
     let subject = Subject { memory, ..subject() };
