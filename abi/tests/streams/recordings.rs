@@ -42,7 +42,10 @@ fn a_whole_recording_has_its_events_and_no_gap() {
         }
         let facts = &seen.facts;
         assert_eq!((facts.first, facts.last, facts.lost, facts.lost_before), (Some(10), Some(21), Some(0), Some(0)));
-        assert_eq!((facts.blocks, facts.bytes, facts.version), (4, bytes.len() as u64, Some((1, 6))));
+        assert_eq!(
+            (facts.blocks, facts.bytes, facts.version),
+            (4, bytes.len() as u64, Some((1, kmemtrace_abi::disk::block::MINOR)))
+        );
         assert_eq!((facts.verdict, facts.unread, facts.late_loss), (Verdict::Complete, 0, false));
         assert_eq!(facts.counters.map(|counters| counters.read.get()), Some(5));
         assert_eq!(facts.faults, []);
