@@ -24,7 +24,8 @@ use crate::names::slabinfo::Slabinfo;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::{Live, PairingResult, kind_index};
+use crate::pairing::pairs::kind_index;
+use crate::pairing::result::{Live, PairingResult};
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
 ///

@@ -11,7 +11,8 @@ use crate::account::grouping::{Grouping, RowKey};
 use crate::account::stats::{PageStats, Stats};
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
-use crate::pairing::pairs::{Counts, Live, LivePages, Matrix, PairingResult, kind_index};
+use crate::pairing::pairs::kind_index;
+use crate::pairing::result::{Counts, Live, LivePages, Matrix, PairingResult};
 use crate::pairing::slot::AllocInfo;
 
 /// Limit of live objects that an index keeps.

@@ -28,7 +28,7 @@ use identity::Identity;
 use crate::account::completeness::Completeness;
 use crate::memory::budget::Budget;
 use crate::order::merger::MergeStats;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 use crate::progress::Notes;
 use crate::whole_file::Directory;
 

@@ -9,7 +9,7 @@ use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::grouping::RowKey;
 use crate::names::aliases::CacheAliases;
 use crate::names::slabinfo::{CacheChange, Slabinfo};
-use crate::pairing::pairs::{Counts, PairingResult};
+use crate::pairing::result::{Counts, PairingResult};
 
 row! {
     /// Row of `caches`.

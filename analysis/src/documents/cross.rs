@@ -12,7 +12,7 @@ use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation};
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 
 row! {
     /// Row of `cross`.

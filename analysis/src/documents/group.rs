@@ -13,7 +13,7 @@ use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_sour
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 use crate::names::place::SourceLine;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 
 /// Value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

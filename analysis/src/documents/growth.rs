@@ -11,7 +11,7 @@ use super::row::{Rows, row};
 use super::sums::{Saturation, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::growth::Growth;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 
 row! {
     /// Row of `growth`.

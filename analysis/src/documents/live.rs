@@ -15,7 +15,7 @@ use crate::account::group_reader::parts_of_task;
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 use crate::order::pair_event::NO_PID;
-use crate::pairing::pairs::{Live, PairingResult};
+use crate::pairing::result::{Live, PairingResult};
 
 row! {
     /// Row of `live`: an object.

@@ -11,7 +11,7 @@ use super::sums::{Ordering, PrintedStats, Saturation, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 
 row! {
     /// Row of `live`: the live objects of one group.

@@ -8,7 +8,7 @@ use super::naming::{AllocPlace, FreePlace, Naming};
 use super::ranked::{Listing, Others, rank};
 use super::row::{Address, EventPlace, Name, Rows, row};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 
 row! {
     /// Row of `mismatch`: findings of one class between the same two call-sites.

@@ -57,7 +57,7 @@ use crate::account::grouping::{GroupKey, Grouping};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 pub use account::AccountStyle;
 pub use cross::CpuMatrix;
 pub use document::{Body, Document};

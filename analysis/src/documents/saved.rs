@@ -30,7 +30,8 @@ use crate::names::known::KnownNames;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
 use crate::order::merger::MergeStats;
-use crate::pairing::pairs::{PairingResult, kind_index};
+use crate::pairing::pairs::kind_index;
+use crate::pairing::result::PairingResult;
 use crate::query::Query;
 use crate::query::select::Select;
 

@@ -9,7 +9,8 @@ use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::{PairingResult, kind_index};
+use crate::pairing::pairs::kind_index;
+use crate::pairing::result::PairingResult;
 
 row! {
     /// Row of `summary`, for outputs that have rows: a kind, or the total.

@@ -6,7 +6,8 @@ use crate::account::grouping::Grouping;
 use crate::account::over_time::OverTimeRequest;
 use crate::memory::budget::Budget;
 use crate::order::merge::MAX_CHUNKS;
-use crate::pairing::pairs::{Live, PairingOptions};
+use crate::pairing::pairs::PairingOptions;
+use crate::pairing::result::Live;
 use crate::progress::Notes;
 
 /// Rules, grouping and limits of one run of the pipeline.

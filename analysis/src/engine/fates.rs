@@ -10,7 +10,8 @@ use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 use crate::order::pair_event::{NO_PID, PairEvent};
 use crate::pairing::fate::{Ended, Fate, ObjectPages};
 use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
-use crate::pairing::pairs::{Live, Number, PairingOptions, PairingSink};
+use crate::pairing::pairs::{Number, PairingOptions, PairingSink};
+use crate::pairing::result::Live;
 use crate::pairing::slot::AllocInfo;
 
 /// Object or event alone, with numbers for its names. Few are kept: those whose suspicion is open.

@@ -14,7 +14,8 @@ use crate::engine::scheduler::Partition;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
-use crate::pairing::pairs::{Live, PairingOptions, PairingResult, kind_index};
+use crate::pairing::pairs::{PairingOptions, kind_index};
+use crate::pairing::result::{Live, PairingResult};
 
 /// Counts and findings of all partitions, before they are added to rows.
 pub(super) struct Collected {

@@ -9,7 +9,7 @@ use crate::engine::pipeline;
 use crate::error::AnalysisError;
 use crate::order::merger::MergeStats;
 use crate::order::pair_event::Filter;
-use crate::pairing::pairs::PairingResult;
+use crate::pairing::result::PairingResult;
 use crate::progress::Progress;
 use crate::query::window::AskedWindow;
 

@@ -23,7 +23,8 @@ use crate::memory::hashing::Seed;
 use crate::order::merge::Chunk;
 use crate::order::merger::{MergeStats, Merger};
 use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
-use crate::pairing::pairs::{Pairing, PairingResult};
+use crate::pairing::pairs::Pairing;
+use crate::pairing::result::PairingResult;
 use crate::progress::Progress;
 
 /// Interval between two looks at the memory of the process.

@@ -35,7 +35,8 @@ use crate::order::merger::MergeStats;
 #[cfg(feature = "fast")]
 use crate::order::pair_event::{All, AllWithKeys};
 use crate::pairing::learn::LearnedName;
-use crate::pairing::pairs::{PairingOptions, PairingResult};
+use crate::pairing::pairs::PairingOptions;
+use crate::pairing::result::PairingResult;
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 #[cfg(not(feature = "fast"))]

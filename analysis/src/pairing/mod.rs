@@ -10,5 +10,6 @@ pub(crate) mod learn;
 pub(crate) mod loss;
 mod pages;
 pub(crate) mod pairs;
+pub(crate) mod result;
 pub(crate) mod slot;
 pub(crate) mod table;

@@ -14,7 +14,8 @@ use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::findings::{Finding, FindingKey};
 use crate::pairing::frames::{Before, FrameRange, Hit, Off};
 use crate::pairing::loss::Suspicion;
-use crate::pairing::pairs::{Live, LivePages, Number, Pairing, PairingSink};
+use crate::pairing::pairs::{Number, Pairing, PairingSink};
+use crate::pairing::result::{Live, LivePages};
 use crate::pairing::slot::SlotState;
 
 /// Frames of an event, which has its order in place of its bytes.

@@ -1,0 +1,164 @@
+//! Results of the pairing: counts, figures of rows and kinds, findings, and the objects that are live at the end.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::account::classes::{CacheNumber, Class};
+use crate::account::free_sites::FreeSites;
+use crate::account::grouping::{RowKey, ValueLists};
+use crate::account::growth::Growth;
+use crate::account::live_curve::LiveCurve;
+use crate::account::row_paths::Nodes;
+use crate::account::stacks::KnownStacks;
+use crate::account::stats::Stats;
+use crate::pairing::fate::ObjectPages;
+use crate::pairing::findings::{FindingRow, FindingSites};
+use crate::pairing::learn::LearnedName;
+use crate::pairing::slot::AllocInfo;
+
+/// Pairs per allocating and freeing CPU.
+pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
+
+/// Sums over events and partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) used: u64,
+    /// Events that may concern objects and are not known.
+    pub(crate) unknown: u64,
+    pub(crate) free_events: [u64; 3],
+    /// Free events of pages that took at least one live page.
+    pub(crate) page_pairs: u64,
+    /// Pages of free events that were not live, and that no event before had told of.
+    pub(crate) free_pages_without_alloc: u64,
+    /// Pages of free events that were not live, and that some event before had told of.
+    pub(crate) free_pages_after_free: u64,
+    /// Free events that left a part of an allocation.
+    pub(crate) partial_frees: u64,
+    /// Some event of pages does not tell its frames, whatever the filters: blocks are whole.
+    pub(crate) has_whole_blocks: bool,
+    pub(crate) paired: u64,
+    pub(crate) cross_node: u64,
+    pub(crate) null_free: u64,
+    pub(crate) free_without_alloc: u64,
+    /// Allocations that the filters do not take.
+    pub(crate) unselected_allocs: u64,
+    /// Objects that the recorder itself allocated, whatever the filters.
+    pub(crate) own_allocs: u64,
+    pub(crate) own_allocated: u128,
+    pub(crate) matrix: Matrix,
+    /// Frees of objects that were not seen live, by the cache that they name; only where the options want them.
+    pub(crate) old_frees: HashMap<CacheNumber, u64, RandomState>,
+    /// Inferred frees of all objects, whatever the filters.
+    pub(crate) all_inferred: u64,
+    pub(crate) all_without_alloc: u64,
+    /// Frees by their own call-sites; only where the options want them.
+    pub(crate) free_sites: FreeSites,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.used += other.used;
+        self.unknown += other.unknown;
+        self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
+        self.page_pairs += other.page_pairs;
+        self.free_pages_without_alloc += other.free_pages_without_alloc;
+        self.free_pages_after_free += other.free_pages_after_free;
+        self.partial_frees += other.partial_frees;
+        self.has_whole_blocks |= other.has_whole_blocks;
+        self.paired += other.paired;
+        self.cross_node += other.cross_node;
+        self.null_free += other.null_free;
+        self.free_without_alloc += other.free_without_alloc;
+        self.unselected_allocs += other.unselected_allocs;
+        self.own_allocs += other.own_allocs;
+        self.own_allocated += other.own_allocated;
+        self.all_inferred += other.all_inferred;
+        self.all_without_alloc += other.all_without_alloc;
+        self.free_sites.add(&other.free_sites);
+        for (cache, n) in &other.old_frees {
+            *self.old_frees.entry(*cache).or_default() += n;
+        }
+        for (cpus, n) in &other.matrix {
+            *self.matrix.entry(*cpus).or_default() += n;
+        }
+    }
+}
+
+/// Object that is live at the end. There may be millions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) address: u64,
+    pub(crate) alloc_info: AllocInfo,
+    /// Number in [`PairingResult::classes`], all of which have their sizes.
+    pub(crate) class: u32,
+    pub(crate) cpu: u32,
+    /// Pages, where they were counted one by one: the class has the sizes of those that are live.
+    pub(crate) pages: Option<LivePages>,
+}
+
+/// Pages of an allocation that is live, in whole or in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LivePages {
+    pub(crate) allocated: u32,
+    pub(crate) live: u32,
+    pub(crate) inferred: u32,
+    pub(crate) crossed: u32,
+}
+
+impl From<LivePages> for ObjectPages {
+    fn from(pages: LivePages) -> ObjectPages {
+        let LivePages { allocated, live, inferred, crossed } = pages;
+        let freed = allocated.saturating_sub(live).saturating_sub(inferred);
+        ObjectPages {
+            allocated: allocated.into(),
+            freed: freed.into(),
+            inferred: inferred.into(),
+            live: live.into(),
+            freed_elsewhere: crossed.into(),
+        }
+    }
+}
+
+/// Results of the pairing over all partitions.
+#[derive(Debug, Default)]
+pub(crate) struct PairingResult {
+    pub(crate) counts: Counts,
+    /// Row of each key that an allocation has had.
+    pub(crate) rows: Vec<(RowKey, Stats)>,
+    /// Values of the rows' keys, where there are several beside the call-site.
+    pub(crate) lists: ValueLists,
+    /// Stacks of allocations by their numbers.
+    pub(crate) stacks: KnownStacks,
+    /// Nodes that stand for several rows, where a query asks for them.
+    pub(crate) nodes: Option<Nodes>,
+    /// Order key of the event that reached the peak of pages.
+    pub(crate) pages_peak_at: Option<u64>,
+    /// True where pages were allocated, whatever the filters take.
+    pub(crate) has_pages: bool,
+    /// Stats of each kind, in the order of [`Kind::ALL`].
+    pub(crate) kinds: [Stats; 3],
+    /// Stats of `kmalloc` and `cache` together.
+    pub(crate) total: Stats,
+    pub(crate) peak_at: Option<u64>,
+    pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
+    /// Live objects, oldest first; only where the query asks for them.
+    pub(crate) live: Vec<Live>,
+    /// Classes of the live objects.
+    pub(crate) classes: Vec<Class>,
+    /// Live bytes of rows over time, where the query asks for them.
+    pub(crate) growth: Option<Growth>,
+    /// Live bytes of kinds over time, where the query asks for them.
+    pub(crate) curve: Option<LiveCurve>,
+    /// Names of caches by call-site and bytes allocated, where they were to be learned.
+    pub(crate) learned: HashMap<(u64, u64), LearnedName>,
+    /// Nodes of all CPUs are known, so frees on another NUMA node can be told.
+    pub(crate) knows_nodes: bool,
+}
+
+impl PairingResult {
+    /// Class of a live object: its row, kind, cache and sizes.
+    pub(crate) fn class(&self, object: &Live) -> &Class {
+        &self.classes[object.class as usize]
+    }
+}
