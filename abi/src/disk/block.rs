@@ -409,8 +409,8 @@ impl GapRecord {
 pub struct Watermark {
     /// Nanoseconds on the trace's clock: event records of later blocks of this CPU have this time or a later one.
     pub time: U64,
-    /// Greatest part of the kernel's buffer that was full since the watermark before, in thousandths, plus 1; 0: not told. From minor
-    /// version 7 on.
+    /// Most bytes that the recorder has taken from the kernel's buffer in one round since the watermark before, in thousandths of the
+    /// buffer, plus 1; 0: not told. From minor version 7 on.
     pub filled: U32,
     /// 0.
     pub reserved: U32,

@@ -204,7 +204,7 @@ pub struct Snapshot {
     pub cpus: Vec<u32>,
     /// CPUs that have lost events.
     pub lossy_cpus: Vec<u32>,
-    /// CPUs whose recorder tells it, and the greatest part of the kernel's buffer that was full lately, in thousandths.
+    /// CPUs whose recorder tells how full the kernel's buffer was lately, and that part, in thousandths.
     pub filled: Vec<(u32, u32)>,
     /// Time from the last event that counts to the present, in nanoseconds, where the clock can be read.
     pub lag: Option<u64>,

@@ -57,7 +57,7 @@ pub(super) struct Blocks {
 #[derive(Debug)]
 enum Store {
     Each(Vec<Block>),
-    /// With the newest block of all apart, so that the last time is told.
+    /// The newest block of all stands apart, so that the time of the last event is that of the text.
     Alike {
         all: Vec<Alike>,
         places: HashMap<(Option<StackId>, u32), usize>,
