@@ -1,6 +1,7 @@
 //! Frames of a call stack, as documents have them.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 /// Frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ impl StackFrame<'_> {
 pub struct RowStack<'a> {
     /// Number, from 1.
     pub number: u64,
-    /// Frames from the call-site on.
-    pub frames: Vec<StackFrame<'a>>,
+    /// Frames from the call-site on, one list for all rows that have the stack.
+    pub frames: Rc<[StackFrame<'a>]>,
 }
 
 impl RowStack<'_> {

@@ -73,7 +73,7 @@ impl<'a> StackNaming<'a> {
         Some(RowStack { number, frames })
     }
 
-    fn frames(&self, number: u64) -> Vec<StackFrame<'a>> {
+    fn frames(&self, number: u64) -> Rc<[StackFrame<'a>]> {
         let frames = self.analysis.paired.stacks.frames(number).iter();
         frames.map(|&address| self.frame(address)).collect()
     }

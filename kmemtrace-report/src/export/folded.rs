@@ -108,7 +108,7 @@ mod tests {
         let hostile = || vec![frame(b"a;b c\n7\xff 8\\", false)];
         assert_eq!(alone(site(Some(b"m 1"), hostile(), 1)), r"m\x201;a\x3bb\x20c\x0a7\xff\x208\\");
         let frames = [site(Some(b"foo"), inlined(), 1), site(None, vec![], 0xc0de), site(Some(b"m 1"), hostile(), 1)];
-        let names = [GroupMember::Stack(Some(RowStack { number: 1, frames: vec![] }))];
+        let names = [GroupMember::Stack(Some(RowStack { number: 1, frames: [].into() }))];
         let want = r"a\x3bb\x20c\x0a7\xff\x208\\_[m\x201];0xc0de;foo_open_[foo];kmalloc_[foo]";
         assert_eq!(stack(&frames, &names), want);
     }

@@ -120,17 +120,12 @@ pub struct Stalls<'a> {
     pub total: Option<u64>,
 }
 
-/// Stacks by their numbers.
-pub struct StackTable<'a> {
-    latency: &'a Latency,
-    stacks: Vec<StackId>,
-}
+/// Stacks that rows use, in the order of their numbers.
+pub struct StackTable<'a>(Vec<RowStack<'a>>);
 
 impl Serialize for StackTable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let numbered = (1u64..).zip(&self.stacks);
-        serializer
-            .collect_map(numbered.map(|(number, stack)| (number.to_string(), frames(Naming::of(self.latency), *stack))))
+        serializer.collect_map(self.0.iter().map(|stack| (stack.number.to_string(), &stack.frames[..])))
     }
 }
 
@@ -170,26 +165,30 @@ pub(super) fn stalls<'a>(latency: &'a Latency, by_time: bool, top: Option<usize>
     let (count, total) = (rows.len() as u64, sum(&rows));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let others = Others { others: OtherStalls { total: sum(&rest) }, others_pages: None, others_count: rest.len() };
-    let mut numbers: HashMap<StackId, u64> = HashMap::new();
+    let mut numbered: HashMap<StackId, RowStack<'a>> = HashMap::new();
     let mut stacks = Vec::new();
-    for stack in rows.iter().filter_map(|row| row.stall.stack) {
-        numbers.entry(stack).or_insert_with(|| {
-            stacks.push(stack);
-            stacks.len() as u64
+    for id in rows.iter().filter_map(|row| row.stall.stack) {
+        numbered.entry(id).or_insert_with(|| {
+            let number = stacks.len() as u64 + 1;
+            let stack = RowStack { number, frames: frames(Naming::of(latency), id).into() };
+            stacks.push(stack.clone());
+            stack
         });
     }
-    let row = |listed: &'a ListedStall| row_of(latency, listed, &numbers);
+    let row = |listed: &'a ListedStall| row_of(latency, listed, &numbered);
     let template = rows.first().or(rest.first()).map(|listed| row(listed));
-    let rows = Rows::of(rows, move |listed: &&'a ListedStall| row_of(latency, listed, &numbers));
+    let rows = Rows::of(rows, move |listed: &&'a ListedStall| row_of(latency, listed, &numbered));
     let listing = Listing::new(rows, (!rest.is_empty()).then_some(others), template);
-    Stalls { listing, stacks: StackTable { latency, stacks }, count, total }
+    Stalls { listing, stacks: StackTable(stacks), count, total }
 }
 
-fn row_of<'a>(latency: &'a Latency, listed: &'a ListedStall, numbers: &HashMap<StackId, u64>) -> StallRow<'a> {
-    let naming = Naming::of(latency);
-    let numbered = listed.stall.stack.and_then(|stack| Some((*numbers.get(&stack)?, stack)));
-    let stack = numbered.map(|(number, stack)| RowStack { number, frames: frames(naming, stack) });
-    StallRow { stack, ..row_without_stack(naming, listed) }
+fn row_of<'a>(
+    latency: &'a Latency,
+    listed: &'a ListedStall,
+    numbered: &HashMap<StackId, RowStack<'a>>,
+) -> StallRow<'a> {
+    let stack = listed.stall.stack.and_then(|stack| numbered.get(&stack).cloned());
+    StallRow { stack, ..row_without_stack(Naming::of(latency), listed) }
 }
 
 /// Row of a stall, without its stack.
