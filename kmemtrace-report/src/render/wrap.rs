@@ -8,26 +8,20 @@ const BETWEEN: &str = "   ";
 /// Text broken between words, so that no line exceeds `limit`; lines after the first begin with `indent` blanks. A word that is longer
 /// than a line loses its middle.
 pub(super) fn words(text: &str, indent: usize, limit: Option<usize>, mark: char) -> String {
-    if limit.is_none() {
-        return text.to_owned();
-    }
+    let Some(limit) = limit else { return text.to_owned() };
     let pieces: Vec<&str> = text.split(' ').collect();
     joined(&pieces, " ", indent, limit, mark)
 }
 
 /// Parts joined by blanks, and broken between parts where the line would exceed `limit`; a longer part between its words.
 pub(super) fn parts(parts: &[String], limit: Option<usize>, mark: char) -> String {
-    if limit.is_none() {
-        return parts.join(BETWEEN);
-    }
-    let whole: Vec<String> =
-        parts.iter().map(|part| words(part, 2, limit.map(|limit| limit.saturating_sub(2)), mark)).collect();
+    let Some(limit) = limit else { return parts.join(BETWEEN) };
+    let whole: Vec<String> = parts.iter().map(|part| words(part, 2, Some(limit.saturating_sub(2)), mark)).collect();
     let pieces: Vec<&str> = whole.iter().map(String::as_str).collect();
     joined(&pieces, BETWEEN, 2, limit, mark)
 }
 
-fn joined(pieces: &[&str], between: &str, indent: usize, limit: Option<usize>, mark: char) -> String {
-    let Some(limit) = limit else { return pieces.join(between) };
+fn joined(pieces: &[&str], between: &str, indent: usize, limit: usize, mark: char) -> String {
     let mut out = String::new();
     let mut used = 0;
     for (number, piece) in pieces.iter().enumerate() {
