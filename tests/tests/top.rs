@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         ("a_screen_that_is_killed_ends_the_recorder", a_screen_that_is_killed_ends_the_recorder),
         ("a_recording_is_kept_whole_where_that_is_asked_for", a_recording_is_kept_whole_where_that_is_asked_for),
         ("old_blocks_are_given_back", old_blocks_are_given_back),
+        ("buffers_are_shown_beside_any_recorder", buffers_are_shown_beside_any_recorder),
         ("what_is_no_terminal_is_refused_with_the_way_out", what_is_no_terminal_is_refused_with_the_way_out),
         ("a_clock_without_seconds_is_named_with_the_way_out", a_clock_without_seconds_is_named_with_the_way_out),
         ("keys_work_on_a_terminal", keys_work_on_a_terminal),
@@ -545,6 +546,19 @@ impl Both {
         assert!(!self.has_instance());
         assert_eq!((self.process("--reader"), self.process("--save-in")), (None, None));
     }
+}
+
+fn buffers_are_shown_beside_any_recorder() -> Result<(), Skip> {
+    can_record()?;
+    let recorder = Recorder::start(&["--flush", "100ms"]);
+    for cpu in must("CPUs", load::cpus()) {
+        must("load", load::cross(20_000, 100, (cpu, cpu)));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let screens = text(&["top", "--batch", "2", "--flush", "100ms"], &recorder.trace());
+    assert!(screens.lines().any(|line| line.contains("buffers ") && line.contains('%')), "{screens}");
+    recorder.stop_whole();
+    Ok(())
 }
 
 fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {

@@ -61,7 +61,7 @@ pub(crate) struct Reader {
     pub(crate) stop: Arc<AtomicBool>,
     /// Set by a second stop signal: the thread ends at once and leaves unread events in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
-    /// True if the writer is told how far the events are taken, each flush interval.
+    /// True if the writer is told how far the events are taken each flush interval; else behind events only.
     pub(crate) watermarks: bool,
     /// Bytes of the kernel's buffer of this CPU; 0 where they are not known.
     pub(crate) buffer_bytes: u64,
@@ -79,6 +79,8 @@ pub(crate) struct State {
     watermark: Option<u64>,
     /// Most bytes that one round has taken since the last watermark.
     most_taken: u64,
+    /// True if the last watermark said that the buffer was empty: another one says nothing new while the CPU is idle.
+    is_empty_told: bool,
 }
 
 impl Reader {
@@ -149,14 +151,17 @@ impl Reader {
         sample.flatten()?.read.map(|(not_later, _)| not_later)
     }
 
-    /// Sends a watermark behind the data of the drain before. None while the writer lags, which needs its queue for data.
+    /// Sends a watermark behind the data of the drain before. None while the writer lags, which needs its queue for data, and none
+    /// where the file would grow while nothing happens and no program reads along.
     fn send_watermark(&mut self) -> Result<(), Gone> {
         let is_late = self.full.capacity().is_some_and(|capacity| self.full.len() * 2 > capacity);
+        let is_wanted = self.watermarks || self.state.most_taken > 0 || !self.state.is_empty_told;
         let time = self.state.drained.map(|time| time.saturating_sub(WATERMARK_SLACK));
-        let Some(time) = time.filter(|time| self.watermarks && !is_late && Some(*time) > self.state.watermark) else {
+        let Some(time) = time.filter(|time| is_wanted && !is_late && Some(*time) > self.state.watermark) else {
             return Ok(());
         };
         self.state.watermark = Some(time);
+        self.state.is_empty_told = self.state.most_taken == 0;
         // A round may take more than the buffer holds: the kernel writes meanwhile.
         let most = std::mem::take(&mut self.state.most_taken).min(self.buffer_bytes);
         let filled = (most * 1000).checked_div(self.buffer_bytes).and_then(|filled| u32::try_from(filled).ok());
@@ -340,7 +345,7 @@ mod tests {
         }
 
         fn now(&self) -> Option<u64> {
-            None
+            Some((1 << 40) - self.0.len() as u64)
         }
     }
 
@@ -365,6 +370,32 @@ mod tests {
             Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) => None,
         });
         (blocks.collect(), waits.load(Ordering::Relaxed))
+    }
+
+    /// A file does not grow while nothing happens, unless a program reads along.
+    #[test]
+    fn an_idle_cpu_is_told_once() {
+        let nothing = || Err(io::ErrorKind::WouldBlock.into());
+        let filled = |watermarks| {
+            let mut script = vec![nothing(), nothing(), Ok(vec![1; 64])];
+            script.extend((0..4).map(|_| nothing()));
+            let (full, taken) = crossbeam_channel::unbounded();
+            let stop = Arc::new(AtomicBool::new(false));
+            let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::default()));
+            let target = Target { endian: Endian::NATIVE, word_bytes: 8 };
+            let shape = PageShape { target, commit_offset: 8, commit_size: 8, data_offset: 16, size: 64 };
+            let framing = Arc::new(Framing::SubBuffers(shape));
+            let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_BYTES + 4096, 1000);
+            let (flush, abandon, state) = (Duration::ZERO, Arc::default(), State::default());
+            Reader { source, framing, flush, full, pool, stop, abandon, watermarks, buffer_bytes: 128, state }.run();
+            let told = taken.into_iter().filter_map(|message| match message {
+                Message::Watermark(watermark) => watermark.filled(),
+                _ => None,
+            });
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(filled(false), [0, 500, 0]);
+        assert!(filled(true).len() > 5, "{:?}", filled(true));
     }
 
     /// The pieces with interruptions between them that a reader must ignore.

@@ -103,7 +103,7 @@ pub(crate) struct RecordOptions {
     pub(crate) changes: ForeignChanges,
     /// Bytes of each file that stay, where older ones are given back to the file system.
     pub(crate) keep: Option<u64>,
-    /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken.
+    /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken while nothing happens, too.
     pub(crate) watermarks: bool,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
