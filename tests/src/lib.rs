@@ -21,4 +21,5 @@ pub mod recording;
 pub mod reference;
 pub mod runner;
 pub mod scenario;
+pub mod terminal;
 pub mod views;

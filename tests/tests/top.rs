@@ -19,6 +19,7 @@ use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use kmemtrace_tests::scenario::Scenario;
+use kmemtrace_tests::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ("what_is_no_terminal_is_refused_with_the_way_out", what_is_no_terminal_is_refused_with_the_way_out),
         ("a_clock_without_seconds_is_named_with_the_way_out", a_clock_without_seconds_is_named_with_the_way_out),
         ("keys_work_on_a_terminal", keys_work_on_a_terminal),
+        ("loss_is_shown_without_colour", loss_is_shown_without_colour),
         ("a_terminal_without_a_size_has_80_columns", a_terminal_without_a_size_has_80_columns),
         ("the_terminal_comes_back_after_a_signal", the_terminal_comes_back_after_a_signal),
         ("memory_that_grows_tops_the_list_within_five_seconds", memory_that_grows_tops_the_list_within_five_seconds),
@@ -311,74 +313,65 @@ fn a_clock_without_seconds_is_named_with_the_way_out() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Terminal of a tmux server of its own.
-struct Terminal {
-    socket: String,
-    directory: Directory,
-}
-
-impl Terminal {
-    /// Runs a line of the shell in a terminal of this size; the shell goes on afterwards.
-    fn start(line: &str, (width, height): (u16, u16)) -> Result<Terminal, Skip> {
-        let version = Command::new("tmux").arg("-V").output();
-        version.map_err(|error| Skip(format!("tmux cannot be run: {error}")))?;
-        let directory = Directory::new(&[]);
-        let socket = directory.file("tmux").display().to_string();
-        let terminal = Terminal { socket, directory };
-        let (width, height) = (width.to_string(), height.to_string());
-        let line = format!("cd '{}'; {line}; echo left with $?; sleep 100", terminal.directory.path().display());
-        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, "sh", "-c", &line]);
-        Ok(terminal)
-    }
-
-    fn tmux(&self, arguments: &[&str]) -> String {
-        let mut tmux = Command::new("tmux");
-        tmux.args(["-S", &self.socket]).args(arguments).env("LC_ALL", "C").env_remove("TMUX");
-        String::from_utf8_lossy(&must("tmux", tmux.output()).stdout).into_owned()
-    }
-
-    fn press(&self, keys: &[&str]) {
-        self.tmux(&[&["send-keys"], keys].concat());
-    }
-
-    fn screen(&self) -> String {
-        self.tmux(&["capture-pane", "-p"])
-    }
-
-    /// Waits until the screen shows a text.
-    fn wait_for(&self, text: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            let screen = self.screen();
-            if screen.contains(text) {
-                return screen;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(30), "no {text:?} on the screen: {screen}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
-
 /// Line of the shell that plays a sample to its end at once.
-fn playing() -> String {
-    format!("{} top --speed 1000 '{}'", program(REPORT).display(), sample("amd64-6.1").display())
+fn playing(name: &str) -> String {
+    format!("{} top --speed 1000 '{}'", program(REPORT).display(), sample(name).display())
+}
+
+fn loss_is_shown_without_colour() -> Result<(), Skip> {
+    for size in [(80, 24), (160, 45)] {
+        let terminal = Terminal::start(&format!("export NO_COLOR=1; {}", playing("amd64-6.1-lossy")), size)?;
+        let screen = terminal.wait_for("ENDED");
+        let line = screen.lines().next().unwrap_or_default();
+        assert!(line.contains("lost 22,678 cpu0! cpu1!"), "{screen}");
+        let coloured = terminal.tmux(&["capture-pane", "-p", "-e"]);
+        assert!(!coloured.contains("\u{1b}[3") && !coloured.contains("\u{1b}[9"), "{coloured:?}");
+    }
+    Ok(())
+}
+
+/// Row of the table that is chosen.
+fn chosen(screen: &str) -> Option<String> {
+    screen.lines().skip(5).find(|line| line.contains(" >")).map(str::to_owned)
+}
+
+/// Presses the keys that move.
+fn rows_are_chosen(terminal: &Terminal) {
+    let goes_to = |keys: &[&str], row: Option<&String>| {
+        let before = chosen(&terminal.screen());
+        terminal.press(keys);
+        let is_there = |screen: &str| {
+            chosen(screen).is_some_and(|now| row.map_or(Some(&now) != before.as_ref(), |row| *row == now))
+        };
+        terminal.wait_until(&format!("{keys:?} goes from {before:?} to {row:?}"), is_there);
+        chosen(&terminal.screen())
+    };
+    let end = goes_to(&["G"], None);
+    let first = goes_to(&["g"], None);
+    assert_ne!(first, end);
+    let first = first.as_ref();
+    for (there, back) in [("j", "k"), ("Down", "Up"), ("NPage", "PPage"), ("G", "g"), ("End", "Home")] {
+        goes_to(&[there], None);
+        goes_to(&[back], first);
+    }
 }
 
 fn keys_work_on_a_terminal() -> Result<(), Skip> {
     for size in [(80, 24), (160, 45)] {
-        let terminal = Terminal::start(&playing(), size)?;
+        let terminal = Terminal::start(&playing("amd64-6.1"), size)?;
         let screen = terminal.wait_for("ENDED");
         assert!(screen.contains("[sites]") && screen.contains("do_epoll_create"), "{screen}");
         assert_eq!(screen.contains("AGE50"), size.0 == 160, "{screen}");
         for (keys, shown) in [
             (&["l"][..], "sort live v"),
             (&["l"], "sort live ^"),
+            (&["a"], "sort alloc/s v"),
+            (&["x"], "sort xcpu v"),
+            (&["P"], "sort peak v"),
+            (&["W"], "sort wasted v"),
+            (&["M"], "sort since mark v"),
+            (&["S"], "sort since mark ^"),
+            (&["+"], "sort +60s"),
             (&["n"], "sort name v"),
             (&["s"], "sort +60s v"),
             (&["]"], "window 5 min"),
@@ -390,8 +383,13 @@ fn keys_work_on_a_terminal() -> Result<(), Skip> {
             (&["/", "site=do_*", "Enter"], "filter site=do_*"),
             (&["p"], "FROZEN"),
             (&["p"], "ENDED"),
+            (&["Space"], "FROZEN"),
+            (&["Space"], "ENDED"),
+            (&["r"], "ENDED"),
             (&["0"], "mark +00:00:0"),
             (&["?"], "any key goes back"),
+            (&["x"], "[sites]"),
+            (&["h"], "any key goes back"),
             (&["x"], "[sites]"),
             (&["w"], "saved kmemtrace-top"),
             (&["Escape"], "window 10 s"),
@@ -402,8 +400,12 @@ fn keys_work_on_a_terminal() -> Result<(), Skip> {
             terminal.wait_for(shown);
         }
         terminal.press(&["Escape"]);
-        terminal.press(&["G"]);
+        rows_are_chosen(&terminal);
+        // Without the pane of details there is one line across less.
+        let lines_across = |screen: &str| screen.lines().filter(|line| line.starts_with("-----")).count();
+        let shown = lines_across(&terminal.screen());
         terminal.press(&["Enter"]);
+        terminal.wait_until("the pane is hidden", |screen| lines_across(screen) < shown);
         terminal.tmux(&["resize-window", "-x", "50", "-y", "20"]);
         terminal.wait_for("needs 60 columns");
         terminal.tmux(&["resize-window", "-x", "100", "-y", "20"]);
@@ -421,14 +423,14 @@ fn keys_work_on_a_terminal() -> Result<(), Skip> {
 }
 
 fn a_terminal_without_a_size_has_80_columns() -> Result<(), Skip> {
-    let terminal = Terminal::start(&format!("stty rows 0 cols 0; {}", playing()), (100, 30))?;
+    let terminal = Terminal::start(&format!("stty rows 0 cols 0; {}", playing("amd64-6.1")), (100, 30))?;
     let screen = terminal.wait_for("q quit");
     assert_eq!(screen.lines().position(|line| line.contains("q quit")), Some(23), "{screen}");
     Ok(())
 }
 
 fn the_terminal_comes_back_after_a_signal() -> Result<(), Skip> {
-    let line = format!("{} & echo $! > pid; fg", playing());
+    let line = format!("{} & echo $! > pid; fg", playing("amd64-6.1"));
     let terminal = Terminal::start(&format!("set -m; {line}"), (80, 24))?;
     terminal.wait_for("ENDED");
     let pid = terminal.directory.text("pid");
@@ -568,6 +570,10 @@ fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
     let screen = both.terminal.wait_for(">");
     assert!(screen.contains("0 lost") && screen.contains(" stacks "), "{screen}");
     both.terminal.wait_for("buffers ");
+    both.terminal.press(&["p"]);
+    both.terminal.wait_for("recording goes on");
+    both.terminal.press(&["p"]);
+    both.terminal.wait_for("REC +");
     let private = must("private directory", fs::metadata(both.private().unwrap_or_default()));
     assert_eq!(private.mode() & 0o777, 0o700);
     let viewer = both.process("--save-in").unwrap_or_else(|| panic!("no screen"));

@@ -18,6 +18,7 @@ use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -32,6 +33,11 @@ fn main() -> ExitCode {
         ("a_viewer_that_ends_ends_the_recording", a_viewer_that_ends_ends_the_recording),
         ("a_viewer_that_lags_loses_nothing_in_silence", a_viewer_that_lags_loses_nothing_in_silence),
         ("a_second_signal_ends_it_while_the_viewer_hangs", a_second_signal_ends_it_while_the_viewer_hangs),
+        (
+            "a_viewer_that_takes_nothing_is_left_by_a_second_signal",
+            a_viewer_that_takes_nothing_is_left_by_a_second_signal,
+        ),
+        ("a_terminal_that_closes_ends_it", a_terminal_that_closes_ends_it),
         ("a_killed_recorder_leaves_nothing_after_recover", a_killed_recorder_leaves_nothing_after_recover),
         ("stalls_of_the_recording_are_printed_as_they_end", stalls_of_the_recording_are_printed_as_they_end),
     ])
@@ -83,6 +89,15 @@ fn read_all(mut stdout: ChildStdout) -> JoinHandle<Vec<u8>> {
 impl<'a> Watch<'a> {
     /// Starts `kmemtraced watch OPTIONS` with a shell's `viewer` in place of the report, and waits until it records.
     fn start(tracefs: &'a Tracefs, viewer: &str, options: &[&str]) -> Watch<'a> {
+        let mut watch = Watch::spawn(tracefs, viewer, options);
+        until("recording", || {
+            watch.is_on() || watch.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|s| s.is_some()))
+        });
+        watch
+    }
+
+    /// Starts it and waits for nothing.
+    fn spawn(tracefs: &'a Tracefs, viewer: &str, options: &[&str]) -> Watch<'a> {
         let (directory, name) = (Directory::on_disk(), instance_name());
         let me = directory.file("kmemtraced");
         if fs::hard_link(program("kmemtraced"), &me).is_err() {
@@ -91,17 +106,15 @@ impl<'a> Watch<'a> {
         directory.write("kmemtrace-report", format!("#!/bin/sh\n{viewer}\n").as_bytes());
         must("viewer", fs::set_permissions(directory.file("kmemtrace-report"), Permissions::from_mode(0o755)));
         must("directory", fs::create_dir(directory.file("here")));
+        // The viewer has no privileges, and may not write there otherwise.
+        must("mode", fs::set_permissions(directory.file("here"), Permissions::from_mode(0o777)));
         let mut command = Command::new(me);
         command.args(["watch", "-B", &name]).args(options).current_dir(directory.file("here"));
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = must("kmemtraced", spawned);
         let printed = child.stdout.take().map(read_all);
         let instance = Instance::of(tracefs, &name);
-        let mut watch = Watch { child: Some(child), instance, name, directory, printed };
-        until("recording", || {
-            watch.is_on() || watch.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|s| s.is_some()))
-        });
-        watch
+        Watch { child: Some(child), instance, name, directory, printed }
     }
 
     fn is_on(&self) -> bool {
@@ -351,6 +364,51 @@ fn a_second_signal_ends_it_while_the_viewer_hangs() -> Result<(), Skip> {
     assert_eq!(ended.status, Some(3), "{}", ended.stderr);
     let pid: i32 = must("pid", String::from_utf8_lossy(&ended.stream).trim().parse());
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the viewer is left: {}", ended.stderr);
+    Ok(())
+}
+
+fn a_viewer_that_takes_nothing_is_left_by_a_second_signal() -> Result<(), Skip> {
+    let tracefs = can_watch()?;
+    let mut watch = Watch::spawn(&tracefs, "touch began; echo $$; exec sleep 600", &[]);
+    let began = watch.directory.file("here").join("began");
+    until("viewer", || began.exists());
+    // The names do not fit into the pipe.
+    sleep(Duration::from_secs(1));
+    let begin = Instant::now();
+    watch.signal(Signal::INT);
+    sleep(Duration::from_millis(200));
+    watch.signal(Signal::INT);
+    let ended = watch.wait();
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(matches!(ended.status, Some(2 | 3)), "{:?}: {}", ended.status, ended.stderr);
+    let pid: i32 = must("pid", String::from_utf8_lossy(&ended.stream).trim().parse());
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the viewer is left: {}", ended.stderr);
+    Ok(())
+}
+
+/// Lines come on a terminal that stops programs in the background that write to it, and nothing is left when it closes.
+fn a_terminal_that_closes_ends_it() -> Result<(), Skip> {
+    let tracefs = can_watch()?;
+    let (name, recorder) = (instance_name(), program("kmemtraced").display().to_string());
+    let terminal = Terminal::start(&format!("stty tostop; '{recorder}' watch -B {name} --all-spans"), (100, 30))?;
+    terminal.wait_for("watching");
+    let instance = Instance::of(&tracefs, &name);
+    until("recording", || {
+        let enabled = instance.read("events/vmscan/mm_shrink_slab_start/enable");
+        enabled.is_ok_and(|enabled| enabled.starts_with('1'))
+    });
+    must("slabs", fs::write("/proc/sys/vm/drop_caches", "2"));
+    terminal.wait_for("shrinker");
+    terminal.close();
+    until("end of the instance", || !instance.path().exists());
+    until("end of the programs", || {
+        let processes = must("processes", fs::read_dir("/proc")).flatten();
+        let command = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
+        !processes.into_iter().any(|process| {
+            let words = command(&process.path());
+            words.split(|byte| *byte == 0).any(|word| word == name.as_bytes())
+        })
+    });
     Ok(())
 }
 
