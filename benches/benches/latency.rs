@@ -1,10 +1,10 @@
 //! Speed and memory of a report of a million spans, and the cost of the stacks of `-e latency`: stacks times the time of one, as a share of the
-//! processor time of a load that reclaims memory all the time. The second needs root, tracefs and memory cgroups.
+//! processor time of loads that reclaim. The second needs root, tracefs and memory cgroups.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use kmemtrace_benches::child::usage;
 use kmemtrace_benches::{build, table};
@@ -16,14 +16,10 @@ use kmemtrace_tests::recorder::{Recorder, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
-/// Limit of the load's memory cgroup, bytes.
-const LIMIT: u64 = 24 << 20;
-/// Bytes of the file that the load copies.
+/// Bytes of the file that is copied.
 const FILE: usize = 100 << 20;
 /// Measurements of the time of a stack.
 const PROBES: usize = 5;
-/// Copies of a run.
-const COPIES: usize = 20;
 /// Captured tree that is repeated until it has a million spans.
 const TREE: &str = "tree-latency-amd64-6.18";
 /// Times that it is repeated; once has 1,652 spans.
@@ -112,11 +108,21 @@ fn probe() -> Option<f64> {
     line.split_once(" us each")?.0.parse().ok()
 }
 
-/// Seconds of processors that the copies take.
-fn load(from: &Path, to: &Path) -> Result<f64, Skip> {
-    let group = MemoryGroup::new(LIMIT)?;
-    let copy = format!("cp '{}' '{}'", from.display(), to.display());
-    Ok(usage(&mut group.shell(&vec![copy; COPIES].join(" && "))).cpu_seconds)
+/// Loads that reclaim in a memory cgroup: name, limit in bytes, and the line of the shell, in which FROM and TO stand for files. The first does
+/// nothing else; the second is what a machine that is short of memory does beside it.
+const LOADS: [(&str, u64, &str); 2] = [
+    ("20 copies of 100 MiB in 24 MiB", 24 << 20, "for i in $(seq 20); do cp FROM TO; done"),
+    (
+        "dd of 500 MB, ls -lR /usr, sort in 48 MiB",
+        48 << 20,
+        "{ dd if=/dev/zero of=TO bs=64k count=8000 & ls -lR /usr | sort; wait; }",
+    ),
+];
+
+/// Seconds of processors that a load takes.
+fn load(limit: u64, line: &str) -> Result<f64, Skip> {
+    let group = MemoryGroup::new(limit)?;
+    Ok(usage(group.shell(line).stderr(Stdio::null())).cpu_seconds)
 }
 
 /// Number of stacks in a trace.
@@ -131,17 +137,17 @@ fn stacks(tracefs: &Tracefs) -> Result<(), Skip> {
     let (from, to) = (directory.file("from"), directory.file("to"));
     fs::write(&from, vec![7; FILE]).map_err(|error| Skip(format!("no room for a file: {error}")))?;
     let each = each().ok_or_else(|| Skip("the machine is too busy to tell the time of a stack".to_owned()))?;
-    let recorder = Recorder::start(&["-e", "latency"]);
-    let cpu_seconds = load(&from, &to)?;
-    let stacks = stacks_of(&recorder.stop_whole().file("trace"));
-    let share = stacks as f64 * each / 1e6 / cpu_seconds;
-    let row = [
-        format!("{COPIES} copies of {} MiB in {} MiB", FILE >> 20, LIMIT >> 20),
-        format!("{cpu_seconds:.2}"),
-        stacks.to_string(),
-        format!("{each:.1}"),
-        format!("{:.2} %", share * 100.0),
-    ];
-    table("stacks of `-e latency`", &["load", "CPU s", "stacks", "us each", "share"], &[row.into()]);
+    let mut rows = Vec::new();
+    for (name, limit, line) in LOADS {
+        let line = line.replace("FROM", &from.display().to_string()).replace("TO", &to.display().to_string());
+        let recorder = Recorder::start(&["-e", "latency"]);
+        let cpu_seconds = load(limit, &line)?;
+        let stacks = stacks_of(&recorder.stop_whole().file("trace"));
+        let share = stacks as f64 * each / 1e6 / cpu_seconds;
+        let figures =
+            [format!("{cpu_seconds:.2}"), stacks.to_string(), format!("{each:.1}"), format!("{:.2} %", share * 100.0)];
+        rows.push([&[name.to_owned()], &figures[..]].concat());
+    }
+    table("stacks of `-e latency`", &["load", "CPU s", "stacks", "us each", "share"], &rows);
     Ok(())
 }
