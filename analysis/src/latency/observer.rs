@@ -203,7 +203,7 @@ impl<'a> LatencyObserver<'a> {
         if let Some(closed) = outcome.closed {
             // The event that ends a span of reclaim is no event after it.
             let next = (closed.may_be_misplaced() && task.spans.reclaim_events() > closed.mark.number).then_some(false);
-            self.recent.push(Recent { task: number, end: event.at, what: RecentKind::Span(Box::new(closed), next) });
+            self.recent.push(Recent { task: number, end: event.at, what: RecentKind::Span(closed, next) });
         }
     }
 

@@ -146,7 +146,7 @@ impl Closed {
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Span that the event ended.
-    pub(super) closed: Option<Closed>,
+    pub(super) closed: Option<Box<Closed>>,
     /// Spans whose end was lost.
     pub(super) unfinished: Vec<Span>,
     /// An end whose begin was lost.
@@ -279,7 +279,7 @@ impl TaskSpans {
                 open.events.pop();
             }
             let total = event.at.saturating_sub(open.begin);
-            let closed = Closed {
+            let closed = Box::new(Closed {
                 span,
                 begin: open.begin,
                 end: event.at,
@@ -297,8 +297,9 @@ impl TaskSpans {
                 inside: open.inside,
                 events: open.events,
                 mark: open.mark,
-            };
-            outcome.closed = Some(self.close(closed));
+            });
+            self.add_to_parent(&closed);
+            outcome.closed = Some(closed);
         }
         if is_counted {
             self.note_reclaim(event.at);
@@ -314,7 +315,7 @@ impl TaskSpans {
         let earliest = parent.map_or(0, |open| open.begin).max(self.last_end.unwrap_or(0));
         let exposed_from = event.at.saturating_sub(delayed);
         let begin = exposed_from.max(earliest).min(event.at);
-        let closed = Closed {
+        let closed = Box::new(Closed {
             span: Span::Throttled,
             begin,
             end: event.at,
@@ -332,8 +333,9 @@ impl TaskSpans {
             inside: Vec::new(),
             events: Vec::new(),
             mark: self.mark,
-        };
-        Outcome { closed: Some(self.close(closed)), ..Outcome::default() }
+        });
+        self.add_to_parent(&closed);
+        Outcome { closed: Some(closed), ..Outcome::default() }
     }
 
     /// Spans that are open at the end of the trace.
@@ -342,7 +344,7 @@ impl TaskSpans {
     }
 
     /// Adds a span that has ended to its parent.
-    fn close(&mut self, closed: Closed) -> Closed {
+    fn add_to_parent(&mut self, closed: &Closed) {
         let total = closed.total();
         self.last_end = Some(closed.end);
         if let Some(parent) = self.open.last_mut() {
@@ -353,7 +355,6 @@ impl TaskSpans {
             add_inside(&mut parent.inside, own);
             closed.inside.iter().for_each(|inside| add_inside(&mut parent.inside, inside.clone()));
         }
-        closed
     }
 
     fn note_reclaim(&mut self, at: u64) {

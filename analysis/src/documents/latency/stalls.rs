@@ -1,8 +1,8 @@
 //! `stalls`: every time that an allocation or charge waited.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
+use foldhash::HashMap;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::stack::StackId;
 use serde::{Serialize, Serializer};
@@ -165,7 +165,7 @@ pub(super) fn stalls<'a>(latency: &'a Latency, by_time: bool, top: Option<usize>
     let (count, total) = (rows.len() as u64, sum(&rows));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let others = Others { others: OtherStalls { total: sum(&rest) }, others_pages: None, others_count: rest.len() };
-    let mut numbered: HashMap<StackId, RowStack<'a>> = HashMap::new();
+    let mut numbered: HashMap<StackId, RowStack<'a>> = HashMap::default();
     let mut stacks = Vec::new();
     for id in rows.iter().filter_map(|row| row.stall.stack) {
         numbered.entry(id).or_insert_with(|| {
