@@ -16,6 +16,7 @@ use serde_json::Value;
 fn main() -> ExitCode {
     runner::main(&[
         ("each_begin_of_a_reclaim_is_there_with_its_stack", each_begin_of_a_reclaim_is_there_with_its_stack),
+        ("stalls_are_the_same_with_slabs_beside", stalls_are_the_same_with_slabs_beside),
         ("stacks_are_left_out_where_they_are_not_wanted", stacks_are_left_out_where_they_are_not_wanted),
         ("functions_are_recorded_or_refused_in_a_sentence", functions_are_recorded_or_refused_in_a_sentence),
         ("a_killed_recorder_of_functions_leaves_nothing", a_killed_recorder_of_functions_leaves_nothing),
@@ -148,6 +149,32 @@ fn each_begin_of_a_reclaim_is_there_with_its_stack() -> Result<(), Skip> {
             }
         }
     }
+    Ok(())
+}
+
+fn stalls_are_the_same_with_slabs_beside() -> Result<(), Skip> {
+    can_record_latency()?;
+    let (files, group) = (Directory::on_disk(), MemoryGroup::new(LIMIT)?);
+    let (from, to) = (files.file("from"), files.file("to"));
+    must("file", std::fs::write(&from, vec![7; 100 << 20]));
+    let start = |events| Recorder::start_of(events, Directory::new(&[]), &instance_name(), &["-b", "32M"]);
+    let recorders = ["latency,slab", "latency"].map(start);
+    let load = group.shell(&format!("exec cp '{}' '{}'", from.display(), to.display())).spawn();
+    let mut load = must("load", load);
+    let pid = load.id().to_string();
+    must("load", load.wait());
+    let [with, without] = recorders.map(|recorder| {
+        let arguments = ["stalls", "--pid", &pid, "--sort", "time", "--format", "json"];
+        let document = json(&run_to(0, "kmemtrace-report", &arguments, &[&recorder.stop_whole().file("trace")]));
+        let stall = |row: &Value| {
+            let inside = row["inside"].as_array().into_iter().flatten();
+            let inside: u64 = inside.filter_map(|spans| spans["count"].as_u64()).sum();
+            format!("{} {} {} {} {inside} inside", row["pid"], row["span"], row["order"], row["reclaimed"])
+        };
+        document["rows"].as_array().into_iter().flatten().map(stall).collect::<Vec<_>>()
+    });
+    assert!(without.len() > 20, "{} stalls", without.len());
+    assert_eq!(with, without);
     Ok(())
 }
 
