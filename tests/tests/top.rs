@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         ("a_screen_that_is_killed_ends_the_recorder", a_screen_that_is_killed_ends_the_recorder),
         ("a_recording_is_kept_whole_where_that_is_asked_for", a_recording_is_kept_whole_where_that_is_asked_for),
         ("old_blocks_are_given_back", old_blocks_are_given_back),
+        ("a_text_of_page_owner_stands_still", a_text_of_page_owner_stands_still),
         ("buffers_are_shown_beside_any_recorder", buffers_are_shown_beside_any_recorder),
         ("what_is_no_terminal_is_refused_with_the_way_out", what_is_no_terminal_is_refused_with_the_way_out),
         ("a_clock_without_seconds_is_named_with_the_way_out", a_clock_without_seconds_is_named_with_the_way_out),
@@ -548,6 +549,36 @@ impl Both {
         assert!(!self.has_instance());
         assert_eq!((self.process("--reader"), self.process("--save-in")), (None, None));
     }
+}
+
+fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
+    let packed = must("text", fs::read(sample("page_owner-amd64-6.1.txt.zst")));
+    let directory = Directory::new(&[("owners".to_owned(), must("text", zstd::decode_all(&packed[..])))]);
+    let owners = directory.file("owners");
+    let totals = json(&run_to(0, REPORT, &["modules", "--format", "json"], &[&owners]));
+    let rows = totals["rows"].as_array().unwrap_or_else(|| panic!("{totals}"));
+    let live = bytes(rows.iter().filter_map(|row| row["live_allocated"].as_u64()).sum());
+    let once = text(&["top", "--once"], &owners);
+    // Keys change what is shown, not the moment.
+    let script = directory.file("script");
+    must("script", fs::write(&script, "m\nm\n"));
+    let script = script.display().to_string();
+    let tasks = text(&["top", "--once", "--script", &script], &owners);
+    for screen in [&once, &tasks] {
+        assert!(screen.contains("FROZEN (a text of page_owner)"), "{screen}");
+        assert!(screen.contains(&format!("pages {live} live\n")), "{live}: {screen}");
+        assert!(!screen.contains("PEAK") && !screen.contains("NOW/s") && !screen.contains("frees  "), "{screen}");
+    }
+    assert!(once.contains("before page_owner ") && once.contains("sort live v"), "{once}");
+    let line = format!("{} top '{}'", program(REPORT).display(), owners.display());
+    let terminal = Terminal::start(&line, (160, 45))?;
+    terminal.wait_for("FROZEN (a text of page_owner)");
+    terminal.wait_for(&format!("pages {live} live"));
+    terminal.press(&["t", "Right"]);
+    terminal.wait_for(">- ");
+    terminal.press(&["q"]);
+    terminal.wait_for("left with 0");
+    Ok(())
 }
 
 fn buffers_are_shown_beside_any_recorder() -> Result<(), Skip> {

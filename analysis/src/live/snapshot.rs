@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use kmemtrace_abi::event::Kind;
 
+use crate::names::kallsyms::with_offset;
+
 /// Groupings of live rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LiveGroup {
@@ -68,6 +70,13 @@ pub struct LiveSymbol {
     pub offset: u64,
     /// Module, any bytes; `None` for the kernel.
     pub module: Option<Box<[u8]>>,
+}
+
+impl LiveSymbol {
+    /// `name+0x1f`: any bytes, which an output escapes.
+    pub fn text(&self) -> Vec<u8> {
+        with_offset(&self.name, self.offset)
+    }
 }
 
 /// Name of a row: bytes of a stranger, to be escaped.

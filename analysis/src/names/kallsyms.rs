@@ -210,8 +210,14 @@ impl Symbolizer {
 impl Symbol<'_> {
     /// `name+0x1f`: any bytes, which an output escapes.
     pub fn text(&self) -> Vec<u8> {
-        [self.name, format!("+{:#x}", self.offset).as_bytes()].concat()
+        with_offset(self.name, self.offset)
     }
+}
+
+/// `name+0x1f`. A name with a blank is that of no function, and has no offset.
+pub(crate) fn with_offset(name: &[u8], offset: u64) -> Vec<u8> {
+    let offset = if name.contains(&b' ') { String::new() } else { format!("+{offset:#x}") };
+    [name, offset.as_bytes()].concat()
 }
 
 /// `HEX TYPE NAME[\t[MODULE]]`

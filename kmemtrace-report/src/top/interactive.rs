@@ -66,7 +66,7 @@ pub(super) fn run(
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&signals)).context("signals cannot be caught")?;
     }
-    let state = ScreenState::default();
+    let state = player.screen_state();
     let subject = player.subject.clone();
     let request = state.request(&Snapshot::default());
     let snapshot = Arc::new(player.snapshot(&request));

@@ -20,7 +20,7 @@ use crate::cli::Request;
 use crate::exit;
 use crate::render::top::keys::{self, Command};
 use crate::render::top::state::ScreenState;
-use crate::render::top::{self, Look, Recording, View};
+use crate::render::top::{self, Look, View};
 use player::{Player, SECOND};
 use script::{Script, Step};
 
@@ -60,7 +60,7 @@ fn frames_of_text(
     (from, speed): (Option<u64>, f64),
     save_in: Option<&Path>,
 ) -> anyhow::Result<()> {
-    let mut state = ScreenState::default();
+    let mut state = player.screen_state();
     let second = (speed * SECOND as f64) as u64;
     let mut until = from.or((frames > 1 || script.is_some()).then_some(0));
     let goes_on = |player: &mut Player<'_>, until: &mut Option<u64>, time: u64| {
@@ -104,7 +104,7 @@ fn frames_of_text(
         if frame + 1 < frames {
             writeln!(io::stdout())?;
         }
-        if matches!(player.subject.state, Recording::Ended(_)) && until.is_some() {
+        if player.has_ended() && until.is_some() {
             break;
         }
     }

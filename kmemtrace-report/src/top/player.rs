@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use kmemtrace::Trace;
 use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
+use kmemtrace_abi::trace::{InputKind, PAGE_OWNER};
 
 use super::machine;
 use super::pace::Pace;
 use super::source::Source;
+use crate::render::top::state::{ScreenState, Sort};
 use crate::render::top::{Recording, Subject};
 
 /// Time between two frames of text, and between two snapshots.
@@ -28,6 +30,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// Monitor of a trace, with the trace.
 pub(super) struct Player<'a> {
     source: Source,
+    is_still: bool,
     trace: Trace,
     monitor: Monitor<'a>,
     pub(super) subject: Subject,
@@ -39,11 +42,22 @@ pub(super) struct Player<'a> {
 
 impl<'a> Player<'a> {
     pub(super) fn new(source: Source, trace: Trace, monitor: Monitor<'a>, subject: Subject) -> Player<'a> {
-        let state = if source.is_growing { Recording::Loads } else { Recording::Plays };
+        // A text of what is held has no course of events: all of it is read at once.
+        let is_still = trace.info.input == InputKind::Other(PAGE_OWNER);
+        let state = if source.is_growing || is_still { Recording::Loads } else { Recording::Plays };
         let bytes_of_names = source.bytes_of_names();
         let now = Instant::now();
         let subject = Subject { state, ..subject };
-        Player { source, trace, monitor, subject, begun: now, looked: now, bytes_of_names, pace: Pace::new() }
+        Player { source, is_still, trace, monitor, subject, begun: now, looked: now, bytes_of_names, pace: Pace::new() }
+    }
+
+    /// State of the screen at its begin.
+    pub(super) fn screen_state(&self) -> ScreenState {
+        let mut state = ScreenState::default();
+        if self.is_still {
+            state.sort = Sort::Live;
+        }
+        state
     }
 
     /// True while a recorder is writing the trace.
@@ -53,18 +67,19 @@ impl<'a> Player<'a> {
 
     /// One round up to `until`, in nanoseconds since the begin of the trace. Returns true where nothing more is there yet.
     pub(super) fn round(&mut self, until: Option<u64>) -> bool {
-        if matches!(self.subject.state, Recording::Ended(_)) {
+        if self.has_ended() {
             return true;
         }
         let until = if self.follows() { None } else { until };
         let fed = self.monitor.feed(&mut self.trace, until, Instant::now() + ROUND);
         match fed {
+            Fed::Ended if self.is_still => self.subject.state = Recording::Still,
             Fed::Ended => {
                 let reason =
                     if self.source.is_growing { self.source.reason(&self.trace) } else { "end of the recording" };
                 self.subject.state = Recording::Ended(reason.to_owned());
             }
-            Fed::CaughtUp if self.subject.state == Recording::Loads => self.run(),
+            Fed::CaughtUp if self.subject.state == Recording::Loads && !self.is_still => self.run(),
             Fed::Behind if self.is_far_behind() => {
                 self.monitor.skip(&mut self.trace);
                 self.run();
@@ -93,10 +108,15 @@ impl<'a> Player<'a> {
 
     fn is_far_behind(&self) -> bool {
         match self.subject.state {
-            Recording::Loads => self.begun.elapsed() > LOADING,
+            Recording::Loads => !self.is_still && self.begun.elapsed() > LOADING,
             Recording::Runs => self.monitor.lag().is_some_and(|lag| lag > FAR_BEHIND),
-            Recording::Plays | Recording::Ended(_) => false,
+            Recording::Plays | Recording::Ended(_) | Recording::Still => false,
         }
+    }
+
+    /// True where nothing more comes.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.subject.state, Recording::Ended(_) | Recording::Still)
     }
 
     /// Looks at the recorder, which may have been killed, and at the names, which may be more by now.
@@ -133,7 +153,7 @@ impl<'a> Player<'a> {
 
     /// Plays up to a time, or to the end.
     pub(super) fn play_until(&mut self, until: Option<u64>) {
-        while !matches!(self.subject.state, Recording::Ended(_)) && !self.round(until) {}
+        while !self.has_ended() && !self.round(until) {}
     }
 
     /// Follows up to a moment.

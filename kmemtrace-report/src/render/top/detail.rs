@@ -67,11 +67,11 @@ fn words(view: View<'_>, row: &LiveRow, detail: &Detail, width: usize, mark: cha
     if *frees > 0 {
         freed += &format!("; other CPU {}", figures::percent(*cross_cpu, *frees));
     }
-    let mut lines = vec![
-        format!("{name}{facts}"),
-        format!(" allocs {}/s  frees {}/s{age}", grouped(*allocs_now), grouped(*frees_now)),
-        freed,
-    ];
+    let mut lines = vec![format!("{name}{facts}")];
+    if !view.is_still() {
+        lines.push(format!(" allocs {}/s  frees {}/s{age}", grouped(*allocs_now), grouped(*frees_now)));
+        lines.push(freed);
+    }
     if let Some(stack) = &detail.stack {
         lines.push(format!(" stack  {}", who::name(stack)));
     }

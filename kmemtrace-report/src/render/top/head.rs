@@ -66,6 +66,7 @@ fn title(view: View<'_>) -> Vec<Part> {
         }
         Recording::Plays => (format!("PLAY {at}"), Paint::Strong),
         Recording::Ended(reason) => (format!("ENDED {at} ({reason})"), Paint::Strong),
+        Recording::Still => ("FROZEN (a text of page_owner)".to_owned(), Paint::Strong),
     };
     let is_lossy = snapshot.lost.is_none_or(|lost| lost > 0);
     let lost = match snapshot.lost {
@@ -92,12 +93,13 @@ fn title(view: View<'_>) -> Vec<Part> {
     };
     let lag = snapshot.lag.filter(|_| matches!(subject.state, Recording::Runs | Recording::Loads));
     let lag = lag.map_or(String::new(), |lag| format!("lag {:.1} s", lag as f64 / 1e9));
+    let rate = if view.is_still() { String::new() } else { format!("{} ev/s", count(snapshot.events_now)) };
     vec![
         part("kmemtrace", Paint::Strong, 6),
         part(&subject.name, Paint::Plain, if has_skipped { 5 } else { 4 }),
         part(&subject.machine, Paint::Plain, 7),
         part(recording, paint, 0),
-        part(format!("{} ev/s", count(snapshot.events_now)), Paint::Plain, 3),
+        part(rate, Paint::Plain, 3),
         part(lost, if is_lossy { Paint::Warning } else { Paint::Plain }, 1),
         part(skipped, Paint::Warning, 0),
         part(unmatched, Paint::Warning, 4),
@@ -116,6 +118,10 @@ fn totals(view: View<'_>, width: u16) -> Vec<Part> {
         let first = parts.is_empty();
         // The second figure of a narrow line is live bytes as the first one is.
         let word = if first || width >= WIDE { " live" } else { "" };
+        if view.is_still() {
+            parts.push(part(format!("{name} {} live", long_bytes(live)), Paint::Plain, 0));
+            continue;
+        }
         let live = format!("{name} {}{word} {}/{short}", long_bytes(live), long_change(growth));
         parts.push(part(live, Paint::Plain, 0));
         parts.push(part(format!("peak {}", long_bytes(peak)), Paint::Plain, if first { 1 } else { 2 }));
@@ -126,6 +132,9 @@ fn totals(view: View<'_>, width: u16) -> Vec<Part> {
 
 /// Curve of live bytes: of pages where they were recorded, else of slab objects.
 fn history(view: View<'_>, width: u16) -> Vec<Part> {
+    if view.is_still() {
+        return vec![part("peaks, changes and frees are not in this text", Paint::Faint, 0)];
+    }
     let is_pages = view.snapshot.pages.allocs > 0;
     let label = format!("live, {}", window(view.state.window()));
     let (memory, buffers) = (memory(view, width), buffers(view));

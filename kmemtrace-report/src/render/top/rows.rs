@@ -31,6 +31,11 @@ fn columns(view: View<'_>, width: u16) -> Vec<Column> {
     let growth = column(&format!("+{title}"), growth_width, Some(Sort::Growth), |row| figures::change(row.growth));
     let live = column("LIVE", 9, Some(Sort::Live), |row| figures::bytes(row.live));
     let peak = column("PEAK", 9, Some(Sort::Peak), |row| figures::bytes(row.peak));
+    let pages = column("PAGES", 9, None, |row| row.pages.map_or("-".to_owned(), figures::number));
+    let objects = column("OBJS", 8, None, |row| figures::number(row.objects));
+    if view.is_still() {
+        return vec![live, pages, objects];
+    }
     if width < WIDE {
         if view.state.group == LiveGroup::Stacks {
             return vec![growth, live, peak];
@@ -42,8 +47,8 @@ fn columns(view: View<'_>, width: u16) -> Vec<Column> {
         column("SINCE MARK", 12, Some(Sort::SinceMark), |row| row.since_mark.map_or("-".to_owned(), figures::change)),
         live,
         peak,
-        column("PAGES", 9, None, |row| row.pages.map_or("-".to_owned(), figures::number)),
-        column("OBJS", 8, None, |row| figures::number(row.objects)),
+        pages,
+        objects,
         column("WASTED", 9, Some(Sort::Wasted), |row| figures::bytes(row.wasted)),
         column("ALLOC/s", 9, Some(Sort::Allocs), |row| figures::number(row.allocs_now)),
         column("FREE/s", 8, None, |row| figures::number(row.frees_now)),

@@ -8,21 +8,22 @@ use super::{View, who};
 /// Rows of the screen in its order, and the totals.
 pub(crate) fn json(view: View<'_>) -> Value {
     let View { snapshot, subject, state, .. } = view;
+    let is_known = !view.is_still();
     let rows = state.listed(snapshot).into_iter().map(|row| {
         json!({
             "name": who::name(&row.name),
             "origin": who::origin(row),
             "kind": row.kind.name(),
             "live_bytes": row.live,
-            "peak_live_bytes": row.peak,
-            "growth_bytes": row.growth,
-            "since_mark_bytes": row.since_mark,
+            "peak_live_bytes": is_known.then_some(row.peak),
+            "growth_bytes": is_known.then_some(row.growth),
+            "since_mark_bytes": row.since_mark.filter(|_| is_known),
             "live_objects": row.objects,
             "live_pages": row.pages,
             "live_wasted_bytes": row.wasted,
             "allocs": row.allocs,
-            "frees": row.frees,
-            "cross_cpu": row.cross_cpu,
+            "frees": is_known.then_some(row.frees),
+            "cross_cpu": is_known.then_some(row.cross_cpu),
         })
     });
     json!({

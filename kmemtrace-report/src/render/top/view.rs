@@ -78,6 +78,8 @@ pub(crate) enum Recording {
     Plays,
     /// The end, and its reason.
     Ended(String),
+    /// A text of what is held, which stands still: changes, peaks and frees are not known.
+    Still,
 }
 
 /// Everything that the screen shows.
@@ -87,6 +89,13 @@ pub(crate) struct View<'a> {
     pub(crate) subject: &'a Subject,
     pub(crate) state: &'a ScreenState,
     pub(crate) look: Look,
+}
+
+impl View<'_> {
+    /// True where nothing is known but what is held now.
+    pub(super) fn is_still(&self) -> bool {
+        self.subject.state == Recording::Still
+    }
 }
 
 /// Writes lines into a buffer.

@@ -40,7 +40,7 @@ fn stack(frames: &[(u64, Option<LiveSymbol>)]) -> String {
 /// Function, offset and module of an address.
 fn symbol_text(symbol: &LiveSymbol) -> String {
     let module = symbol.module.as_deref().map_or(String::new(), |module| format!(" [{}]", escape(module)));
-    format!("{}+{:#x}{module}", escape(&symbol.name), symbol.offset)
+    format!("{}{module}", escape(&symbol.text()))
 }
 
 /// Origin of a row's objects: their cache, or the kind of memory.
