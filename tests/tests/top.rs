@@ -574,7 +574,9 @@ fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
     let terminal = Terminal::start(&line, (160, 45))?;
     terminal.wait_for("FROZEN (a text of page_owner)");
     terminal.wait_for(&format!("pages {live} live"));
-    terminal.press(&["t", "Right"]);
+    terminal.press(&["t"]);
+    terminal.wait_for(">+ ");
+    terminal.press(&["Right"]);
     terminal.wait_for(">- ");
     terminal.press(&["q"]);
     terminal.wait_for("left with 0");
