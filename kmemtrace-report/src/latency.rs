@@ -1,8 +1,11 @@
 //! Runs the views of the time that tasks wait for memory.
 
 use kmemtrace::Query;
+use kmemtrace::Trace;
 use kmemtrace::documents::Document;
 use kmemtrace::latency::{Latency, LatencyRequest, WaitBy};
+use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::text::escape::escape;
 
 use crate::args::{Args, GroupBy};
 use crate::cli::Request;
@@ -21,6 +24,7 @@ pub(crate) fn latency(
     let (args, inputs) = (&request.args, request.inputs());
     report::saved_document(request)?;
     let mut trace = report::open(request, &inputs)?;
+    check_threshold(args, &trace)?;
     let query = report::with_options(request, Query::by_kind())?;
     let asked = LatencyRequest {
         threshold: args.threshold.unwrap_or(0),
@@ -38,6 +42,20 @@ pub(crate) fn latency(
     let document = document(&latency, args, report::top(request));
     report::print(request, &document, &report::table_options(request, &inputs[0]))?;
     Ok(report::status(args, &observed.completeness))
+}
+
+/// Refuses a threshold where no duration is known: all would be below it.
+///
+/// # Errors
+/// `--threshold` for a trace whose clock counts no nanoseconds.
+pub(crate) fn check_threshold(args: &Args, trace: &Trace) -> anyhow::Result<()> {
+    if args.threshold.is_some_and(|least| least > 0) && trace.info.keys().unit != Unit::Nanoseconds {
+        let clock = escape(trace.info.clock.as_deref().unwrap_or("none").as_bytes()).into_owned();
+        anyhow::bail!(
+            "--threshold: the clock of this trace, {clock}, counts no nanoseconds, so no duration is known: leave it out"
+        );
+    }
+    Ok(())
 }
 
 /// Key of rows of waits.

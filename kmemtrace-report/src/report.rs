@@ -271,11 +271,12 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
 /// Query with the options that every view has.
 pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
     let args = &request.args;
+    // Without --time the window of --at stays.
+    let query = if args.time.is_some() { query.time(args.time) } else { query };
     let mut query = query
         .given(request.asked.filters.clone())
         .select(args.filters.select())
         .names(names::options(args)?)
-        .time(args.time)
         .with_own(args.own)
         .threads(threads(args))
         .max_memory(args.max_memory)

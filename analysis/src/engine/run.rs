@@ -233,11 +233,11 @@ impl Query {
         is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
     }
 
-    /// Bytes by which free memory grew over the recording; `None` for a part of it.
+    /// Bytes by which free memory grew over the recording; `None` for a part of it, in time or by filters.
     fn memfree_change(&self, trace: &Trace) -> Option<i64> {
         let [start, end] = [&trace.metadata.meminfo_start, &trace.metadata.meminfo_end].map(|text| memfree(text));
         let change = i128::from(end?) - i128::from(start?);
-        i64::try_from(change).ok().filter(|_| self.window.is_none())
+        i64::try_from(change).ok().filter(|_| self.window.is_none() && self.select.is_all())
     }
 
     /// True where an index may answer the query, or keep its result.

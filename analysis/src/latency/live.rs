@@ -125,7 +125,7 @@ impl<'a> EndedSpans<'a> {
             class,
             parent: closed.parent,
             shrinker: is_shrinker.then_some(closed.shrinker),
-            freed: is_shrinker.then(|| closed.freed()),
+            freed: closed.freed(),
             is_suspect,
         });
     }

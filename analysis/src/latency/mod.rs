@@ -294,8 +294,14 @@ impl LatencyRows {
         shrinkers.sort_by(|(a, x), (b, y)| {
             y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(a.function), a).cmp(&(symbol(b.function), b)))
         });
+        let site =
+            |key: &WaitKey| key.call_site.and_then(|site| names.symbols().lookup(site)).map(|symbol| symbol.text());
+        let comm = |key: &WaitKey| key.pid.and_then(|pid| names.comms.get(&pid));
+        let gfp = |key: &WaitKey| key.gfp.and_then(|flags| Some(gfp_names.as_deref()?.text(flags).to_string()));
         waits.sort_by(|(a, x), (b, y)| {
-            (y.figures.total, y.figures.count).cmp(&(x.figures.total, x.figures.count)).then_with(|| a.cmp(b))
+            let by_name = || (site(a), comm(a), gfp(a)).cmp(&(site(b), comm(b), gfp(b)));
+            let by_count = || (y.figures.total, y.figures.count).cmp(&(x.figures.total, x.figures.count));
+            by_count().then_with(by_name).then_with(|| a.cmp(b))
         });
         functions.sort_by(|(a, x), (b, y)| {
             y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(*a), a).cmp(&(symbol(*b), b)))

@@ -164,11 +164,14 @@ impl<'a> LatencyObserver<'a> {
                 task.is_daemon |= matches!(span, Span::Kswapd | Span::Kcompactd);
                 task.spans.end(span, event)
             }
-            Mark::Throttled => {
-                let delayed = event.value.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-                task.spans.throttled(event, delayed.saturating_mul(self.per_microsecond))
-            }
-            Mark::CompactionAttempt => return task.spans.attempt(),
+            Mark::Throttled => match event.value {
+                Some(delayed) => {
+                    let delayed = u64::try_from(delayed).unwrap_or(0);
+                    task.spans.throttled(event, delayed.saturating_mul(self.per_microsecond))
+                }
+                None => TaskSpans::throttled_somehow(),
+            },
+            Mark::CompactionAttempt => return task.spans.attempt(event),
             Mark::None | Mark::Function | Mark::Beside => return,
         };
         self.take(number, event, outcome, names);

@@ -145,15 +145,18 @@ fn a_span_is_a_stall_where_an_allocation_waits() {
     ] {
         assert_eq!(class(nothing, span, is_charge), Some(wanted), "{span:?} {is_charge}");
     }
-    let attempt = |task: &mut Walk| task.spans.attempt();
+    let attempt = |task: &mut Walk| {
+        let event = task.event(0);
+        task.spans.attempt(&event);
+    };
     assert_eq!(class(attempt, Span::Compaction, true), Some(SpanClass::Stall));
     let over = |task: &mut Walk| {
-        task.spans.attempt();
+        attempt(task);
         task.spans.end_attempt();
     };
     assert_eq!(class(over, Span::Compaction, true), Some(SpanClass::Asked));
     let reclaimed = |task: &mut Walk| {
-        task.spans.attempt();
+        attempt(task);
         task.begin(Span::Direct);
         task.end(Span::Direct);
     };

@@ -5,7 +5,7 @@ use kmemtrace_abi::event::Span;
 use kmemtrace_abi::stack::StackId;
 
 use super::figures::DurationFigures;
-use super::task::{Closed, InsideEvent, InsideSpans, ShrinkerKey, SpanClass};
+use super::task::{Closed, InsideEvent, InsideSpans, ShrinkerKey, SpanClass, sum};
 
 /// Number of a task in its list.
 pub(super) type TaskNumber = u32;
@@ -30,8 +30,8 @@ pub struct SpanSums {
 pub struct ShrinkerSums {
     /// Durations of spans that no loss touches.
     pub figures: DurationFigures,
-    /// Objects freed by these.
-    pub freed: u64,
+    /// Objects freed by these; `None` where the trace does not tell it.
+    pub freed: Option<u64>,
     /// Spans that loss touches.
     pub suspect: u64,
 }
@@ -40,7 +40,7 @@ impl ShrinkerSums {
     /// Adds the figures of another row.
     pub(crate) fn merge(&mut self, other: &ShrinkerSums) {
         self.figures.merge(&other.figures);
-        self.freed = self.freed.saturating_add(other.freed);
+        self.freed = sum(self.freed, other.freed);
         self.suspect += other.suspect;
     }
 }
@@ -153,7 +153,7 @@ impl Sums {
         if closed.span == Span::Shrinker {
             let row = self.shrinkers.entry(closed.shrinker).or_default();
             row.figures.add(total, closed.own);
-            row.freed = row.freed.saturating_add(closed.freed());
+            row.freed = sum(row.freed, closed.freed());
         }
         if closed.class == SpanClass::Stall {
             let (count, sum, max) = self.tasks.entry(task).or_default();
@@ -169,7 +169,9 @@ impl Sums {
         let suspect = &mut self.spans.entry(closed.span).or_default().suspect;
         *suspect = (suspect.0 + 1, suspect.1.saturating_add(closed.total()));
         if closed.span == Span::Shrinker {
-            self.shrinkers.entry(closed.shrinker).or_default().suspect += 1;
+            let row = self.shrinkers.entry(closed.shrinker).or_default();
+            row.suspect += 1;
+            row.freed = sum(row.freed, closed.freed().map(|_| 0));
         }
     }
 
@@ -216,7 +218,7 @@ impl Sums {
         }
         for row in self.shrinkers.values_mut() {
             row.suspect += row.figures.count;
-            (row.figures, row.freed) = (DurationFigures::default(), 0);
+            (row.figures, row.freed) = (DurationFigures::default(), row.freed.map(|_| 0));
         }
         self.waits.values_mut().for_each(|row| row.figures = DurationFigures::default());
         self.nesting.clear();

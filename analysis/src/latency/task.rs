@@ -59,8 +59,8 @@ pub struct InsideSpans {
     pub total: u64,
     /// Greatest duration.
     pub max: u64,
-    /// Objects freed by shrinkers.
-    pub freed: u64,
+    /// Objects freed by shrinkers; `None` of other spans, and where the trace does not tell it.
+    pub freed: Option<u64>,
 }
 
 /// Event inside a stall.
@@ -136,9 +136,9 @@ impl Closed {
         self.parent.is_none() && !is_reclaim(self.span) && !is_daemon(self.span)
     }
 
-    /// Objects freed; 0 of a shrinker that stopped.
-    pub(super) fn freed(&self) -> u64 {
-        if self.span == Span::Shrinker { self.value.and_then(|n| u64::try_from(n).ok()).unwrap_or(0) } else { 0 }
+    /// Objects freed; 0 of a shrinker that stopped, `None` of other spans and where the trace does not tell it.
+    pub(super) fn freed(&self) -> Option<u64> {
+        self.value.filter(|_| self.span == Span::Shrinker).map(|n| u64::try_from(n).unwrap_or(0))
     }
 }
 
@@ -164,8 +164,8 @@ pub(super) struct TaskSpans {
     /// End of the last span that ended.
     last_end: Option<u64>,
     mark: ReclaimMark,
-    /// An allocation has tried compaction.
-    is_attempting: bool,
+    /// Order and flags of the allocation that tries compaction.
+    attempt: Option<(Option<u8>, Option<u64>)>,
 }
 
 /// True for reclaim that never stands inside reclaim.
@@ -185,12 +185,12 @@ impl TaskSpans {
 
     /// Takes an event that shows that no compaction is attempted any more.
     pub(super) fn end_attempt(&mut self) {
-        self.is_attempting = false;
+        self.attempt = None;
     }
 
     /// Takes an attempt at compaction.
-    pub(super) fn attempt(&mut self) {
-        self.is_attempting = true;
+    pub(super) fn attempt(&mut self, event: &Event) {
+        self.attempt = Some((event.order, event.gfp));
     }
 
     /// Keeps an event with the outermost open span, if there is one.
@@ -218,10 +218,13 @@ impl TaskSpans {
             outcome.unfinished.extend(self.open.pop().map(|open| open.span));
         }
         if span == Span::Direct {
-            self.is_attempting = false;
+            self.attempt = None;
         }
         let parent = self.open.last().map(|open| open.span);
-        let is_attempted = span == Span::Compaction && self.is_attempting;
+        let attempt = self.attempt.filter(|_| span == Span::Compaction);
+        let is_attempted = attempt.is_some();
+        // The begin of a compaction does not tell what for.
+        let (order, gfp) = attempt.unwrap_or_default();
         let class = match span {
             _ if parent.is_some() => SpanClass::Inner,
             Span::Direct | Span::Node => SpanClass::Stall,
@@ -236,8 +239,8 @@ impl TaskSpans {
             parent,
             is_attempted,
             shrinker: shrinker(event),
-            order: event.order,
-            gfp: event.gfp,
+            order: event.order.or(order),
+            gfp: event.gfp.or(gfp),
             stack: event.stack,
             passes: 1,
             children: 0,
@@ -308,6 +311,11 @@ impl TaskSpans {
         outcome
     }
 
+    /// Takes the end of a sleep in reclaim of which the trace does not tell how long it took.
+    pub(super) fn throttled_somehow() -> Outcome {
+        Outcome { unstarted: Some(Span::Throttled), ..Outcome::default() }
+    }
+
     /// Takes the end of a sleep in reclaim that took `delayed`, as the kernel counted: the sleep begins neither before its
     /// parent nor before the end of the last span.
     pub(super) fn throttled(&mut self, event: &Event, delayed: u64) -> Outcome {
@@ -371,13 +379,21 @@ fn shrinker(event: &Event) -> ShrinkerKey {
     ShrinkerKey { function: event.call_site, shrinker: event.address, node: event.node }
 }
 
+/// Sum of what is known.
+pub(super) fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (one, other) => one.or(other),
+    }
+}
+
 fn add_inside(list: &mut Vec<InsideSpans>, more: InsideSpans) {
     match list.iter_mut().find(|row| (row.span, row.function) == (more.span, more.function)) {
         Some(row) => {
             row.count += more.count;
             row.total = row.total.saturating_add(more.total);
             row.max = row.max.max(more.max);
-            row.freed = row.freed.saturating_add(more.freed);
+            row.freed = sum(row.freed, more.freed);
         }
         None => list.push(more),
     }

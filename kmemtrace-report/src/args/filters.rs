@@ -64,7 +64,20 @@ impl Asked {
         let given = |id: &str| -> Option<Vec<String>> {
             Some(matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect())
         };
-        let filters = ["pid", "tgid", "comm", "module", "cache", "site", "kind", "size", "context", "branch"];
+        let filters = [
+            "pid",
+            "tgid",
+            "comm",
+            "module",
+            "cache",
+            "site",
+            "kind",
+            "size",
+            "context",
+            "branch",
+            "threshold",
+            "span",
+        ];
         Asked {
             filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
             time: given("time").map(|values| values.join(",")),

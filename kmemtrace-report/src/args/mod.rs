@@ -16,6 +16,7 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use kmemtrace::documents::AccountStyle;
+use kmemtrace_abi::event::Span;
 use kmemtrace_abi::text::duration;
 
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
@@ -152,7 +153,7 @@ pub(crate) struct Args {
     ///
     /// Kinds are direct, memcg, softlimit, node, compaction, shrinker, throttled, kswapd, kcompactd, and the names of pairs of events
     /// that have no kind. Spans inside and around are found whatever is chosen.
-    #[arg(long, value_name = "SPAN,...", value_delimiter = ',')]
+    #[arg(long, value_name = "SPAN,...", value_delimiter = ',', value_parser = kind_of_span)]
     pub(crate) span: Vec<String>,
     /// List below each stall the events inside it
     #[arg(long)]
@@ -326,6 +327,31 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Takes a kind of span, or the name of a pair of events without its end, which only the trace knows.
+fn kind_of_span(text: &str) -> Result<String, String> {
+    const KINDS: [Span; 9] = [
+        Span::Direct,
+        Span::Memcg,
+        Span::Softlimit,
+        Span::Node,
+        Span::Compaction,
+        Span::Shrinker,
+        Span::Throttled,
+        Span::Kswapd,
+        Span::Kcompactd,
+    ];
+    let kinds: Vec<&str> = KINDS.iter().filter_map(|span| span.name()).collect();
+    let ends = ["_begin", "_start", "_end"];
+    let is_pair = text.contains('_') && !ends.iter().any(|end| text.ends_with(end));
+    if is_pair || kinds.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "kinds of spans are {}, and names of pairs of events without _begin, _start and _end",
+        kinds.join(", ")
+    ))
 }
 
 /// Parses a span of time.

@@ -51,12 +51,13 @@ pub(crate) const BUCKETS: [Column<'static>; 4] = [
 ];
 
 /// `shrinkers`.
-pub(crate) const SHRINKERS: [Column<'static>; 11] = [
+pub(crate) const SHRINKERS: [Column<'static>; 12] = [
     Column::site("SHRINKER", "Function that the shrinker calls."),
     Column::word("ADDRESS", 7, "Shrinker: each superblock has one of its own. Only with --show-addresses."),
     Column::figure("NODE", 8, "NUMA node."),
     Column::figure("CALLS", 0, "Calls that no loss touches."),
     Column::figure("TOTAL", 0, "Sum of their durations."),
+    Column::figure("SELF", 9, "The same without the spans directly inside."),
     Column::figure("P50", 5, "Duration that half of them do not exceed."),
     Column::figure("P90", 6, "Duration that 90% of them do not exceed."),
     Column::figure("P99", 4, "Duration that 99% of them do not exceed."),

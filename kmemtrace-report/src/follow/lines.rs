@@ -153,7 +153,9 @@ pub(super) fn totals(
         if listed.suspect.0 > 0 {
             text += &format!("; {} more that loss may have touched", units::grouped(listed.suspect.0));
         }
-        text += &format!(". In all {} waited {}.", units::counted(stalls.count, "stall"), duration(stalls.total));
+        let plural = if stalls.count == 1 { "" } else { "s" };
+        let count = units::grouped(stalls.count);
+        text += &format!(". In all {count} stall{plural} waited {}.", duration(stalls.total));
         heading::text(&text, &options, out)?;
         return table::table(&document, &options, out);
     }

@@ -13,6 +13,7 @@ use kmemtrace_abi::fault::Verdict;
 
 use crate::args::{Args, Format};
 use crate::cli::Request;
+use crate::latency::check_threshold;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::{exit, report};
@@ -27,6 +28,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let stop = Stop::register(args.output.is_none())?;
     let (mut input, opened) = Input::open(request, &stop)?;
     let Some(mut trace) = opened else { return Ok(exit::OK) };
+    check_threshold(args, &trace)?;
     let query = report::with_options(request, Query::by_kind())?;
     let asked = FollowRequest {
         threshold: args.threshold.unwrap_or(0),

@@ -165,7 +165,7 @@ fn begun(task: (i32, u32), span: Span, number: usize, events: &[&Event], parent:
         opened: number,
         closed: number,
         key: (event.call_site, event.address, event.node),
-        order: event.order,
+        order: event.order.or(last.filter(|_| attempted).and_then(|event| event.order)),
         freed: 0,
         reclaimed: None,
         passes: 1,

@@ -1,6 +1,6 @@
 //! `functions`: calls of the functions that the kernel timed.
 
-use super::naming::{function_name, known};
+use super::naming::{function_name, known, told};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Name, Rows, row};
 use crate::latency::{FunctionSums, Latency};
@@ -8,8 +8,8 @@ use crate::latency::{FunctionSums, Latency};
 row! {
     /// Row of `functions`.
     pub struct FunctionRow<'a> {
-        /// Address of the function.
-        pub function: Address,
+        /// Address of the function; `None` where the trace does not tell it.
+        pub function: Option<Address>,
         /// Name of the function.
         pub symbol: Name<'a>,
         /// Calls.
@@ -53,8 +53,9 @@ pub(super) fn functions(latency: &Latency, top: Option<usize>) -> Functions<'_> 
         let of_any = |duration: u64| known(latency, duration).filter(|_| sums.figures.count > 0);
         let [p50, p90, p99] = sums.figures.percentiles([50, 90, 99]).map(of_any);
         let (total, max) = (of_any(sums.figures.total), of_any(sums.figures.max));
-        let symbol = function_name(latency, *address);
-        FunctionRow { function: Address(*address), symbol, count: sums.count, total, p50, p90, p99, max }
+        let function = told(*address);
+        let symbol = function.and_then(|at| function_name(latency, at.0));
+        FunctionRow { function, symbol, count: sums.count, total, p50, p90, p99, max }
     };
     let template = rows.first().or(rest.first()).map(|row| make(row));
     Listing::new(Rows::of(rows, move |row| make(row)), (!rest.is_empty()).then_some(others), template)

@@ -3,7 +3,7 @@
 use kmemtrace_abi::event::{Names, Span};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
-use crate::documents::row::Name;
+use crate::documents::row::{Address, Name};
 use crate::latency::{Latency, span_name};
 use crate::names::known::KnownNames;
 
@@ -17,6 +17,11 @@ pub(crate) struct Naming<'a> {
     pub(crate) has_durations: bool,
     /// Stalls have the events inside them.
     pub(crate) lists_events: bool,
+}
+
+/// Address of a record; `None` where its event has no such field.
+pub(super) fn told(address: u64) -> Option<Address> {
+    (address != 0).then_some(Address(address))
 }
 
 impl<'a> Naming<'a> {

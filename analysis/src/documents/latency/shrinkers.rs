@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::naming::{function_name, known};
+use super::naming::{function_name, known, told};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use crate::latency::{Latency, ShrinkerKey, ShrinkerSums};
@@ -12,11 +12,11 @@ use crate::latency::{Latency, ShrinkerKey, ShrinkerSums};
 /// Row of `shrinkers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShrinkerRow<'a> {
-    /// Function that the shrinker calls.
-    pub function: Address,
+    /// Function that the shrinker calls; `None` where the trace does not tell it.
+    pub function: Option<Address>,
     /// Name of the function.
     pub symbol: Name<'a>,
-    /// Address of the shrinker; `None` where rows are functions.
+    /// Address of the shrinker; `None` where rows are functions, or the trace does not tell it.
     pub shrinker: Option<Address>,
     /// NUMA node; `None` where rows are functions.
     pub node: Option<i32>,
@@ -30,8 +30,8 @@ pub struct ShrinkerRow<'a> {
     pub percentiles: [Option<u64>; 3],
     /// Greatest duration.
     pub max: Option<u64>,
-    /// Objects freed.
-    pub freed: u64,
+    /// Objects freed; `None` where the trace does not tell it.
+    pub freed: Option<u64>,
     /// Calls that loss touches.
     pub suspect: u64,
 }
@@ -67,8 +67,8 @@ row! {
         pub count: u64,
         /// Sum of their durations.
         pub total: Option<u64>,
-        /// Objects freed.
-        pub freed: u64,
+        /// Objects freed; `None` where the trace does not tell it.
+        pub freed: Option<u64>,
         /// Calls that loss touches.
         pub suspect: u64,
     }
@@ -97,7 +97,7 @@ pub(super) fn shrinkers(latency: &Latency, by_function: bool, top: Option<usize>
     let others = OtherShrinkers {
         count: rest.iter().map(|(_, sums)| sums.figures.count).sum(),
         total: known(latency, rest.iter().fold(0, |sum, (_, sums)| sums.figures.total.saturating_add(sum))),
-        freed: rest.iter().fold(0, |sum, (_, sums)| sums.freed.saturating_add(sum)),
+        freed: rest.iter().filter_map(|(_, sums)| sums.freed).reduce(u64::saturating_add),
         suspect: rest.iter().map(|(_, sums)| sums.suspect).sum(),
     };
     let others = Others { others, others_pages: None, others_count: rest.len() };
@@ -105,9 +105,9 @@ pub(super) fn shrinkers(latency: &Latency, by_function: bool, top: Option<usize>
         let figures = &sums.figures;
         let of_any = |duration: u64| known(latency, duration).filter(|_| figures.count > 0);
         ShrinkerRow {
-            function: Address(key.function),
-            symbol: function_name(latency, key.function),
-            shrinker: (!by_function).then_some(Address(key.shrinker)),
+            function: told(key.function),
+            symbol: told(key.function).and_then(|at| function_name(latency, at.0)),
+            shrinker: told(key.shrinker).filter(|_| !by_function),
             node: key.node,
             count: figures.count,
             total: known(latency, figures.total),

@@ -3,12 +3,11 @@
 use std::cmp::Reverse;
 
 use foldhash::HashMap;
-use kmemtrace_abi::event::Span;
 use kmemtrace_abi::stack::StackId;
 use serde::{Serialize, Serializer};
 
 use super::events::EventRow;
-use super::naming::{Naming, known};
+use super::naming::{Naming, known, told};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use crate::documents::stack_frame::{RowStack, StackFrame};
@@ -142,15 +141,14 @@ pub(super) fn frames(naming: Naming<'_>, stack: StackId) -> Vec<StackFrame<'_>> 
 }
 
 fn inside_row<'a>(naming: Naming<'a>, row: &InsideSpans) -> InsideRow<'a> {
-    let is_shrinker = row.span == Span::Shrinker;
     InsideRow {
         span: naming.span(row.span),
-        function: is_shrinker.then_some(Address(row.function)),
-        symbol: if is_shrinker { naming.function(row.function) } else { None },
+        function: told(row.function),
+        symbol: told(row.function).and_then(|at| naming.function(at.0)),
         count: row.count,
         total: naming.known(row.total),
         max: naming.known(row.max),
-        freed: is_shrinker.then_some(row.freed),
+        freed: row.freed,
     }
 }
 

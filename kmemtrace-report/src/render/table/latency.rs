@@ -96,8 +96,9 @@ fn histogram(row: &SpanRow<'_>, options: &TableOptions, out: &mut dyn Write) -> 
 }
 
 /// Name of a function, else its address.
-pub(super) fn function(symbol: &Name<'_>, address: Address) -> Cell {
-    cells::shown(symbol).unwrap_or_else(|| address.to_string()).into()
+pub(super) fn function(symbol: &Name<'_>, address: Option<Address>) -> Cell {
+    let address = || address.map_or("-".to_owned(), |address| address.to_string());
+    cells::shown(symbol).unwrap_or_else(address).into()
 }
 
 /// Writes the table of `shrinkers`.
@@ -124,11 +125,12 @@ pub(super) fn shrinkers(view: &Shrinkers<'_>, options: &TableOptions, out: &mut 
             node,
             cells::count(row.count),
             cells::duration(row.total),
+            cells::duration(row.own),
             p50,
             p90,
             p99,
             cells::duration(row.max),
-            cells::count(row.freed),
+            row.freed.map_or("-".to_owned(), cells::count),
             cells::count(row.suspect),
         ];
         let all: Vec<Cell> =
@@ -159,7 +161,7 @@ pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Writ
     let columns: Vec<Column<'_>> = WAITS.into_iter().chain(keys.iter().map(|place| WAIT_KEYS[*place])).collect();
     let row = |row: WaitRow<'_>| -> Vec<Cell> {
         let site = match (&row.symbol, row.call_site) {
-            (symbol, Some(site)) => function(symbol, site),
+            (symbol, Some(site)) => function(symbol, Some(site)),
             (_, None) => "-".into(),
         };
         let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());

@@ -52,7 +52,9 @@ impl RowFilter {
     /// The word that is no condition, and the keys that there are.
     pub(crate) fn parse(text: &str) -> Result<RowFilter, String> {
         let mut conditions = Vec::new();
-        for word in text.split_whitespace() {
+        // Blanks may stand around the sign: `use != user`.
+        let joined = [" != ", " = "].iter().fold(text.to_owned(), |text, sign| text.replace(sign, sign.trim()));
+        for word in joined.split_whitespace() {
             let (key, pattern, is_excluded) = match word.split_once('=') {
                 None => {
                     let pattern = Glob::new(&format!("*{word}*"));

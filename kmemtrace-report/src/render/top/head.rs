@@ -138,7 +138,8 @@ fn history(view: View<'_>, width: u16) -> Vec<Part> {
     let is_pages = view.snapshot.pages.allocs > 0;
     let label = format!("live, {}", window(view.state.window()));
     let (memory, buffers) = (memory(view, width), buffers(view));
-    let room = label.len() + memory.len().max(16) + buffers.len() + 8;
+    // Two or three blanks stand between parts.
+    let room = label.len() + memory.len().max(16) + buffers.len() + 9;
     let points = usize::from(width).saturating_sub(room).min(view.snapshot.curve.len());
     let of = |&(pages, slab): &(u64, u64)| if is_pages { pages } else { slab };
     // Each bar is the greatest value of its share of the points.

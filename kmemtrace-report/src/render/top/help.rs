@@ -17,7 +17,7 @@ const LINES: [&str; 21] = [
     " Enter    show or hide the pane of details",
     " w        save the screen as text and JSON",
     " r        read symbols again",
-    " q        quit; the recorder goes on",
+    " q        quit; kmemtraced top ends with it, another recorder goes on",
     "Columns",
     " +60 s    change of live bytes over the window       NOW/s  in a second",
     " LIVE PEAK  bytes allocated and not freed, at present and at most",
