@@ -363,6 +363,63 @@ fn ticks_are_no_durations_and_counts_stay() {
 }
 
 #[test]
+fn a_threshold_over_ticks_is_refused() {
+    let (_dir, tree) = tree();
+    fs::write(tree.join("trace_clock"), "local global [counter]\n").unwrap();
+    for view in ["latency", "stalls", "shrinkers", "waits", "functions"] {
+        let refused = run(REPORT, &[view, "--threshold", "5ms"], &[&tree]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{view}: {message}");
+        assert!(message.contains("--threshold: ") && message.contains("counter"), "{view}: {message}");
+    }
+}
+
+#[test]
+fn what_was_asked_for_stands_in_the_document_and_a_kind_that_is_none_is_refused() {
+    let (_dir, tree) = tree();
+    let asked = document(&["latency", "--threshold", "5ms", "--span", "memcg,shrinker"], &tree);
+    let filters = serde_json::json!({"threshold": ["5ms"], "span": ["memcg", "shrinker"]});
+    assert_eq!(asked["query"]["filters"], filters, "{}", asked["query"]);
+    let refused = run(REPORT, &["latency", "--span", "memgc"], &[&tree]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("memcg"), "{message}");
+}
+
+/// Takes a field out of the format of an event.
+fn forget(tree: &Path, event: &str, field: &str) {
+    let format = tree.join("events/vmscan").join(event).join("format");
+    let text = fs::read_to_string(&format).unwrap();
+    let is_other = |line: &&str| !line.contains(&format!(" {field};"));
+    let left: Vec<&str> = text.lines().filter(is_other).collect();
+    assert_eq!(left.len() + 1, text.lines().count(), "{event}: {field}");
+    fs::write(&format, left.join("\n")).unwrap();
+}
+
+#[test]
+fn figures_of_fields_that_are_missing_are_null() {
+    let (_dir, tree) = tree();
+    let before = document(&["latency"], &tree);
+    let row = |document: &Value, name: &str| -> Value {
+        let spans = document["spans"].as_array().unwrap();
+        spans.iter().find(|row| row["span"] == name).cloned().unwrap_or_default()
+    };
+    forget(&tree, "mm_shrink_slab_end", "retval");
+    forget(&tree, "mm_shrink_slab_start", "shrink");
+    forget(&tree, "mm_vmscan_throttled", "usec_delayed");
+    let after = document(&["latency"], &tree);
+    assert_eq!(row(&after, "shrinker")["count"], row(&before, "shrinker")["count"]);
+    let throttled = row(&after, "throttled");
+    let there = row(&before, "throttled")["count"].as_u64().unwrap();
+    assert!(there > 0 && throttled["count"] == 0 && throttled["unstarted"] == there, "{throttled}");
+    for row in document(&["shrinkers"], &tree)["rows"].as_array().unwrap() {
+        assert!(row["freed"].is_null() && row["function"].is_null() && row["shrinker"].is_string(), "{row}");
+    }
+    let stalls = document(&["stalls"], &tree);
+    let mut inside = stalls["rows"].as_array().unwrap().iter().flat_map(|row| row["inside"].as_array().unwrap());
+    assert!(inside.clone().count() > 0 && inside.all(|row| row["freed"].is_null()), "{stalls}");
+}
+
+#[test]
 fn a_cut_file_leaves_no_wrong_span() {
     let (_dir, tree) = tree();
     let all = document(&["stalls"], &tree);

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Options, Random, Shape, tree, workload};
 use kmemtrace_tests::programs::{json, run};
 use kmemtrace_tests::recording::{Directory, random_tree};
@@ -122,5 +123,20 @@ fn damage_anywhere_stops_no_reader() {
             assert!(matches!(status, Some(0 | 3)), "{file}: {status:?}");
         }
         dir.write(file, &whole);
+    }
+}
+
+#[test]
+fn figures_at_a_time_are_those_of_the_events_until_then() {
+    let dir = Directory::new(&[]);
+    let tree = archive::unpack("tree-stacks-amd64-6.1", dir.path()).unwrap();
+    for view in [&["tasks"][..], &["uses"], &["modules"], &["tree", "--by", "stack"]] {
+        let document = |time: &[&str]| {
+            let arguments = [view, time, &["--format", "json"]].concat();
+            json(&run("kmemtrace-report", &arguments, &[&tree]).stdout)
+        };
+        let (until, at, all) = (document(&["--time", ",20%"]), document(&["--at", "20%"]), document(&[]));
+        assert_eq!(until, at, "{view:?}");
+        assert_ne!(all["events"], at["events"], "{view:?}: all events count");
     }
 }

@@ -20,6 +20,11 @@ impl Walk {
         Event { address, mark: Mark::Beside, ..Event::new(self.at, 0, Names::new().intern(b"made")) }
     }
 
+    fn attempt(&mut self) {
+        let event = self.event(0);
+        self.spans.attempt(&event);
+    }
+
     fn begin(&mut self, span: Span) -> Outcome {
         let event = self.event(1);
         self.spans.begin(span, &event, true)
@@ -145,18 +150,14 @@ fn a_span_is_a_stall_where_an_allocation_waits() {
     ] {
         assert_eq!(class(nothing, span, is_charge), Some(wanted), "{span:?} {is_charge}");
     }
-    let attempt = |task: &mut Walk| {
-        let event = task.event(0);
-        task.spans.attempt(&event);
-    };
-    assert_eq!(class(attempt, Span::Compaction, true), Some(SpanClass::Stall));
+    assert_eq!(class(Walk::attempt, Span::Compaction, true), Some(SpanClass::Stall));
     let over = |task: &mut Walk| {
-        attempt(task);
+        task.attempt();
         task.spans.end_attempt();
     };
     assert_eq!(class(over, Span::Compaction, true), Some(SpanClass::Asked));
     let reclaimed = |task: &mut Walk| {
-        attempt(task);
+        task.attempt();
         task.begin(Span::Direct);
         task.end(Span::Direct);
     };

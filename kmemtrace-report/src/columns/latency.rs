@@ -82,7 +82,7 @@ pub(crate) const STALLS: [Column<'static>; 7] = [
 
 /// `waits`: figures.
 pub(crate) const WAITS: [Column<'static>; 6] = [
-    Column::figure("ALLOCS", 1, "Allocations of pages in task context."),
+    Column::figure("ALLOCS", 1, "Allocations of pages in task context, outside of reclaim and compaction."),
     Column::figure("WAITED", 0, "Allocations that waited for reclaim or compaction."),
     Column::figure("P50", 3, "Wait that half of these do not exceed."),
     Column::figure("P99", 2, "Wait that 99% of these do not exceed."),
