@@ -58,7 +58,7 @@ const SPANS: [Span; 9] = [
 /// Event of a task that mostly ends what it began; `open` has the spans that it has not ended yet.
 fn next(random: &mut Random, open: &mut Vec<(Span, u64)>, event: Event) -> Event {
     let shrinker = |address: u64, event: Event| Event {
-        address,
+        address: address + 1,
         call_site: 0x1000 + address % 2,
         node: Some((address % 3) as i32 - 1),
         ..event
