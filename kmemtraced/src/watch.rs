@@ -56,10 +56,29 @@ pub(crate) fn out_of_place() -> anyhow::Error {
     anyhow!("watch: stands before its options: kmemtraced watch [OPTIONS] [-- COMMAND]")
 }
 
+/// The command line: options of a recording, with what differs here.
+fn command() -> clap::Command {
+    let help = |text: &'static str| move |arg: clap::Arg| arg.help(text).long_help(text);
+    let mut command = Line::command()
+        .override_usage("kmemtraced watch [OPTIONS] [-- <COMMAND>...]")
+        .mut_arg("output", help("Keep the recording in this directory, too; without it there is no file"))
+        .mut_arg("events", help("Events to record beside those of reclaim: slab, page, all, or names of events"))
+        .mut_arg("flush", |arg| {
+            help("Longest time that an event stays in the kernel's buffer [default: 200ms]")(arg)
+                .hide_default_value(true)
+        })
+        .mut_arg("report", |arg| arg.hide(true))
+        .mut_arg("relay", |arg| arg.hide(true));
+    for verb in command.get_subcommands_mut() {
+        *verb = std::mem::take(verb).hide(true);
+    }
+    command
+}
+
 fn of(words: &[OsString]) -> Option<anyhow::Result<Args>> {
     let rest = words.get(2..).filter(|_| words.get(1).is_some_and(|word| word == "watch"))?;
     let typed = [OsString::from("kmemtraced watch")].into_iter().chain(rest.iter().cloned());
-    let matches = Line::command().try_get_matches_from(typed).unwrap_or_else(|error| error.exit());
+    let matches = command().try_get_matches_from(typed).unwrap_or_else(|error| error.exit());
     let has_flush = matches.value_source("flush") == Some(ValueSource::CommandLine);
     let line = Line::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     Some(of_line(line, has_flush))
