@@ -130,8 +130,9 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
         let (stacks, events) =
             recorded.stacks_and_events(|event| (has_all && is_page_event(event)) || is_counted(event));
         assert!(events.len() > 100, "{options:?}: {} events", events.len());
-        assert!(stacks <= events.len() as u64, "{options:?}: {stacks} stacks, {} events", events.len());
-        // Tracing may begin or end between an event and its stack. Linux 6.18 leaves out the stacks of some events in
+        // Tracing may begin between an event and its stack: a stack without an event on each CPU, which is counted as unmatched.
+        assert!(stacks <= (events.len() + AT_THE_ENDS) as u64, "{options:?}: {stacks} stacks, {} events", events.len());
+        // Tracing may end between the two. Linux 6.18 leaves out the stacks of some events in
         // interrupts: 11 of 6,004 in eight seconds, in its own text, too.
         let without = |event: &&Value| event["stack"].is_null() && event["context"] == "task";
         let without: Vec<_> = events.iter().filter(without).collect();
