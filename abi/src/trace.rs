@@ -19,6 +19,9 @@ use crate::stream::source::EventSource;
 /// Name of the kernel's text of page owners, as an input.
 pub const PAGE_OWNER: &str = "page_owner";
 
+/// Symbol of memory that was allocated before page_owner began: no function, so that an offset in it says nothing.
+pub const BEFORE_PAGE_OWNER: &[u8] = b"before page_owner";
+
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {

@@ -3,6 +3,7 @@
 //! The texts are hostile: any order, equal addresses, names of any length, lines that are none. A symbol is
 //! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
 
+use kmemtrace_abi::trace::BEFORE_PAGE_OWNER;
 use memchr::memchr;
 
 /// Text of symbols and modules, indexed by address.
@@ -214,9 +215,9 @@ impl Symbol<'_> {
     }
 }
 
-/// `name+0x1f`. A name with a blank is that of no function, and has no offset.
+/// `name+0x1f`; the name alone where it is that of no function.
 pub(crate) fn with_offset(name: &[u8], offset: u64) -> Vec<u8> {
-    let offset = if name.contains(&b' ') { String::new() } else { format!("+{offset:#x}") };
+    let offset = if name == BEFORE_PAGE_OWNER { String::new() } else { format!("+{offset:#x}") };
     [name, offset.as_bytes()].concat()
 }
 

@@ -9,6 +9,7 @@ use serde_json::ser::CompactFormatter;
 
 use super::event_output::EventOutput;
 use super::json::{Harmless, line};
+use kmemtrace::documents::latency::StackTable;
 use kmemtrace::documents::row::RowSource;
 use kmemtrace::documents::{Body, Document};
 use kmemtrace::{Observer, OrderedItem};
@@ -20,7 +21,18 @@ pub(crate) fn jsonl(document: &Document<'_>, out: &mut dyn Write) -> io::Result<
     }
     line(&document.head, out)?;
     document.each_row(&mut |row| line(&row, out))?;
+    if let Body::Stalls(stalls) = &document.body
+        && !stalls.stacks.is_empty()
+    {
+        return line(&Stacks { stacks: &stalls.stacks }, out);
+    }
     document.stacks().filter(|stacks| !stacks.is_empty()).map_or(Ok(()), |stacks| line(stacks, out))
+}
+
+/// Last line of `stalls`.
+#[derive(Serialize)]
+struct Stacks<'s, 'a> {
+    stacks: &'s StackTable<'a>,
 }
 
 /// Observer that writes each event and gap at once, so that memory does not grow with the trace.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::text::Frame;
+use crate::trace::BEFORE_PAGE_OWNER;
 
 /// First address that is given out. Real addresses of kernels, which a text has for code without a name, are far above.
 const FIRST: u64 = 0x1000;
@@ -24,13 +25,10 @@ pub(super) struct Symbols {
     end: u64,
 }
 
-/// Name of the place that memory has which was allocated before page_owner began.
-const EARLY: &[u8] = b"before page_owner";
-
 impl Symbols {
     /// Address that stands for what was allocated before page_owner began.
     pub(super) fn early(&mut self) -> u64 {
-        self.address(Frame::Function { name: EARLY, offset: 1, size: 1, module: None })
+        self.address(Frame::Function { name: BEFORE_PAGE_OWNER, offset: 1, size: 1, module: None })
     }
 
     /// Return address of a frame; 0 where there are more functions than a kernel has.

@@ -15,7 +15,7 @@ pub use functions::{FunctionRow, Functions, OtherCalls};
 pub(crate) use naming::Naming;
 pub use shrinkers::{OtherShrinkers, ShrinkerRow, Shrinkers};
 pub use spans::{Bucket, NestingMembers, SpanRow, Spans, TaskMembers};
-pub use stalls::{InsideRow, OtherStalls, StallRow, Stalls};
+pub use stalls::{InsideRow, OtherStalls, StackTable, StallRow, Stalls};
 pub use waits::{OtherWaits, WaitRow, Waits};
 
 use super::document::{Body, Document};

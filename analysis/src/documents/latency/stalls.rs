@@ -122,6 +122,13 @@ pub struct Stalls<'a> {
 /// Stacks that rows use, in the order of their numbers.
 pub struct StackTable<'a>(Vec<RowStack<'a>>);
 
+impl StackTable<'_> {
+    /// True where no row has a stack.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl Serialize for StackTable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|stack| (stack.number.to_string(), &stack.frames[..])))

@@ -138,8 +138,9 @@ fn history(view: View<'_>, width: u16) -> Vec<Part> {
     let is_pages = view.snapshot.pages.allocs > 0;
     let label = format!("live, {}", window(view.state.window()));
     let (memory, buffers) = (memory(view, width), buffers(view));
-    // Two or three blanks stand between parts.
-    let room = label.len() + memory.len().max(16) + buffers.len() + 9;
+    // Three gaps stand between the parts, each of two or three blanks.
+    let gaps = if width < WIDE { 8 } else { 9 };
+    let room = label.len() + memory.len().max(16) + buffers.len() + gaps;
     let points = usize::from(width).saturating_sub(room).min(view.snapshot.curve.len());
     let of = |&(pages, slab): &(u64, u64)| if is_pages { pages } else { slab };
     // Each bar is the greatest value of its share of the points.
