@@ -70,6 +70,19 @@ pub enum Span {
 }
 
 impl Span {
+    /// Kinds of spans with a word of their own.
+    pub const NAMED: [Span; 9] = [
+        Span::Direct,
+        Span::Memcg,
+        Span::Softlimit,
+        Span::Node,
+        Span::Compaction,
+        Span::Shrinker,
+        Span::Throttled,
+        Span::Kswapd,
+        Span::Kcompactd,
+    ];
+
     /// Word of documents; `None` for a pair without a name here.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {

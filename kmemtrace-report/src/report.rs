@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Notes, Observed, Query, Shape, SortKey, TimeWindow,
-    Trace, UnknownEvents,
+    Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Moment, Notes, Observed, Query, Shape, SortKey,
+    TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
@@ -60,7 +60,11 @@ pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analys
     let event_names = trace.names.len();
     let query = with_options(request, query)?;
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    explain_empty_window(("--time", args.time), &trace, analysis.events(), analysis.first_key());
+    let window = match args.at {
+        Some(Moment::Until(window)) => ("--at", Some(window)),
+        _ => ("--time", args.time),
+    };
+    explain_empty_window(window, &trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
     tell_bad_text(&trace);
     let suggestions = match analysis.rows().next() {
@@ -457,7 +461,7 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
 }
 
 /// Tells the line from which on a text of page_owner makes no sense.
-fn tell_bad_text(trace: &Trace) {
+pub(crate) fn tell_bad_text(trace: &Trace) {
     for stream in &trace.streams {
         for fault in stream.report().faults.iter().filter(|fault| fault.code == Code::BadText) {
             let path = escape(stream.path().as_os_str().as_encoded_bytes()).into_owned();

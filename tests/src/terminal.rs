@@ -67,7 +67,7 @@ impl Terminal {
     /// Waits until the screen is so.
     ///
     /// # Panics
-    /// It is not after 30 s.
+    /// The screen is not so after 30 s.
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {

@@ -570,6 +570,11 @@ fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
         assert!(!screen.contains("PEAK") && !screen.contains("NOW/s") && !screen.contains("frees  "), "{screen}");
     }
     assert!(once.contains("before page_owner ") && once.contains("sort live v"), "{once}");
+    let cut = directory.file("cut");
+    must("text", fs::write(&cut, &must("text", fs::read(&owners))[..20_000]));
+    let output = run(REPORT, &["top", "--once"], &[&cut]);
+    let (screen, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(screen.contains("incomplete") && told.contains(": line "), "{screen}{told}");
     let line = format!("{} top '{}'", program(REPORT).display(), owners.display());
     let terminal = Terminal::start(&line, (160, 45))?;
     terminal.wait_for("FROZEN (a text of page_owner)");

@@ -348,6 +348,12 @@ fn a_viewer_that_lags_loses_nothing_in_silence() -> Result<(), Skip> {
     Ok(())
 }
 
+/// Checks that the viewer, which printed its process id, has ended.
+fn assert_viewer_is_gone(ended: &Ended) {
+    let pid: i32 = must("pid", String::from_utf8_lossy(&ended.stream).trim().parse());
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the viewer is left: {}", ended.stderr);
+}
+
 fn a_second_signal_ends_it_while_the_viewer_hangs() -> Result<(), Skip> {
     let tracefs = can_watch()?;
     // The viewer takes the names, and the pipe is full some time after.
@@ -362,8 +368,7 @@ fn a_second_signal_ends_it_while_the_viewer_hangs() -> Result<(), Skip> {
     let ended = watch.wait_only();
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     assert_eq!(ended.status, Some(3), "{}", ended.stderr);
-    let pid: i32 = must("pid", String::from_utf8_lossy(&ended.stream).trim().parse());
-    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the viewer is left: {}", ended.stderr);
+    assert_viewer_is_gone(&ended);
     Ok(())
 }
 
@@ -381,8 +386,7 @@ fn a_viewer_that_takes_nothing_is_left_by_a_second_signal() -> Result<(), Skip> 
     let ended = watch.wait();
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     assert!(matches!(ended.status, Some(2 | 3)), "{:?}: {}", ended.status, ended.stderr);
-    let pid: i32 = must("pid", String::from_utf8_lossy(&ended.stream).trim().parse());
-    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the viewer is left: {}", ended.stderr);
+    assert_viewer_is_gone(&ended);
     Ok(())
 }
 

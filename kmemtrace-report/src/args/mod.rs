@@ -331,18 +331,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// Takes a kind of span, or the name of a pair of events without its end, which only the trace knows.
 fn kind_of_span(text: &str) -> Result<String, String> {
-    const KINDS: [Span; 9] = [
-        Span::Direct,
-        Span::Memcg,
-        Span::Softlimit,
-        Span::Node,
-        Span::Compaction,
-        Span::Shrinker,
-        Span::Throttled,
-        Span::Kswapd,
-        Span::Kcompactd,
-    ];
-    let kinds: Vec<&str> = KINDS.iter().filter_map(|span| span.name()).collect();
+    let kinds: Vec<&str> = Span::NAMED.iter().filter_map(|span| span.name()).collect();
     let ends = ["_begin", "_start", "_end"];
     let is_pair = text.contains('_') && !ends.iter().any(|end| text.ends_with(end));
     if is_pair || kinds.contains(&text) {

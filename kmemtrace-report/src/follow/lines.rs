@@ -14,7 +14,7 @@ use crate::args::Format;
 use crate::cli::Request;
 use crate::render::json::line;
 use crate::render::table::options::TableOptions;
-use crate::render::table::{self, heading, stalls};
+use crate::render::table::{self, cells, heading, stalls};
 use crate::report;
 use crate::terminal::output::Output;
 
@@ -153,9 +153,7 @@ pub(super) fn totals(
         if listed.suspect.0 > 0 {
             text += &format!("; {} more that loss may have touched", units::grouped(listed.suspect.0));
         }
-        let plural = if stalls.count == 1 { "" } else { "s" };
-        let count = units::grouped(stalls.count);
-        text += &format!(". In all {count} stall{plural} waited {}.", duration(stalls.total));
+        text += &format!(". In all {} waited {}.", cells::counted(stalls.count, "stall"), duration(stalls.total));
         heading::text(&text, &options, out)?;
         return table::table(&document, &options, out);
     }

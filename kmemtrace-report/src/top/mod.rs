@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use kmemtrace::live::{Monitor, MonitorBase, MonitorOptions, Snapshot};
 use ratatui::buffer::Buffer;
 
@@ -21,8 +22,12 @@ use crate::exit;
 use crate::render::top::keys::{self, Command};
 use crate::render::top::state::ScreenState;
 use crate::render::top::{self, Look, View};
+use crate::report;
 use player::{Player, SECOND};
 use script::{Script, Step};
+
+/// Error of an output of text.
+const UNWRITABLE: &str = "standard output: cannot be written";
 
 /// Runs the live screen.
 pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
@@ -49,6 +54,7 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
         let has_colour = crate::terminal::screen::Screen::of_output(false, args.color, None).has_colour;
         interactive::run(&mut player, script, (from, args.live.speed), (has_colour, args.live.save_in.as_deref()))?;
     }
+    report::tell_bad_text(player.trace());
     Ok(exit::OK)
 }
 
@@ -100,9 +106,9 @@ fn frames_of_text(
         if frame > 0 || (frames > 1 && from.is_none()) {
             goes_on(player, &mut until, SECOND.max(if player.follows() { 0 } else { second.min(SECOND) }));
         }
-        print_frame(player, &state)?;
+        print_frame(player, &state).context(UNWRITABLE)?;
         if frame + 1 < frames {
-            writeln!(io::stdout())?;
+            writeln!(io::stdout()).context(UNWRITABLE)?;
         }
         if player.has_ended() && until.is_some() {
             break;

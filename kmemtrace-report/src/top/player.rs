@@ -60,6 +60,11 @@ impl<'a> Player<'a> {
         state
     }
 
+    /// The trace, as far as it is read.
+    pub(super) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
     /// True while a recorder is writing the trace.
     pub(super) fn follows(&self) -> bool {
         matches!(self.subject.state, Recording::Runs | Recording::Loads)

@@ -106,11 +106,12 @@ pub(super) fn shrinkers(view: &Shrinkers<'_>, options: &TableOptions, out: &mut 
     if view.rows.is_empty() && view.others.is_none() {
         return heading::empty("no call of a shrinker", options, out);
     }
-    let by_function = view.rows.iter().next().is_none_or(|row| row.shrinker.is_none());
+    let has_addresses = view.rows.iter().any(|row| row.shrinker.is_some());
+    let has_nodes = view.rows.iter().any(|row| row.node.is_some());
     let has_suspects = view.rows.iter().any(|row| row.suspect > 0);
     let is_shown = |column: &Column<'_>| match column.title {
-        "ADDRESS" => options.show_addresses && !by_function,
-        "NODE" => !by_function,
+        "ADDRESS" => options.show_addresses && has_addresses,
+        "NODE" => has_nodes,
         "SUSPECT" => has_suspects,
         _ => true,
     };

@@ -1,7 +1,7 @@
 //! Tables for people: the verdict first, bytes before ratios, sums that add up.
 
 mod caches;
-mod cells;
+pub(crate) mod cells;
 mod compare;
 mod cross;
 pub(crate) mod events;

@@ -74,7 +74,9 @@ fn title(view: View<'_>) -> Vec<Part> {
         Some(lost) => format!("lost {}", grouped(lost)),
         None => "lost events".to_owned(),
     };
-    let lost = if is_lossy {
+    let lost = if view.is_still() {
+        if is_lossy { "incomplete".to_owned() } else { String::new() }
+    } else if is_lossy {
         let cpus: Vec<String> = snapshot.lossy_cpus.iter().take(4).map(|cpu| format!("cpu{cpu}!")).collect();
         format!("{lost} {}", cpus.join(" ")).trim_end().to_owned()
     } else {
