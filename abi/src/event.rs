@@ -243,6 +243,16 @@ impl Event {
         }
     }
 
+    /// Order key, unless the input does not tell it: a block of a page_owner text may have no time.
+    pub fn told_at(&self) -> Option<u64> {
+        Some(self.at).filter(|&at| self.owner.is_none() || at != 0)
+    }
+
+    /// CPU, unless the input does not tell it, as a text of page_owner.
+    pub fn told_cpu(&self) -> Option<u32> {
+        self.owner.is_none().then_some(self.cpu)
+    }
+
     /// The kernel context of the event; `None` without flags.
     pub fn context(&self) -> Option<Context> {
         self.flags.map(Context::of_flags)

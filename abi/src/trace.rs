@@ -22,6 +22,9 @@ pub const PAGE_OWNER: &str = "page_owner";
 /// Symbol of memory that was allocated before page_owner began: no function, so that an offset in it says nothing.
 pub const BEFORE_PAGE_OWNER: &[u8] = b"before page_owner";
 
+/// Addresses of functions that an input names without an address: no kernel has code there. Documents have null for them.
+pub const MADE_UP: std::ops::Range<u64> = 1 << 62..(1 << 62) + (1 << 32);
+
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {

@@ -255,6 +255,30 @@ fn a_block_has_the_owner_that_its_lines_tell() {
     assert_eq!((&modules[0]["module"], &modules[0]["live_pages"]), (&Value::from("foo"), &Value::from(3)));
 }
 
+/// A text has no CPUs, no addresses of functions and, of older kernels, no times: each of them is null, and no address is made up.
+#[test]
+fn what_a_text_does_not_tell_is_null() {
+    let dir = Directory::new(&[]);
+    let path = file(&dir, &older(HELD, false));
+    let document = json(&run_to(0, "kmemtrace-report", &["live", "--objects", "--format", "json"], &[&path]));
+    for row in document["rows"].as_array().unwrap() {
+        for member in ["cpu", "at", "call_site", "pid", "comm"] {
+            assert_eq!(row[member], Value::Null, "{member}");
+        }
+        assert_eq!(row["symbol"].as_str().map(|symbol| symbol.starts_with("foo+")), Some(true));
+    }
+    let frames = document["stacks"]["1"].as_array().unwrap();
+    assert!(frames.iter().all(|frame| frame["address"].is_null() && frame["symbol"].is_string()));
+    assert_eq!(document["stacks_seen"], 2);
+    assert_eq!((&document["trace"]["addresses"], &document["trace"]["cpus"]), (&Value::Null, &Value::Null));
+    let csv = String::from_utf8(run_to(0, "kmemtrace-report", &["events", "--format", "csv"], &[&path])).unwrap();
+    assert!(csv.lines().skip(1).all(|line| line.starts_with(",,,,,,mm_page_alloc,")), "{csv}");
+    let memstrack = run_to(0, "kmemtrace-report", &["--memstrack", "task_top"], &[&path]);
+    assert!(!String::from_utf8(memstrack).unwrap().contains("0x"));
+    let cross = String::from_utf8(run_to(0, "kmemtrace-report", &["cross"], &[&path])).unwrap();
+    assert!(cross.contains("is not known") && !cross.contains("no object"), "{cross}");
+}
+
 /// Blocks before a line without sense count, and both programs tell the line and the reason.
 #[test]
 fn a_text_that_ends_in_nonsense_counts_up_to_there() {

@@ -51,6 +51,7 @@ pub(super) fn hand_over(
             StreamItem::Event(mut event) => {
                 event.at = state.key(event.at, 0);
                 event.cpu = state.cpu;
+                state.report.stacks += u64::from(event.stack.is_some());
                 state.push(items, event, names);
             }
             StreamItem::Gap(mut gap) => {

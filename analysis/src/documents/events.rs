@@ -59,8 +59,8 @@ fn put_event<M: SerializeMap>(
     names: &Names,
     comm: Option<&[u8]>,
 ) -> Result<(), M::Error> {
-    members.serialize_entry("at", &event.at)?;
-    members.serialize_entry("cpu", &event.cpu)?;
+    members.serialize_entry("at", &event.told_at())?;
+    members.serialize_entry("cpu", &event.told_cpu())?;
     members.serialize_entry("pid", &event.pid)?;
     put_name(members, "comm", comm)?;
     if let Some(context) = event.context() {

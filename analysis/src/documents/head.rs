@@ -158,12 +158,12 @@ pub struct TraceMembers<'a> {
     pub word_bytes: Option<u8>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
-    /// Form of addresses: `raw`.
-    pub addresses: &'static str,
+    /// Form of addresses: `raw`; `None` where the input names functions without addresses.
+    pub addresses: Option<&'static str>,
     /// Name of the trace clock.
     pub clock: Option<&'a str>,
-    /// Number of CPUs.
-    pub cpus: usize,
+    /// Number of CPUs; `None` where the input does not tell it.
+    pub cpus: Option<usize>,
     /// Meaning of order keys.
     #[serde(serialize_with = "order_word")]
     pub order: OrderKey,
@@ -262,9 +262,9 @@ impl<'a> TraceMembers<'a> {
             endian: info.endian.map(Endian::name),
             word_bytes: info.word_bytes,
             page_bytes: info.page_bytes,
-            addresses: "raw",
+            addresses: (!info.input.is_of_one_moment()).then_some("raw"),
             clock: info.clock.as_deref(),
-            cpus: info.cpus.len(),
+            cpus: (!info.input.is_of_one_moment()).then_some(info.cpus.len()),
             order: info.order,
             first,
             last,

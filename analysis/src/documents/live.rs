@@ -34,14 +34,14 @@ row! {
         pub allocated: u64,
         /// Number of live pages of the object; `None` for other kinds than `pages`, and where the size of a page is not known.
         pub live_pages: Option<u64>,
-        /// CPU of the allocation.
-        pub cpu: u32,
+        /// CPU of the allocation; `None` if the input does not tell it.
+        pub cpu: Option<u32>,
         /// Thread of the allocation; `None` if the trace does not tell it.
         pub pid: Option<i32>,
         /// Command name of the thread.
         pub comm: Name<'a>,
-        /// Order key of the allocation.
-        pub at: u64,
+        /// Order key of the allocation; `None` if the input does not tell it.
+        pub at: Option<u64>,
         /// Call stack of the allocation, from the call-site on; `None` where it has none.
         pub stack: Option<RowStack<'a>>,
         /// True if objects of this call-site are also freed on paths without events.
@@ -68,6 +68,8 @@ struct Objects<'a> {
     stacks: Option<StackNaming<'a>>,
     /// Rows of the analysis have threads behind their stacks.
     has_tasks: bool,
+    /// The input has neither CPUs nor, for some blocks, times; such a block's time is 0.
+    is_of_one_moment: bool,
     page_bytes: Option<u64>,
     /// Call-sites and kinds whose objects are also freed on paths without events.
     bounds: HashSet<(u64, Kind)>,
@@ -96,6 +98,7 @@ pub(super) fn live<'a>(
         naming: Naming::of(analysis),
         stacks: analysis.grouping.has(GroupKey::Stack).then(|| stacks.clone()),
         has_tasks: analysis.grouping == Grouping::SITE_STACK_AND_TASK,
+        is_of_one_moment: analysis.info.input.is_of_one_moment(),
         page_bytes: analysis.info.page_bytes,
         bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
     };
@@ -135,10 +138,10 @@ impl<'a> Objects<'a> {
                 Some(pages) => Some(pages.live.into()),
                 None => whole().and_then(|size| class.allocated.checked_div(size)),
             },
-            cpu: object.cpu,
+            cpu: (!self.is_of_one_moment).then_some(object.cpu),
             pid,
             comm: own.map(Into::into).or_else(|| self.naming.comm(pid?)),
-            at: object.alloc_info.at,
+            at: Some(object.alloc_info.at).filter(|&at| !self.is_of_one_moment || at != 0),
             stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(stack)),
             live_is_upper_bound: self.bounds.contains(&(*site, class.kind)),
         }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fields::{FieldValue, RecordFields};
+use kmemtrace_abi::trace::MADE_UP;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
@@ -113,9 +114,16 @@ impl Serialize for Cell<'_> {
     }
 }
 
-/// An address, printed as `0xc0de`.
+/// An address, printed as `0xc0de`; null in documents where the input names a function without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub u64);
+
+impl Address {
+    /// The address, if the input tells it.
+    pub fn told(self) -> Option<Address> {
+        (!MADE_UP.contains(&self.0)).then_some(self)
+    }
+}
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -125,7 +133,10 @@ impl std::fmt::Display for Address {
 
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self.told() {
+            Some(address) => serializer.collect_str(&address),
+            None => serializer.serialize_none(),
+        }
     }
 }
 
@@ -282,6 +293,7 @@ macro_rules! cells {
 cells! {
     bool: |yes| Cell::Bool(*yes);
     Option<bool>: |yes| yes.map_or(Cell::Null, Cell::Bool);
+    Option<u32>: |n| n.map_or(Cell::Null, |n| Cell::Count(n.into()));
     u32: |n| Cell::Count((*n).into());
     u64: |n| Cell::Count(*n);
     Option<u64>: |n| n.map_or(Cell::Null, Cell::Count);
@@ -293,8 +305,8 @@ cells! {
     &'static str: |word| Cell::Word(word);
     Kind: |kind| Cell::Word(kind.name());
     Finding: |class| Cell::Word(class.name());
-    Address: |address| Cell::Address(*address);
-    Option<Address>: |address| address.map_or(Cell::Null, Cell::Address);
+    Address: |address| address.told().map_or(Cell::Null, Cell::Address);
+    Option<Address>: |address| address.and_then(Address::told).map_or(Cell::Null, Cell::Address);
     Name<'_>: |name| name.as_deref().map_or(Cell::Null, Cell::Name);
     Option<&[Box<[u8]>]>: |names| names.map_or(Cell::Null, Cell::Names);
     EventPlace: |place| Cell::Event(*place);

@@ -400,7 +400,7 @@ impl Row for NodeRow<'_> {
         take("depth", Cell::Count(self.depth));
         take("kind", Cell::Word(self.node.kind.name()));
         if let Some(key) = &self.node.key {
-            take("address", key.address.map_or(Cell::Null, Cell::Address));
+            take("address", key.address.and_then(Address::told).map_or(Cell::Null, Cell::Address));
             take("module", key.module.as_deref().map_or(Cell::Null, Cell::Name));
         }
         self.node.stats.members(&mut |member, cell| {

@@ -36,7 +36,7 @@ pub(super) fn frame(node: &TreeNode) -> Vec<u8> {
     let offset = name.windows(3).rposition(|three| three == b"+0x").filter(|at| *at > 0);
     let function = &name[..offset.unwrap_or(name.len())];
     let module = module(node).map_or(Vec::new(), |module| [b" ", module].concat());
-    [function, &module, format!(" ({address})").as_bytes()].concat()
+    [function, &module, &address.told().map_or(Vec::new(), |address| format!(" ({address})").into_bytes())].concat()
 }
 
 fn count(figure: Option<u64>) -> String {

@@ -131,11 +131,11 @@ impl<'a> EventRows<'a> {
             OrderedItem::Event { event, names, comm, .. } => {
                 let is_alloc = matches!(event.action, Action::Alloc(_));
                 let is_object = event.action != Action::Other;
-                let address = |n: u64| if is_object { Address(n).to_string() } else { String::new() };
+                let address = |n: u64| Address(n).told().filter(|_| is_object).map_or(String::new(), |at| at.to_string());
                 [
-                    event.at.to_string(),
+                    number(event.told_at()),
                     String::new(),
-                    event.cpu.to_string(),
+                    number(event.told_cpu().map(u64::from)),
                     event.pid.map_or(String::new(), |pid| pid.to_string()),
                     name(comm),
                     event.context().map_or(String::new(), |context| context.name().to_owned()),

@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 
 use super::text::Frame;
-use crate::trace::BEFORE_PAGE_OWNER;
+use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP};
 
-/// First address that is given out. Real addresses of kernels, which a text has for code without a name, are far above.
-const FIRST: u64 = 0x1000;
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
 /// Limit of functions: a kernel with all its modules has less.
@@ -43,9 +41,9 @@ impl Symbols {
         let key = (name.into(), module.map(Box::from), bytes);
         let begin = match self.ranges.get(&key) {
             Some(&begin) => begin,
-            None if self.ranges.len() >= MAX_FUNCTIONS => return 0,
+            None if self.ranges.len() >= MAX_FUNCTIONS || MADE_UP.end - self.end() <= bytes + 1 => return 0,
             None => {
-                let begin = self.end.max(FIRST);
+                let begin = self.end();
                 self.end = begin + bytes + 1;
                 self.add_line(begin, name, module);
                 self.ranges.insert(key, begin);
@@ -53,6 +51,10 @@ impl Symbols {
             }
         };
         begin + offset
+    }
+
+    fn end(&self) -> u64 {
+        self.end.max(MADE_UP.start)
     }
 
     fn add_line(&mut self, begin: u64, name: &[u8], module: Option<&[u8]>) {
@@ -68,7 +70,7 @@ impl Symbols {
 
     /// The functions as `/proc/kallsyms` lists them.
     pub(super) fn into_kallsyms(mut self) -> Vec<u8> {
-        let end = self.end.max(FIRST);
+        let end = self.end();
         self.add_line(end, b"_end", None);
         self.lines
     }
@@ -87,6 +89,6 @@ mod tests {
         assert_ne!(symbols.address(frame(b"foo", 8, Some(b"bar"))), first);
         assert_eq!(symbols.address(Frame::Address(7)), 7);
         let lines = String::from_utf8(symbols.into_kallsyms()).unwrap();
-        assert_eq!(lines, "0000000000001000 t foo\n0000000000001021 t foo\t[bar]\n0000000000001042 t _end\n");
+        assert_eq!(lines, "4000000000000000 t foo\n4000000000000021 t foo\t[bar]\n4000000000000042 t _end\n");
     }
 }

@@ -69,7 +69,7 @@ struct EventRows {
 
 impl EventRows {
     fn new(trace: &Trace, origin: &Origin, job: &Job<'_>) -> anyhow::Result<EventRows> {
-        let specs: Vec<Spec> = ORIGIN.into_iter().chain(PLACE).chain(COLUMNS).chain([LOST]).collect();
+        let specs = origin.columns(PLACE.into_iter().chain(COLUMNS).chain([LOST]));
         let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         Ok(EventRows {
@@ -92,7 +92,7 @@ impl EventRows {
         match *item {
             OrderedItem::Event { seq, event, names, comm, own } => self.event(seq, event, names, comm, own),
             OrderedItem::Gap { seq, from, at, cpu, lost } => {
-                let place = Place { seq, at, cpu, pid: None, comm: TextId::NONE };
+                let place = Place { seq, at: Some(at), cpu: Some(cpu), pid: None, comm: TextId::NONE };
                 let table = place.begin_row(&mut self.table, &self.origin);
                 table.text(self.gap).text(TextId::NONE).text(self.actions[3]);
                 table.boolean(Some(false)).boolean(Some(false));
@@ -126,7 +126,7 @@ impl EventRows {
         };
         let object = |value: u64| Some(value).filter(|_| kind.is_some());
         let allocation = |value: u64| Some(value).filter(|_| action == 0);
-        Place { seq, at: event.at, cpu: event.cpu, pid: event.pid, comm }
+        Place { seq, at: event.told_at(), cpu: event.told_cpu(), pid: event.pid, comm }
             .begin_row(table, &self.origin)
             .text(name)
             .text(kind.map_or(TextId::NONE, |kind| self.kinds[kind as usize]))

@@ -11,7 +11,7 @@ mod sites;
 mod table;
 
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
-use kmemtrace::{Observed, Trace, TraceInfo};
+use kmemtrace::{Completeness, Observed, Trace, TraceInfo};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,8 +43,9 @@ const PLACE: [Spec; 5] = [
 #[derive(Clone, Copy, Debug)]
 struct Place {
     seq: u64,
-    at: u64,
-    cpu: u32,
+    /// Order key and CPU; `None` where the input does not tell them.
+    at: Option<u64>,
+    cpu: Option<u32>,
     pid: Option<i32>,
     comm: TextId,
 }
@@ -54,31 +55,44 @@ impl Place {
     #[inline]
     fn begin_row<'t>(&self, table: &'t mut Table, origin: &[TextId; ORIGIN.len()]) -> &'t mut Table {
         let Place { seq, at, cpu, pid, comm } = *self;
-        table.texts(origin).bits(Some(seq)).bits(Some(at)).int32(Some(cpu.cast_signed())).int32(pid).text(comm)
+        table.texts(origin).bits(Some(seq)).bits(at).int32(cpu.map(u32::cast_signed)).int32(pid).text(comm)
     }
 }
 
 /// Values of [`ORIGIN`].
 #[derive(Clone, Debug)]
-struct Origin([Option<String>; ORIGIN.len()]);
+struct Origin {
+    values: [Option<String>; ORIGIN.len()],
+    /// The input has what is live at one moment alone: addresses, CPUs and times may be unknown.
+    is_of_one_moment: bool,
+}
 
 impl Origin {
     fn of(info: &TraceInfo, given: Option<&str>) -> Origin {
         let TraceInfo { host, boot, recording, kernel, arch, .. } = info.clone();
-        Origin([given.map(str::to_owned).or(host), boot, recording, kernel, arch])
+        Origin {
+            values: [given.map(str::to_owned).or(host), boot, recording, kernel, arch],
+            is_of_one_moment: info.input.is_of_one_moment(),
+        }
+    }
+
+    /// Columns of a table: those of the origin, and these after them.
+    fn columns(&self, columns: impl IntoIterator<Item = Spec>) -> Vec<Spec> {
+        let optional = |spec: Spec| Spec { is_optional: spec.is_optional || self.is_of_one_moment, ..spec };
+        ORIGIN.into_iter().chain(columns).map(optional).collect()
     }
 
     /// Numbers of the values, which are the first texts of their columns.
     fn ids(&self, table: &mut Table) -> [TextId; ORIGIN.len()] {
         let mut column = 0..;
-        self.0.each_ref().map(|value| {
+        self.values.each_ref().map(|value| {
             let column = column.next().unwrap_or(0);
             value.as_ref().map_or(TextId::NONE, |value| table.text_id(column, value.as_bytes()))
         })
     }
 
     fn host(&self) -> Option<&str> {
-        self.0[0].as_deref()
+        self.values[0].as_deref()
     }
 }
 
@@ -111,5 +125,11 @@ fn observed_footer(
     counts_pairs: bool,
 ) -> Vec<(&'static str, String)> {
     let completeness = CompletenessMembers::of(&observed.completeness, false);
-    footer(completeness, TraceMembers::of_observed(&trace.info, observed), origin.host(), counts_pairs)
+    let trace = TraceMembers::of_observed(&trace.info, observed);
+    let mut footer = footer(completeness, trace, origin.host(), counts_pairs);
+    let Completeness { stacks, stacks_distinct, stacks_unmatched, .. } = observed.completeness;
+    let counts =
+        [("stacks_seen", stacks), ("stacks_distinct", stacks_distinct), ("stacks_unmatched", stacks_unmatched)];
+    footer.extend(counts.map(|(name, count)| (name, count.to_string())));
+    footer
 }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use kmemtrace::documents::row::Address;
 use kmemtrace::{Fate, Kind, ObjectFate, ObjectSink, Query, Symbolizer};
 use parquet::errors::{ParquetError, Result};
 
@@ -113,13 +114,14 @@ struct RowWriter {
     free_kinds: [TextId; 3],
     fates: [TextId; Fate::ALL.len()],
     shows_addresses: bool,
+    is_of_one_moment: bool,
 }
 
 impl RowWriter {
     fn new(origin: &Origin, symbols: &Rc<Symbolizer>, job: &Job<'_>) -> anyhow::Result<RowWriter> {
         let shows_addresses = job.request.args.show_addresses;
         let address = Some(ADDRESS).filter(|_| shows_addresses);
-        let specs: Vec<Spec> = ORIGIN.into_iter().chain(PLACE).chain(COLUMNS).chain(address).collect();
+        let specs = origin.columns(PLACE.into_iter().chain(COLUMNS).chain(address));
         let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         let mut kinds = |name| Kind::ALL.map(|kind| table.text_id(column(name), kind.name().as_bytes()));
@@ -134,6 +136,7 @@ impl RowWriter {
             free_kinds,
             fates: Fate::ALL.map(|fate| table.text_id(column("fate"), fate.name().as_bytes())),
             shows_addresses,
+            is_of_one_moment: origin.is_of_one_moment,
             table,
         })
     }
@@ -144,10 +147,12 @@ impl RowWriter {
         let stack = self.stacks.id(object.stack, &mut self.table);
         let allocates = matches!(object.fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let table = &mut self.table;
-        Place { seq: object.seq, at: object.at, cpu: object.cpu, pid: object.pid, comm }
+        let at = Some(object.at).filter(|&at| !self.is_of_one_moment || at != 0);
+        let cpu = (!self.is_of_one_moment).then_some(object.cpu);
+        Place { seq: object.seq, at, cpu, pid: object.pid, comm }
             .begin_row(table, &self.origin)
             .text(self.kinds[object.kind as usize])
-            .bits(Some(object.call_site))
+            .bits(Address(object.call_site).told().map(|address| address.0))
             .text(symbol)
             .text(module)
             .new_text(object.cache.map(utf8).as_deref())

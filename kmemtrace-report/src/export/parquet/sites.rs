@@ -2,12 +2,13 @@
 
 use kmemtrace::documents;
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
+use kmemtrace::documents::row::Address;
 use kmemtrace::{Analysis, PageStats, Query, Row, Shape};
 use kmemtrace_abi::clock::{Agreement, Unit};
 
 use super::names::utf8;
 use super::table::{Of, Spec, Table};
-use super::{ORIGIN, Origin, footer};
+use super::{Origin, footer};
 use crate::export::Job;
 use crate::terminal::output::Output;
 
@@ -57,7 +58,7 @@ pub(crate) fn sites(job: &Job<'_>) -> anyhow::Result<u8> {
 fn write(analysis: &Analysis, origin: &Origin, out: Output) -> anyhow::Result<()> {
     let document = documents::sites(analysis, &Shape { sort: Vec::new(), top: None });
     let head = &document.head;
-    let specs: Vec<Spec> = ORIGIN.into_iter().chain(COLUMNS).collect();
+    let specs = origin.columns(COLUMNS);
     let mut table = Table::new(out, &specs)?;
     let (mut sums, origin_ids) = (Sums::default(), origin.ids(&mut table));
     let mut rows: Vec<Row<'_>> = analysis.rows().collect();
@@ -95,19 +96,23 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     let start = analysis.symbolizer().kernel_symbol(b"_stext").filter(|_| is_kernel);
     let module = symbol.and_then(|symbol| symbol.module).map(utf8);
     let stats = row.stats;
-    let is_ordered = analysis.info().keys().agreement != Agreement::Nothing;
+    // What is live at one moment tells nothing of what failed or was freed before.
+    let has_past = !analysis.info().input.is_of_one_moment();
+    let is_ordered = has_past && analysis.info().keys().agreement != Agreement::Nothing;
     table
         .new_text(Some(row.kind.name().as_bytes()))
         .new_text(module.as_deref())
         .new_text(symbol.map(|symbol| utf8(symbol.name)).as_deref())
         .new_text(symbol.map(|symbol| symbol.text()).as_deref().map(utf8).as_deref())
-        .bits(Some(call_site))
+        .bits(Address(call_site).told().map(|address| address.0))
         .bits(start.map(|start| call_site.wrapping_sub(start)));
-    for count in [u128::from(stats.allocs), stats.failed_allocs.into(), stats.requested, stats.allocated, stats.wasted]
-    {
-        table.int64(sums.fit(count));
+    table.int64(sums.fit(stats.allocs.into())).int64(sums.fit(stats.failed_allocs.into()).filter(|_| has_past));
+    for sum in [stats.requested, stats.allocated, stats.wasted] {
+        table.int64(sums.fit(sum));
     }
-    table.int64(sums.fit(stats.frees.into())).int64(sums.fit(stats.inferred_frees.into()));
+    for count in [stats.frees, stats.inferred_frees] {
+        table.int64(sums.fit(count.into()).filter(|_| has_past));
+    }
     table.int64(sums.fit(stats.cross_cpu.into()).filter(|_| is_ordered));
     for sum in [stats.live_objects.into(), stats.live_requested, stats.live_allocated, stats.live_wasted] {
         table.int64(sums.fit(sum));
@@ -116,10 +121,14 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     table.int64(peak).int64(sums.fit(stats.cross_cpu_bytes).filter(|_| is_ordered));
     table.boolean(Some(stats.live_is_upper_bound));
     let pages = stats.pages.as_ref();
-    let figures: [fn(&PageStats) -> u128; 4] =
-        [|pages| pages.allocated, |pages| pages.freed, |pages| pages.inferred, |pages| pages.live];
-    for figure in figures {
-        table.int64(pages.and_then(|pages| sums.fit(figure(pages))));
+    let figures: [(bool, fn(&PageStats) -> u128); 4] = [
+        (true, |pages| pages.allocated),
+        (has_past, |pages| pages.freed),
+        (has_past, |pages| pages.inferred),
+        (true, |pages| pages.live),
+    ];
+    for (is_known, figure) in figures {
+        table.int64(pages.and_then(|pages| sums.fit(figure(pages))).filter(|_| is_known));
     }
     let peak = pages.and_then(|pages| pages.peak_live).filter(|_| is_ordered);
     table.int64(peak.and_then(|peak| sums.fit(peak)));

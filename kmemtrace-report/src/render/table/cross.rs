@@ -23,13 +23,16 @@ pub(crate) fn cross(view: &Cross<'_>, options: &TableOptions, out: &mut dyn Writ
     match &view.matrix {
         Some(pairs) => matrix(pairs, options, out)?,
         None => {
-            let unknown = "Which CPU freed what another allocated is not known: the clock puts events in no order.";
+            let unknown = "Which CPU freed what another allocated is not known: the input does not tell the order of events.";
             heading::text(unknown, options, out)?;
         }
     }
     writeln!(out)?;
     if view.listing.rows.is_empty() && view.listing.others.is_none() {
-        return heading::empty("no object was freed on another CPU", options, out);
+        return match view.matrix {
+            Some(_) => heading::empty("no object was freed on another CPU", options, out),
+            None => Ok(()),
+        };
     }
     let row = |row: CrossRow<'_>| -> Vec<Cell> {
         vec![

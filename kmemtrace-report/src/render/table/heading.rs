@@ -184,7 +184,7 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         let [kernel, arch] = [kernel, trace.arch.unwrap_or_default()].map(|text| escape(text.as_bytes()));
         head.push(format!("Linux {kernel} {arch}").trim_end().to_owned());
     }
-    head.push(counted(trace.cpus as u64, "CPU"));
+    head.extend(trace.cpus.map(|cpus| counted(cpus as u64, "CPU")));
     let last = moment(trace, trace.last);
     head.push(match trace.keys().unit {
         Unit::Records => format!("numbers {} to {}", count(trace.first), count(trace.last)),

@@ -27,7 +27,7 @@ pub(crate) fn objects<'a>(
     let columns: Vec<Column<'_>> = OBJECTS.into_iter().filter(is_shown).collect();
     let row = |row: LiveRow<'_>| {
         let cells: [Cell; OBJECTS.len()] = [
-            cells::count(u64::from(row.cpu)).into(),
+            row.cpu.map_or_else(|| "-".into(), |cpu| cells::count(u64::from(cpu)).into()),
             row.pid.map_or("-".to_owned(), |pid| pid.to_string()).into(),
             cells::text(&row.comm),
             row.kind.name().into(),
@@ -35,7 +35,7 @@ pub(crate) fn objects<'a>(
             cells::bytes(row.requested, options).into(),
             cells::upper(row.live_is_upper_bound, cells::bytes(row.allocated, options)),
             row.address.to_string().into(),
-            cells::moment(&head.trace, row.at).into(),
+            row.at.map_or("-".to_owned(), |at| cells::moment(&head.trace, at)).into(),
             cells::site(&row.site, row.kind),
             cells::source(&row.site.place),
         ];
