@@ -131,7 +131,8 @@ impl<'a> EventRows<'a> {
             OrderedItem::Event { event, names, comm, .. } => {
                 let is_alloc = matches!(event.action, Action::Alloc(_));
                 let is_object = event.action != Action::Other;
-                let address = |n: u64| Address(n).told().filter(|_| is_object).map_or(String::new(), |at| at.to_string());
+                let address =
+                    |n: u64| Address(n).told().filter(|_| is_object).map_or(String::new(), |at| at.to_string());
                 [
                     number(event.told_at()),
                     String::new(),

@@ -23,7 +23,8 @@ pub(crate) fn cross(view: &Cross<'_>, options: &TableOptions, out: &mut dyn Writ
     match &view.matrix {
         Some(pairs) => matrix(pairs, options, out)?,
         None => {
-            let unknown = "Which CPU freed what another allocated is not known: the input does not tell the order of events.";
+            let unknown =
+                "Which CPU freed what another allocated is not known: the input does not tell the order of events.";
             heading::text(unknown, options, out)?;
         }
     }
