@@ -198,7 +198,14 @@ fn saved(trace: &Path, presses: usize) -> Value {
     let screen = text(&["top", "--once", "--script", &keys, "--save-in", &saved], trace);
     let file = must(&screen, fs::read_dir(place.path())).flatten().map(|entry| entry.path());
     let file = file.filter(|path| path.extension().is_some_and(|suffix| suffix == "json")).last();
-    json(&must(&screen, fs::read(file.unwrap_or_else(|| panic!("no file: {screen}")))))
+    let saved = json(&must(&screen, fs::read(file.unwrap_or_else(|| panic!("no file: {screen}")))));
+    // The members that other documents begin with.
+    let whole = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[trace]));
+    assert_eq!(saved["completeness"], whole["completeness"]);
+    for member in ["input", "first", "last", "cpus"] {
+        assert_eq!(saved["trace"][member], whole["trace"][member], "{member}");
+    }
+    saved
 }
 
 /// Trees of machines whose stacks were recorded: pages that go in parts, too.

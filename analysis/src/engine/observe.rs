@@ -200,7 +200,7 @@ pub(super) fn in_order(
 }
 
 /// True where loss without a place came to light at the end of a pass.
-pub(super) fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
+pub(crate) fn has_late_loss(trace: &Trace, order: &MergeStats) -> bool {
     trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|stream| stream.report().late_loss)
 }
 

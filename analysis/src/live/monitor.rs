@@ -117,8 +117,8 @@ pub enum Fed {
 pub struct Monitor<'a> {
     pub(super) base: &'a MonitorBase,
     reader: PairEventReader<'a, AnyFilter<'a>>,
-    merger: Merger<PairEvent>,
-    pairing: Pairing<'a>,
+    pub(super) merger: Merger<PairEvent>,
+    pub(super) pairing: Pairing<'a>,
     pub(super) ledger: Ledger<'a>,
     pub(super) names: NameMemory,
     spare: Vec<Chunk<PairEvent>>,

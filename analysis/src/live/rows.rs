@@ -1,5 +1,7 @@
 //! Snapshots of a monitor: a step for each row.
 
+use std::collections::BTreeSet;
+
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
@@ -8,6 +10,8 @@ use super::ledger::Line;
 use super::monitor::Monitor;
 use super::snapshot::{Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, Snapshot, SnapshotRequest, Totals};
 use super::ticks::TICK;
+use crate::account::completeness::Completeness;
+use crate::engine::observe::{Observed, has_late_loss};
 
 /// Call-sites that free an object, of a detail.
 const FREERS: usize = 4;
@@ -53,6 +57,26 @@ impl Monitor<'_> {
             snapshot.below = self.rows(LiveGroup::Stacks, request);
         }
         snapshot
+    }
+
+    /// Completeness and keys of what was read so far.
+    pub fn observed(&self, trace: &Trace) -> Observed {
+        let order = &self.merger.merged;
+        let counts = self.pairing.counts();
+        Observed {
+            completeness: Completeness {
+                inferred_frees: counts.all_inferred,
+                frees_without_alloc: counts.all_without_alloc,
+                stacks_distinct: trace.names.stacks.len() as u64,
+                ..Completeness::of(trace, order)
+            },
+            events: self.events(),
+            first_key: self.first,
+            keys: (self.events() > 0).then_some((self.first, self.frontier)),
+            own_threads: trace.metadata.own_threads.clone(),
+            has_late_loss: has_late_loss(trace, order),
+            source_paths: BTreeSet::new(),
+        }
     }
 
     /// Groupings whose rows tell objects apart: without stacks there are no rows of stacks, without pages none of uses.

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use kmemtrace::Trace;
+use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
 use kmemtrace_abi::trace::{InputKind, PAGE_OWNER};
+use serde_json::json;
 
 use super::machine;
 use super::pace::Pace;
@@ -80,8 +82,7 @@ impl<'a> Player<'a> {
         match fed {
             Fed::Ended if self.is_still => self.subject.state = Recording::Still,
             Fed::Ended => {
-                let reason =
-                    if self.source.is_growing { self.source.reason(&self.trace) } else { "end of the recording" };
+                let reason = self.source.reason(&self.trace);
                 self.subject.state = Recording::Ended(reason.to_owned());
             }
             Fed::CaughtUp if self.subject.state == Recording::Loads && !self.is_still => self.run(),
@@ -174,6 +175,11 @@ impl<'a> Player<'a> {
     }
 
     pub(super) fn snapshot(&mut self, request: &SnapshotRequest) -> Snapshot {
+        let observed = self.monitor.observed(&self.trace);
+        self.subject.head = json!({
+            "completeness": CompletenessMembers::of(&observed.completeness, false),
+            "trace": TraceMembers::of_observed(&self.trace.info, &observed),
+        });
         self.monitor.snapshot(&self.trace, request)
     }
 }

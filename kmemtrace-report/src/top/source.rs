@@ -100,15 +100,22 @@ impl Source {
 
     /// Reason for which the recording has ended.
     pub(super) fn reason(&self, trace: &Trace) -> &'static str {
+        const END: &str = "end of the recording";
+        if trace.info.input != InputKind::Kmemtrace {
+            return END;
+        }
         let end = |path: &Path| end_block::of(&regular::open(path).ok()?).ok().flatten();
         let reasons: Option<Vec<u32>> =
             trace.streams.iter().map(|stream| end(stream.path()).map(|end| end.reason.get())).collect();
         match reasons.as_deref() {
-            None => "the recorder was killed",
+            None if self.is_growing => "the recorder was killed",
+            None => "the recorder was killed, or the files were cut",
             Some(reasons) if reasons.contains(&END_ERROR) => "the recorder failed",
             Some(reasons) if reasons.contains(&END_LIMIT) => "its limit was reached",
-            Some(reasons) if reasons.iter().all(|reason| *reason == END_ASKED) => "the recorder was stopped",
-            Some(_) => "end of the recording",
+            Some(reasons) if self.is_growing && reasons.iter().all(|reason| *reason == END_ASKED) => {
+                "the recorder was stopped"
+            }
+            Some(_) => END,
         }
     }
 }

@@ -28,7 +28,9 @@ pub(crate) fn json(view: View<'_>) -> Value {
     });
     json!({
         "schema": "kmemtrace.top/1",
-        "trace": subject.name,
+        "completeness": subject.head["completeness"],
+        "trace": subject.head["trace"],
+        "name": subject.name,
         "elapsed_ns": snapshot.elapsed,
         "events": snapshot.events,
         "lost_events": snapshot.lost,

@@ -55,6 +55,8 @@ pub(crate) struct Subject {
     pub(crate) state: Recording,
     /// Memory of this machine, where it is the one that is recorded.
     pub(crate) memory: Option<Memory>,
+    /// Members `completeness` and `trace` of a document, as of the snapshot.
+    pub(crate) head: serde_json::Value,
 }
 
 /// Memory of a machine.
