@@ -3,7 +3,7 @@
 use kmemtrace::documents;
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Analysis, PageStats, Query, Row, Shape};
+use kmemtrace::{Analysis, Query, Row, Shape};
 use kmemtrace_abi::clock::{Agreement, Unit};
 
 use super::names::utf8;
@@ -121,14 +121,9 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     table.int64(peak).int64(sums.fit(stats.cross_cpu_bytes).filter(|_| is_ordered));
     table.boolean(Some(stats.live_is_upper_bound));
     let pages = stats.pages.as_ref();
-    let figures: [(bool, fn(&PageStats) -> u128); 4] = [
-        (true, |pages| pages.allocated),
-        (has_past, |pages| pages.freed),
-        (has_past, |pages| pages.inferred),
-        (true, |pages| pages.live),
-    ];
-    for (is_known, figure) in figures {
-        table.int64(pages.and_then(|pages| sums.fit(figure(pages))).filter(|_| is_known));
+    let sums_of = pages.map(|pages| [pages.allocated, pages.freed, pages.inferred, pages.live]);
+    for (column, is_known) in [true, has_past, has_past, true].into_iter().enumerate() {
+        table.int64(sums_of.and_then(|sums_of| sums.fit(sums_of[column])).filter(|_| is_known));
     }
     let peak = pages.and_then(|pages| pages.peak_live).filter(|_| is_ordered);
     table.int64(peak.and_then(|peak| sums.fit(peak)));

@@ -6,6 +6,7 @@ use kmemtrace::Kind;
 use kmemtrace::live::{Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, Snapshot, Totals};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use serde_json::Value;
 
 use super::keys::{Command, Key, press};
 use super::state::ScreenState;
@@ -78,7 +79,7 @@ fn snapshot() -> Snapshot {
 
 fn subject() -> Subject {
     let machine = "imx8-evk   Linux 6.12.9 aarch64".to_owned();
-    Subject { name: "kmemtrace.data".to_owned(), machine, state: Recording::Runs, memory: None }
+    Subject { name: "kmemtrace.data".to_owned(), machine, state: Recording::Runs, memory: None, head: Value::Null }
 }
 
 fn shown_as(snapshot: &Snapshot, subject: &Subject, state: &ScreenState, width: u16, height: u16) -> String {
