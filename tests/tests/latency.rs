@@ -271,6 +271,20 @@ fn filters_by_site_take_the_stalls_with_that_call_site() {
     }
 }
 
+#[test]
+fn filters_by_site_take_the_shrinkers_of_that_function() {
+    let (_dir, tree) = tree();
+    let rows = |arguments: &[&str]| -> Vec<Value> {
+        let document = document(&[&["shrinkers"], arguments].concat(), &tree);
+        document["rows"].as_array().unwrap().clone()
+    };
+    let all = rows(&[]);
+    let superblocks: Vec<&Value> = all.iter().filter(|row| row["symbol"] == "super_cache_scan").collect();
+    assert!(!superblocks.is_empty() && superblocks.len() < all.len());
+    assert_eq!(rows(&["--site", "super_cache_*"]).iter().collect::<Vec<_>>(), superblocks);
+    assert_eq!(rows(&["--module", "nothing"]), [] as [Value; 0]);
+}
+
 /// Offsets at which blocks of a file of our own end.
 fn block_ends(bytes: &[u8]) -> Vec<usize> {
     let (mut ends, mut end) = (Vec::new(), 0);

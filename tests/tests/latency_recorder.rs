@@ -16,6 +16,7 @@ use serde_json::Value;
 fn main() -> ExitCode {
     runner::main(&[
         ("each_begin_of_a_reclaim_is_there_with_its_stack", each_begin_of_a_reclaim_is_there_with_its_stack),
+        ("waits_of_a_call_site_are_those_of_its_rows", waits_of_a_call_site_are_those_of_its_rows),
         ("stalls_are_the_same_with_slabs_beside", stalls_are_the_same_with_slabs_beside),
         ("stacks_are_left_out_where_they_are_not_wanted", stacks_are_left_out_where_they_are_not_wanted),
         ("functions_are_recorded_or_refused_in_a_sentence", functions_are_recorded_or_refused_in_a_sentence),
@@ -149,6 +150,31 @@ fn each_begin_of_a_reclaim_is_there_with_its_stack() -> Result<(), Skip> {
             }
         }
     }
+    Ok(())
+}
+
+/// Rows of other keys go by the call-site, too.
+fn waits_of_a_call_site_are_those_of_its_rows() -> Result<(), Skip> {
+    let tracefs = can_record_latency()?;
+    let recorded = Recorded::new(&tracefs, &["-e", "latency,page", "--stack", "-b", "32M"])?;
+    let trace = recorded.trace();
+    let rows = |arguments: &[&str]| -> Vec<Value> {
+        let arguments = [&["waits", "--format", "json"], arguments].concat();
+        let document = json(&run_to(0, "kmemtrace-report", &arguments, &[&trace]));
+        document["rows"].as_array().cloned().unwrap_or_default()
+    };
+    let function = |row: &Value| Some(row["symbol"].as_str()?.split_once('+')?.0.to_owned());
+    let all = rows(&[]);
+    let Some(most) = all.iter().max_by_key(|row| row["allocs"].as_u64()).and_then(function) else {
+        return Err(Skip("this kernel puts no stacks into an instance".to_owned()));
+    };
+    let wanted: Vec<Value> = all.iter().filter(|row| function(row).as_ref() == Some(&most)).cloned().collect();
+    assert!(wanted.len() < all.len(), "{most}");
+    assert_eq!(rows(&["--site", &most]), wanted);
+    let allocs = |rows: &[Value]| rows.iter().filter_map(|row| row["allocs"].as_u64()).sum::<u64>();
+    let by_order = rows(&["--site", &most, "--by", "order"]);
+    assert_eq!(allocs(&by_order), allocs(&wanted));
+    assert!(by_order.iter().all(|row| row["order"].is_u64()), "{by_order:?}");
     Ok(())
 }
 

@@ -239,6 +239,8 @@ impl<'a> Pass<'a> {
             let Some(task) = observer.tasks.get(stall.task as usize) else { continue };
             listed.push(ListedStall { pid: task.pid, comm: task.comm.clone(), call_site, stall });
         }
+        let functions = std::mem::take(&mut observer.functions);
+        let takes_function = |function| observer.stacks.takes_function(observer.select, function);
         LatencyRows {
             events: observer.events,
             page_allocs: observer.page_allocs,
@@ -246,9 +248,9 @@ impl<'a> Pass<'a> {
             spans: spans.into_iter().collect(),
             nesting,
             tasks,
-            shrinkers: shrinkers.into_iter().collect(),
+            shrinkers: shrinkers.into_iter().filter(|(key, _)| takes_function(key.function)).collect(),
             waits: waits.into_iter().collect(),
-            functions: std::mem::take(&mut observer.functions).into_iter().collect(),
+            functions: functions.into_iter().filter(|(function, _)| takes_function(*function)).collect(),
             stalls: listed,
         }
     }

@@ -43,7 +43,7 @@ struct Recent {
 enum RecentKind {
     /// Span; the task's next event of reclaim is: `Some(true)`, an end without a begin.
     Span(Box<Closed>, Option<bool>),
-    Allocation(WaitKey),
+    Allocation(Option<WaitKey>),
 }
 
 /// Observer.
@@ -223,7 +223,8 @@ impl<'a> LatencyObserver<'a> {
         for Recent { task, end, what } in recent.drain(..) {
             match what {
                 RecentKind::Span(closed, next) => self.add(task, end, &closed, next, names),
-                RecentKind::Allocation(key) => self.add_wait(task, key),
+                RecentKind::Allocation(Some(key)) => self.add_wait(task, key),
+                RecentKind::Allocation(None) => self.pass_wait(task),
             }
         }
         self.recent = recent;
@@ -262,6 +263,13 @@ impl<'a> LatencyObserver<'a> {
         }
     }
 
+    /// Takes off the wait of an allocation that is not shown.
+    fn pass_wait(&mut self, number: TaskNumber) {
+        if let Some(task) = self.tasks.get_mut(number as usize) {
+            task.waits = Default::default();
+        }
+    }
+
     fn add_wait(&mut self, number: TaskNumber, key: WaitKey) {
         let Some(task) = self.tasks.get_mut(number as usize) else { return };
         self.sums.waits.entry(key).or_default().allocs += 1;
@@ -285,14 +293,18 @@ impl<'a> LatencyObserver<'a> {
         }
     }
 
-    fn wait_key(&mut self, event: &Event, names: &Names) -> WaitKey {
+    /// Keys of an allocation's row; `None` for one whose call-site the filters leave out.
+    fn wait_key(&mut self, event: &Event, names: &Names) -> Option<WaitKey> {
+        if !self.stacks.takes_stack(self.select, event.stack, names) {
+            return None;
+        }
         let has = |key| self.request.has_key(key);
-        WaitKey {
+        Some(WaitKey {
             call_site: if has(WaitBy::Site) { self.stacks.call_site(event.stack, names) } else { None },
             pid: event.pid.filter(|_| has(WaitBy::Task)),
             order: event.order.filter(|_| has(WaitBy::Order)),
             gfp: event.gfp.filter(|_| has(WaitBy::Gfp)),
-        }
+        })
     }
 
     fn function(&mut self, event: &Event, comm: Option<&[u8]>) {

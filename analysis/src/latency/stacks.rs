@@ -37,12 +37,20 @@ pub(super) struct StackFacts<'a> {
     list: &'a FrameList,
     call_sites: HashMap<StackId, Option<u64>>,
     charges: HashMap<StackId, bool>,
+    /// Stacks whose call-sites the filters take.
+    taken: HashMap<StackId, bool>,
 }
 
 impl<'a> StackFacts<'a> {
     pub(super) fn new(names: &'a KnownNames) -> StackFacts<'a> {
         let list = &names.places.options.frames;
-        StackFacts { names, list, call_sites: HashMap::default(), charges: HashMap::default() }
+        StackFacts {
+            names,
+            list,
+            call_sites: HashMap::default(),
+            charges: HashMap::default(),
+            taken: HashMap::default(),
+        }
     }
 
     /// Return address in the function that asked for the memory: the first frame beyond reclaim, charging and allocators. `None` without a
@@ -70,6 +78,31 @@ impl<'a> StackFacts<'a> {
             select.matches_site(site, symbols.lookup(site).as_ref())
                 && (select.branch.is_empty() || select.matches_branch(&places.place(site, symbols)))
         })
+    }
+
+    /// True for a stack whose call-site the filters by function and module take.
+    pub(super) fn takes_stack(&mut self, select: &Select, stack: Option<StackId>, trace_names: &Names) -> bool {
+        if select.site.is_empty() && select.module.is_empty() {
+            return true;
+        }
+        let Some(stack) = stack else { return false };
+        if let Some(&is_taken) = self.taken.get(&stack) {
+            return is_taken;
+        }
+        let call_site = self.call_site(Some(stack), trace_names);
+        let symbols = self.names.symbols();
+        let is_taken = call_site.is_some_and(|site| select.matches_site(site, symbols.lookup(site).as_ref()));
+        *self.taken.entry(stack).or_insert(is_taken)
+    }
+
+    /// True for a function that the filters take, by name and by module.
+    pub(super) fn takes_function(&self, select: &Select, function: u64) -> bool {
+        if select.site.is_empty() && select.module.is_empty() {
+            return true;
+        }
+        // Return addresses are looked up at the address less one: a function's first byte counts as its second.
+        let inside = function.saturating_add(1);
+        select.matches_site(inside, self.names.symbols().lookup(inside).as_ref())
     }
 
     /// True unless a stack shows that a program asked for the reclaim: none of its symbols charges memory.

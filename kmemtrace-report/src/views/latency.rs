@@ -33,12 +33,12 @@ pub(super) const SHRINKERS: View = View {
     meaning: "Time in shrinkers, each superblock apart",
     help: "\
 Calls of each shrinker on each node: durations, and objects freed. Superblocks share a function and have a shrinker each; with \
---by function they are one row.",
+--by function they are one row. --site and --module go by the function.",
     examples: &[
         ("shrinkers --show-addresses DIR", "each shrinker with its address"),
         ("shrinkers --by function DIR", "a row for each function"),
     ],
-    options: &["by", "threshold", "top"],
+    options: &["by", "threshold", "site", "module", "top"],
     groupings: &[GroupBy::Function],
     sort_keys: &[],
     run: Run::Latency {
@@ -92,9 +92,9 @@ pub(super) const WAITS: View = View {
     help: "\
 Allocations of pages by call-site, task, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
 The wait is that of the thread since its last allocation of pages. The recording needs the events of pages, too: \
-kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls.",
+kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --site and --module go by the call-site, which needs stacks.",
     examples: &[("waits --by task,order DIR", "by thread and order")],
-    options: &["by", "threshold", "top"],
+    options: &["by", "threshold", "site", "module", "top"],
     groupings: &[GroupBy::Site, GroupBy::Task, GroupBy::Order, GroupBy::Gfp],
     sort_keys: &[],
     run: Run::Latency {
@@ -110,9 +110,9 @@ pub(super) const FUNCTIONS: View = View {
     meaning: "Time in functions that the kernel timed",
     help: "\
 Calls of the functions that the kernel's function_graph tracer timed, by function. The recording needs kmemtraced -e latency --functions, \
-where the kernel has that tracer.",
+where the kernel has that tracer. --site and --module go by the function.",
     examples: &[("functions --threshold 1ms DIR", "long calls")],
-    options: &["threshold", "top"],
+    options: &["threshold", "site", "module", "top"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Latency {
