@@ -28,6 +28,8 @@ const LOADING: Duration = Duration::from_secs(5);
 const FAR_BEHIND: u64 = 2_000_000_000;
 /// Time between two looks at the recorder and at the names.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// Time between two readings of the names, as a multiple of what one takes.
+const RENEWAL_SHARE: u32 = 20;
 
 /// Monitor of a trace, with the trace.
 pub(super) struct Player<'a> {
@@ -39,6 +41,8 @@ pub(super) struct Player<'a> {
     begun: Instant,
     looked: Instant,
     bytes_of_names: u64,
+    /// Time before which the names are not read again.
+    names_due: Instant,
     pace: Pace,
 }
 
@@ -50,7 +54,7 @@ impl<'a> Player<'a> {
         let bytes_of_names = source.bytes_of_names();
         let now = Instant::now();
         let subject = Subject { state, ..subject };
-        Player { source, is_still, trace, monitor, subject, begun: now, looked: now, bytes_of_names, pace: Pace::new() }
+        Player { source, is_still, trace, monitor, subject, begun: now, looked: now, bytes_of_names, names_due: now, pace: Pace::new() }
     }
 
     /// State of the screen at its begin.
@@ -82,6 +86,10 @@ impl<'a> Player<'a> {
         match fed {
             Fed::Ended if self.is_still => self.subject.state = Recording::Still,
             Fed::Ended => {
+                if self.source.is_growing {
+                    // The recorder writes the last names when it ends.
+                    self.renew_names();
+                }
                 let reason = self.source.reason(&self.trace);
                 self.subject.state = Recording::Ended(reason.to_owned());
             }
@@ -133,9 +141,12 @@ impl<'a> Player<'a> {
             self.trace.streams.iter_mut().for_each(|stream| stream.follow(false));
         }
         let bytes = self.source.bytes_of_names();
-        if bytes != self.bytes_of_names {
+        if bytes != self.bytes_of_names && Instant::now() >= self.names_due {
             self.bytes_of_names = bytes;
+            let begun = Instant::now();
             self.renew_names();
+            // Names of threads come each second on a busy machine: reading them all again takes a small share of the time.
+            self.names_due = Instant::now() + begun.elapsed() * RENEWAL_SHARE;
         }
         // A clock that is this machine's is that of a recording of it.
         let is_here = self.monitor.lag().is_some();

@@ -111,7 +111,7 @@ impl Running<'_> {
 
     /// A stop by a failure: a file cannot be written, or the source or the trace directory is gone.
     fn failed(&mut self) -> Option<Stop> {
-        let is_unwritable = self.meta.add_new_modules().is_err();
+        let is_unwritable = self.meta.add_new_names(self.comms).is_err();
         if is_unwritable || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }

@@ -1,6 +1,6 @@
 //! Command names of threads, collected during the recording: the kernel remembers the last few threads only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Interval between two readings where the kernel remembers [`FEWEST`] threads. Fewer could begin on a busy machine meanwhile.
@@ -19,6 +19,8 @@ const MAX_THREADS: usize = 1 << 18;
 pub(crate) struct Comms {
     /// Each name ends at its first NUL.
     names: BTreeMap<i32, [u8; MAX_NAME]>,
+    /// Threads whose names were learnt or have changed since they were last taken.
+    new: BTreeSet<i32>,
     /// Time of the next reading.
     due: Option<Instant>,
 }
@@ -52,21 +54,33 @@ impl Comms {
         let mut bytes = [0; MAX_NAME];
         let len = name.len().min(MAX_NAME - 1);
         bytes[..len].copy_from_slice(&name[..len]);
-        if self.names.len() < MAX_THREADS || self.names.contains_key(&thread) {
-            self.names.insert(thread, bytes);
+        if (self.names.len() < MAX_THREADS || self.names.contains_key(&thread))
+            && self.names.insert(thread, bytes) != Some(bytes)
+        {
+            self.new.insert(thread);
         }
     }
 
     /// All names as `PID COMM` lines.
     pub(crate) fn lines(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (thread, name) in &self.names {
-            out.extend_from_slice(format!("{thread} ").as_bytes());
-            out.extend(name.iter().take_while(|&&b| b != 0));
-            out.push(b'\n');
-        }
-        out
+        lines(self.names.iter())
     }
+
+    /// Names that are new since the last call, as `PID COMM` lines.
+    pub(crate) fn take_new(&mut self) -> Vec<u8> {
+        let new = std::mem::take(&mut self.new);
+        lines(new.iter().filter_map(|thread| self.names.get_key_value(thread)))
+    }
+}
+
+fn lines<'n>(names: impl Iterator<Item = (&'n i32, &'n [u8; MAX_NAME])>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (thread, name) in names {
+        out.extend_from_slice(format!("{thread} ").as_bytes());
+        out.extend(name.iter().take_while(|&&b| b != 0));
+        out.push(b'\n');
+    }
+    out
 }
 
 #[cfg(test)]
@@ -80,6 +94,10 @@ mod tests {
         comms.add_lines(b"  7 sh\n9 Web Content\ngarbage\nx y\n");
         comms.add_lines(b"7 make\n10 \n");
         assert_eq!(comms.lines(), b"7 make\n9 Web Content\n10 \n12 a-command-with-\n");
+        assert_eq!(comms.take_new(), comms.lines());
+        comms.add_lines(b"7 make\n9 Web\n13 sh\n");
+        assert_eq!(comms.take_new(), b"9 Web\n13 sh\n");
+        assert_eq!(comms.take_new(), b"");
     }
 
     #[test]

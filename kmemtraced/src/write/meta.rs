@@ -10,13 +10,14 @@ use zerocopy::IntoBytes;
 
 use crate::output::destination::Destination;
 use crate::write::block_file::BlockFile;
+use crate::write::comms::Comms;
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
 use crate::write::host_texts::{self, HostTexts};
 
 const NAME: &str = "meta.out";
 /// Interval between two looks for new modules.
-const MODULES_INTERVAL: Duration = Duration::from_secs(1);
+const NAMES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of a recording for its names.
 #[derive(Clone, Copy, Debug)]
@@ -84,17 +85,27 @@ impl MetaFile {
         self.texts.begun();
     }
 
-    /// Adds the symbols of modules that are new, once a second.
-    pub(crate) fn add_new_modules(&mut self) -> io::Result<()> {
-        if self.looked.elapsed() < MODULES_INTERVAL {
+    /// Adds the names that are new, once a second: symbols of modules, and command names of threads, for whoever follows the recording.
+    pub(crate) fn add_new_names(&mut self, comms: &mut Comms) -> io::Result<()> {
+        if self.looked.elapsed() < NAMES_INTERVAL {
             return Ok(());
         }
         self.looked = Instant::now();
         let texts = self.texts.new_modules();
-        if texts.is_empty() {
+        let new_comms = [(item::COMMS, comms.take_new())];
+        let has_comms = !new_comms[0].1.is_empty();
+        if texts.is_empty() && !has_comms {
             return Ok(());
         }
-        self.put(&texts)?;
+        if !texts.is_empty() {
+            self.put(&texts)?;
+        }
+        if has_comms {
+            // A few names are not worth a compressor.
+            for payload in host_texts::payloads(&new_comms) {
+                put(&mut self.file, &mut None, &payload)?;
+            }
+        }
         if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
