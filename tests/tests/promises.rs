@@ -127,7 +127,10 @@ const HANDS: [Hand; 26] = [
         "events/kmem/kmalloc/filter",
         "echo 'bytes_req > 100' >events/kmem/kmalloc/filter; echo 0 >events/kmem/kmalloc/filter",
     ),
-    ("events/kmem/filter", "echo 'common_pid != 1' >events/kmem/filter; echo 0 >events/kmem/filter"),
+    (
+        "events/kmem/filter|events/kmem/kfree/filter",
+        "echo 'common_pid != 1' >events/kmem/filter; echo 0 >events/kmem/filter",
+    ),
     ("events/kmem/kfree/trigger", "echo traceoff:1 >events/kmem/kfree/trigger"),
     ("set_event_pid", "echo 1 >set_event_pid"),
     ("set_event_pid", "echo 1 >set_event_pid; echo >set_event_pid"),

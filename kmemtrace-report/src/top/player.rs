@@ -54,7 +54,18 @@ impl<'a> Player<'a> {
         let bytes_of_names = source.bytes_of_names();
         let now = Instant::now();
         let subject = Subject { state, ..subject };
-        Player { source, is_still, trace, monitor, subject, begun: now, looked: now, bytes_of_names, names_due: now, pace: Pace::new() }
+        Player {
+            source,
+            is_still,
+            trace,
+            monitor,
+            subject,
+            begun: now,
+            looked: now,
+            bytes_of_names,
+            names_due: now,
+            pace: Pace::new(),
+        }
     }
 
     /// State of the screen at its begin.
