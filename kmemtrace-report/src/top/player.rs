@@ -26,7 +26,7 @@ pub(super) const ROUND: Duration = Duration::from_millis(50);
 const LOADING: Duration = Duration::from_secs(5);
 /// Distance to the present beyond which the rest is passed over, in nanoseconds.
 const FAR_BEHIND: u64 = 2_000_000_000;
-/// Time between two looks at the recorder and at the names.
+/// Time between two looks at the recorder and at the names, and shortest time over which bytes are counted.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// Time between two readings of the names, as a multiple of what one takes.
 const RENEWAL_SHARE: u32 = 20;
@@ -41,6 +41,8 @@ pub(super) struct Player<'a> {
     begun: Instant,
     looked: Instant,
     bytes_of_names: u64,
+    /// Time of the last count of bytes, and the number of bytes read then.
+    bytes_before: (Instant, u64),
     /// Time before which the names are not read again.
     names_due: Instant,
     pace: Pace,
@@ -64,6 +66,7 @@ impl<'a> Player<'a> {
             looked: now,
             bytes_of_names,
             names_due: now,
+            bytes_before: (now, 0),
             pace: Pace::new(),
         }
     }
@@ -202,6 +205,14 @@ impl<'a> Player<'a> {
             "completeness": CompletenessMembers::of(&observed.completeness, false),
             "trace": TraceMembers::of_observed(&self.trace.info, &observed),
         });
-        self.monitor.snapshot(&self.trace, request)
+        let snapshot = self.monitor.snapshot(&self.trace, request);
+        let (since, bytes) = self.bytes_before;
+        if since.elapsed() >= BETWEEN_LOOKS {
+            let bytes = u128::from(snapshot.bytes_read.saturating_sub(bytes));
+            let rate = bytes * u128::from(SECOND) / since.elapsed().as_nanos();
+            self.subject.bytes_now = u64::try_from(rate).ok().filter(|_| self.subject.state == Recording::Runs);
+            self.bytes_before = (Instant::now(), snapshot.bytes_read);
+        }
+        snapshot
     }
 }

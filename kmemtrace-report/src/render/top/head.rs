@@ -1,6 +1,6 @@
 //! Lines above the table, and the line of keys.
 
-use kmemtrace::live::{LiveGroup, Snapshot, Totals};
+use kmemtrace::live::{LiveGroup, LiveName, LiveSymbol, Snapshot, Totals};
 use kmemtrace_abi::text::units::grouped;
 
 use super::figures::{count, curve, long_bytes, long_change, moment, percent, window};
@@ -23,7 +23,12 @@ fn part(text: impl Into<String>, paint: Paint, rank: u8) -> Part {
 
 /// Draws the lines above the table; returns the number of the first line below them.
 pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
-    let lines = [title(view), totals(view, pen.area().width), history(view, pen.area().width), settings(view)];
+    let lines = [
+        title(view, pen.area().width),
+        totals(view, pen.area().width),
+        history(view, pen.area().width),
+        settings(view),
+    ];
     for (y, parts) in (0..).zip(lines) {
         line(pen, y, parts);
     }
@@ -49,7 +54,7 @@ fn line(pen: &mut Pen<'_>, y: u16, mut parts: Vec<Part>) {
 }
 
 /// Program, trace, state of the recording, rate and loss.
-fn title(view: View<'_>) -> Vec<Part> {
+fn title(view: View<'_>, width: u16) -> Vec<Part> {
     let View { snapshot, subject, state, .. } = view;
     let at = moment(snapshot.elapsed);
     let is_over = snapshot.is_over_memory;
@@ -96,17 +101,40 @@ fn title(view: View<'_>) -> Vec<Part> {
     let lag = snapshot.lag.filter(|_| matches!(subject.state, Recording::Runs | Recording::Loads));
     let lag = lag.map_or(String::new(), |lag| format!("lag {:.1} s", lag as f64 / 1e9));
     let rate = if view.is_still() { String::new() } else { format!("{} ev/s", count(snapshot.events_now)) };
+    let bytes = subject.bytes_now.filter(|_| width >= WIDE);
+    let bytes = bytes.map_or(String::new(), |bytes| format!("{:.1} MiB/s", bytes as f64 / f64::from(1 << 20)));
+    let symbols = known_symbols(view).filter(|_| width >= WIDE);
+    let symbols = symbols.map_or(String::new(), |percent| format!("symbols {percent}%"));
     vec![
         part("kmemtrace", Paint::Strong, 6),
         part(&subject.name, Paint::Plain, if has_skipped { 5 } else { 4 }),
         part(&subject.machine, Paint::Plain, 7),
         part(recording, paint, 0),
         part(rate, Paint::Plain, 3),
+        part(bytes, Paint::Plain, 9),
         part(lost, if is_lossy { Paint::Warning } else { Paint::Plain }, 1),
         part(skipped, Paint::Warning, 0),
         part(unmatched, Paint::Warning, 4),
         part(lag, Paint::Plain, if has_skipped { 8 } else { 2 }),
+        part(symbols, Paint::Plain, 9),
     ]
+}
+
+/// Share of the addresses on the screen that have a symbol, in percent, rounded down; `None` where there are no addresses.
+fn known_symbols(view: View<'_>) -> Option<usize> {
+    let (mut all, mut known) = (0, 0);
+    let mut count = |site: u64, symbol: &Option<LiveSymbol>| {
+        all += usize::from(site != 0);
+        known += usize::from(site != 0 && symbol.is_some());
+    };
+    for row in view.snapshot.rows.iter().chain(&view.snapshot.below) {
+        match &*row.name {
+            LiveName::Site(site, symbol) => count(*site, symbol),
+            LiveName::Stack(frames) => frames.iter().for_each(|(frame, symbol)| count(*frame, symbol)),
+            LiveName::Module(_) | LiveName::Task(..) | LiveName::Cache(_) | LiveName::Use(_) => {}
+        }
+    }
+    (known * 100usize).checked_div(all)
 }
 
 /// Totals of pages and of slab objects.

@@ -79,7 +79,14 @@ fn snapshot() -> Snapshot {
 
 fn subject() -> Subject {
     let machine = "imx8-evk   Linux 6.12.9 aarch64".to_owned();
-    Subject { name: "kmemtrace.data".to_owned(), machine, state: Recording::Runs, memory: None, head: Value::Null }
+    Subject {
+        name: "kmemtrace.data".to_owned(),
+        machine,
+        state: Recording::Runs,
+        memory: None,
+        head: Value::Null,
+        bytes_now: Some(25_585_254),
+    }
 }
 
 fn shown_as(snapshot: &Snapshot, subject: &Subject, state: &ScreenState, width: u16, height: u16) -> String {
@@ -132,6 +139,7 @@ fn the_large_screen_has_all_columns_and_two_panes() {
     let screen = shown(&Snapshot { mark: Some(118 * SECOND), ..snapshot() }, 160, 45);
     for text in [
         "imx8-evk   Linux 6.12.9 aarch64",
+        "412k ev/s   24.4 MiB/s   0 lost   lag 0.4 s   symbols 100%",
         "peak 1.34 GiB   at +00:02:41",
         "mark +00:01:58",
         "SINCE MARK     LIVE     PEAK    PAGES    OBJS   WASTED  ALLOC/s  FREE/s  XCPU  AGE50",

@@ -55,6 +55,8 @@ pub(crate) struct Subject {
     pub(crate) state: Recording,
     /// Memory of this machine, where it is the one that is recorded.
     pub(crate) memory: Option<Memory>,
+    /// Bytes of the files that were read in the last second, while the trace is followed.
+    pub(crate) bytes_now: Option<u64>,
     /// Members `completeness` and `trace` of a document, as of the snapshot.
     pub(crate) head: serde_json::Value,
 }
