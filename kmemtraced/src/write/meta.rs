@@ -17,7 +17,7 @@ use crate::write::host_texts::{self, HostTexts};
 
 const NAME: &str = "meta.out";
 /// Interval between two looks for new modules.
-const NAMES_INTERVAL: Duration = Duration::from_secs(1);
+const MODULES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of a recording for its names.
 #[derive(Clone, Copy, Debug)]
@@ -85,27 +85,24 @@ impl MetaFile {
         self.texts.begun();
     }
 
-    /// Adds the names that are new, once a second: symbols of modules, and command names of threads, for whoever follows the recording.
+    /// Adds names that are new, for whoever follows the recording: command names of threads, and once a second symbols of modules.
     pub(crate) fn add_new_names(&mut self, comms: &mut Comms) -> io::Result<()> {
-        if self.looked.elapsed() < NAMES_INTERVAL {
+        let new = comms.take_new();
+        if !new.is_empty() {
+            // A few names are not worth a compressor.
+            for payload in host_texts::payloads(&[(item::COMMS, new)]) {
+                put(&mut self.file, &mut None, &payload)?;
+            }
+        }
+        if self.looked.elapsed() < MODULES_INTERVAL {
             return Ok(());
         }
         self.looked = Instant::now();
         let texts = self.texts.new_modules();
-        let new_comms = [(item::COMMS, comms.take_new())];
-        let has_comms = !new_comms[0].1.is_empty();
-        if texts.is_empty() && !has_comms {
+        if texts.is_empty() {
             return Ok(());
         }
-        if !texts.is_empty() {
-            self.put(&texts)?;
-        }
-        if has_comms {
-            // A few names are not worth a compressor.
-            for payload in host_texts::payloads(&new_comms) {
-                put(&mut self.file, &mut None, &payload)?;
-            }
-        }
+        self.put(&texts)?;
         if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
