@@ -260,6 +260,13 @@ impl<'a> Follower<'a> {
         self.pass.add_comms(comms);
     }
 
+    /// Gives a span the name of its thread, where it is known by now.
+    pub fn name(&self, span: &mut EndedSpan) {
+        if span.lacks_name() {
+            span.listed.comm = self.pass.comm(span.listed.pid);
+        }
+    }
+
     /// Takes off the spans that have ended, in the order of their ends.
     pub fn take_ended(&mut self) -> Vec<EndedSpan> {
         self.pass.take_ended()

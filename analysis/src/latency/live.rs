@@ -53,6 +53,13 @@ pub struct EndedSpan {
     pub is_suspect: bool,
 }
 
+impl EndedSpan {
+    /// True where the thread is known and its name is not.
+    pub fn lacks_name(&self) -> bool {
+        self.listed.comm.is_none() && self.listed.pid.is_some_and(|pid| pid > 0)
+    }
+}
+
 /// Sums over the spans that were listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndedTotals {

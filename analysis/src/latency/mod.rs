@@ -190,6 +190,11 @@ impl<'a> Pass<'a> {
         self.observer.settle_before(u64::MAX, names);
     }
 
+    /// Command name of a thread of a span that has ended.
+    pub(crate) fn comm(&self, pid: Option<i32>) -> Option<Box<[u8]>> {
+        self.observer.ended.as_ref()?.comm(pid)
+    }
+
     /// Takes off the spans that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<EndedSpan> {
         self.observer.ended.as_mut().map_or_else(Vec::new, |ended| std::mem::take(&mut ended.spans))

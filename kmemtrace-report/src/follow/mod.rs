@@ -1,6 +1,7 @@
 //! Stalls of a trace that grows, each printed once it ends: of a stream on standard input, or of a directory.
 
 mod directory;
+mod held;
 mod input;
 mod lines;
 mod stop;
@@ -17,6 +18,7 @@ use crate::latency::check_threshold;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::{exit, report};
+use held::Held;
 use input::Input;
 use lines::Lines;
 use stop::{Next, Stop};
@@ -41,13 +43,14 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let mut follower = Follower::new(&base, &trace);
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let mut lines = Lines::new(request, &base, &mut out);
-    let mut written = Ok(());
+    let (mut written, mut held) = (Ok(()), Held::default());
     loop {
         if input.is_full() {
             follower.hurry();
         }
         let fed = follower.feed(&mut trace);
-        written = written.and_then(|()| lines.rows(&follower.take_ended(), follower.first(), &trace));
+        let ready = held.pass(follower.take_ended(), &follower);
+        written = written.and_then(|()| lines.rows(&ready, follower.first(), &trace));
         if fed == Fed::Behind && written.is_ok() {
             continue;
         }
@@ -62,7 +65,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     }
     input.report(request, &mut trace);
     let first = follower.first();
-    let mut last = Vec::new();
+    let mut last = held.rest(&follower);
     let followed = follower.finish(&trace, &mut |spans| last.extend(spans));
     written = written.and_then(|()| lines.rows(&last, first, &trace)).and_then(|()| lines.begin(first));
     let (totals, late_events) = (followed.totals, followed.late_events);

@@ -9,23 +9,33 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const FEWEST: usize = 128;
 /// Longest interval, in units of [`INTERVAL`].
 const MAX_INTERVALS: usize = 10;
+/// The same where a viewer shows names as they come.
+const MAX_INTERVALS_WITH_VIEWER: usize = 2;
 /// Bytes of a name: `TASK_COMM_LEN`, the NUL at its end included.
 const MAX_NAME: usize = 16;
 /// Most threads that are kept, so that memory stays limited in a recording of many days.
 const MAX_THREADS: usize = 1 << 18;
 
 /// Names by thread id.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Comms {
     /// Each name ends at its first NUL.
     names: BTreeMap<i32, [u8; MAX_NAME]>,
     /// Threads whose names were learnt or have changed since they were last taken.
     new: BTreeSet<i32>,
+    /// Longest interval between two readings.
+    longest: Duration,
     /// Time of the next reading.
     due: Option<Instant>,
 }
 
 impl Comms {
+    /// No names. A viewer shows them as they come, which is worth more readings.
+    pub(crate) fn new(has_viewer: bool) -> Comms {
+        let intervals = if has_viewer { MAX_INTERVALS_WITH_VIEWER } else { MAX_INTERVALS };
+        Comms { names: BTreeMap::new(), new: BTreeSet::new(), longest: INTERVAL * intervals as u32, due: None }
+    }
+
     /// Adds `PID COMM` lines of the kernel, every 100 ms to one second; a later name of a thread wins.
     pub(crate) fn add_if_due(&mut self, lines: impl FnOnce() -> Vec<u8>) {
         if self.due.is_some_and(|due| Instant::now() < due) {
@@ -35,7 +45,7 @@ impl Comms {
         self.add_lines(&lines);
         let remembered = lines.iter().filter(|&&b| b == b'\n').count();
         let intervals = (remembered / FEWEST).clamp(1, MAX_INTERVALS);
-        self.due = Some(Instant::now() + INTERVAL * intervals as u32);
+        self.due = Some(Instant::now() + (INTERVAL * intervals as u32).min(self.longest));
     }
 
     /// Adds `PID COMM` lines of the kernel; a later name of a thread wins.
@@ -89,7 +99,7 @@ mod tests {
 
     #[test]
     fn names_that_the_kernel_forgot_are_kept_and_later_ones_win() {
-        let mut comms = Comms::default();
+        let mut comms = Comms::new(false);
         comms.add(12, b"a-command-with-a-long-name");
         comms.add_lines(b"  7 sh\n9 Web Content\ngarbage\nx y\n");
         comms.add_lines(b"7 make\n10 \n");
@@ -102,7 +112,7 @@ mod tests {
 
     #[test]
     fn names_are_read_at_intervals() {
-        let mut comms = Comms::default();
+        let mut comms = Comms::new(false);
         comms.add_if_due(|| b"1 first\n".to_vec());
         comms.add_if_due(|| b"1 second\n".to_vec());
         assert_eq!(comms.lines(), b"1 first\n");
