@@ -14,7 +14,7 @@ use kmemtrace_abi::disk::block::{End, Header, MAGIC, NO_CPU, Watermark, item, ki
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::load;
 use kmemtrace_tests::memory_group::MemoryGroup;
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         ("a_terminal_that_closes_ends_it", a_terminal_that_closes_ends_it),
         ("a_killed_recorder_leaves_nothing_after_recover", a_killed_recorder_leaves_nothing_after_recover),
         ("stalls_of_the_recording_are_printed_as_they_end", stalls_of_the_recording_are_printed_as_they_end),
+        ("lines_have_the_names_of_commands_that_have_ended", lines_have_the_names_of_commands_that_have_ended),
     ])
 }
 
@@ -474,5 +475,24 @@ fn stalls_of_the_recording_are_printed_as_they_end() -> Result<(), Skip> {
     // The flush interval and half a second; a machine that does other things, too, delays some.
     let (median, latest) = (late[late.len() / 2], late[late.len() - 1]);
     assert!(median <= 700 && latest < 4000, "stalls are printed {median} ms late, the last {latest} ms");
+    Ok(())
+}
+
+/// The kernel tells the name of a command that has ended already: a line waits for it.
+fn lines_have_the_names_of_commands_that_have_ended() -> Result<(), Skip> {
+    can_watch()?;
+    let (files, group) = (Directory::on_disk(), MemoryGroup::new(20 << 20)?);
+    let (from, to) = (files.file("from").display().to_string(), files.file("to").display().to_string());
+    must("file", fs::write(&from, vec![7; 2 << 20]));
+    let load = group.shell(&format!("for i in $(seq 40); do head -c 2M '{from}' >'{to}'$i; done; sleep 2"));
+    let mut watch = Command::new(program("kmemtraced"));
+    watch.args(["watch", "--threshold", "1us", "--format", "jsonl", "-b", "32M", "-B", &instance_name(), "--"]);
+    let output = must("kmemtraced", watch.arg(load.get_program()).args(load.get_args()).stdin(Stdio::null()).output());
+    let rows = json_lines(&output.stdout);
+    let stalls = rows.iter().filter(|row| row["end"].is_u64());
+    let (named, unnamed): (Vec<&Value>, Vec<&Value>) = stalls.partition(|row| row["comm"].is_string());
+    assert!(named.iter().filter(|row| row["comm"] == "head").count() > 10, "{named:?}");
+    // A machine that does other things, too, lets a name come late now and then.
+    assert!(unnamed.len() * 10 <= named.len(), "{} of {} lines have no name", unnamed.len(), rows.len());
     Ok(())
 }
