@@ -164,7 +164,7 @@ fn run(
     let started = started.and(launcher);
     let started =
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
-    let mut comms = Comms::new(args.viewer.is_some());
+    let mut comms = Comms::new(args.viewer.is_some() || args.reader.is_some());
     if started.is_ok() {
         source.begun();
         meta.begun();

@@ -9,8 +9,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const FEWEST: usize = 128;
 /// Longest interval, in units of [`INTERVAL`].
 const MAX_INTERVALS: usize = 10;
-/// The same where a viewer shows names as they come.
-const MAX_INTERVALS_WITH_VIEWER: usize = 2;
+/// The same where somebody follows the recording.
+const MAX_INTERVALS_FOLLOWED: usize = 2;
 /// Bytes of a name: `TASK_COMM_LEN`, the NUL at its end included.
 const MAX_NAME: usize = 16;
 /// Most threads that are kept, so that memory stays limited in a recording of many days.
@@ -21,8 +21,8 @@ const MAX_THREADS: usize = 1 << 18;
 pub(crate) struct Comms {
     /// Each name ends at its first NUL.
     names: BTreeMap<i32, [u8; MAX_NAME]>,
-    /// Threads whose names were learnt or have changed since they were last taken.
-    new: BTreeSet<i32>,
+    /// Threads whose names were learnt or have changed since they were last taken; `None` where nobody follows the recording.
+    new: Option<BTreeSet<i32>>,
     /// Longest interval between two readings.
     longest: Duration,
     /// Time of the next reading.
@@ -30,10 +30,11 @@ pub(crate) struct Comms {
 }
 
 impl Comms {
-    /// No names. A viewer shows them as they come, which is worth more readings.
-    pub(crate) fn new(has_viewer: bool) -> Comms {
-        let intervals = if has_viewer { MAX_INTERVALS_WITH_VIEWER } else { MAX_INTERVALS };
-        Comms { names: BTreeMap::new(), new: BTreeSet::new(), longest: INTERVAL * intervals as u32, due: None }
+    /// No names. Whoever follows the recording shows them as they come, which is worth more readings.
+    pub(crate) fn new(is_followed: bool) -> Comms {
+        let intervals = if is_followed { MAX_INTERVALS_FOLLOWED } else { MAX_INTERVALS };
+        let longest = INTERVAL * intervals as u32;
+        Comms { names: BTreeMap::new(), new: is_followed.then(BTreeSet::new), longest, due: None }
     }
 
     /// Adds `PID COMM` lines of the kernel, every 100 ms to one second; a later name of a thread wins.
@@ -67,7 +68,9 @@ impl Comms {
         if (self.names.len() < MAX_THREADS || self.names.contains_key(&thread))
             && self.names.insert(thread, bytes) != Some(bytes)
         {
-            self.new.insert(thread);
+            self.new.iter_mut().for_each(|new| {
+                new.insert(thread);
+            });
         }
     }
 
@@ -76,9 +79,9 @@ impl Comms {
         lines(self.names.iter())
     }
 
-    /// Names that are new since the last call, as `PID COMM` lines.
+    /// Names that are new since the last call, as `PID COMM` lines; none where nobody follows the recording.
     pub(crate) fn take_new(&mut self) -> Vec<u8> {
-        let new = std::mem::take(&mut self.new);
+        let new = self.new.as_mut().map(std::mem::take).unwrap_or_default();
         lines(new.iter().filter_map(|thread| self.names.get_key_value(thread)))
     }
 }
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn names_that_the_kernel_forgot_are_kept_and_later_ones_win() {
-        let mut comms = Comms::new(false);
+        let mut comms = Comms::new(true);
         comms.add(12, b"a-command-with-a-long-name");
         comms.add_lines(b"  7 sh\n9 Web Content\ngarbage\nx y\n");
         comms.add_lines(b"7 make\n10 \n");
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn names_are_read_at_intervals() {
-        let mut comms = Comms::new(false);
+        let mut comms = Comms::new(true);
         comms.add_if_due(|| b"1 first\n".to_vec());
         comms.add_if_due(|| b"1 second\n".to_vec());
         assert_eq!(comms.lines(), b"1 first\n");

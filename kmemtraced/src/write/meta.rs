@@ -89,7 +89,7 @@ impl MetaFile {
     pub(crate) fn add_new_names(&mut self, comms: &mut Comms) -> io::Result<()> {
         let new = comms.take_new();
         if !new.is_empty() {
-            // A few names are not worth a compressor.
+            // A few names are not worth a compressor. Where nobody follows there are none: a disk that stalls must not hold up this thread.
             for payload in host_texts::payloads(&[(item::COMMS, new)]) {
                 put(&mut self.file, &mut None, &payload)?;
             }
