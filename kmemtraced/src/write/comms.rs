@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const FEWEST: usize = 128;
 /// Longest interval, in units of [`INTERVAL`].
 const MAX_INTERVALS: usize = 10;
-/// The same where somebody follows the recording.
+/// The same in a recording that a viewer follows.
 const MAX_INTERVALS_FOLLOWED: usize = 2;
 /// Bytes of a name: `TASK_COMM_LEN`, the NUL at its end included.
 const MAX_NAME: usize = 16;
@@ -21,7 +21,7 @@ const MAX_THREADS: usize = 1 << 18;
 pub(crate) struct Comms {
     /// Each name ends at its first NUL.
     names: BTreeMap<i32, [u8; MAX_NAME]>,
-    /// Threads whose names were learnt or have changed since they were last taken; `None` where nobody follows the recording.
+    /// Threads whose names were learnt or have changed since they were last taken; `None` in a recording that no viewer follows.
     new: Option<BTreeSet<i32>>,
     /// Longest interval between two readings.
     longest: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct Comms {
 }
 
 impl Comms {
-    /// No names. Whoever follows the recording shows them as they come, which is worth more readings.
+    /// No names. A viewer that follows the recording shows them as they come, which is worth more readings.
     pub(crate) fn new(is_followed: bool) -> Comms {
         let intervals = if is_followed { MAX_INTERVALS_FOLLOWED } else { MAX_INTERVALS };
         let longest = INTERVAL * intervals as u32;
@@ -79,7 +79,7 @@ impl Comms {
         lines(self.names.iter())
     }
 
-    /// Names that are new since the last call, as `PID COMM` lines; none where nobody follows the recording.
+    /// Names that are new since the last call, as `PID COMM` lines; none in a recording that no viewer follows.
     pub(crate) fn take_new(&mut self) -> Vec<u8> {
         let new = self.new.as_mut().map(std::mem::take).unwrap_or_default();
         lines(new.iter().filter_map(|thread| self.names.get_key_value(thread)))

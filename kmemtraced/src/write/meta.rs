@@ -85,11 +85,11 @@ impl MetaFile {
         self.texts.begun();
     }
 
-    /// Adds names that are new, for whoever follows the recording: command names of threads, and once a second symbols of modules.
+    /// Adds names that are new, for a viewer that follows the recording: command names of threads, and once a second symbols of modules.
     pub(crate) fn add_new_names(&mut self, comms: &mut Comms) -> io::Result<()> {
         let new = comms.take_new();
         if !new.is_empty() {
-            // A few names are not worth a compressor. Where nobody follows there are none: a disk that stalls must not hold up this thread.
+            // A few names are not worth a compressor. Without a viewer there are none: a disk that stalls must not hold up this thread.
             for payload in host_texts::payloads(&[(item::COMMS, new)]) {
                 put(&mut self.file, &mut None, &payload)?;
             }

@@ -96,7 +96,7 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     let start = analysis.symbolizer().kernel_symbol(b"_stext").filter(|_| is_kernel);
     let module = symbol.and_then(|symbol| symbol.module).map(utf8);
     let stats = row.stats;
-    // What is live at one moment tells nothing of what failed or was freed before.
+    // Pages that are live at one moment tell nothing of what failed or was freed before.
     let has_past = !analysis.info().input.is_of_one_moment();
     let is_ordered = has_past && analysis.info().keys().agreement != Agreement::Nothing;
     table
