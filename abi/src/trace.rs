@@ -53,6 +53,12 @@ impl InputKind {
     pub fn is_of_one_moment(self) -> bool {
         self == InputKind::Other(PAGE_OWNER)
     }
+
+    /// Order key and CPU of an allocation, where the input tells them: a text of page_owner has no CPUs, and time 0 for a block without one.
+    pub fn told_place(self, at: u64, cpu: u32) -> (Option<u64>, Option<u32>) {
+        let tells_all = !self.is_of_one_moment();
+        (Some(at).filter(|&at| tells_all || at != 0), Some(cpu).filter(|_| tells_all))
+    }
 }
 
 /// Part of the system whose events a recording has.

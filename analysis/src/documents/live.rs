@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::trace::InputKind;
 
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Others};
@@ -68,8 +69,7 @@ struct Objects<'a> {
     stacks: Option<StackNaming<'a>>,
     /// Rows of the analysis have threads behind their stacks.
     has_tasks: bool,
-    /// The input has neither CPUs nor, for some blocks, times; such a block's time is 0.
-    is_of_one_moment: bool,
+    input: InputKind,
     page_bytes: Option<u64>,
     /// Call-sites and kinds whose objects are also freed on paths without events.
     bounds: HashSet<(u64, Kind)>,
@@ -98,7 +98,7 @@ pub(super) fn live<'a>(
         naming: Naming::of(analysis),
         stacks: analysis.grouping.has(GroupKey::Stack).then(|| stacks.clone()),
         has_tasks: analysis.grouping == Grouping::SITE_STACK_AND_TASK,
-        is_of_one_moment: analysis.info.input.is_of_one_moment(),
+        input: analysis.info.input,
         page_bytes: analysis.info.page_bytes,
         bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
     };
@@ -126,6 +126,7 @@ impl<'a> Objects<'a> {
         let (stack, task) = self.stack_and_task(*others);
         // A thread may have had several names, and the input tells the one that it had.
         let own = task.and_then(|task| self.naming.numbered(parts_of_task(task).1?));
+        let (at, cpu) = self.input.told_place(object.alloc_info.at, object.cpu);
         let whole = || self.page_bytes.filter(|_| class.kind == Kind::Pages);
         LiveRow {
             address: Address(object.address),
@@ -138,10 +139,10 @@ impl<'a> Objects<'a> {
                 Some(pages) => Some(pages.live.into()),
                 None => whole().and_then(|size| class.allocated.checked_div(size)),
             },
-            cpu: (!self.is_of_one_moment).then_some(object.cpu),
+            cpu,
             pid,
             comm: own.map(Into::into).or_else(|| self.naming.comm(pid?)),
-            at: Some(object.alloc_info.at).filter(|&at| !self.is_of_one_moment || at != 0),
+            at,
             stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(stack)),
             live_is_upper_bound: self.bounds.contains(&(*site, class.kind)),
         }

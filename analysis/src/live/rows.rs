@@ -62,11 +62,11 @@ impl Monitor<'_> {
     /// Completeness and keys of what was read so far.
     pub fn observed(&self, trace: &Trace) -> Observed {
         let order = &self.merger.merged;
-        let counts = self.pairing.counts();
+        let (frees_without_alloc, inferred_frees) = self.pairing.unpaired();
         Observed {
             completeness: Completeness {
-                inferred_frees: counts.all_inferred,
-                frees_without_alloc: counts.all_without_alloc,
+                inferred_frees,
+                frees_without_alloc,
                 stacks_distinct: trace.names.stacks.len() as u64,
                 ..Completeness::of(trace, order)
             },

@@ -606,6 +606,11 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// Frees without their allocation, and objects whose free is inferred, so far.
+    pub(crate) fn unpaired(&self) -> (u64, u64) {
+        (self.counts.all_without_alloc, self.counts.all_inferred)
+    }
+
     /// Sums of this partition.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();

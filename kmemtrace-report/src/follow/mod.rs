@@ -43,7 +43,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let mut follower = Follower::new(&base, &trace);
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let mut lines = Lines::new(request, &base, &mut out);
-    let (mut written, mut held) = (Ok(()), Held::default());
+    let (mut written, mut held) = (Ok(()), Held::new(matches!(input, Input::Stream(_))));
     loop {
         if input.is_full() {
             follower.hurry();

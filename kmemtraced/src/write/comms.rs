@@ -23,8 +23,8 @@ pub(crate) struct Comms {
     names: BTreeMap<i32, [u8; MAX_NAME]>,
     /// Threads whose names were learnt or have changed since they were last taken; `None` in a recording that no viewer follows.
     new: Option<BTreeSet<i32>>,
-    /// Longest interval between two readings.
-    longest: Duration,
+    /// Longest interval between two readings, in units of [`INTERVAL`].
+    max_intervals: usize,
     /// Time of the next reading.
     due: Option<Instant>,
 }
@@ -32,9 +32,8 @@ pub(crate) struct Comms {
 impl Comms {
     /// No names. A viewer that follows the recording shows them as they come, which is worth more readings.
     pub(crate) fn new(is_followed: bool) -> Comms {
-        let intervals = if is_followed { MAX_INTERVALS_FOLLOWED } else { MAX_INTERVALS };
-        let longest = INTERVAL * intervals as u32;
-        Comms { names: BTreeMap::new(), new: is_followed.then(BTreeSet::new), longest, due: None }
+        let max_intervals = if is_followed { MAX_INTERVALS_FOLLOWED } else { MAX_INTERVALS };
+        Comms { names: BTreeMap::new(), new: is_followed.then(BTreeSet::new), max_intervals, due: None }
     }
 
     /// Adds `PID COMM` lines of the kernel, every 100 ms to one second; a later name of a thread wins.
@@ -45,8 +44,8 @@ impl Comms {
         let lines = lines();
         self.add_lines(&lines);
         let remembered = lines.iter().filter(|&&b| b == b'\n').count();
-        let intervals = (remembered / FEWEST).clamp(1, MAX_INTERVALS);
-        self.due = Some(Instant::now() + (INTERVAL * intervals as u32).min(self.longest));
+        let intervals = (remembered / FEWEST).clamp(1, self.max_intervals);
+        self.due = Some(Instant::now() + INTERVAL * intervals as u32);
     }
 
     /// Adds `PID COMM` lines of the kernel; a later name of a thread wins.
@@ -65,12 +64,12 @@ impl Comms {
         let mut bytes = [0; MAX_NAME];
         let len = name.len().min(MAX_NAME - 1);
         bytes[..len].copy_from_slice(&name[..len]);
-        if (self.names.len() < MAX_THREADS || self.names.contains_key(&thread))
-            && self.names.insert(thread, bytes) != Some(bytes)
-        {
-            self.new.iter_mut().for_each(|new| {
-                new.insert(thread);
-            });
+        if self.names.len() >= MAX_THREADS && !self.names.contains_key(&thread) {
+            return;
+        }
+        let is_new = self.names.insert(thread, bytes) != Some(bytes);
+        if let Some(new) = self.new.as_mut().filter(|_| is_new) {
+            new.insert(thread);
         }
     }
 

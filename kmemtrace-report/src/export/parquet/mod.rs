@@ -12,6 +12,7 @@ mod table;
 
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::{Completeness, Observed, Trace, TraceInfo};
+use kmemtrace_abi::trace::InputKind;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -63,22 +64,19 @@ impl Place {
 #[derive(Clone, Debug)]
 struct Origin {
     values: [Option<String>; ORIGIN.len()],
-    /// The input has what is live at one moment alone: addresses, CPUs and times may be unknown.
-    is_of_one_moment: bool,
+    input: InputKind,
 }
 
 impl Origin {
     fn of(info: &TraceInfo, given: Option<&str>) -> Origin {
         let TraceInfo { host, boot, recording, kernel, arch, .. } = info.clone();
-        Origin {
-            values: [given.map(str::to_owned).or(host), boot, recording, kernel, arch],
-            is_of_one_moment: info.input.is_of_one_moment(),
-        }
+        Origin { values: [given.map(str::to_owned).or(host), boot, recording, kernel, arch], input: info.input }
     }
 
-    /// Columns of a table: those of the origin, and these after them.
+    /// Columns of a table: those of the origin, and these after them. Where the input has what is live at one moment alone, addresses,
+    /// CPUs, times and figures may be unknown.
     fn columns(&self, columns: impl IntoIterator<Item = Spec>) -> Vec<Spec> {
-        let optional = |spec: Spec| Spec { is_optional: spec.is_optional || self.is_of_one_moment, ..spec };
+        let optional = |spec: Spec| Spec { is_optional: spec.is_optional || self.input.is_of_one_moment(), ..spec };
         ORIGIN.into_iter().chain(columns).map(optional).collect()
     }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use kmemtrace::documents::row::Address;
 use kmemtrace::{Fate, Kind, ObjectFate, ObjectSink, Query, Symbolizer};
+use kmemtrace_abi::trace::InputKind;
 use parquet::errors::{ParquetError, Result};
 
 use super::names::{CommTexts, SiteTexts, StackTexts, symbols, utf8};
@@ -114,7 +115,7 @@ struct RowWriter {
     free_kinds: [TextId; 3],
     fates: [TextId; Fate::ALL.len()],
     shows_addresses: bool,
-    is_of_one_moment: bool,
+    input: InputKind,
 }
 
 impl RowWriter {
@@ -136,7 +137,7 @@ impl RowWriter {
             free_kinds,
             fates: Fate::ALL.map(|fate| table.text_id(column("fate"), fate.name().as_bytes())),
             shows_addresses,
-            is_of_one_moment: origin.is_of_one_moment,
+            input: origin.input,
             table,
         })
     }
@@ -147,8 +148,7 @@ impl RowWriter {
         let stack = self.stacks.id(object.stack, &mut self.table);
         let allocates = matches!(object.fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let table = &mut self.table;
-        let at = Some(object.at).filter(|&at| !self.is_of_one_moment || at != 0);
-        let cpu = (!self.is_of_one_moment).then_some(object.cpu);
+        let (at, cpu) = self.input.told_place(object.at, object.cpu);
         Place { seq: object.seq, at, cpu, pid: object.pid, comm }
             .begin_row(table, &self.origin)
             .text(self.kinds[object.kind as usize])
