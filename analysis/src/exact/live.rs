@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::event::Kind;
@@ -12,14 +14,16 @@ use kmemtrace_tests::recording::seeds;
 
 use super::stacks::{Known, Sums, made, replay, trace};
 use crate::ModuleRule;
-use crate::live::{Fed, LiveGroup, LiveKey, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, SnapshotRequest};
+use crate::live::{
+    Fed, LiveGroup, LiveKey, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, Selection, SnapshotRequest,
+};
 
 fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(600)
 }
 
 fn request(group: LiveGroup) -> SnapshotRequest {
-    SnapshotRequest { group, window: 60_000_000_000, detail: None, points: 4 }
+    SnapshotRequest { group, selection: None, window: 60_000_000_000, detail: None, points: 4 }
 }
 
 /// Key of a row as text, the same for a row and for an allocation.
@@ -78,6 +82,117 @@ fn live_figures_are_those_of_a_replay() {
             }
             assert_eq!(found, expected, "seed {seed}, {group:?}");
         }
+    }
+}
+
+/// Takes allocations by every second call-site and by threads that are no multiples of a number.
+#[derive(Debug)]
+struct SomeObjects {
+    text: String,
+    parity: u64,
+    leaves_out: AtomicI32,
+}
+
+impl SomeObjects {
+    fn takes(&self, site: u64, pid: i32) -> bool {
+        self.takes_site(site) && self.takes_pid(pid)
+    }
+
+    fn takes_site(&self, site: u64) -> bool {
+        site / 0x1000 % 2 == self.parity
+    }
+
+    fn takes_pid(&self, pid: i32) -> bool {
+        pid % self.leaves_out.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Selection for SomeObjects {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn takes_objects(&self, _: Kind, [site, ..]: [&LiveName; 4]) -> bool {
+        matches!(site, LiveName::Site(site, _) if self.takes_site(*site))
+    }
+
+    fn takes_thread(&self, task: &LiveName) -> bool {
+        matches!(task, LiveName::Task(Some(pid), _) if self.takes_pid(*pid))
+    }
+}
+
+/// Sizes and threads of each row, where they are shown all, add up to the row.
+fn assert_details(monitor: &mut Monitor<'_>, trace: &Trace, request: &SnapshotRequest) {
+    for row in monitor.snapshot(trace, request).rows.iter().filter(|row| row.allocs > 0) {
+        let detail = Some((request.group, row.key, row.kind));
+        let detail = monitor.snapshot(trace, &SnapshotRequest { detail, ..request.clone() }).detail.unwrap();
+        if detail.sizes.len() < 4 {
+            let sums = detail.sizes.iter().fold((0, 0), |sum, of| (sum.0 + of.objects, sum.1 + of.live));
+            assert_eq!(sums, (row.objects, row.live), "{row:?}");
+        }
+        if detail.threads.len() < 2 {
+            assert_eq!(detail.threads.iter().map(|(_, live)| live).sum::<u64>(), row.live, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn selected_figures_are_those_of_a_replay() {
+    for seed in seeds(0..60) {
+        let mut random = Random::new(seed);
+        let events = made(&mut random);
+        let mut trace_read = trace(&events);
+        let options = MonitorOptions { shows_own: true, ..MonitorOptions::default() };
+        let base = MonitorBase::new(&mut trace_read, options).unwrap();
+        let mut monitor = Monitor::new(&base, &mut trace_read);
+        let some = |text: &str, parity, leaves_out| {
+            Arc::new(SomeObjects { text: text.to_owned(), parity, leaves_out: AtomicI32::new(leaves_out) })
+        };
+        let (first, late) = (some("first", 0, 3), some("late", random.below(2), 2 + random.below(3) as i32));
+        let is_from_the_first = random.below(2) == 0;
+        let changes_at = random.below(400);
+        let mut selection = if is_from_the_first { late.clone() } else { first };
+        let (mut until, mut has_changed) = (0, false);
+        loop {
+            let fed = monitor.feed(&mut trace_read, Some(until), deadline());
+            let selected: Arc<dyn Selection> = selection.clone();
+            let of_sites = SnapshotRequest { selection: Some(selected), ..request(LiveGroup::Sites) };
+            monitor.snapshot(&trace_read, &of_sites);
+            if until >= changes_at && !has_changed && !is_from_the_first {
+                // Another filter, and the names of threads have changed for it.
+                (has_changed, selection) = (true, late.clone());
+                let selected: Arc<dyn Selection> = selection.clone();
+                monitor.snapshot(&trace_read, &SnapshotRequest { selection: Some(selected), ..of_sites.clone() });
+                late.leaves_out.fetch_add(1, Ordering::Relaxed);
+                monitor.renew_names(trace(&events));
+            }
+            if fed == Fed::Ended {
+                break;
+            }
+            until += random.below(90);
+        }
+        for group in LiveGroup::ALL {
+            let expected = replay(&events, |known| match selection.takes(known.site, known.pid) {
+                true => vec![expected_key(known, group)],
+                false => Vec::new(),
+            });
+            let selected: Arc<dyn Selection> = selection.clone();
+            let of_group = SnapshotRequest { selection: Some(selected), ..request(group) };
+            let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+            for row in monitor.snapshot(&trace_read, &of_group).rows.iter().filter(|row| row.live > 0) {
+                let sums = found.entry(key(row)).or_default();
+                *sums = (sums.0 + row.live, sums.1 + row.peak);
+            }
+            let counts_peak = is_from_the_first && !matches!(group, LiveGroup::Uses | LiveGroup::Caches);
+            let peak = |peak: u64| if counts_peak { peak } else { 0 };
+            found.values_mut().for_each(|sums| sums.1 = peak(sums.1));
+            let expected = expected.iter().filter(|(_, sums)| sums.live > 0);
+            let expected: BTreeMap<String, (u64, u64)> =
+                expected.map(|(key, sums)| (key.clone(), (sums.live, peak(sums.peak)))).collect();
+            assert_eq!(found, expected, "seed {seed}, {group:?}");
+            assert_details(&mut monitor, &trace_read, &of_group);
+        }
+        LiveGroup::ALL.iter().for_each(|group| assert_details(&mut monitor, &trace_read, &request(*group)));
     }
 }
 

@@ -19,6 +19,16 @@ struct Counts {
     frees: u64,
 }
 
+/// Time of an allocation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Birth {
+    /// Order key.
+    pub(super) at: u64,
+    /// Number of its slice, of `ticks` ones.
+    pub(super) slice: usize,
+    pub(super) ticks: usize,
+}
+
 /// Figures of one row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
@@ -35,6 +45,9 @@ pub(super) struct Figures {
     pub(super) frees: u64,
     /// Objects freed on another CPU than the one that allocated them.
     pub(super) cross_cpu: u64,
+    /// Order keys of the first and of the last allocation, where there was one.
+    pub(super) first_at: u64,
+    pub(super) last_at: u64,
     /// Live bytes at the mark.
     pub(super) at_mark: Option<u64>,
     /// Slices up to the last one; those before began when the row was not there.
@@ -53,9 +66,12 @@ pub(super) struct Rates {
 }
 
 impl Figures {
-    /// An object of these bytes is allocated at `at`.
+    /// An object of these bytes is allocated.
     #[inline]
-    pub(super) fn allocated(&mut self, at: u64, slice: usize, ticks: usize, (requested, allocated): (u64, u64)) {
+    pub(super) fn allocated(&mut self, birth: Birth, (requested, allocated): (u64, u64)) {
+        let Birth { at, slice, ticks } = birth;
+        self.first_at = if self.allocs == 0 { at } else { self.first_at.min(at) };
+        self.last_at = self.last_at.max(at);
         self.live = self.live.saturating_add(allocated);
         if self.live > self.peak {
             (self.peak, self.peak_at) = (self.live, at);
@@ -86,6 +102,29 @@ impl Figures {
         }
     }
 
+    /// An object that stays live was never one of this row.
+    pub(super) fn lost(&mut self, slice: usize, ticks: usize) {
+        self.objects = self.objects.saturating_sub(1);
+        self.allocs = self.allocs.saturating_sub(1);
+        if let Some(slice) = self.slice(slice, ticks) {
+            slice.born = slice.born.saturating_sub(1);
+        }
+    }
+
+    /// Adds the slices before the row's first one, without live bytes at their begin.
+    pub(super) fn reach_back(&mut self, ticks: usize) {
+        let before = ticks.saturating_sub(self.slices.len());
+        self.slices.splice(..0, std::iter::repeat_n(Slice::default(), before));
+    }
+
+    /// Begins at `at` with what is live: changes and peaks are counted from here on.
+    pub(super) fn begin(&mut self, at: u64, has_mark: bool) {
+        (self.peak, self.peak_at) = (self.live, at);
+        self.past = [Counts { live: self.live, allocs: self.allocs, frees: self.frees }; 3];
+        self.slices.iter_mut().for_each(|slice| slice.live = self.live);
+        self.at_mark = has_mark.then_some(self.live);
+    }
+
     /// Slice of this number of `ticks`; the row's own may begin later.
     #[inline]
     fn slice(&mut self, slice: usize, ticks: usize) -> Option<&mut Slice> {
@@ -98,6 +137,10 @@ impl Figures {
 
     /// Begins the last slice of `ticks`, after those numbered `joined` were joined with the ones before.
     pub(super) fn tick(&mut self, ticks: usize, joined: &[usize]) {
+        if self.allocs == 0 {
+            // Its slices begin with its first object.
+            return;
+        }
         self.past.rotate_right(1);
         self.past[0] = Counts { live: self.live, allocs: self.allocs, frees: self.frees };
         self.slices.push(Slice { live: self.live, born: 0 });

@@ -8,12 +8,18 @@ mod figures;
 mod ledger;
 mod monitor;
 mod naming;
+mod numbering;
 mod rows;
+mod selection;
 mod snapshot;
 mod stack_tree;
+mod sums;
 mod ticks;
+mod watched;
 
 pub use monitor::{Fed, Monitor, MonitorBase, MonitorOptions};
+pub use selection::Selection;
 pub use snapshot::{
-    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, RowChoice, Snapshot, SnapshotRequest, Totals,
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, RowChoice, SizeShare, Snapshot, SnapshotRequest,
+    Totals,
 };

@@ -120,7 +120,6 @@ pub struct Monitor<'a> {
     pub(super) merger: Merger<PairEvent>,
     pub(super) pairing: Pairing<'a>,
     pub(super) ledger: Ledger<'a>,
-    pub(super) names: NameMemory,
     spare: Vec<Chunk<PairEvent>>,
     batch: usize,
     clock: TraceClock,
@@ -166,15 +165,14 @@ impl<'a> Monitor<'a> {
         let read_ahead = (rules.cpus.len() * batch).max(WINDOW) * MAX_CHUNKS * size_of::<PairEvent>();
         pairing.set_max_bytes(usize::try_from(budget.left(read_ahead as u64)).unwrap_or(usize::MAX));
         let clock = TraceClock::of(&trace.info);
-        let mut names = NameMemory::new(options.follows && clock.now().is_some());
-        names.comms = std::mem::take(&mut trace.metadata.comms);
+        let is_here = options.follows && clock.now().is_some();
+        let names = NameMemory::new(std::mem::take(&mut trace.metadata.comms), is_here);
         Monitor {
             base,
             reader: PairEventReader::new(&trace.names, classes, groups, true, seed, filter),
             merger: Merger::new(rules.cpus.clone(), trace.info.order, 1),
             pairing,
-            ledger: Ledger::new(classes, symbols),
-            names,
+            ledger: Ledger::new(classes, symbols, names),
             spare: Vec::new(),
             batch,
             clock,
@@ -338,9 +336,8 @@ impl<'a> Monitor<'a> {
 
     /// Takes the names of the trace as it is now, opened anew.
     pub fn renew_names(&mut self, mut trace: Trace) {
-        self.ledger.more_symbols = Some(take_symbols(&mut trace));
-        self.names.comms = std::mem::take(&mut trace.metadata.comms);
-        self.names.renew();
+        let symbols = take_symbols(&mut trace);
+        self.ledger.renew_names(symbols, std::mem::take(&mut trace.metadata.comms), &mut self.pairing);
     }
 
     /// Number of events so far.

@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 1 << 16;
 pub(super) struct NameMemory {
     names: HashMap<LiveKey, Arc<LiveName>, RandomState>,
     /// Command names by thread id.
-    pub(super) comms: HashMap<i32, Box<[u8]>>,
+    comms: HashMap<i32, Box<[u8]>>,
     /// Names of caches, by number less one.
     caches: Vec<Box<[u8]>>,
     /// Threads of the trace are those of this machine: `/proc` has names that the trace does not have yet.
@@ -27,13 +27,14 @@ pub(super) struct NameMemory {
 }
 
 impl NameMemory {
-    /// No names; `is_here`: the threads of the trace are those of this machine.
-    pub(super) fn new(is_here: bool) -> NameMemory {
-        NameMemory { is_here, ..NameMemory::default() }
+    /// Command names alone; `is_here`: the threads of the trace are those of this machine.
+    pub(super) fn new(comms: HashMap<i32, Box<[u8]>>, is_here: bool) -> NameMemory {
+        NameMemory { comms, is_here, ..NameMemory::default() }
     }
 
     /// Forgets the names of call-sites and threads: the trace has more of them.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn renew(&mut self, comms: HashMap<i32, Box<[u8]>>) {
+        self.comms = comms;
         self.names.clear();
     }
 

@@ -1,24 +1,35 @@
 //! Snapshots of a monitor: a step for each row.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use super::figures::Figures;
-use super::ledger::Line;
 use super::monitor::Monitor;
-use super::snapshot::{Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, Snapshot, SnapshotRequest, Totals};
+use super::numbering::Line;
+use super::snapshot::{
+    Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, SizeShare, Snapshot, SnapshotRequest, Totals,
+};
+use super::sums::Sums;
 use super::ticks::TICK;
+use super::watched::OfSize;
 use crate::account::completeness::Completeness;
 use crate::engine::observe::{Observed, has_late_loss};
 
 /// Call-sites that free an object, of a detail.
 const FREERS: usize = 4;
+/// Sizes and threads of a detail.
+const SIZES: usize = 4;
+const THREADS: usize = 2;
 
 impl Monitor<'_> {
     /// Figures at present.
     pub fn snapshot(&mut self, trace: &Trace, request: &SnapshotRequest) -> Snapshot {
+        self.ledger.select(request.selection.as_ref(), &mut self.pairing, self.frontier);
+        self.ledger.watch(request.detail, &mut self.pairing);
         let reports = || trace.streams.iter().map(CpuStream::report);
         let lossy = reports().filter(|report| report.lost.is_none_or(|lost| lost > 0)).filter_map(|report| report.cpu);
         let since = |at: u64| at.saturating_sub(self.first);
@@ -38,16 +49,17 @@ impl Monitor<'_> {
             bytes: trace.streams.iter().map(CpuStream::bytes_to_read).sum(),
             skipped: self.skipped,
             is_over_memory: self.is_over_memory(),
-            pages: self.totals(&self.ledger.pages, request),
-            slab: self.totals(&self.ledger.slab, request),
+            pages: self.totals(&self.ledger.sums.pages, request),
+            slab: self.totals(&self.ledger.sums.slab, request),
             curve: self.curve(request),
             mark: self.ledger.mark.map(since),
             group: request.group,
+            selected: self.ledger.selected.as_ref().map(|of| (of.selection.text().into(), since(of.since))),
             groups: self.groups(),
             rows: Vec::new(),
             below: Vec::new(),
             node_peaks: match request.group {
-                LiveGroup::Stacks | LiveGroup::Modules => self.ledger.tree.peaks(),
+                LiveGroup::Stacks | LiveGroup::Modules => self.sums().peaks(),
                 _ => Vec::new(),
             },
             detail: request.detail.and_then(|choice| self.detail(choice, request)),
@@ -88,7 +100,7 @@ impl Monitor<'_> {
                 _ => true,
             };
             matches!(group, LiveGroup::Sites | LiveGroup::Modules | LiveGroup::Tasks | LiveGroup::Caches)
-                || self.ledger.lines(*group).lines.iter().any(|line| is_one(line.key))
+                || self.ledger.numbering.lines(*group).lines.iter().any(|line| is_one(line.key))
         };
         LiveGroup::ALL.into_iter().filter(has).collect()
     }
@@ -124,41 +136,47 @@ impl Monitor<'_> {
         let live = |point| {
             let slice = at(point).and_then(|at| ticks.at_or_before(at))?;
             let of = |figures: &Figures| figures.live_at(slice, ticks.len());
-            Some((of(&self.ledger.pages), of(&self.ledger.slab)))
+            Some((of(&self.ledger.sums.pages), of(&self.ledger.sums.slab)))
         };
         let past = (0..points.saturating_sub(1)).map(|point| live(point).unwrap_or((0, 0)));
-        past.chain((points > 0).then_some((self.ledger.pages.live, self.ledger.slab.live))).collect()
+        past.chain((points > 0).then_some((self.ledger.sums.pages.live, self.ledger.sums.slab.live))).collect()
+    }
+
+    /// Figures that the rows of a snapshot have: those of the selection, where there is one.
+    fn sums(&self) -> &Sums {
+        self.ledger.selected.as_ref().map_or(&self.ledger.sums, |selected| &selected.sums)
     }
 
     fn rows(&mut self, group: LiveGroup, request: &SnapshotRequest) -> Vec<LiveRow> {
-        let Monitor { ledger, names, base, .. } = self;
         let mut named = Vec::new();
-        for line in &ledger.lines(group).lines {
-            let mut name = |key| names.name(key, &base.classes, ledger.symbols(), &ledger.module_names);
-            let is_site = matches!(line.key, LiveKey::Site(_));
-            let cache = (is_site && line.cache > 0).then(|| name(LiveKey::Cache(line.cache)));
-            named.push((name(line.key), cache));
+        let numbering = &mut self.ledger.numbering;
+        for index in 0..numbering.lines(group).lines.len() {
+            let Some(&Line { key, cache, .. }) = numbering.lines(group).lines.get(index) else { break };
+            let is_site = matches!(key, LiveKey::Site(_));
+            named.push((numbering.name(key), (is_site && cache > 0).then(|| numbering.name(LiveKey::Cache(cache)))));
         }
-        let lines = &self.ledger.lines(group).lines;
-        let rows = lines.iter().zip(named).map(|(line, (name, cache))| self.row(line, name, cache, request));
-        let path = |row| match (group, request.group) {
-            (LiveGroup::Stacks, LiveGroup::Modules) => self.ledger.tree.path_in_module(row),
-            (LiveGroup::Stacks, _) => self.ledger.tree.path(row),
+        let (sums, numbering) = (self.sums(), &self.ledger.numbering);
+        let path = |row: u32| match (group, request.group) {
+            (LiveGroup::Stacks, LiveGroup::Modules) => std::sync::Arc::clone(&numbering.tree.paths(row)[1]),
+            (LiveGroup::Stacks, _) => std::sync::Arc::clone(&numbering.tree.paths(row)[0]),
             _ => std::sync::Arc::default(),
         };
-        rows.enumerate().map(|(number, row)| LiveRow { path: path(number), ..row }).collect()
+        let lines = numbering.lines(group).lines.iter().zip(sums.rows(group)).zip(named);
+        let rows = lines.map(|((line, figures), (name, cache))| self.row(line, figures, name, cache, request));
+        rows.zip(0..).map(|(row, number)| LiveRow { path: path(number), ..row }).collect()
     }
 
     fn row(
         &self,
         line: &Line,
+        figures: &Figures,
         name: std::sync::Arc<super::LiveName>,
         cache: Option<std::sync::Arc<super::LiveName>>,
         request: &SnapshotRequest,
     ) -> LiveRow {
-        let Line { key, kind, figures, .. } = line;
+        let Line { key, kind, .. } = line;
         let rates = figures.rates();
-        let page_bytes = self.page_bytes.filter(|_| *kind == kmemtrace_abi::event::Kind::Pages);
+        let page_bytes = self.page_bytes.filter(|_| *kind == Kind::Pages);
         LiveRow {
             key: *key,
             kind: *kind,
@@ -183,27 +201,43 @@ impl Monitor<'_> {
     }
 
     fn detail(&mut self, (group, key, kind): RowChoice, request: &SnapshotRequest) -> Option<Detail> {
-        let Monitor { ledger, names, base, frontier, .. } = self;
-        let (number, line) = ledger.lines(group).find(key, kind)?;
+        let (number, &Line { stack, .. }) = self.ledger.numbering.lines(group).find(key, kind)?;
+        let sums = self.sums();
+        let figures = sums.row(group, number as usize)?;
         let mut ages = Ages::default();
-        for (age, objects) in line.figures.ages(&ledger.ticks, *frontier) {
+        for (age, objects) in figures.ages(&self.ledger.ticks, self.frontier) {
             let class = [1, 10, 60].iter().position(|seconds| age < seconds * TICK).unwrap_or(3);
             ages.counts[class] += objects;
             ages.beyond_window += if age > request.window { objects } else { 0 };
             ages.oldest = age;
         }
-        let mut freed_by = Vec::new();
+        let mut freed_by: Vec<(u64, u64)> = Vec::new();
         if let LiveKey::Site(_) = key {
-            let freers = ledger.freers.iter().filter(|((site, _), _)| *site == number);
+            let freers = sums.freers.iter().filter(|((site, _), _)| *site == number);
             freed_by = freers.map(|((_, free_site), count)| (*free_site, *count)).collect();
-            freed_by.sort_unstable_by_key(|&(free_site, count)| (std::cmp::Reverse(count), free_site));
+            freed_by.sort_unstable_by_key(|&(free_site, count)| (Reverse(count), free_site));
             freed_by.truncate(FREERS);
         }
-        let stack = (line.stack > 0)
-            .then(|| names.name(LiveKey::Stack(line.stack, 0), &base.classes, ledger.symbols(), &ledger.module_names));
-        let mut name = |site| names.name(LiveKey::Site(site), &base.classes, ledger.symbols(), &ledger.module_names);
-        let freed_by = freed_by.into_iter().map(|(site, count)| (name(site), count)).collect();
-        Some(Detail { ages, requested: line.figures.live_requested, freed_by, stack })
+        let since = |at: u64| at.saturating_sub(self.first);
+        let times = (figures.allocs > 0).then(|| (since(figures.first_at), since(figures.last_at)));
+        let requested = figures.live_requested;
+        let page_bytes = self.page_bytes.filter(|_| kind == Kind::Pages);
+        let watched = self.ledger.watched.as_ref();
+        let sizes = watched.map(|watched| watched.largest_sizes(SIZES)).unwrap_or_default().into_iter();
+        let order = |bytes: u64| Some(bytes.checked_div(page_bytes?)?.checked_ilog2().unwrap_or(0));
+        let sizes = sizes.map(|OfSize { allocated, objects, live }| SizeShare {
+            allocated,
+            order: order(allocated),
+            objects,
+            live,
+        });
+        let sizes = sizes.collect();
+        let threads = watched.map(|watched| watched.largest_threads(THREADS)).unwrap_or_default();
+        let numbering = &mut self.ledger.numbering;
+        let stack = (stack > 0).then(|| numbering.name(LiveKey::Stack(stack, 0)));
+        let freed_by = freed_by.into_iter().map(|(site, count)| (numbering.name(LiveKey::Site(site)), count)).collect();
+        let threads = threads.into_iter().map(|(pid, live)| (numbering.name(LiveKey::Task(pid)), live)).collect();
+        Some(Detail { ages, requested, freed_by, stack, sizes, threads, times })
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kmemtrace_abi::event::Kind;
 
+use super::selection::Selection;
 use crate::names::kallsyms::with_offset;
 
 /// Groupings of live rows.
@@ -176,16 +177,37 @@ pub struct Detail {
     pub freed_by: Vec<(Arc<LiveName>, u64)>,
     /// Latest new stack of the row's allocations, where they have one.
     pub stack: Option<Arc<LiveName>>,
+    /// Sizes with most live bytes.
+    pub sizes: Vec<SizeShare>,
+    /// Threads whose allocations have most live bytes, and these.
+    pub threads: Vec<(Arc<LiveName>, u64)>,
+    /// Times of the first and of the last allocation since the begin of the trace, in nanoseconds.
+    pub times: Option<(u64, u64)>,
+}
+
+/// Live objects of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeShare {
+    /// Bytes of an object; of pages, when they were allocated.
+    pub allocated: u64,
+    /// Order of a block of pages.
+    pub order: Option<u32>,
+    /// Live objects.
+    pub objects: u64,
+    /// Live bytes.
+    pub live: u64,
 }
 
 /// Grouping, key and kind of a row.
 pub type RowChoice = (LiveGroup, LiveKey, Kind);
 
 /// Contents that a snapshot should have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SnapshotRequest {
     /// Rows.
     pub group: LiveGroup,
+    /// Objects that the rows count; `None` for all.
+    pub selection: Option<Arc<dyn Selection>>,
     /// Window of growth, in nanoseconds.
     pub window: u64,
     /// Row to tell more about.
@@ -235,6 +257,9 @@ pub struct Snapshot {
     pub mark: Option<u64>,
     /// Grouping of the rows.
     pub group: LiveGroup,
+    /// Text of the selection whose objects the rows count, and the time from the begin of the trace from which on their peaks and
+    /// changes are counted, in nanoseconds; `None` where all objects count.
+    pub selected: Option<(Box<str>, u64)>,
     /// Groupings that have something to show.
     pub groups: Vec<LiveGroup>,
     /// Rows, in no order.

@@ -1,4 +1,4 @@
-//! Trees of stacks, from the outermost frame on: numbers of their nodes, and their peaks.
+//! Trees of stacks, from the outermost frame on: the numbers of their nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,13 @@ use kmemtrace_abi::event::Kind;
 pub(super) struct StackTree {
     /// Numbers of nodes, by the number of the node above and the frame.
     numbers: HashMap<(u32, u64), u32, RandomState>,
-    /// Live bytes of each node, and their peak.
-    live: Vec<(u64, u64)>,
-    /// Nodes of each row of stacks, the outermost frame first: of all stacks, and of those of the row's module.
-    paths: Vec<[Arc<[u32]>; 2]>,
+    /// Nodes of each row of stacks.
+    paths: Vec<NodePaths>,
+    none: NodePaths,
 }
+
+/// Nodes of a row of stacks, the outermost frame first: in the tree of all stacks, and in that of the row's module.
+pub(super) type NodePaths = [Arc<[u32]>; 2];
 
 impl StackTree {
     /// Numbers above the outermost frames, of all stacks and of those of a module. Numbers of nodes never come that far.
@@ -40,50 +42,15 @@ impl StackTree {
     fn path_from(&mut self, root: u32, frames: &[u64]) -> Arc<[u32]> {
         let mut above = root;
         let path = frames.iter().rev().map(|&frame| {
-            let next = self.live.len() as u32;
-            let number = *self.numbers.entry((above, frame)).or_insert(next);
-            if number == next {
-                self.live.push((0, 0));
-            }
-            above = number;
-            number
+            let next = self.numbers.len() as u32;
+            above = *self.numbers.entry((above, frame)).or_insert(next);
+            above
         });
         path.collect()
     }
 
-    /// Nodes of a row of stacks in the tree of all.
-    pub(super) fn path(&self, row: usize) -> Arc<[u32]> {
-        self.paths.get(row).map(|[all, _]| Arc::clone(all)).unwrap_or_default()
-    }
-
-    /// Nodes of a row of stacks in the tree of its module.
-    pub(super) fn path_in_module(&self, row: usize) -> Arc<[u32]> {
-        self.paths.get(row).map(|[_, of_module]| Arc::clone(of_module)).unwrap_or_default()
-    }
-
-    /// Takes bytes of a row of stacks that become live. Peaks do not add up, so each change of a row is one of all its nodes.
-    #[inline]
-    pub(super) fn allocated(&mut self, row: u32, bytes: u64) {
-        let Some(paths) = self.paths.get(row as usize) else { return };
-        for &node in paths.iter().flat_map(|path| path.iter()) {
-            let Some((live, peak)) = self.live.get_mut(node as usize) else { continue };
-            *live = live.saturating_add(bytes);
-            *peak = (*peak).max(*live);
-        }
-    }
-
-    /// Takes bytes of a row of stacks that are gone.
-    #[inline]
-    pub(super) fn freed(&mut self, row: u32, bytes: u64) {
-        let Some(paths) = self.paths.get(row as usize) else { return };
-        for &node in paths.iter().flat_map(|path| path.iter()) {
-            let Some((live, _)) = self.live.get_mut(node as usize) else { continue };
-            *live = live.saturating_sub(bytes);
-        }
-    }
-
-    /// Greatest number of live bytes of each node.
-    pub(super) fn peaks(&self) -> Vec<u64> {
-        self.live.iter().map(|(_, peak)| *peak).collect()
+    /// Nodes of a row of stacks.
+    pub(super) fn paths(&self, row: u32) -> &NodePaths {
+        self.paths.get(row as usize).unwrap_or(&self.none)
     }
 }

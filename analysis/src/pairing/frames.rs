@@ -266,6 +266,11 @@ impl FrameTable {
         }
     }
 
+    /// Hands over the allocations that have live pages, in no order. A table without lists of objects has none.
+    pub(crate) fn each_live(&self, take: impl FnMut(BlockState)) {
+        self.blocks.iter().for_each(take);
+    }
+
     /// Forgets all frames, and hands over the allocations that have live pages, in no order. A table without lists of objects has
     /// none.
     pub(crate) fn drain_live(&mut self, take: impl FnMut(BlockState)) {

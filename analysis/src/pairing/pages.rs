@@ -204,7 +204,7 @@ impl Pairing<'_> {
             let class = self.tallies.take_pages(state.class(), pages, Self::how(state, inferred, event));
             sink.freed(number, &class, self.bytes(pages));
             if S::FATES {
-                sink.part_freed(&class, &block.alloc_info, self.bytes(pages));
+                sink.part_freed(&class, &block.alloc_info, self.bytes(block.pages), self.bytes(pages));
             }
             class
         });

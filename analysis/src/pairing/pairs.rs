@@ -70,15 +70,26 @@ pub(crate) trait PairingSink {
         0
     }
 
-    /// Takes pages of an allocation that are gone, the last ones included: [`PairingSink::freed`] has taken their bytes, and does
-    /// not tell the allocation.
-    fn part_freed(&mut self, _class: &Class, _info: &AllocInfo, _bytes: u64) {}
+    /// Takes pages of an allocation of `whole` bytes that are gone, the last ones included: [`PairingSink::freed`] has taken their
+    /// bytes, and does not tell the allocation.
+    fn part_freed(&mut self, _class: &Class, _info: &AllocInfo, _whole: u64, _bytes: u64) {}
 
     /// Takes an object whose life has ended with an event.
     fn ended(&mut self, _object: &Ended, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Suspicion) {}
 
     /// Takes a failed allocation, or a free where no object is live.
     fn alone(&mut self, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Option<Suspicion>) {}
+}
+
+/// Object that is live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveObject {
+    pub(crate) class: Class,
+    pub(crate) info: AllocInfo,
+    /// Bytes of the allocation.
+    pub(crate) whole: u64,
+    /// Requested and allocated bytes that are live.
+    pub(crate) left: Sizes,
 }
 
 /// An event's number in its window, and its key.
@@ -630,6 +641,29 @@ impl<'a> Pairing<'a> {
     /// Number of live objects, whatever the filters.
     pub(crate) fn live_objects(&self) -> usize {
         self.objects.live_objects() + self.pages.live_objects() + self.frames.live_objects()
+    }
+
+    /// Hands over the live objects that the filters take, in no order. Where no lists of them are asked for, their
+    /// [`AllocInfo`] is none.
+    pub(crate) fn each_live(&mut self, mut take: impl FnMut(&LiveObject)) {
+        let Pairing { objects, pages, frames, tallies, options, .. } = self;
+        for table in [objects, pages] {
+            table.each_live(|state, own_sizes, info| {
+                if is_selected(state.class()) {
+                    let class = tallies.class(state.class());
+                    let left = own_sizes.unwrap_or((class.requested, class.allocated));
+                    take(&LiveObject { class, info, whole: left.1, left });
+                }
+            });
+        }
+        frames.each_live(|block| {
+            if is_selected(block.state.class()) {
+                let bytes = |pages: u32| options.page_bytes.unwrap_or(0).saturating_mul(pages.into());
+                let (whole, left) = (bytes(block.pages), bytes(block.left));
+                let class = tallies.class(block.state.class());
+                take(&LiveObject { class, info: block.alloc_info, whole, left: (left, left) });
+            }
+        });
     }
 
     /// Moves the live objects that the filters take from the tables to the list, in no order. `classes` are those of the

@@ -252,6 +252,18 @@ impl Table {
         self.slots().filter(|slot| slot.state.is_live()).count()
     }
 
+    /// Hands the live objects to `take`, in no order, with the sizes that their classes do not tell.
+    pub(crate) fn each_live(&self, mut take: impl FnMut(SlotState, Option<Sizes>, AllocInfo)) {
+        let infos = |bucket: usize| self.alloc_infos.as_ref().and_then(|infos| infos.get(bucket)).copied();
+        for (number, Bucket(slots)) in self.buckets.iter().enumerate() {
+            let infos = infos(number).unwrap_or_default();
+            for (slot, info) in slots.iter().zip(infos).filter(|(slot, _)| slot.state.is_live()) {
+                let sizes = if slot.state.is_unsized() { self.own_sizes.get(&slot.address).copied() } else { None };
+                take(slot.state, sizes, info);
+            }
+        }
+    }
+
     /// Forgets all addresses and hands the live objects among them to `take`, in no order, with the sizes that their classes do not
     /// tell. The caller's list needs as much memory, so the table's goes back on the way.
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, SlotState, Option<Sizes>, AllocInfo)) {

@@ -107,7 +107,7 @@ fn read(player: &mut Player<'_>, shared: &Shared, (from, speed): (u64, f64)) {
             if orders.has_quit {
                 return;
             }
-            let taken = (orders.request, orders.is_urgent, orders.sets_mark, orders.renews_names);
+            let taken = (orders.request.clone(), orders.is_urgent, orders.sets_mark, orders.renews_names);
             (orders.is_urgent, orders.sets_mark, orders.renews_names) = (false, false, false);
             taken
         };
@@ -179,7 +179,6 @@ fn show(
         }
         let Some(key) = pressed else { continue };
         let was_frozen = state.is_frozen;
-        let group = state.group;
         let command = keys::press(&mut state, &snapshot, height, key);
         match command {
             Command::Quit => return Ok(()),
@@ -190,7 +189,7 @@ fn show(
             _ => {}
         }
         // Other rows are needed at once, on a frozen screen, too.
-        if state.is_frozen && was_frozen && group != state.group {
+        if state.is_frozen && was_frozen && !state.is_answered_by(&snapshot) {
             state.is_frozen = false;
             state.message = Some("no longer frozen: other rows have other figures".to_owned());
         }

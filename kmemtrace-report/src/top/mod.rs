@@ -99,6 +99,8 @@ fn frames_of_text(
                     }
                     Command::None => {}
                 }
+                // A filter takes its allocations from here on.
+                player.snapshot(&state.request(&snapshot));
             }
         }
     }

@@ -1,21 +1,25 @@
 //! Pane below the table: more about the chosen row.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use kmemtrace::live::{Detail, LiveRow};
+use kmemtrace::live::{Detail, LiveName, LiveRow, SizeShare};
 use kmemtrace_abi::text::units::grouped;
 
 use super::view::{Paint, Pen, View, WIDE};
 use super::{figures, rows, who};
 use crate::render::cut;
 
-/// Lines of the pane, its upper edge included.
-const LINES: u16 = 5;
-
-/// Height of the pane at a height of the screen.
-pub(super) fn height(_: u16) -> u16 {
-    LINES
+/// Height of the pane at a height of the screen, its upper edge included.
+pub(super) fn height(screen: u16) -> u16 {
+    if screen < 40 { 5 } else { 6 }
 }
+
+/// Width from which on sizes stand beside the ages.
+const WIDE_ENOUGH_FOR_SIZES: u16 = 150;
+/// Widths of the columns of ages and of sizes.
+const AGES: u16 = 54;
+const SIZES: usize = 33;
 
 /// Draws the pane.
 pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
@@ -25,16 +29,53 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
     let Some(row) = all.get(view.state.chosen_index(&all)) else { return };
     let detail = view.snapshot.detail.clone().unwrap_or_default();
     let mark = rows::cut_mark(view);
-    let end = if width < WIDE { width } else { width - 54 };
-    for (text, y) in words(view, row, &detail, usize::from(end), mark).into_iter().zip(lines.start + 1..lines.end) {
+    let end = match width {
+        ..WIDE => width,
+        WIDE..WIDE_ENOUGH_FOR_SIZES => width - AGES,
+        WIDE_ENOUGH_FOR_SIZES.. => width - 76,
+    };
+    let room = lines.len() - 1;
+    let mut text = words(view, row, &detail, usize::from(end), mark);
+    if text.len() < room || detail.stack.is_none() {
+        text.insert(text.len() - usize::from(detail.stack.is_some()), who_and_when(view, row, &detail));
+    }
+    for (text, y) in text.into_iter().zip(lines.start + 1..lines.end) {
         pen.put(0, y, &cut::middle(&text, usize::from(end), mark), Paint::Plain);
     }
-    if width >= WIDE {
-        let text = ages(&detail);
-        for (text, y) in text.into_iter().zip(lines.start + 1..lines.end) {
-            pen.put(end, y, &format!("| {text}"), Paint::Plain);
-        }
+    if width < WIDE {
+        return;
     }
+    let sizes = if width >= WIDE_ENOUGH_FOR_SIZES { sizes(&detail) } else { Vec::new() };
+    let sizes = sizes.into_iter().chain(std::iter::repeat(String::new()));
+    for ((age, size), y) in ages(&detail).into_iter().zip(sizes).zip(lines.start + 1..lines.end) {
+        let size_width = if width >= WIDE_ENOUGH_FOR_SIZES { SIZES } else { 0 };
+        pen.put(end, y, &format!("| {size:<size_width$}{age}"), Paint::Plain);
+    }
+}
+
+/// Threads whose allocations are live, and the times of the row's first and last allocation.
+fn who_and_when(view: View<'_>, row: &LiveRow, detail: &Detail) -> String {
+    let share =
+        |(name, live): &(Arc<LiveName>, u64)| format!("{} {}", who::name(name), figures::percent(*live, row.live));
+    let threads: Vec<String> = detail.threads.iter().filter(|(_, live)| *live > 0).map(share).collect();
+    let mut parts = Vec::new();
+    if let Some((first, last)) = detail.times.filter(|_| !view.is_still()) {
+        parts.push(format!("first {}, last {}", figures::moment(first), figures::moment(last)));
+    }
+    if !threads.is_empty() {
+        parts.push(format!("by {}", threads.join(", ")));
+    }
+    format!(" {}", parts.join("  "))
+}
+
+/// Sizes of live objects, or orders of blocks, with their numbers and bytes.
+fn sizes(detail: &Detail) -> Vec<String> {
+    let of = |size: &SizeShare| {
+        let name = size.order.map_or_else(|| format!("{} B", size.allocated), |order| format!("order {order}"));
+        format!("{name:<11}{:>9}  {:>9}", grouped(size.objects), figures::long_bytes(size.live))
+    };
+    let title = format!("{:<11}{:>9}  {:>9}", "size, order", "OBJS", "live now");
+    std::iter::once(title).chain(detail.sizes.iter().map(of)).collect()
 }
 
 /// Lines about a row.

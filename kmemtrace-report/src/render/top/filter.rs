@@ -1,11 +1,16 @@
-//! Filters of rows: `comm=foo* module!=ext4 alloc`. Rows are taken that meet all conditions.
+//! Filters: `comm=foo* module!=ext4 alloc`. Rows are taken that meet all conditions.
+//!
+//! Conditions on what rows of a grouping have choose among its rows. Where rows lack a key, as call-sites lack the command, the
+//! filter is one of allocations: rows count those that meet it.
 
-use kmemtrace::Glob;
-use kmemtrace::live::{LiveGroup, LiveName, LiveRow};
+use std::sync::Arc;
+
+use kmemtrace::live::{LiveGroup, LiveName, LiveRow, Selection};
+use kmemtrace::{Glob, Kind};
 
 use super::who;
 
-/// Member of a row that a condition looks at.
+/// What a condition looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Site,
@@ -75,36 +80,80 @@ impl RowFilter {
         Ok(RowFilter { text: text.trim().to_owned(), conditions })
     }
 
-    /// First key that rows of this grouping do not have.
-    pub(crate) fn lacking(&self, group: LiveGroup) -> Option<&'static str> {
-        let has = |member| match group {
-            LiveGroup::Sites => matches!(member, Member::Site | Member::Module | Member::Cache),
-            LiveGroup::Stacks => matches!(member, Member::Site | Member::Module),
-            LiveGroup::Uses => member == Member::Use,
-            LiveGroup::Modules => member == Member::Module,
-            LiveGroup::Tasks => matches!(member, Member::Comm | Member::Pid),
-            LiveGroup::Caches => member == Member::Cache,
-        };
-        let is_there = |member| matches!(member, Member::Kind | Member::Name) || has(member);
-        let lacking = self.conditions.iter().map(|condition| condition.member).find(|member| !is_there(*member))?;
-        MEMBERS.iter().find(|(_, member)| *member == lacking).map(|(name, _)| *name)
+    /// Selection of allocations, where rows of the grouping lack a key of the filter.
+    pub(crate) fn selection(&self, group: LiveGroup) -> Option<Arc<dyn Selection>> {
+        let lacks = self.conditions.iter().any(|condition| !condition.is_of_rows(group));
+        lacks.then(|| Arc::new(self.clone()) as Arc<dyn Selection>)
     }
 
-    /// True for a row that meets all conditions; those on keys that its grouping lacks are left out.
-    pub(crate) fn takes(&self, row: &LiveRow) -> bool {
-        self.conditions.iter().all(|condition| match value(condition.member, row) {
-            Some(value) => condition.pattern.matches(&value) != condition.is_excluded,
-            None => true,
-        })
+    /// True for a row of a grouping that meets the conditions on its rows.
+    pub(crate) fn takes(&self, group: LiveGroup, row: &LiveRow) -> bool {
+        let cache = row.cache.as_deref();
+        let names = [Some(&*row.name), cache].into_iter().flatten();
+        self.conditions
+            .iter()
+            .filter(|condition| condition.is_of_rows(group))
+            .all(|condition| condition.is_met(row.kind, names.clone()))
     }
 }
 
-/// Value of a row's member, empty where it is not known; `None` where rows of its grouping do not have the member.
-fn value(member: Member, row: &LiveRow) -> Option<Vec<u8>> {
+impl Selection for RowFilter {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn takes_objects(&self, kind: Kind, [site, module, cache, usage]: [&LiveName; 4]) -> bool {
+        // The module that an allocation belongs to comes before that of its call-site.
+        let names = [module, site, cache, usage];
+        let is_of_objects =
+            |member| matches!(member, Member::Site | Member::Module | Member::Cache | Member::Kind | Member::Use);
+        let conditions = self.conditions.iter().filter(|condition| is_of_objects(condition.member));
+        conditions.into_iter().all(|condition| condition.is_met(kind, names.into_iter()))
+    }
+
+    fn takes_thread(&self, task: &LiveName) -> bool {
+        let conditions =
+            self.conditions.iter().filter(|condition| matches!(condition.member, Member::Comm | Member::Pid));
+        conditions.into_iter().all(|condition| condition.is_met(Kind::Kmalloc, [task].into_iter()))
+    }
+}
+
+impl Condition {
+    /// True where rows of a grouping tell whether they meet the condition.
+    fn is_of_rows(&self, group: LiveGroup) -> bool {
+        match (self.member, group) {
+            (Member::Name, _)
+            | (Member::Site | Member::Module | Member::Cache | Member::Kind, LiveGroup::Sites)
+            | (Member::Site | Member::Module, LiveGroup::Stacks)
+            | (Member::Module, LiveGroup::Modules)
+            | (Member::Comm | Member::Pid, LiveGroup::Tasks)
+            | (Member::Cache | Member::Kind, LiveGroup::Caches)
+            | (Member::Use, LiveGroup::Uses) => true,
+            // Their rows are of all slab objects, or of pages.
+            (Member::Kind, _) => {
+                let [kmalloc, cache] =
+                    [Kind::Kmalloc, Kind::Cache].map(|kind| self.pattern.matches(kind.name().as_bytes()));
+                kmalloc == cache
+            }
+            _ => false,
+        }
+    }
+
+    /// True where one of the names, or the kind, is as the condition says; a name that is not known is empty.
+    fn is_met<'n>(&self, kind: Kind, mut names: impl Iterator<Item = &'n LiveName>) -> bool {
+        let value = match self.member {
+            Member::Kind => Some(kind.name().as_bytes().to_vec()),
+            member => names.find_map(|name| value(member, name)),
+        };
+        self.pattern.matches(&value.unwrap_or_default()) != self.is_excluded
+    }
+}
+
+/// Value of a member that a name tells, empty where it is not known; `None` for a name of something else.
+fn value(member: Member, name: &LiveName) -> Option<Vec<u8>> {
     let of = |name: Option<&[u8]>| Some(name.unwrap_or_default().to_vec());
-    match (member, &*row.name) {
+    match (member, name) {
         (Member::Name, name) => Some(who::name(name).into_bytes()),
-        (Member::Kind, _) => of(Some(row.kind.name().as_bytes())),
         (Member::Site, LiveName::Site(_, symbol)) => of(symbol.as_ref().map(|symbol| &*symbol.name)),
         (Member::Module, LiveName::Site(_, symbol)) => of(symbol.as_ref().and_then(|symbol| symbol.module.as_deref())),
         (Member::Site, LiveName::Stack(frames)) => {
@@ -116,10 +165,6 @@ fn value(member: Member, row: &LiveRow) -> Option<Vec<u8>> {
         (Member::Use, LiveName::Use(name)) => of(name.as_deref()),
         (Member::Module, LiveName::Module(module)) => of(module.as_deref()),
         (Member::Cache, LiveName::Cache(cache)) => of(cache.as_deref()),
-        (Member::Cache, LiveName::Site(..)) => match row.cache.as_deref() {
-            Some(LiveName::Cache(cache)) => of(cache.as_deref()),
-            _ => of(None),
-        },
         (Member::Comm, LiveName::Task(_, comm)) => of(comm.as_deref()),
         (Member::Pid, LiveName::Task(pid, _)) => Some(pid.map_or(Vec::new(), |pid| pid.to_string().into_bytes())),
         _ => None,

@@ -233,17 +233,19 @@ fn settings(view: View<'_>) -> Vec<Part> {
         Sort::Name => "name".to_owned(),
     };
     let order = if state.is_reversed { " ^" } else { " v" };
-    let filter = match (state.filter.text.as_str(), state.filter.lacking(state.group)) {
-        ("", _) => String::new(),
-        (text, None) => format!("filter {text}"),
-        (text, Some(key)) => format!("filter {text} ({} have no {key})", state.group.name()),
+    let filter = match state.filter.text.as_str() {
+        "" => String::new(),
+        text => format!("filter {text}"),
     };
+    let selected = snapshot.selected.as_ref().filter(|_| !view.is_still());
+    let selected = selected.map_or(String::new(), |(_, since)| format!("peaks, changes since {}", moment(*since)));
     let mark = snapshot.mark.map_or(String::new(), |at| format!("mark {}", moment(at)));
     vec![
         part(groups, Paint::Plain, 0),
         part(format!("sort {sort}{order}"), Paint::Plain, 0),
         part(format!("window {seconds}"), Paint::Plain, 3),
         part(filter, Paint::Strong, 1),
+        part(selected, Paint::Plain, 4),
         part(mark, Paint::Plain, 2),
     ]
 }

@@ -99,10 +99,13 @@ fn heading(view: View<'_>, pen: &mut Pen<'_>, columns: &[Column], y: u16) {
 
 /// Words in place of rows.
 fn nothing(view: View<'_>) -> String {
-    if view.snapshot.group != view.state.group {
+    if !view.state.is_answered_by(view.snapshot) {
         return String::new();
     }
     let has_rows = view.snapshot.rows.iter().any(|row| row.allocs > 0);
+    if view.snapshot.selected.is_some() && !has_rows {
+        return "the filter takes no live object; / and Esc clear it".to_owned();
+    }
     if has_rows {
         return format!("the filter takes none of {} rows; / and Esc clear it", view.snapshot.rows.len());
     }

@@ -139,6 +139,7 @@ impl ScreenState {
         let chosen = rows.get(self.chosen_index(&rows));
         SnapshotRequest {
             group: self.group,
+            selection: self.filter.selection(self.group),
             window: self.window() * 1_000_000_000,
             detail: chosen.map(|row| {
                 let key = row.place.and_then(|place| place.only).unwrap_or(row.key);
@@ -153,10 +154,18 @@ impl ScreenState {
         if self.is_reversed { ordering.reverse() } else { ordering }
     }
 
-    /// Rows of the snapshot that the filter takes, sorted; none of a snapshot of another grouping.
+    /// True where the snapshot has the rows that the screen shows: those of its grouping, of the allocations that its filter selects.
+    pub(crate) fn is_answered_by(&self, snapshot: &Snapshot) -> bool {
+        let selection = self.filter.selection(self.group);
+        let selected = snapshot.selected.as_ref().map(|(text, _)| &**text);
+        snapshot.group == self.group && selected == selection.as_ref().map(|selection| selection.text())
+    }
+
+    /// Rows of the snapshot that the filter takes, sorted; none of a snapshot that was made for another screen.
     pub(crate) fn listed<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a LiveRow> {
-        let rows = if snapshot.group == self.group { &snapshot.rows[..] } else { &[] };
-        let mut taken: Vec<&LiveRow> = rows.iter().filter(|row| row.allocs > 0 && self.filter.takes(row)).collect();
+        let rows = if self.is_answered_by(snapshot) { &snapshot.rows[..] } else { &[] };
+        let takes = |row: &&LiveRow| row.allocs > 0 && self.filter.takes(self.group, row);
+        let mut taken: Vec<&LiveRow> = rows.iter().filter(takes).collect();
         taken.sort_unstable_by(|a, b| self.compare(a, b));
         taken
     }

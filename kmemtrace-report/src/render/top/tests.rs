@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use kmemtrace::Kind;
-use kmemtrace::live::{Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, Snapshot, Totals};
+use kmemtrace::live::{
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, Selection, SizeShare, Snapshot, Totals,
+};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
 
+use super::filter::RowFilter;
 use super::keys::{Command, Key, press};
 use super::state::ScreenState;
 use super::{Look, Memory, Recording, Subject, View, draw, text};
@@ -18,6 +21,10 @@ const SECOND: u64 = 1_000_000_000;
 fn site(address: u64, name: &[u8], offset: u64, module: Option<&[u8]>) -> Arc<LiveName> {
     let symbol = LiveSymbol { name: name.into(), offset, module: module.map(Into::into) };
     Arc::new(LiveName::Site(address, Some(symbol)))
+}
+
+fn task(pid: i32, comm: &[u8]) -> Arc<LiveName> {
+    Arc::new(LiveName::Task(Some(pid), Some(comm.into())))
 }
 
 fn row(name: Arc<LiveName>, kind: Kind, growth: i64, live: u64) -> LiveRow {
@@ -71,6 +78,9 @@ fn snapshot() -> Snapshot {
             requested: 8000,
             stack: None,
             freed_by: vec![(site(9, b"foo_put", 0x31, Some(b"foo")), 9)],
+            sizes: vec![SizeShare { allocated: 65536, order: Some(4), objects: 6432, live: 402 * MIB }],
+            threads: vec![(task(812, b"ringd"), 398 * MIB), (task(790, b"insmod"), 4 * MIB)],
+            times: Some((118 * SECOND, 192 * SECOND)),
         }),
         groups: vec![LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches],
         ..Snapshot::default()
@@ -124,7 +134,7 @@ live, 60 s  .......::::::-------======+++++++******######%
 foo_rin~loc+0x58 [foo]  8 objects  asks 1000 B, gets 52690944 B  wasted 50.3 MiB
  allocs 3/s  frees 2/s  older than 60 s: 2  oldest 3 min 2 s
  freed by  foo_put+0x31 [foo] 90%; other CPU 40%
-
+ first +00:01:58, last +00:03:12  by ringd (812) 99%, insmod (790) 1%
 ? help  / filter  s sort  m group  t tree  p freeze  0 mark  [ ] window q quit
 ";
     let screen = shown(&snapshot(), 80, 24);
@@ -143,7 +153,9 @@ fn the_large_screen_has_all_columns_and_two_panes() {
         "peak 1.34 GiB   at +00:02:41",
         "mark +00:01:58",
         "SINCE MARK     LIVE     PEAK    PAGES    OBJS   WASTED  ALLOC/s  FREE/s  XCPU  AGE50",
-        "| age of live objects    <1 s            1",
+        "| size, order     OBJS   live now  age of live objects    <1 s            1",
+        "| order 4        6,432    402 MiB                        <10 s            2",
+        " first +00:01:58, last +00:03:12  by ringd (812) 99%, insmod (790) 1%",
         "w save",
     ] {
         assert!(screen.contains(text), "{text}: {screen}");
@@ -210,6 +222,41 @@ fn a_screen_that_is_too_small_says_the_least_size() {
         assert!(shown(&snapshot(), width, height).contains("+0x58 [foo]"), "{width}x{height}");
     }
     shown(&snapshot(), 1, 1);
+}
+
+/// A filter by what rows lack is one of allocations: the screen asks for their figures, and says since when changes count.
+#[test]
+fn a_filter_by_other_keys_selects_allocations() {
+    let mut state = ScreenState { group: LiveGroup::Sites, ..ScreenState::default() };
+    let selection = |state: &ScreenState| state.request(&snapshot()).selection.map(|of| of.text().to_owned());
+    state.filter = RowFilter::parse("module=foo kind!=cache").unwrap();
+    assert_eq!(selection(&state), None, "call-sites tell it themselves");
+    state.filter = RowFilter::parse("comm=foo* use != user").unwrap();
+    assert_eq!(selection(&state).as_deref(), Some("comm=foo* use != user"));
+    assert!(state.listed(&snapshot()).is_empty(), "the snapshot is one of all allocations");
+    let selected = Snapshot { selected: Some(("comm=foo* use != user".into(), 118 * SECOND)), ..snapshot() };
+    let screen = shown_as(&selected, &subject(), &state, 160, 45);
+    assert!(screen.contains("filter comm=foo* use != user   peaks, changes since +00:01:58"), "{screen}");
+    assert!(screen.contains("foo_ring_alloc"), "{screen}");
+
+    let of = state.request(&selected).selection.unwrap();
+    let [user, slab] = [LiveName::Use(Some(b"user"[..].into())), LiveName::Use(None)];
+    let (module, cache) = (LiveName::Module(None), LiveName::Cache(None));
+    let ring = site(1, b"foo_ring_alloc", 0, None);
+    assert!(!of.takes_objects(Kind::Pages, [&ring, &module, &cache, &user]));
+    assert!(of.takes_objects(Kind::Kmalloc, [&ring, &module, &cache, &slab]));
+    assert!(of.takes_thread(&task(1, b"food")) && !of.takes_thread(&task(1, b"bar")));
+    assert!(!of.takes_thread(&LiveName::Task(None, None)), "a name that is not known is not foo");
+    let of_module = RowFilter::parse("module=foo pid!=7").unwrap();
+    let foo = LiveName::Module(Some(b"foo"[..].into()));
+    assert!(of_module.takes_objects(Kind::Pages, [&ring, &foo, &cache, &user]), "the module of the stack");
+    assert!(!of_module.takes_objects(Kind::Pages, [&ring, &module, &cache, &user]));
+    // Rows of modules have one kind for all slab objects.
+    for (text, is_of_objects) in [("kind=cache", true), ("kind!=pages", false), ("kind=pages", false)] {
+        let filter = RowFilter::parse(text).unwrap();
+        assert_eq!(filter.selection(LiveGroup::Modules).is_some(), is_of_objects, "{text}");
+        assert!(filter.selection(LiveGroup::Caches).is_none());
+    }
 }
 
 #[test]

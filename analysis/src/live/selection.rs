@@ -1,0 +1,101 @@
+//! Figures of some objects alone, by what is told of their allocations: rows of any grouping can be filtered by it.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::Kind;
+
+use super::numbering::Numbering;
+use super::snapshot::{LiveKey, LiveName};
+use super::sums::Sums;
+
+/// Condition on allocations.
+pub trait Selection: Debug + Send + Sync {
+    /// Text of the condition: two with the same text are the same.
+    fn text(&self) -> &str;
+
+    /// True where allocations of this kind are taken that have these names: of their call-site, module, cache and use.
+    fn takes_objects(&self, kind: Kind, names: [&LiveName; 4]) -> bool;
+
+    /// True where allocations of a thread are taken.
+    fn takes_thread(&self, task: &LiveName) -> bool;
+}
+
+/// Figures of the objects that a selection takes.
+#[derive(Debug)]
+pub(super) struct Selected {
+    pub(super) selection: Arc<dyn Selection>,
+    /// Order key from which on peaks and changes are counted.
+    pub(super) since: u64,
+    pub(super) sums: Sums,
+    judged: Judged,
+}
+
+/// What a selection has said so far.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Judged {
+    /// By the pairing's numbers of rows.
+    classes: Vec<Option<bool>>,
+    threads: HashMap<u32, bool, RandomState>,
+}
+
+impl Judged {
+    /// True where an object was taken.
+    pub(super) fn takes(&self, row: u32, pid: u32) -> bool {
+        let takes_class = self.classes.get(row as usize).copied().flatten().unwrap_or(false);
+        takes_class && self.threads.get(&pid).copied().unwrap_or(false)
+    }
+}
+
+impl Selected {
+    pub(super) fn new(selection: Arc<dyn Selection>, since: u64) -> Selected {
+        Selected { selection, since, sums: Sums::default(), judged: Judged::default() }
+    }
+
+    /// True where the selection takes objects of a class, by the pairing's number of its rows, that a thread has allocated.
+    #[inline]
+    pub(super) fn takes(&mut self, numbering: &mut Numbering<'_>, row: u32, pid: u32) -> bool {
+        let takes_class = match self.judged.classes.get(row as usize) {
+            Some(Some(takes)) => *takes,
+            _ => self.judge_class(numbering, row),
+        };
+        takes_class
+            && match self.judged.threads.get(&pid) {
+                Some(takes) => *takes,
+                None => self.judge_thread(numbering, pid),
+            }
+    }
+
+    #[cold]
+    fn judge_class(&mut self, numbering: &mut Numbering<'_>, row: u32) -> bool {
+        let Some((kind, names)) = numbering.names_of_class(row) else { return false };
+        let takes = self.selection.takes_objects(kind, names.each_ref().map(|name| &**name));
+        let row = row as usize;
+        if row >= self.judged.classes.len() {
+            self.judged.classes.resize(row + 1, None);
+        }
+        if let Some(judged) = self.judged.classes.get_mut(row) {
+            *judged = Some(takes);
+        }
+        takes
+    }
+
+    #[cold]
+    fn judge_thread(&mut self, numbering: &mut Numbering<'_>, pid: u32) -> bool {
+        let takes = self.selection.takes_thread(&numbering.name(LiveKey::Task(pid)));
+        self.judged.threads.insert(pid, takes);
+        takes
+    }
+
+    /// Asks the selection again, after names have changed; what it had said, where it says something else now.
+    pub(super) fn judge_again(&mut self, numbering: &mut Numbering<'_>) -> Option<Judged> {
+        let before = std::mem::take(&mut self.judged);
+        for (row, _) in (0..).zip(&before.classes).filter(|(_, judged)| judged.is_some()) {
+            self.judge_class(numbering, row);
+        }
+        before.threads.keys().for_each(|pid| _ = self.judge_thread(numbering, *pid));
+        (self.judged != before).then_some(before)
+    }
+}
