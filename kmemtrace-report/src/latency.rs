@@ -17,7 +17,7 @@ use crate::views::view::Needs;
 /// Prints a view.
 pub(crate) fn latency(
     request: &Request,
-    lists_stalls: bool,
+    (lists_stalls, by_call_site): (bool, bool),
     document: for<'a> fn(&'a Latency, &Args, Option<usize>) -> Document<'a>,
     needs: Needs,
 ) -> anyhow::Result<u8> {
@@ -30,6 +30,7 @@ pub(crate) fn latency(
         threshold: args.threshold.unwrap_or(0),
         spans: args.span.clone(),
         lists_stalls,
+        by_call_site,
         lists_events: args.timeline,
         waits_by: args.by.iter().filter_map(wait_key).collect(),
     };

@@ -81,7 +81,9 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Latency { .. } if args.follow => follow::follow(request),
-        Run::Latency { lists_stalls, document, needs } => latency::latency(request, lists_stalls, document, needs),
+        Run::Latency { lists_stalls, by_call_site, document, needs } => {
+            latency::latency(request, (lists_stalls, by_call_site), document, needs)
+        }
         Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),
         Run::Static => built::static_sizes(request),

@@ -11,7 +11,7 @@ use kmemtrace_abi::disk::block::Header;
 use kmemtrace_tests::archive;
 use kmemtrace_tests::programs::{json, json_lines, run, run_to};
 use kmemtrace_tests::recording::Directory;
-use serde_json::Value;
+use serde_json::{Value, json};
 use zerocopy::FromBytes as _;
 
 const REPORT: &str = "kmemtrace-report";
@@ -283,6 +283,39 @@ fn filters_by_site_take_the_shrinkers_of_that_function() {
     assert!(!superblocks.is_empty() && superblocks.len() < all.len());
     assert_eq!(rows(&["--site", "super_cache_*"]).iter().collect::<Vec<_>>(), superblocks);
     assert_eq!(rows(&["--module", "nothing"]), [] as [Value; 0]);
+}
+
+/// Spans of a call-site are the stalls that `stalls` lists of it, and what is inside them.
+#[test]
+fn filters_by_site_take_the_spans_of_its_stalls() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/latency-amd64-6.18");
+    let all = document(&["stalls", "--no-index"], &data);
+    let symbol = all["rows"][0]["symbol"].as_str().unwrap();
+    let site = symbol.split('+').next().unwrap();
+    let stalls = document(&["stalls", "--no-index", "--site", site], &data);
+    let rows = stalls["rows"].as_array().unwrap();
+    assert!(rows.len() < all["rows"].as_array().unwrap().len());
+    let mut expected: HashMap<String, (u64, u64)> = HashMap::new();
+    let mut add = |span: &Value, count: u64, total: &Value| {
+        let sums = expected.entry(span.as_str().unwrap().to_owned()).or_default();
+        *sums = (sums.0 + count, sums.1 + total.as_u64().unwrap());
+    };
+    for row in rows {
+        add(&row["span"], 1, &row["total"]);
+        for inside in row["inside"].as_array().unwrap() {
+            add(&inside["span"], inside["count"].as_u64().unwrap(), &inside["total"]);
+        }
+    }
+    let latency = document(&["latency", "--no-index", "--site", site], &data);
+    let spans = latency["spans"].as_array().unwrap().iter().filter(|span| span["count"] != 0);
+    let found: HashMap<String, (u64, u64)> = spans
+        .map(|span| {
+            let figure = |member: &str| span[member].as_u64().unwrap();
+            (span["span"].as_str().unwrap().to_owned(), (figure("count"), figure("total")))
+        })
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(document(&["latency", "--no-index", "--module", "nothing"], &data)["tasks"], json!([]));
 }
 
 /// Offsets at which blocks of a file of our own end.

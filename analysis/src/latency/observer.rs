@@ -252,6 +252,12 @@ impl<'a> LatencyObserver<'a> {
         if !task.is_taken || !request.takes_span(closed.span, names) || !request.takes_duration(closed.total()) {
             return;
         }
+        if request.by_call_site {
+            let call_site = self.stacks.call_site(closed.outer_stack, names);
+            if !self.stacks.takes_site(self.select, call_site) {
+                return;
+            }
+        }
         if is_held {
             let [clean, suspect] = &mut **task.held.get_or_insert_default();
             clean.add(number, closed, request.lists_stalls);

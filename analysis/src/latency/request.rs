@@ -13,6 +13,8 @@ pub struct LatencyRequest {
     pub spans: Vec<String>,
     /// Stalls are listed.
     pub lists_stalls: bool,
+    /// The query's filters by call-site choose among spans: by the call-site of the outermost span around each, which needs its stack.
+    pub by_call_site: bool,
     /// Listed stalls have the events inside them.
     pub lists_events: bool,
     /// Keys of rows of waits; none: the call-site.

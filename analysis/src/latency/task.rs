@@ -118,6 +118,8 @@ pub(super) struct Closed {
     pub(super) order: Option<u8>,
     pub(super) gfp: Option<u64>,
     pub(super) stack: Option<StackId>,
+    /// Stack of the outermost span around this one, or its own.
+    pub(super) outer_stack: Option<StackId>,
     pub(super) passes: u64,
     /// Pages reclaimed, or objects freed.
     pub(super) value: Option<i64>,
@@ -295,6 +297,7 @@ impl TaskSpans {
                 order: open.order,
                 gfp: open.gfp,
                 stack: open.stack,
+                outer_stack: self.open.first().map_or(open.stack, |outermost| outermost.stack),
                 passes: open.passes,
                 value: event.value,
                 inside: open.inside,
@@ -336,6 +339,7 @@ impl TaskSpans {
             order: None,
             gfp: None,
             stack: None,
+            outer_stack: self.open.first().and_then(|outermost| outermost.stack),
             passes: 1,
             value: None,
             inside: Vec::new(),

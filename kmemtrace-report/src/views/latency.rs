@@ -12,16 +12,18 @@ pub(super) const LATENCY: View = View {
     help: "\
 Spans of reclaim, compaction, shrinkers and throttling: how many, how long, by percentiles, and which of them an allocation or a charge \
 waited for. Spans inside others are told apart, and so is the work of kswapd and kcompactd. Spans that loss touches are counted as \
-suspect and enter no other figure. The recording needs the events of reclaim: kmemtraced -e latency.",
+suspect and enter no other figure. --site, --module and --branch go by the call-site of the outermost span, which needs its stack. The \
+recording needs the events of reclaim: kmemtraced -e latency.",
     examples: &[
         ("latency DIR", "kinds of spans, nesting, and tasks that waited"),
         ("latency --threshold 5ms --comm postgres DIR", "long ones of one command"),
     ],
-    options: &["threshold", "span", "top"],
+    options: &["threshold", "span", "site", "module", "branch", "top"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
+        by_call_site: true,
         document: |latency, _, _| documents::latency(latency),
         needs: Needs::Spans,
     },
@@ -43,6 +45,7 @@ Calls of each shrinker on each node: durations, and objects freed. Superblocks s
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
+        by_call_site: false,
         document: |latency, args, top| documents::shrinkers(latency, args.by.first() == Some(&GroupBy::Function), top),
         needs: Needs::Spans,
     },
@@ -80,6 +83,7 @@ written, or of the stream that kmemtraced watch pipes to it.",
     sort_keys: &[SortBy::Total, SortBy::Time],
     run: Run::Latency {
         lists_stalls: true,
+        by_call_site: false,
         document: |latency, args, top| documents::stalls(latency, args.sort.first() == Some(&SortBy::Time), top),
         needs: Needs::Spans,
     },
@@ -99,6 +103,7 @@ kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocatio
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
+        by_call_site: false,
         document: |latency, _, top| documents::waits(latency, top),
         needs: Needs::Pages,
     },
@@ -117,6 +122,7 @@ where the kernel has that tracer. --site and --module go by the function.",
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
+        by_call_site: false,
         document: |latency, _, top| documents::functions(latency, top),
         needs: Needs::Functions,
     },

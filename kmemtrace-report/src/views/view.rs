@@ -44,6 +44,8 @@ pub(crate) enum Run {
     Latency {
         /// Stalls are listed.
         lists_stalls: bool,
+        /// Filters by call-site choose among all spans, by the outermost one around each.
+        by_call_site: bool,
         /// Document of the answer.
         document: for<'a> fn(&'a Latency, &Args, Option<usize>) -> Document<'a>,
         /// Events that the view needs.
