@@ -53,7 +53,8 @@ fn vmstat() -> (u64, u64) {
 }
 
 fn kind_pages(dir: &Directory) -> Value {
-    let arguments = ["summary", "--format", "json"];
+    // The kernel counts the recorder's pages, too.
+    let arguments = ["summary", "--own", "--format", "json"];
     json(&run_to(0, "kmemtrace-report", &arguments, &[&dir.file("trace")]))["kinds"]["pages"].take()
 }
 
