@@ -96,6 +96,7 @@ fn title(view: View<'_>, width: u16) -> Vec<Part> {
     let has_skipped = !skipped.is_empty();
     let unmatched = match snapshot.stacks_unmatched {
         0 => String::new(),
+        1 => "1 stack unmatched".to_owned(),
         stacks => format!("{} stacks unmatched", grouped(stacks)),
     };
     let lag = snapshot.lag.filter(|_| matches!(subject.state, Recording::Runs | Recording::Loads));
