@@ -306,8 +306,12 @@ fn options_of_page_owner_are_refused_for_other_inputs() {
     let dir = Directory::new(&[]);
     let owners = file(&dir, HELD);
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.18");
+    let document = run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[&owners]);
+    let saved = dir.path().join("saved.json");
+    std::fs::write(&saved, document).unwrap();
     for (path, arguments, reason) in [
-        (&recording, &["sites", "--cull", "st"][..], "--cull: "),
+        (&saved, &["sites"][..], "was saved of a text of page_owner"),
+        (&recording, &["sites", "--cull", "st"], "--cull: "),
         (&recording, &["tasks", "--tgid", "1"], "--tgid: "),
         (&recording, &["live", "--released"], "--released: "),
         (&owners, &["sites", "--cull", "pid", "--sort", "-name"], "--sort: rows are not made of comm"),

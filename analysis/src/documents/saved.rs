@@ -16,7 +16,7 @@ use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::{InputKind, Scope, TraceInfo};
+use kmemtrace_abi::trace::{InputKind, PAGE_OWNER, Scope, TraceInfo};
 use serde::Deserialize;
 
 use crate::account::completeness::Completeness;
@@ -100,6 +100,23 @@ struct Saved {
     rows: Vec<SavedRow>,
     #[serde(default)]
     others_count: u64,
+}
+
+/// Input of any document.
+#[derive(Deserialize)]
+struct SavedHead {
+    trace: SavedInput,
+}
+
+#[derive(Deserialize)]
+struct SavedInput {
+    input: String,
+}
+
+impl SavedHead {
+    fn read(path: &Path) -> Option<SavedHead> {
+        serde_json::from_reader(BufReader::new(regular::open(path).ok()?.take(MAX_BYTES))).ok()
+    }
 }
 
 #[derive(Deserialize)]
@@ -227,8 +244,12 @@ impl Saved {
         if file.metadata().is_ok_and(|data| data.len() > MAX_BYTES) {
             return Err("is too large for a saved document: name the trace itself".to_owned());
         }
-        let saved: Saved = serde_json::from_reader(BufReader::new(file.take(MAX_BYTES)))
-            .map_err(|error| format!("is no saved document of call-sites: {error}"))?;
+        let saved: Saved = serde_json::from_reader(BufReader::new(file.take(MAX_BYTES))).map_err(|error| {
+            match SavedHead::read(path).is_some_and(|head| head.trace.input == PAGE_OWNER) {
+                true => "was saved of a text of page_owner, which knows no frees or sizes: name that text".to_owned(),
+                false => format!("is no saved document of call-sites: {error}"),
+            }
+        })?;
         if saved.schema != SCHEMA {
             return Err(format!(
                 "is a document {}, and only {SCHEMA} is read: save one with sites --format json",
