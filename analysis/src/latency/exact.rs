@@ -150,14 +150,17 @@ fn check(seed: u64) {
     let streams = streams(&mut random);
     let threshold = *random.pick(&[0, 0, 400, 1 << 20]);
     let at_once = 1 + random.below(20) as usize;
-    let sources = streams.iter().zip(0..).map(|(items, cpu)| -> Box<dyn EventSource> {
-        Box::new(Made { cpu, items: items.clone().into_iter(), at_once })
-    });
-    let mut trace = Trace::of_sources("made", Some("mono"), sources.collect()).unwrap();
+    let made = || {
+        let sources = streams.iter().zip(0..).map(|(items, cpu)| -> Box<dyn EventSource> {
+            Box::new(Made { cpu, items: items.clone().into_iter(), at_once })
+        });
+        Trace::of_sources("made", Some("mono"), sources.collect()).unwrap()
+    };
+    let mut trace = made();
     let request =
         LatencyRequest { threshold, lists_stalls: true, waits_by: vec![WaitBy::Task], ..LatencyRequest::default() };
     let query = Query::by_kind().cut(Some(1 + random.below(40) as usize), None);
-    let latency = query.latency(&mut trace, request, &mut Silent).unwrap();
+    let latency = query.latency(&mut trace, request.clone(), &mut Silent).unwrap();
     let timeline = timeline(&streams, threshold);
 
     let document = serde_json::to_value(documents::latency(&latency)).unwrap();
@@ -170,9 +173,15 @@ fn check(seed: u64) {
     let stalls = serde_json::to_value(documents::stalls(&latency, true, None)).unwrap();
     let members = ["at", "end", "pid", "span", "total", "self", "order", "reclaimed"];
     assert_eq!(picked(&stalls["rows"], &members), model::stalls(&timeline), "seed {seed}: stalls");
-    let waits = serde_json::to_value(documents::waits(&latency, None)).unwrap();
-    let members = ["pid", "allocs", "waited", "total", "p50", "max"];
-    assert_eq!(picked(&waits["rows"], &members), model::waits(&timeline), "seed {seed}: waits");
+    let span = *random.pick(&[Span::Direct, Span::Node, Span::Compaction]);
+    let spans = vec![span.name().unwrap().to_owned()];
+    let of_span = query.latency(&mut made(), LatencyRequest { spans, ..request }, &mut Silent).unwrap();
+    for (latency, counted) in [(&latency, None), (&of_span, Some(span))] {
+        let waits = serde_json::to_value(documents::waits(latency, None)).unwrap();
+        let members = ["pid", "allocs", "waited", "total", "p50", "max"];
+        let wanted = model::waits(&timeline, counted);
+        assert_eq!(picked(&waits["rows"], &members), wanted, "seed {seed}: waits, {counted:?}");
+    }
 }
 
 #[test]

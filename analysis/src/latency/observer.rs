@@ -239,7 +239,7 @@ impl<'a> LatencyObserver<'a> {
         let is_suspect = is_touched || may_be_misplaced && (reach.is_some_and(since) || next == Some(true));
         let is_held = may_be_misplaced && !is_suspect && next.is_none();
         let is_wait = matches!(closed.span, Span::Direct | Span::Node) || closed.is_attempted;
-        if is_wait && !is_suspect {
+        if is_wait && !is_suspect && self.request.takes_span(closed.span, names) {
             let wait = &mut task.waits[usize::from(is_held)];
             *wait = Some(wait.unwrap_or(0).saturating_add(closed.total()));
         }
@@ -252,11 +252,8 @@ impl<'a> LatencyObserver<'a> {
         if !task.is_taken || !request.takes_span(closed.span, names) || !request.takes_duration(closed.total()) {
             return;
         }
-        if request.by_call_site {
-            let call_site = self.stacks.call_site(closed.outer_stack, names);
-            if !self.stacks.takes_site(self.select, call_site) {
-                return;
-            }
+        if request.by_call_site && !self.stacks.takes_stack(self.select, closed.outer_stack, names) {
+            return;
         }
         if is_held {
             let [clean, suspect] = &mut **task.held.get_or_insert_default();

@@ -80,18 +80,14 @@ impl<'a> StackFacts<'a> {
         })
     }
 
-    /// True for a stack whose call-site the filters by function and module take.
+    /// True for a stack whose call-site the filters by function, module and source take.
     pub(super) fn takes_stack(&mut self, select: &Select, stack: Option<StackId>, trace_names: &Names) -> bool {
-        if select.site.is_empty() && select.module.is_empty() {
-            return true;
-        }
-        let Some(stack) = stack else { return false };
+        let Some(stack) = stack else { return self.takes_site(select, None) };
         if let Some(&is_taken) = self.taken.get(&stack) {
             return is_taken;
         }
         let call_site = self.call_site(Some(stack), trace_names);
-        let symbols = self.names.symbols();
-        let is_taken = call_site.is_some_and(|site| select.matches_site(site, symbols.lookup(site).as_ref()));
+        let is_taken = self.takes_site(select, call_site);
         *self.taken.entry(stack).or_insert(is_taken)
     }
 

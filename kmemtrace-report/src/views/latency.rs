@@ -96,9 +96,9 @@ pub(super) const WAITS: View = View {
     help: "\
 Allocations of pages by call-site, task, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
 The wait is that of the thread since its last allocation of pages. The recording needs the events of pages, too: \
-kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --site and --module go by the call-site, which needs stacks.",
+kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --span counts the time of these kinds alone; --site, --module and --branch go by the call-site, which needs stacks.",
     examples: &[("waits --by task,order DIR", "by thread and order")],
-    options: &["by", "threshold", "site", "module", "top"],
+    options: &["by", "threshold", "span", "site", "module", "branch", "top"],
     groupings: &[GroupBy::Site, GroupBy::Task, GroupBy::Order, GroupBy::Gfp],
     sort_keys: &[],
     run: Run::Latency {

@@ -367,7 +367,7 @@ pub fn stalls(timeline: &Timeline) -> Value {
 }
 
 /// Waits by thread: allocations, those that waited, and the sum, the median and the greatest of the waits.
-pub fn waits(timeline: &Timeline) -> Value {
+pub fn waits(timeline: &Timeline, counted: Option<Span>) -> Value {
     let (spans, walks) = all(timeline);
     let mut rows: BTreeMap<i32, (u64, Vec<u64>)> = BTreeMap::new();
     let mut tasks: Vec<(i32, u32)> = timeline.events.iter().map(task_of).collect();
@@ -382,6 +382,7 @@ pub fn waits(timeline: &Timeline) -> Value {
             }
             let is_wait = |found: &&Found| {
                 let kind = [Span::Direct, Span::Node].contains(&found.span) || found.attempted;
+                let kind = kind && counted.is_none_or(|counted| counted == found.span);
                 let since = before.is_none_or(|before| found.closed > before) && found.closed < number;
                 found.task == task && kind && since && !found.suspect
             };
