@@ -138,7 +138,7 @@ impl Figures {
     /// Begins the last slice of `ticks`, after those numbered `joined` were joined with the ones before.
     pub(super) fn tick(&mut self, ticks: usize, joined: &[usize]) {
         if self.allocs == 0 {
-            // Its slices begin with its first object.
+            // Slices begin with the row's first object.
             return;
         }
         self.past.rotate_right(1);

@@ -8,8 +8,8 @@ use kmemtrace_abi::event::Kind;
 use super::figures::Birth;
 use super::naming::NameMemory;
 use super::numbering::{Numbering, RowNumbers};
-use super::selection::{Selected, Selection};
-use super::snapshot::{LiveGroup, RowChoice};
+use super::selected::Selected;
+use super::snapshot::{LiveGroup, RowChoice, Selection};
 use super::sums::{Places, Sums};
 use super::ticks::Ticks;
 use super::watched::Watched;
@@ -246,7 +246,7 @@ impl PairingSink for LedgerSink<'_, '_> {
 
     #[inline]
     fn freed(&mut self, event: Number, _: &Class, _: u64) {
-        // Its thread is told with the end of the object, or with the part.
+        // The thread is told with the end of the object, or with the part.
         self.ledger.advance(event.at);
     }
 

@@ -10,7 +10,7 @@ mod monitor;
 mod naming;
 mod numbering;
 mod rows;
-mod selection;
+mod selected;
 mod snapshot;
 mod stack_tree;
 mod sums;
@@ -18,8 +18,7 @@ mod ticks;
 mod watched;
 
 pub use monitor::{Fed, Monitor, MonitorBase, MonitorOptions};
-pub use selection::Selection;
 pub use snapshot::{
-    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, RowChoice, SizeShare, Snapshot, SnapshotRequest,
-    Totals,
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, RowChoice, Selection, SizeShare, Snapshot,
+    SnapshotRequest, Totals,
 };

@@ -1,10 +1,10 @@
 //! Figures at one moment, as screens show them.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use kmemtrace_abi::event::Kind;
 
-use super::selection::Selection;
 use crate::names::kallsyms::with_offset;
 
 /// Groupings of live rows.
@@ -200,6 +200,18 @@ pub struct SizeShare {
 
 /// Grouping, key and kind of a row.
 pub type RowChoice = (LiveGroup, LiveKey, Kind);
+
+/// Condition on allocations.
+pub trait Selection: Debug + Send + Sync {
+    /// Text of the condition: two with the same text are the same.
+    fn text(&self) -> &str;
+
+    /// True where allocations of this kind are taken that have these names: of their call-site, module, cache and use.
+    fn takes_objects(&self, kind: Kind, names: [&LiveName; 4]) -> bool;
+
+    /// True where allocations of a thread are taken.
+    fn takes_thread(&self, task: &LiveName) -> bool;
+}
 
 /// Contents that a snapshot should have.
 #[derive(Clone, Debug)]

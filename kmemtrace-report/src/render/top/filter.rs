@@ -10,7 +10,7 @@ use kmemtrace::{Glob, Kind};
 
 use super::who;
 
-/// What a condition looks at.
+/// Name that a condition looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Site,
@@ -129,7 +129,7 @@ impl Condition {
             | (Member::Comm | Member::Pid, LiveGroup::Tasks)
             | (Member::Cache | Member::Kind, LiveGroup::Caches)
             | (Member::Use, LiveGroup::Uses) => true,
-            // Their rows are of all slab objects, or of pages.
+            // Rows are of all slab objects, or of pages.
             (Member::Kind, _) => {
                 let [kmalloc, cache] =
                     [Kind::Kmalloc, Kind::Cache].map(|kind| self.pattern.matches(kind.name().as_bytes()));

@@ -1,27 +1,13 @@
 //! Figures of some objects alone, by what is told of their allocations: rows of any grouping can be filtered by it.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
 
 use super::numbering::Numbering;
-use super::snapshot::{LiveKey, LiveName};
+use super::snapshot::{LiveKey, Selection};
 use super::sums::Sums;
-
-/// Condition on allocations.
-pub trait Selection: Debug + Send + Sync {
-    /// Text of the condition: two with the same text are the same.
-    fn text(&self) -> &str;
-
-    /// True where allocations of this kind are taken that have these names: of their call-site, module, cache and use.
-    fn takes_objects(&self, kind: Kind, names: [&LiveName; 4]) -> bool;
-
-    /// True where allocations of a thread are taken.
-    fn takes_thread(&self, task: &LiveName) -> bool;
-}
 
 /// Figures of the objects that a selection takes.
 #[derive(Debug)]
@@ -33,7 +19,7 @@ pub(super) struct Selected {
     judged: Judged,
 }
 
-/// What a selection has said so far.
+/// Answers of a selection so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Judged {
     /// By the pairing's numbers of rows.
