@@ -134,17 +134,20 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    fn ended(&mut self, class: &Class, info: &AllocInfo, whole: u64, crossed: bool) {
-        let (slice, ticks) = (self.ticks.slice(info.at), self.ticks.len());
-        let rows = self.change(class, info.pid, |sums, places| sums.ended(places, slice, ticks, crossed));
+    /// Takes the end of an object with its last bytes; `free_site` is the call-site that freed it, 0 where that is not known.
+    fn ended(&mut self, object: &Ended, last: Sizes, crossed: bool, free_site: u64) {
+        let Ended { class, info, sizes: (_, whole), .. } = object;
+        let age = (self.ticks.slice(info.at), self.ticks.len());
+        let rows = self.change(class, info.pid, |sums, places| {
+            sums.ended(places, last, age, crossed);
+            if free_site != 0 {
+                sums.count_freer(places.rows.of(LiveGroup::Sites), free_site);
+            }
+        });
         if let Some(watched) = self.watched(rows, class, info.pid) {
-            watched.ended(whole);
+            watched.freed(info.pid, *whole, last.1);
+            watched.ended(*whole);
         }
-    }
-
-    fn count_freer(&mut self, class: &Class, pid: u32, free_site: u64) {
-        let count = |sums: &mut Sums, places: Places<'_>| sums.count_freer(places.rows.of(LiveGroup::Sites), free_site);
-        self.change(class, pid, count);
     }
 
     /// Counts the objects that a selection takes from `at` on, or of all where there is none.
@@ -258,15 +261,11 @@ impl PairingSink for LedgerSink<'_, '_> {
 
     #[inline]
     fn ended(&mut self, object: &Ended, fate: Fate, event: &PairEvent, _: Number, _: Suspicion) {
-        let Ended { class, sizes, info, pages, .. } = object;
-        if pages.is_none() {
-            self.ledger.freed(class, info.pid, sizes.1, *sizes);
-        }
-        let crossed = fate == Fate::Pair && object.stream != event.stream;
-        self.ledger.ended(class, info, sizes.1, crossed);
-        if fate == Fate::Pair && event.requested != 0 {
-            // A free has its call-site in `requested`; frees of pages have none.
-            self.ledger.count_freer(class, info.pid, event.requested);
-        }
+        let is_pair = fate == Fate::Pair;
+        // Bytes of pages have gone part by part.
+        let last = if object.pages.is_some() { (0, 0) } else { object.sizes };
+        // A free has its call-site in `requested`; frees of pages have none.
+        let free_site = if is_pair { event.requested } else { 0 };
+        self.ledger.ended(object, last, is_pair && object.stream != event.stream, free_site);
     }
 }

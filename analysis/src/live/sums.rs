@@ -105,19 +105,30 @@ impl Sums {
 
     /// Takes bytes of an object that are gone.
     #[inline]
-    pub(super) fn freed(&mut self, places: Places<'_>, (requested, allocated): Sizes) {
-        self.change(places, |figures| figures.freed((requested, allocated)));
+    pub(super) fn freed(&mut self, places: Places<'_>, sizes: Sizes) {
+        self.change(places, |figures| figures.freed(sizes));
+        self.take_off_nodes(places, sizes.1);
+    }
+
+    #[inline]
+    fn take_off_nodes(&mut self, places: Places<'_>, bytes: u64) {
         for &node in places.nodes.iter().flat_map(|path| path.iter()) {
             if let Some(NodeSums { live, .. }) = self.nodes.get_mut(node as usize) {
-                *live = live.saturating_sub(allocated);
+                *live = live.saturating_sub(bytes);
             }
         }
     }
 
-    /// Takes the end of an object, whose bytes are gone.
+    /// Takes the end of an object with its last bytes.
     #[inline]
-    pub(super) fn ended(&mut self, places: Places<'_>, slice: usize, ticks: usize, crossed: bool) {
-        self.change(places, |figures| figures.ended(slice, ticks, crossed));
+    pub(super) fn ended(&mut self, places: Places<'_>, last: Sizes, (slice, ticks): (usize, usize), crossed: bool) {
+        self.change(places, |figures| {
+            figures.freed(last);
+            figures.ended(slice, ticks, crossed);
+        });
+        if last.1 > 0 {
+            self.take_off_nodes(places, last.1);
+        }
     }
 
     /// Takes a live object off these sums, as if it had never been in them.
